@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/base/log.h"
+
+#include <fmt/format.h>
+#include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/rotating_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/guarded.h"
+
+namespace inductorfs::log {
+namespace {
+
+constexpr size_t kFileLimit = 16ULL << 20;
+constexpr size_t kOlderFiles = 3;
+constexpr size_t kValueLimit = 4096;
+/// Beyond this many names of limited events, the table starts anew: names are literals, so only a bug gets here.
+constexpr size_t kLimitedEvents = 1024;
+constexpr std::string_view kHidden = "***";
+
+using Logger = std::shared_ptr<spdlog::logger>;
+
+spdlog::level::level_enum to_spdlog(Level level) {
+  switch (level) {
+    case Level::kDebug:
+      return spdlog::level::debug;
+    case Level::kInfo:
+      return spdlog::level::info;
+    case Level::kWarning:
+      return spdlog::level::warn;
+    case Level::kError:
+      return spdlog::level::err;
+  }
+  return spdlog::level::err;
+}
+
+Logger make_logger(spdlog::sink_ptr sink, Level lowest) {
+  auto logger = std::make_shared<spdlog::logger>("inductorfs", std::move(sink));
+  logger->set_formatter(
+      std::make_unique<spdlog::pattern_formatter>("%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc));
+  logger->set_level(to_spdlog(lowest));
+  // One write(2) a line: the lines before a crash are the ones that matter, and the hot path does not log.
+  logger->flush_on(spdlog::level::trace);
+  return logger;
+}
+
+struct LimitedEvent {
+  SteadyTime last;
+  uint64_t suppressed = 0;
+};
+using LimitedEvents = std::map<std::string, LimitedEvent, std::less<>>;
+
+struct Destination {
+  SharedGuarded<Logger> logger{make_logger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), Level::kWarning)};
+  Guarded<LimitedEvents> limited;
+};
+
+/// Never destroyed: threads may log until the process is gone.
+Destination& destination() {
+  static auto* const instance = new Destination;
+  return *instance;
+}
+
+bool needs_quotes(std::string_view text) {
+  return text.empty() || std::any_of(text.begin(), text.end(), [](char c) {
+           return static_cast<unsigned char>(c) <= ' ' || c == '"' || c == '=' || c == '\\' || c == '\x7f';
+         });
+}
+
+void append_quoted(std::string& line, std::string_view text) {
+  line.push_back('"');
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      line.push_back('\\');
+      line.push_back(c);
+    } else if (c == '\n') {
+      line.append("\\n");
+    } else if (c == '\r') {
+      line.append("\\r");
+    } else if (c == '\t') {
+      line.append("\\t");
+    } else if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') {
+      line.append(fmt::format("\\u{:04x}", static_cast<unsigned char>(c)));
+    } else {
+      line.push_back(c);
+    }
+  }
+  line.push_back('"');
+}
+
+void append_text(std::string& line, std::string_view text) {
+  std::string shortened;
+  if (text.size() > kValueLimit) {
+    shortened.append(text.substr(0, kValueLimit)).append("...");
+    text = shortened;
+  }
+  if (needs_quotes(text)) {
+    append_quoted(line, text);
+  } else {
+    line.append(text);
+  }
+}
+
+void append_field(std::string& line, const Field& field) {
+  line.push_back(' ');
+  line.append(field.key);
+  line.push_back('=');
+  std::visit(
+      [&](const auto& value) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
+          append_text(line, value);
+        } else {
+          line.append(fmt::format("{}", value));
+        }
+      },
+      field.value);
+}
+
+void write_line(Level level, std::string_view event, Fields fields, uint64_t suppressed) {
+  const Logger logger = destination().logger.read([](const Logger& current) { return current; });
+  if (!logger->should_log(to_spdlog(level))) return;
+  std::string line(event);
+  for (const Field& field : fields) append_field(line, field);
+  if (suppressed > 0) append_field(line, Field("suppressed", suppressed));
+  logger->log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
+}
+
+/// How many lines were held back since the last that passed; empty when this one is held back too.
+std::optional<uint64_t> pass_limited(LimitedEvents& events, std::string_view event, SteadyTime now, int seconds) {
+  const auto at = events.find(event);
+  if (at == events.end()) {
+    if (events.size() >= kLimitedEvents) events.clear();
+    events.emplace(std::string(event), LimitedEvent{now, 0});
+    return 0;
+  }
+  LimitedEvent& known = at->second;
+  if (now - known.last < std::chrono::seconds(seconds)) {
+    ++known.suppressed;
+    return std::nullopt;
+  }
+  known.last = now;
+  return std::exchange(known.suppressed, 0);
+}
+
+}  // namespace
+
+Result<void> open(const std::string& path, Level lowest) {
+  spdlog::sink_ptr sink;
+  if (path.empty()) {
+    sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  } else {
+    try {
+      sink = std::make_shared<spdlog::sinks::rotating_file_sink_mt>(path, kFileLimit, kOlderFiles);
+    } catch (const spdlog::spdlog_ex& failure) {
+      return fail(ErrorCode::kNotPermitted,
+                  std::string("open log: ") + failure.what() + "; make its directory writable or name another file");
+    }
+  }
+  destination().logger.write([&](Logger& current) { current = make_logger(std::move(sink), lowest); });
+  return {};
+}
+
+Result<Level> level_from_string(std::string_view text) {
+  if (text == "debug") return Level::kDebug;
+  if (text == "info") return Level::kInfo;
+  if (text == "warning") return Level::kWarning;
+  if (text == "error") return Level::kError;
+  return fail(ErrorCode::kInvalid, "log level \"" + std::string(text) + "\" is none of debug, info, warning, error");
+}
+
+void write(Level level, std::string_view event, Fields fields) { write_line(level, event, fields, 0); }
+
+void write_limited(Level level, std::string_view event, Fields fields, int seconds) {
+  const SteadyTime now = system_clock().now();
+  const auto suppressed =
+      destination().limited.with([&](LimitedEvents& events) { return pass_limited(events, event, now, seconds); });
+  if (suppressed) write_line(level, event, fields, *suppressed);
+}
+
+std::string redact_url(std::string_view url) {
+  const size_t scheme_end = url.find("://");
+  const size_t start = scheme_end == std::string_view::npos ? 0 : scheme_end + 3;
+  // The last '@', not the one that a strict parser would take: a password with an unescaped '/' or '@' must not leak.
+  const size_t at = url.rfind('@');
+  std::string safe;
+  if (at == std::string_view::npos || at < start) {
+    safe = url;
+  } else {
+    safe.append(url.substr(0, start)).append(kHidden).append(url.substr(at));
+  }
+  constexpr std::string_view kPasswordParameter = "password=";
+  for (size_t from = safe.find(kPasswordParameter); from != std::string::npos;
+       from = safe.find(kPasswordParameter, from)) {
+    from += kPasswordParameter.size();
+    const size_t end = std::min(safe.find_first_of("&#", from), safe.size());
+    safe.replace(from, end - from, kHidden);
+  }
+  return safe;
+}
+
+}  // namespace inductorfs::log

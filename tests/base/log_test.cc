@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/base/log.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <regex>
+#include <thread>
+#include <vector>
+
+#include "inductorfs/base/fd.h"
+#include "support/temporary_directory.h"
+
+namespace inductorfs::log {
+namespace {
+
+using inductorfs::testing::TemporaryDirectory;
+
+/// Lines of a log file, without their time. The log goes back to standard error at the end of each test.
+class Log : public ::testing::Test {
+ protected:
+  void open_file(Level lowest) { ASSERT_TRUE(open(file_, lowest)); }
+  void TearDown() override { ASSERT_TRUE(open("", Level::kWarning)); }
+  [[nodiscard]] std::string text() const { return read_file(AT_FDCWD, file_, 1 << 20).value(); }
+  [[nodiscard]] std::string untimed() const {
+    return std::regex_replace(text(), std::regex("(^|\n)[0-9-]{10}T[0-9:]{8}\\.[0-9]{3}Z "), "$1");
+  }
+
+  TemporaryDirectory directory_;
+  std::string file_ = directory_ / "daemon.log";
+};
+
+TEST_F(Log, LineIsTimeLevelEventAndFields) {
+  open_file(Level::kInfo);
+  info("mounted", {{"path", "/mnt"}, {"entries", 12U}, {"offset", -3}, {"ok", true}, {"ratio", 0.5}});
+  EXPECT_TRUE(std::regex_match(
+      text(), std::regex("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}\\.[0-9]{3}Z info mounted path=/mnt entries=12 "
+                         "offset=-3 ok=true ratio=0\\.5\n")))
+      << text();
+}
+
+TEST_F(Log, ValuesAreQuotedWhenTheyMustBe) {
+  open_file(Level::kInfo);
+  info("event", {{"a", "two words"}, {"b", ""}, {"c", "k=v"}, {"d", "say \"hi\"\n\x01"}, {"e", "plain/ü"}});
+  EXPECT_EQ(untimed(), "info event a=\"two words\" b=\"\" c=\"k=v\" d=\"say \\\"hi\\\"\\n\\u0001\" e=plain/ü\n");
+}
+
+TEST_F(Log, OneEventIsOneLineWhateverIsInIt) {
+  open_file(Level::kInfo);
+  info("event", {{"value", "first\nsecond\r\n2026-01-01T00:00:00.000Z error forged"}});
+  const std::string all = text();
+  EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 1);
+  EXPECT_EQ(std::count(all.begin(), all.end(), '\r'), 0);
+}
+
+TEST_F(Log, PercentAndBracesAreNoFormat) {
+  open_file(Level::kInfo);
+  info("event", {{"value", "{}{0}%s%v"}});
+  EXPECT_EQ(untimed(), "info event value={}{0}%s%v\n");
+}
+
+TEST_F(Log, LowerLevelsAreLeftOut) {
+  open_file(Level::kWarning);
+  debug("a");
+  info("b");
+  warning("c");
+  error("d");
+  EXPECT_EQ(untimed(), "warning c\nerror d\n");
+}
+
+TEST_F(Log, VeryLongValuesAreCut) {
+  open_file(Level::kInfo);
+  info("event", {{"value", std::string(1 << 20, 'x')}});
+  EXPECT_LT(text().size(), 8192U);
+  EXPECT_NE(text().find("xxx..."), std::string::npos);
+}
+
+TEST_F(Log, LimitedEventsSayHowManyWereHeldBack) {
+  open_file(Level::kInfo);
+  write_limited(Level::kInfo, "log_test.repeated", {{"n", 1}}, 3600);
+  for (int i = 0; i < 4; ++i) write_limited(Level::kInfo, "log_test.repeated", {{"n", 2}}, 3600);
+  write_limited(Level::kInfo, "log_test.other", {}, 3600);
+  write_limited(Level::kInfo, "log_test.repeated", {{"n", 3}}, 0);
+  EXPECT_EQ(untimed(), "info log_test.repeated n=1\ninfo log_test.other\ninfo log_test.repeated n=3 suppressed=4\n");
+}
+
+TEST_F(Log, ThreadsDoNotMixTheirLines) {
+  open_file(Level::kInfo);
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([] {
+        for (int i = 0; i < 200; ++i) info("event", {{"value", "0123456789"}});
+      });
+    }
+  }
+  std::string expected;
+  for (int i = 0; i < 800; ++i) expected += "info event value=0123456789\n";
+  EXPECT_EQ(untimed(), expected);
+}
+
+TEST_F(Log, FileThatCannotBeMadeIsAnErrorWithItsRemedy) {
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, directory_ / "file", ""));
+  const auto opened = open(directory_ / "file/daemon.log", Level::kInfo);
+  ASSERT_FALSE(opened);
+  EXPECT_NE(opened.error().what().find("writable"), std::string::npos) << opened.error().what();
+}
+
+TEST(Level, TextRoundTrips) {
+  EXPECT_EQ(level_from_string("debug").value(), Level::kDebug);
+  EXPECT_EQ(level_from_string("error").value(), Level::kError);
+  EXPECT_EQ(level_from_string("Loud").error().code(), ErrorCode::kInvalid);
+}
+
+TEST(RedactUrl, HidesUserAndPassword) {
+  EXPECT_EQ(redact_url("redis://user:secret@host:6379/0"), "redis://***@host:6379/0");
+  EXPECT_EQ(redact_url("rediss://:secret@host"), "rediss://***@host");
+  EXPECT_EQ(redact_url("user:secret@host"), "***@host");
+}
+
+TEST(RedactUrl, OddPasswordsDoNotLeak) {
+  EXPECT_EQ(redact_url("redis://:se/cr@et@host/0"), "redis://***@host/0");
+  EXPECT_EQ(redact_url("redis://:se?cr#et@host"), "redis://***@host");
+  EXPECT_EQ(redact_url("redis://host/0?password=secret&db=1"), "redis://host/0?password=***&db=1");
+  EXPECT_EQ(redact_url("redis://h?password=a&password=b"), "redis://h?password=***&password=***");
+}
+
+TEST(RedactUrl, LeavesUrlsWithoutSecretsAlone) {
+  EXPECT_EQ(redact_url("redis://host:6379/0"), "redis://host:6379/0");
+  EXPECT_EQ(redact_url("unix:///run/redis.sock"), "unix:///run/redis.sock");
+  EXPECT_EQ(redact_url(""), "");
+}
+
+}  // namespace
+}  // namespace inductorfs::log

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "inductorfs/base/result.h"
+#include "inductorfs/codec/digest.h"
+
+namespace inductorfs::codec {
+
+/// What the cluster knows of one shared name: canonical path -> bytes and attributes.
+struct Entry {
+  std::string path;      ///< canonical path (layout/layout.h), relative to the mount, no leading slash
+  Digest digest;         ///< of the published bytes
+  uint64_t size = 0;     ///< of the published bytes
+  uint32_t mode = 0644;  ///< permission bits only
+  int64_t mtime_ns = 0;  ///< as the writer's file had it; fixed for ever, so that the kernel keeps its pages
+  std::string origin;    ///< who published it: "host/mount id", at most kOriginLimit bytes
+
+  bool operator==(const Entry&) const = default;
+};
+
+inline constexpr size_t kPathLimit = 1024;
+inline constexpr size_t kOriginLimit = 128;
+inline constexpr size_t kRecordEntryLimit = 4096;
+
+/// An entry's value in the index (the path is the field's name there):
+///     value := version digest size mode mtime origin_length origin
+///     version := u8 = 1, digest := 32 bytes, size := u64, mode := u16, mtime := i64, origin_length := u8
+/// Integers are little-endian. The mode is cut to its permission bits; the origin, which is for people only, to
+/// kOriginLimit bytes of printable ASCII.
+[[nodiscard]] std::string encode_entry(const Entry& entry);
+/// kCorrupt unless the whole value is used up and every field is within its limit; `path` must be a clean relative
+/// path (no empty, "." or ".." component, no NUL, at most kPathLimit bytes). One entry has one encoding: what is
+/// accepted encodes to the same bytes again.
+[[nodiscard]] Result<Entry> decode_entry(std::string_view path, std::string_view value);
+[[nodiscard]] bool is_clean_path(std::string_view path);
+
+/// One record of a scope's log: what one publish changed.
+///     record := version count { kind path_length path [value_length value] }
+///     version := u8 = 1, count := u32, kind := 'S' set | 'D' delete, path_length := u16, value_length := u16
+/// All sets come before all deletes.
+struct LogRecord {
+  std::vector<Entry> set;
+  std::vector<std::string> removed;
+  bool operator==(const LogRecord&) const = default;
+};
+/// Requires: clean paths, at most kRecordEntryLimit of them.
+[[nodiscard]] std::string encode_record(const LogRecord& record);
+[[nodiscard]] Result<LogRecord> decode_record(std::string_view bytes);
+
+}  // namespace inductorfs::codec

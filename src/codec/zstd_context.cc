@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zstd_context.h"
+
+#include <utility>
+
+#include "inductorfs/base/result.h"
+
+namespace inductorfs::codec {
+namespace {
+
+constexpr int kLevel = 3;
+/// Level 3 never asks for more than 2^21; a frame that asks for more than this is not one of ours.
+constexpr int kWindowLogLimit = 27;
+/// A context that a foreign frame has blown up beyond this is not kept.
+constexpr size_t kIdleSizeLimit = 8ULL << 20;
+
+CompressContext& idle_compress() {
+  thread_local CompressContext context;
+  return context;
+}
+
+DecompressContext& idle_decompress() {
+  thread_local DecompressContext context;
+  return context;
+}
+
+void check(size_t zstd_answer) { INDUCTORFS_CHECK(ZSTD_isError(zstd_answer) == 0); }
+
+}  // namespace
+
+CompressContext take_compress_context() {
+  CompressContext context = std::move(idle_compress());
+  if (!context) context.reset(ZSTD_createCCtx());
+  INDUCTORFS_CHECK(context != nullptr);
+  check(ZSTD_CCtx_reset(context.get(), ZSTD_reset_session_and_parameters));
+  check(ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, kLevel));
+  check(ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 0));
+  check(ZSTD_CCtx_setParameter(context.get(), ZSTD_c_contentSizeFlag, 1));
+  return context;
+}
+
+void give_back(CompressContext context) {
+  if (context && ZSTD_sizeof_CCtx(context.get()) <= kIdleSizeLimit) idle_compress() = std::move(context);
+}
+
+DecompressContext take_decompress_context() {
+  DecompressContext context = std::move(idle_decompress());
+  if (!context) context.reset(ZSTD_createDCtx());
+  INDUCTORFS_CHECK(context != nullptr);
+  check(ZSTD_DCtx_reset(context.get(), ZSTD_reset_session_and_parameters));
+  check(ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax, kWindowLogLimit));
+  return context;
+}
+
+void give_back(DecompressContext context) {
+  if (context && ZSTD_sizeof_DCtx(context.get()) <= kIdleSizeLimit) idle_decompress() = std::move(context);
+}
+
+}  // namespace inductorfs::codec

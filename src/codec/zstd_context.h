@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <zstd.h>
+
+#include "inductorfs/base/handle.h"
+
+/// Contexts of zstd are costly to make, so each thread keeps one of each kind while it is idle. A context in use is in
+/// nobody's cache: uses may overlap (a sink that encodes again) and end on another thread.
+namespace inductorfs::codec {
+
+using CompressContext = Handle<ZSTD_CCtx, ZSTD_freeCCtx>;
+using DecompressContext = Handle<ZSTD_DCtx, ZSTD_freeDCtx>;
+
+/// Ready for one frame of this module's kind: level, no zstd checksum (the digest is the check), content size on.
+[[nodiscard]] CompressContext take_compress_context();
+void give_back(CompressContext context);
+
+/// Ready for one frame, with the window limit set.
+[[nodiscard]] DecompressContext take_decompress_context();
+void give_back(DecompressContext context);
+
+}  // namespace inductorfs::codec

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "key_memory.h"
+
+#include <fcntl.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/fd.h"
+
+namespace inductorfs::fingerprint {
+namespace {
+
+constexpr int kFormat = 1;
+constexpr uint64_t kFileLimit = 1 << 20;
+/// One environment keeps three; a hundred is many environments, and then the oldest knowledge is worth least.
+constexpr size_t kKeptLimit = 100;
+/// Below this, hashing costs no more than looking up.
+constexpr off_t kLargeFile = off_t{16} << 20;
+constexpr WallNanoseconds kFreshSpan = 2'000'000'000;
+constexpr WallNanoseconds kSecond = 1'000'000'000;
+
+WallNanoseconds nanoseconds(const timespec& time) { return time.tv_sec * kSecond + time.tv_nsec; }
+
+std::optional<std::string> text_of(const nlohmann::json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end() || !found->is_string()) return std::nullopt;
+  return found->get<std::string>();
+}
+
+}  // namespace
+
+std::string identity_of(const struct stat& status) {
+  return std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino) + ":" + std::to_string(status.st_size) +
+         ":" + std::to_string(nanoseconds(status.st_mtim)) + ":" + std::to_string(nanoseconds(status.st_ctim));
+}
+
+bool is_too_fresh(const struct stat& status) {
+  return nanoseconds(status.st_ctim) + kFreshSpan > system_clock().wall_now();
+}
+
+Result<Manifest> manifest_of(const std::vector<std::string>& files) {
+  Manifest manifest;
+  codec::Hasher hasher;
+  for (const std::string& file : files) {
+    struct stat status {};
+    if (stat(file.c_str(), &status) != 0) return fail(ErrorCode::kNotFound, file + " cannot be read");
+    manifest.too_fresh = manifest.too_fresh || is_too_fresh(status);
+    hasher.update(file);
+    hasher.update(std::string_view("\0", 1));
+    hasher.update(identity_of(status));
+    hasher.update("\n");
+  }
+  manifest.digest = hasher.finish().to_hex();
+  return manifest;
+}
+
+KeyMemory::KeyMemory(std::string path) : path_(std::move(path)) {
+  if (!path_.empty()) load();
+}
+
+void KeyMemory::load() {
+  const auto text = read_file(AT_FDCWD, path_, kFileLimit);
+  if (!text) return;
+  const auto root = nlohmann::json::parse(*text, nullptr, false);
+  if (!root.is_object() || root.value("format", nlohmann::json()) != kFormat) return;
+  const auto kept = root.find("kept");
+  if (kept == root.end() || !kept->is_object()) return;
+  for (const auto& [name, entry] : kept->items()) {
+    if (!entry.is_object() || kept_.size() >= kKeptLimit) continue;
+    auto manifest = text_of(entry, "manifest");
+    auto value = text_of(entry, "value");
+    if (manifest && value) kept_[name] = {std::move(*manifest), std::move(*value)};
+  }
+}
+
+std::optional<std::string> KeyMemory::find(const std::string& name, std::string_view manifest) const {
+  const auto found = kept_.find(name);
+  if (found == kept_.end() || found->second.manifest != manifest) return std::nullopt;
+  return found->second.value;
+}
+
+void KeyMemory::keep(const std::string& name, std::string_view manifest, std::string_view value) {
+  if (kept_.size() >= kKeptLimit && !kept_.contains(name)) kept_.clear();
+  kept_[name] = {std::string(manifest), std::string(value)};
+  changed_ = true;
+}
+
+Result<void> KeyMemory::save() {
+  if (path_.empty() || !changed_) return {};
+  nlohmann::json kept = nlohmann::json::object();
+  for (const auto& [name, entry] : kept_) kept[name] = {{"manifest", entry.manifest}, {"value", entry.value}};
+  const nlohmann::json root = {{"format", kFormat}, {"kept", std::move(kept)}};
+  const std::string text = root.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::string directory = std::filesystem::path(path_).parent_path().string();
+  if (!directory.empty()) INDUCTORFS_TRY(make_directories(directory));
+  INDUCTORFS_TRY(write_file_atomically(AT_FDCWD, path_, text, 0600));
+  changed_ = false;
+  return {};
+}
+
+Result<codec::Digest> remembered_digest(const std::string& path, KeyMemory& memory) {
+  const auto file = open_at(AT_FDCWD, path, O_RDONLY);
+  if (!file) return fail(ErrorCode::kNotFound, path + " cannot be read");
+  struct stat status {};
+  if (fstat(file->get(), &status) != 0) return fail_errno("fstat", path);
+  if (status.st_size < kLargeFile) return codec::digest_of_file(file->get());
+
+  const std::string name = "sha256 " + path;
+  const std::string identity = identity_of(status);
+  if (const auto known = memory.find(name, identity)) {
+    if (const auto digest = codec::Digest::from_hex(*known)) return *digest;
+  }
+  auto digest = codec::digest_of_file(file->get());
+  if (digest && !is_too_fresh(status)) memory.keep(name, identity, digest->to_hex());
+  return digest;
+}
+
+}  // namespace inductorfs::fingerprint

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "module_tree.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <system_error>
+#include <utility>
+
+namespace inductorfs::fingerprint {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Far above torch (2476 modules, depth 9): a link that leads back up must not walk forever.
+constexpr size_t kModuleLimit = 100000;
+constexpr int kDepthLimit = 32;
+
+struct Listed {
+  std::string name;
+  bool is_directory = false;
+};
+
+Result<std::vector<Listed>> sorted_listing(const std::string& folder) {
+  std::error_code error;
+  std::vector<Listed> result;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    std::error_code unreadable;  // a dangling link is no directory, and no error either
+    result.push_back({at->path().filename().string(), at->is_directory(unreadable)});
+  }
+  if (error) return fail(error_from_errno(error.value(), "list", folder));
+  std::sort(result.begin(), result.end(), [](const Listed& a, const Listed& b) { return a.name < b.name; });
+  return result;
+}
+
+/// The first of base + suffix that is a file, in the order of the loaders; empty when there is none.
+std::string loaded_file(const std::string& base, const ModuleSuffixes& suffixes) {
+  for (const std::string& suffix : suffixes.all()) {
+    std::error_code error;
+    std::string path = base + suffix;
+    if (fs::is_regular_file(path, error)) return path;
+  }
+  return {};
+}
+
+Result<void> walk(const std::string& folder, const std::string& prefix, const ModuleSuffixes& suffixes, WalkOrder order,
+                  int depth, std::vector<Module>& out) {
+  if (depth > kDepthLimit || out.size() > kModuleLimit) {
+    return fail(ErrorCode::kTooLarge, folder + " is too deep or has too many modules");
+  }
+  auto modules = modules_in(folder, suffixes, order);
+  if (!modules) return fail(std::move(modules).error());
+  for (Module& module : *modules) {
+    module.name.insert(0, prefix);
+    out.push_back(module);
+    if (module.folder.empty()) continue;
+    INDUCTORFS_TRY(walk(module.folder, module.name + ".", suffixes, order, depth + 1, out));
+  }
+  return {};
+}
+
+}  // namespace
+
+ModuleSuffixes::ModuleSuffixes(std::vector<std::string> extensions) : suffixes_(std::move(extensions)) {
+  suffixes_.emplace_back(".py");
+  suffixes_.emplace_back(".pyc");
+}
+
+std::string_view ModuleSuffixes::module_name(std::string_view file_name) const {
+  size_t longest = 0;
+  for (const std::string& suffix : suffixes_) {
+    if (file_name.ends_with(suffix)) longest = std::max(longest, suffix.size());
+  }
+  if (longest == 0) return {};
+  file_name.remove_suffix(longest);
+  return file_name;
+}
+
+Result<std::vector<Module>> modules_in(const std::string& folder, const ModuleSuffixes& suffixes, WalkOrder order) {
+  auto listing = sorted_listing(folder);
+  if (!listing) return fail(std::move(listing).error());
+  std::vector<Module> result;
+  std::set<std::string, std::less<>> seen;
+  for (const Listed& entry : *listing) {
+    const std::string path = folder + "/" + entry.name;
+    Module module;
+    module.name = suffixes.module_name(entry.name);
+    if (module.name == "__init__" || seen.contains(module.name)) continue;
+    if (module.name.empty() && entry.is_directory && entry.name.find('.') == std::string::npos) {
+      module.file = loaded_file(path + "/__init__", suffixes);
+      if (module.file.empty()) continue;
+      module.name = entry.name;
+      module.folder = path;
+    }
+    if (module.name.empty() || module.name.find('.') != std::string::npos) continue;
+    if (module.file.empty()) module.file = loaded_file(folder + "/" + module.name, suffixes);
+    if (module.file.empty()) return fail(ErrorCode::kNotFound, path + ": Python would find no file for this module");
+    seen.insert(module.name);
+    result.push_back(std::move(module));
+  }
+  if (order == WalkOrder::kModuleName) {
+    std::sort(result.begin(), result.end(), [](const Module& a, const Module& b) { return a.name < b.name; });
+  }
+  return result;
+}
+
+Result<std::vector<Module>> walk_modules(const std::string& folder, const ModuleSuffixes& suffixes, WalkOrder order) {
+  std::vector<Module> result;
+  INDUCTORFS_TRY(walk(folder, "", suffixes, order, 0, result));
+  return result;
+}
+
+Result<std::string> assigned_text(std::string_view source, std::string_view name) {
+  while (!source.empty()) {
+    const size_t end = std::min(source.find('\n'), source.size());
+    std::string_view line = source.substr(0, end);
+    source.remove_prefix(std::min(end + 1, source.size()));
+    if (!line.starts_with(name)) continue;
+    line.remove_prefix(name.size());
+    if (line.empty() || (line.front() != ' ' && line.front() != ':' && line.front() != '=')) continue;
+    const size_t equals = line.find('=');
+    if (equals == std::string_view::npos) continue;
+    const size_t start = line.find_first_not_of(' ', equals + 1);
+    if (start == std::string_view::npos) continue;
+    if (line.substr(start).starts_with("None")) return std::string();
+    const char quote = line[start];
+    const size_t close = line.find(quote, start + 1);
+    if ((quote != '\'' && quote != '"') || close == std::string_view::npos) continue;
+    return std::string(line.substr(start + 1, close - start - 1));
+  }
+  return fail(ErrorCode::kNotFound, "no assignment of " + std::string(name));
+}
+
+}  // namespace inductorfs::fingerprint

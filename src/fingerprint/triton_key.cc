@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+
+#include <charconv>
+#include <utility>
+
+#include "inductorfs/base/fd.h"
+#include "inductorfs/codec/digest.h"
+#include "inductorfs/fingerprint/fingerprint.h"
+#include "module_tree.h"
+#include "package_keys.h"
+
+namespace inductorfs::fingerprint {
+namespace {
+
+constexpr uint64_t kSourceLimit = uint64_t{16} << 20;
+
+using Version = std::pair<int, int>;     // major, minor
+constexpr Version kKeyInCache{3, 5};     // triton_key moved from compiler/compiler.py to runtime/cache.py
+constexpr Version kWholeLanguage{3, 2};  // triton/language walked with its packages, before only its top level
+
+Version parse_version(const std::string& text) {
+  Version version;
+  const char* end = text.data() + text.size();
+  const auto major = std::from_chars(text.data(), end, version.first);
+  // What does not parse stays 0: an old version, whose file is then found by its text.
+  if (major.ptr < end) (void)std::from_chars(major.ptr + 1, end, version.second);
+  return version;
+}
+
+/// The file that defines triton_key; it is the first one hashed. Its text decides, since a build between two versions
+/// carries the number of either; the version decides where the text does not say.
+std::string defining_file(const std::string& triton, const Version& version) {
+  const std::string candidates[] = {triton + "/runtime/cache.py", triton + "/compiler/compiler.py"};
+  for (const std::string& candidate : candidates) {
+    const auto source = read_file(AT_FDCWD, candidate, kSourceLimit);
+    if (source && source->find("def triton_key(") != std::string::npos) return candidate;
+  }
+  return version >= kKeyInCache ? candidates[0] : candidates[1];
+}
+
+Result<void> append(std::vector<std::string>& files, Result<std::vector<Module>> modules) {
+  if (!modules) return fail(std::move(modules).error());
+  for (Module& module : *modules) files.push_back(std::move(module.file));
+  return {};
+}
+
+/// All files of the key, in the order of triton_key().
+Result<std::vector<std::string>> keyed_files(const std::string& triton, const ModuleSuffixes& suffixes,
+                                             const Version& version) {
+  std::vector<std::string> files = {defining_file(triton, version)};
+  INDUCTORFS_TRY(append(files, walk_modules(triton + "/compiler", suffixes, WalkOrder::kFileName)));
+  INDUCTORFS_TRY(append(files, walk_modules(triton + "/backends", suffixes, WalkOrder::kFileName)));
+  files.push_back(triton + "/_C/libtriton.so");
+  const std::string language = triton + "/language";
+  INDUCTORFS_TRY(append(files, version >= kWholeLanguage ? walk_modules(language, suffixes, WalkOrder::kFileName)
+                                                         : modules_in(language, suffixes, WalkOrder::kFileName)));
+  return files;
+}
+
+}  // namespace
+
+Result<std::string> triton_key(const std::string& triton_directory, const std::vector<std::string>& suffixes,
+                               KeyMemory& memory) {
+  const std::string version_file = triton_directory + "/__init__.py";
+  const auto version = assigned_in_file(version_file, "__version__");
+  if (!version) return fail(version.error());
+  const auto files = keyed_files(triton_directory, ModuleSuffixes(suffixes), parse_version(*version));
+  if (!files) return fail(files.error());
+  std::vector<std::string> watched = *files;
+  watched.push_back(version_file);
+  const auto manifest = manifest_of(watched);
+  if (!manifest) return fail(manifest.error());
+  const std::string name = "triton_key " + triton_directory;
+  if (auto known = memory.find(name, manifest->digest)) return *known;
+
+  std::string key = *version;
+  for (size_t i = 0; i < files->size(); ++i) {
+    const auto digest = remembered_digest((*files)[i], memory);
+    if (!digest) return fail(digest.error());
+    if (i > 0) key += '-';
+    key += digest->to_hex();
+  }
+  if (!manifest->too_fresh) memory.keep(name, manifest->digest, key);
+  return key;
+}
+
+Result<std::string> triton_key(const std::string& triton_directory, const std::vector<std::string>& suffixes,
+                               const std::string& cache_file) {
+  KeyMemory memory(cache_file);
+  auto key = triton_key(triton_directory, suffixes, memory);
+  if (key) (void)memory.save();  // an unwritable memory costs time at the next start, nothing else
+  return key;
+}
+
+}  // namespace inductorfs::fingerprint

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fingerprint/key_memory.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "fake_packages.h"
+#include "fingerprint/package_keys.h"
+#include "inductorfs/fingerprint/fingerprint.h"
+#include "support/temporary_directory.h"
+
+namespace inductorfs::fingerprint {
+namespace {
+
+using inductorfs::testing::TemporaryDirectory;
+using testing::read_text;
+using testing::write_text;
+
+TEST(KeyMemory, KeepsAValueForItsManifestOnly) {
+  const TemporaryDirectory temporary;
+  KeyMemory first(temporary / "deep/folder/memory.json");
+  first.keep("torch_key /a", "m1", "value");
+  ASSERT_TRUE(first.save());
+  const KeyMemory second(temporary / "deep/folder/memory.json");
+  EXPECT_EQ(second.find("torch_key /a", "m1"), "value");
+  EXPECT_FALSE(second.find("torch_key /a", "m2"));
+  EXPECT_FALSE(second.find("torch_key /b", "m1"));
+}
+
+TEST(KeyMemory, WritesOnlyWhatIsNew) {
+  const TemporaryDirectory temporary;
+  KeyMemory memory(temporary / "memory.json");
+  ASSERT_TRUE(memory.save());
+  EXPECT_FALSE(std::filesystem::exists(temporary / "memory.json"));
+  memory.keep("a", "b", "c");
+  ASSERT_TRUE(memory.save());
+  ASSERT_TRUE(std::filesystem::remove(temporary / "memory.json"));
+  ASSERT_TRUE(memory.save());
+  EXPECT_FALSE(std::filesystem::exists(temporary / "memory.json"));
+}
+
+TEST(KeyMemory, TreatsGarbageAsEmptyAndReplacesIt) {
+  const TemporaryDirectory temporary;
+  const std::string path = temporary / "memory.json";
+  for (const char* garbage :
+       {"", "garbage", "[]", "{\"format\": 1}", "{\"format\": 2, \"kept\": {}}", "{\"format\": \"1\"}",
+        "{\"format\": 1, \"kept\": []}", "{\"format\": 1, \"kept\": {\"a\": 1}}",
+        "{\"format\": 1, \"kept\": {\"a\": {\"manifest\": \"b\", \"value\": 1}}}"}) {
+    write_text(path, garbage);
+    KeyMemory memory(path);
+    EXPECT_FALSE(memory.find("a", "b")) << garbage;
+    memory.keep("a", "b", "c");
+    ASSERT_TRUE(memory.save());
+    EXPECT_EQ(KeyMemory(path).find("a", "b"), "c") << garbage;
+  }
+}
+
+TEST(KeyMemory, HasALimit) {
+  const TemporaryDirectory temporary;
+  KeyMemory memory(temporary / "memory.json");
+  for (int i = 0; i < 1000; ++i) memory.keep("name" + std::to_string(i), "m", std::string(100, 'v'));
+  EXPECT_TRUE(memory.find("name999", "m"));
+  ASSERT_TRUE(memory.save());
+  EXPECT_LT(std::filesystem::file_size(temporary / "memory.json"), 100000U);
+}
+
+TEST(KeyMemory, ReportsAPlaceItCannotWrite) {
+  KeyMemory memory("/proc/no/such/memory.json");
+  memory.keep("a", "b", "c");
+  EXPECT_FALSE(memory.save());
+}
+
+TEST(Identity, ChangesWithSizeTimesAndInode) {
+  struct stat base {};
+  base.st_ino = 1;
+  base.st_size = 2;
+  base.st_mtim.tv_sec = 3;
+  base.st_ctim.tv_nsec = 4;
+  const auto changed = [&base](auto change) {
+    struct stat other = base;
+    change(other);
+    return identity_of(other) != identity_of(base);
+  };
+  EXPECT_EQ(identity_of(base), identity_of(base));
+  EXPECT_TRUE(changed([](struct stat& s) { s.st_dev = 9; }));
+  EXPECT_TRUE(changed([](struct stat& s) { s.st_ino = 9; }));
+  EXPECT_TRUE(changed([](struct stat& s) { s.st_size = 9; }));
+  EXPECT_TRUE(changed([](struct stat& s) { s.st_mtim.tv_nsec = 9; }));
+  EXPECT_TRUE(changed([](struct stat& s) { s.st_ctim.tv_sec = 9; }));
+}
+
+TEST(Identity, IsNotTrustedRightAfterAChange) {
+  const TemporaryDirectory temporary;
+  write_text(temporary / "file", "x");
+  struct stat status {};
+  ASSERT_EQ(stat((temporary / "file").c_str(), &status), 0);
+  EXPECT_TRUE(is_too_fresh(status));
+  status.st_ctim.tv_sec -= 10;
+  EXPECT_FALSE(is_too_fresh(status));
+  const auto manifest = manifest_of({temporary / "file"});
+  ASSERT_TRUE(manifest);
+  EXPECT_TRUE(manifest->too_fresh);
+  EXPECT_FALSE(manifest_of({temporary / "absent"}));
+}
+
+TEST(RememberedDigest, TakesALargeFileFromTheMemoryAndASmallOneFromItsBytes) {
+  const TemporaryDirectory temporary;
+  const std::string large = temporary / "large";
+  write_text(large, std::string(17 << 20, 'l'));
+  const std::string small = temporary / "small";
+  write_text(small, "s");
+  struct stat status {};
+  KeyMemory memory("");
+  const std::string planted = codec::digest_of("planted").to_hex();
+  for (const std::string& path : {large, small}) {
+    ASSERT_EQ(stat(path.c_str(), &status), 0);
+    memory.keep("sha256 " + path, identity_of(status), planted);
+  }
+  EXPECT_EQ(remembered_digest(large, memory)->to_hex(), planted);
+  EXPECT_EQ(remembered_digest(small, memory)->to_hex(), codec::digest_of("s").to_hex());
+  // Another identity: the bytes decide again.
+  write_text(large, std::string(17 << 20, 'm'));
+  EXPECT_EQ(remembered_digest(large, memory)->to_hex(), codec::digest_of(std::string(17 << 20, 'm')).to_hex());
+}
+
+/// A key is remembered by the identities of all its files: a planted value proves that it was not computed.
+TEST(RememberedKey, IsUsedUntilAnyFileChanges) {
+  const TemporaryDirectory temporary;
+  const std::string triton = temporary / "triton";
+  testing::write_tree(triton, testing::triton_tree());
+  const std::string cache = temporary / "memory.json";
+  const auto fresh = triton_key(triton, testing::kSuffixes311, cache);
+  ASSERT_TRUE(fresh);
+  EXPECT_FALSE(std::filesystem::exists(cache)) << "files changed this second must not be remembered";
+
+  std::vector<std::string> files;
+  for (const char* name : {"runtime/cache.py", "compiler/code_generator.py", "compiler/compiler.py",
+                           "backends/driver.py", "backends/nvidia/__init__.py", "backends/nvidia/driver.py",
+                           "_C/libtriton.so", "language/core.py", "language/extra/__init__.py", "__init__.py"}) {
+    files.push_back(triton + "/" + name);
+  }
+  KeyMemory memory(cache);
+  memory.keep("triton_key " + triton, manifest_of(files)->digest, "planted");
+  ASSERT_TRUE(memory.save());
+  EXPECT_EQ(triton_key(triton, testing::kSuffixes311, cache).value_or("?"), "planted");
+
+  write_text(triton + "/language/core.py", "changed");
+  const auto changed = triton_key(triton, testing::kSuffixes311, cache);
+  ASSERT_TRUE(changed);
+  EXPECT_NE(*changed, "planted");
+  EXPECT_NE(*changed, *fresh);
+  write_text(triton + "/language/core.py", "CO");
+  write_text(triton + "/language/added.py", "");
+  EXPECT_NE(triton_key(triton, testing::kSuffixes311, cache).value_or("planted"), "planted");
+}
+
+TEST(RememberedKey, IsComputedAgainWhenTheMemoryIsGarbage) {
+  const TemporaryDirectory temporary;
+  testing::write_tree(temporary / "triton", testing::triton_tree());
+  write_text(temporary / "memory.json", "\x01garbage");
+  const auto key = triton_key(temporary / "triton", testing::kSuffixes311, temporary / "memory.json");
+  ASSERT_TRUE(key);
+  EXPECT_EQ(codec::digest_of(*key).to_hex(), testing::kTritonTreeKeyDigest);
+}
+
+}  // namespace
+}  // namespace inductorfs::fingerprint

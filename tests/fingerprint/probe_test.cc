@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "fake_packages.h"
+#include "fingerprint/facts.h"
+#include "inductorfs/codec/digest.h"
+#include "inductorfs/fingerprint/fingerprint.h"
+#include "support/temporary_directory.h"
+
+namespace inductorfs::fingerprint {
+namespace {
+
+using inductorfs::testing::TemporaryDirectory;
+using testing::write_script;
+using testing::write_text;
+using testing::write_tree;
+
+constexpr const char* kVersionFile =
+    "__version__ = '9.9.9+test'\ncuda: Optional[str] = '13.2'\ngit_version = 'abcdef'\nhip: Optional[str] = None\n";
+
+/// A host made of files: an interpreter that answers with JSON, packages, a compiler and a GPU probe.
+class Probe : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_tree(site_ + "/torch", testing::torch_tree());
+    write_text(site_ + "/torch/version.py", kVersionFile);
+    write_text(site_ + "/torch-9.9.9.dist-info/RECORD", "torch/a.py,sha256=AAA,2\n");
+    write_tree(site_ + "/triton", testing::triton_tree());
+    interpreter_with(site_ + "/torch", site_ + "/triton");
+    write_script(temporary_ / "cxx", "echo 'gcc version 12.2.0' >&2");
+    gpu(R"({"status": "present", "driver": 12080, "devices": [{"name": "NVIDIA H200", "capability": "9.0",
+        "multiprocessors": 132, "memory_bytes": 150000000000, "uuid": "00"}]})");
+  }
+  void gpu(const std::string& answer) { write_script(temporary_ / "gpu", "echo '" + answer + "'"); }
+  void interpreter_with(const std::string& torch, const std::string& triton) {
+    write_script(temporary_ / "python",
+                 R"(echo '{"executable": "/fake/python", "implementation": "cpython", "version": "3.11",
+      "soabi": "cpython-311-x86_64-linux-gnu", "extensions": [".cpython-311-x86_64-linux-gnu.so", ".abi3.so", ".so"],
+      "torch": ")" + torch +
+                     R"(", "triton": ")" + triton + "\"}'");
+  }
+  [[nodiscard]] ProbeOptions options() const {
+    ProbeOptions result;
+    result.python = temporary_ / "python";
+    result.compiler = temporary_ / "cxx";
+    result.cache_file = temporary_ / "memory.json";
+    result.gpu_probe = temporary_ / "gpu";
+    return result;
+  }
+
+  TemporaryDirectory temporary_;
+  std::string site_ = temporary_ / "site-packages";
+};
+
+TEST_F(Probe, LearnsEveryFacet) {
+  const Fingerprint host = probe(options());
+  for (Facet facet : kAllFacets) {
+    EXPECT_TRUE(host.get(facet).known || facet == Facet::kCpuIsa)
+        << to_string(facet) << ": " << host.get(facet).problem;
+    EXPECT_EQ(host.get(facet).value.find(temporary_.path()), std::string::npos) << "a path would part equal hosts";
+  }
+  const auto key = torch_key(site_ + "/torch", testing::kSuffixes311);
+  ASSERT_TRUE(key);
+  EXPECT_EQ(host.get(Facet::kTorch).value, "git=abcdef\nkey=" + *key +
+                                               "\nrecord=" + codec::digest_of("torch/a.py,sha256=AAA,2\n").to_hex() +
+                                               "\nversion=9.9.9+test");
+  EXPECT_EQ(host.get(Facet::kTriton).value, std::string("key=") + testing::kTritonTreeKeyDigest + "\nversion=8.8.8");
+  EXPECT_EQ(host.get(Facet::kCuda).value, "driver=12.8\ntorch=13.2");
+  EXPECT_EQ(host.get(Facet::kGpu).value, "device=NVIDIA H200; cc=9.0; sms=132; memory_gib=140");
+  EXPECT_EQ(host.get(Facet::kGpuArch).value, "cc=9.0");
+  EXPECT_EQ(host.get(Facet::kPython).value, "implementation=cpython\nsoabi=cpython-311-x86_64-linux-gnu\nversion=3.11");
+  EXPECT_EQ(host.get(Facet::kCompiler).value, "libstdcxx=unknown\nversion=gcc version 12.2.0");
+}
+
+TEST_F(Probe, AnInstallationElsewhereIsTheSame) {
+  const Fingerprint before = probe(options());
+  const std::string other = temporary_ / "opt/other/site-packages";
+  std::filesystem::create_directories(temporary_ / "opt/other");
+  std::filesystem::copy(site_, other, std::filesystem::copy_options::recursive);
+  interpreter_with(other + "/torch", other + "/triton");
+  const Fingerprint after = probe(options());
+  for (Facet facet : kAllFacets) EXPECT_EQ(after.get(facet).value, before.get(facet).value) << to_string(facet);
+}
+
+TEST_F(Probe, AHostWithoutPackagesAndWithoutAGpuIsKnownToLackThem) {
+  interpreter_with("", "");
+  gpu(R"({"status": "absent", "detail": "no driver"})");
+  const Fingerprint host = probe(options());
+  for (Facet facet : {Facet::kTorch, Facet::kTriton, Facet::kGpu, Facet::kGpuArch}) {
+    EXPECT_TRUE(host.get(facet).known);
+    EXPECT_EQ(host.get(facet).value, "none") << to_string(facet);
+  }
+  EXPECT_EQ(host.get(Facet::kCuda).value, "driver=none\ntorch=none");
+}
+
+TEST_F(Probe, ACpuBuildAndARocmBuildHaveNoCuda) {
+  gpu(R"({"status": "absent", "detail": "no driver"})");
+  write_text(site_ + "/torch/version.py",
+             "__version__ = '9.9.9'\ncuda: Optional[str] = None\nhip: Optional[str] = None\n");
+  EXPECT_EQ(probe(options()).get(Facet::kCuda).value, "driver=none\ntorch=none");
+  write_text(site_ + "/torch/version.py", "__version__ = '9.9.9'\ncuda = None\nhip = '6.2'\n");
+  EXPECT_EQ(probe(options()).get(Facet::kCuda).value, "driver=none\nhip=6.2\ntorch=none");
+}
+
+TEST_F(Probe, WithoutAnInterpreterWhatDependsOnItIsUnknownAndTheRestIsNot) {
+  ProbeOptions broken = options();
+  broken.python = temporary_ / "absent";
+  const Fingerprint host = probe(broken);
+  for (Facet facet : {Facet::kPython, Facet::kTorch, Facet::kTriton, Facet::kCuda}) {
+    EXPECT_FALSE(host.get(facet).known) << to_string(facet);
+    EXPECT_FALSE(host.get(facet).problem.empty()) << to_string(facet);
+  }
+  EXPECT_NE(host.get(Facet::kPython).problem.find("--python"), std::string::npos);
+  EXPECT_TRUE(host.get(Facet::kGpu).known);
+  EXPECT_TRUE(host.get(Facet::kCompiler).known);
+}
+
+TEST_F(Probe, AnInterpreterThatFailsOrLiesIsUnknownWithItsReason) {
+  write_script(temporary_ / "python", "echo 'ImportError: no' >&2; exit 1");
+  EXPECT_NE(probe(options()).get(Facet::kPython).problem.find("ImportError"), std::string::npos);
+  for (const char* text :
+       {"", "hello", "[]", "{}", R"({"executable": 1})",
+        R"({"executable": "", "implementation": "", "version": "", "soabi": "", "torch": "", "triton": "",
+                               "extensions": [1]})"}) {
+    write_script(temporary_ / "python", std::string("echo '") + text + "'");
+    EXPECT_FALSE(probe(options()).get(Facet::kPython).known) << text;
+  }
+  write_script(temporary_ / "python", "exec sleep 60");
+  ProbeOptions hurried = options();
+  hurried.deadline = Milliseconds(200);
+  EXPECT_NE(probe(hurried).get(Facet::kPython).problem.find("in time"), std::string::npos);
+}
+
+TEST_F(Probe, ADamagedPackageIsUnknownWithItsReason) {
+  std::filesystem::remove_all(site_ + "/torch-9.9.9.dist-info");
+  std::filesystem::remove(site_ + "/triton/_C/libtriton.so");
+  const Fingerprint host = probe(options());
+  EXPECT_NE(host.get(Facet::kTorch).problem.find("RECORD"), std::string::npos);
+  EXPECT_NE(host.get(Facet::kTriton).problem.find("libtriton.so"), std::string::npos);
+}
+
+TEST_F(Probe, FindsTheInterpreterOfTheActiveEnvironment) {
+  std::filesystem::create_directories(temporary_ / "venv/bin");
+  std::filesystem::copy(temporary_ / "python", temporary_ / "venv/bin/python");
+  ASSERT_EQ(setenv("VIRTUAL_ENV", (temporary_ / "venv").c_str(), 1), 0);
+  const auto python = learn_python(ProbeOptions{});
+  ASSERT_EQ(unsetenv("VIRTUAL_ENV"), 0);
+  ASSERT_TRUE(python) << python.error().to_string();
+  EXPECT_EQ(python->executable, "/fake/python");
+}
+
+/// The script against a real interpreter; the packages are found as folders, without being imported.
+TEST_F(Probe, ARealInterpreterFindsPackagesWithoutImportingThem) {
+  const std::string venv = temporary_ / "venv";
+  write_text(site_ + "/torch/__init__.py", "raise SystemExit('imported')\n");
+  ProbeOptions real;
+  real.python = temporary_ / "wrapped";
+  write_script(real.python,
+               "exec python3 -c \"import sys; sys.path.insert(0, '" + site_ + "'); exec(sys.argv[1])\" \"$4\"");
+  const auto python = learn_python(real);
+  if (!python && python.error().what().find("python3: not found") != std::string::npos)
+    GTEST_SKIP() << "no python3 here";
+  ASSERT_TRUE(python) << python.error().to_string();
+  EXPECT_EQ(std::filesystem::path(python->torch), std::filesystem::canonical(site_ + "/torch"));
+  EXPECT_EQ(std::filesystem::path(python->triton), std::filesystem::canonical(site_ + "/triton"));
+  EXPECT_FALSE(python->extensions.empty());
+  EXPECT_EQ(python->extensions.back(), ".so");
+}
+
+}  // namespace
+}  // namespace inductorfs::fingerprint

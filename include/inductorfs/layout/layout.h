@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "inductorfs/base/result.h"
+#include "inductorfs/fingerprint/fingerprint.h"
+
+/// What torch and Triton keep in their cache directory: pure functions from path and bytes to family, rule, group and
+/// checks. Every habit of torch and Triton that this project relies on stands here, with its source. Everything in this
+/// header is pure and safe for concurrent use; paths are relative to the mount, without a leading slash.
+namespace inductorfs::layout {
+
+enum class Family {
+  kFxGraph,            ///< fxgraph/<k[1:3]>/<key>/<content hash>
+  kAotAutograd,        ///< aotautograd/<key>/<content hash>
+  kAotAutogradEntry,   ///< aotautograd/<key>/entry, up to torch 2.7
+  kGeneratedCode,      ///< <xx>/<c+51>.py
+  kBestConfig,         ///< <xx>/<64 hex>.best_config
+  kKernelPerf,         ///< <xx>/<c+51>.(kernel_perf|picked_kernel)
+  kCppSource,          ///< <xx>/<c+51>[.main|.optimized].(cpp|h)
+  kCppBinary,          ///< <xx>/<c+51>[.main|.optimized].(so|o), and the vec-ISA probe's
+  kVecIsaMarker,       ///< <xx>/<c+51>.so.load_ok
+  kPrecompiledHeader,  ///< precompiled_headers/<c+51>.h[.gch]
+  kSystemAutotune,     ///< cache/<64 hex>
+  kTritonKernel,       ///< triton/<device>/<KEY>/: IR, binary, metadata, __grp__
+  kTritonLauncher,     ///< triton/<device>/<KEY>/*.so: launchers, cuda_utils
+  kTritonAutotune,     ///< triton/<device>/<KEY>/*.autotune.json
+  kDynamo,             ///< dynamo/
+  kObjectCache,        ///< cutedsl, quack, flydsl
+  kCutlass,            ///< .cu, configs_*.json, torch_cutlass/
+  kHalide,
+  kAotInductor,   ///< .wrapper.*, cubins beside code, aoti_eager/
+  kGenericCache,  ///< the caching package, memoizer files
+  kLock,
+  kTemporary,  ///< every temporary name of all protocols, build directories
+  kTool,       ///< gcc/, bisect/, autoheuristic/, debug output
+  kOther,      ///< nothing that is known here
+};
+
+/// How a file that stands under its final name shows that it is complete. A rename onto the final name shows it in
+/// every family (a source that is written with a compiled header, a best_config of torch >= 2.8); the other signs are
+/// for files that are written in place.
+enum class SealSign {
+  kRename,          ///< it came there by rename of itself or of its directory
+  kBuildDirectory,  ///< the rmdir of `<stem>_CxxBuild`, which torch does when the compiler has exited 0
+  kQuiet,           ///< nothing was written to it for some time
+};
+
+/// Whose artefact the cluster keeps when several nodes make one.
+enum class Contest {
+  kNone,        ///< each path on its own; the latest publish wins
+  kFirst,       ///< the first complete group of a key wins
+  kCandidates,  ///< several per key directory, but none that was made without having seen the others
+  kMerge,       ///< merged as JSON with what the cluster has
+};
+
+struct Rule {
+  Family family;
+  std::string_view name;  ///< as explain, xattr and documents show it, e.g. "fxgraph"
+  bool shared = false;    ///< false: works as on a local disk, never leaves the host
+  SealSign seal = SealSign::kRename;
+  Contest contest = Contest::kNone;
+  std::span<const fingerprint::Facet> facets;  ///< what it depends on (design.md section 6)
+  std::string_view why;                        ///< why it is shared so, or not
+  std::string_view source;                     ///< where torch or Triton does it: file and function
+  std::string_view pattern;                    ///< which paths these are, for people
+};
+
+[[nodiscard]] const Rule& rule_of(Family family);
+[[nodiscard]] std::span<const Rule> all_rules();
+[[nodiscard]] std::string_view to_string(SealSign sign);
+[[nodiscard]] std::string_view to_string(Contest contest);
+
+/// Where a path belongs.
+struct Place {
+  Family family = Family::kOther;
+  /// The entry's name in the cluster: the path itself, with `triton/<device index>/` as `triton/@/`, because a Triton
+  /// key does not depend on the device's index.
+  std::string canonical;
+  /// Canonical path of the key directory, for families whose files belong together or compete (fxgraph, aotautograd,
+  /// triton); else empty.
+  std::string key_directory;
+};
+/// Files only: a directory, of whatever family its files are, is kOther. Takes canonical paths too. A path with an
+/// empty, "." or ".." component, a NUL, or more than codec::kPathLimit bytes is kOther.
+[[nodiscard]] Place classify(std::string_view path);
+
+/// canonical form of any path, files and directories alike.
+[[nodiscard]] std::string canonical_path(std::string_view path);
+/// Whether `name` in the directory `triton` is a device's directory (its entries are those of `triton/@`).
+[[nodiscard]] bool is_device_name(std::string_view name);
+inline constexpr std::string_view kAnyDevice = "@";
+
+/// True when the path is a Triton key directory: triton/<device>/<KEY>, KEY of any generation (64 hex, 43 base64url,
+/// 52 base32).
+[[nodiscard]] bool is_triton_key_directory(std::string_view path);
+/// True for a key directory of fxgraph or aotautograd: its files are candidates for one key.
+[[nodiscard]] bool is_candidate_directory(std::string_view path);
+/// For a directory that is about to be removed: the final file whose completeness that shows (`ab/cX.main_CxxBuild` ->
+/// `ab/cX.main.so`, `precompiled_headers/cX.h_CxxBuild` -> `cX.h.gch`), candidates in order of preference; else empty.
+[[nodiscard]] std::vector<std::string> sealed_by_removal_of(std::string_view directory);
+
+// ---- Triton groups (triton/runtime/cache.py: put_group, get_group)
+
+/// `__grp__<name>.json`
+[[nodiscard]] bool is_group_file(std::string_view file_name);
+/// The names of the children that a group file lists. kCorrupt when it is no such JSON, or names a child that is not
+/// directly in `key` (the key directory's last component): an absolute path whose last two components are not
+/// <key>/<name> with a plain <name>.
+[[nodiscard]] Result<std::vector<std::string>> group_children(std::string_view group_json, std::string_view key);
+/// The group file as the cluster stores it: each child path is `[INDUCTORFS]/<name>`; the writer's own directory is
+/// gone.
+[[nodiscard]] Result<std::string> canonical_group(std::string_view group_json, std::string_view key);
+/// The inverse for one reader: child paths below `key_directory`, an absolute path.
+[[nodiscard]] Result<std::string> render_group(std::string_view canonical_json, std::string_view key_directory);
+
+// ---- cache/<system hash> (torch/_inductor/codecache.py: PersistentCache)
+
+/// Both caches' timings in one file of torch's own form (indent 4; NaN and Infinity as Python writes them). Where both
+/// have a timing of one choice, `ours` stays. kCorrupt when one of them is not of this form or their "system" differs.
+[[nodiscard]] Result<std::string> merge_system_autotune(std::string_view ours, std::string_view theirs);
+
+// ---- Checks before anything is published, and before anything that was fetched is shown
+
+/// kCorrupt with the reason when the bytes contradict the name: an fxgraph entry whose name is not the hash of its
+/// content, a best_config that does not parse, a `.so` that is no ELF, a pickle that is cut off, ... `head` is the
+/// first 64 KiB of the bytes or all of them; `whole` is set for families whose check needs every byte (needs_whole).
+[[nodiscard]] bool needs_whole(Family family);
+[[nodiscard]] Result<void> check_content(const Place& place, std::string_view bytes, uint64_t size);
+
+}  // namespace inductorfs::layout

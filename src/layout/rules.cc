@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+
+#include "inductorfs/layout/layout.h"
+
+namespace inductorfs::layout {
+namespace {
+
+using fingerprint::Facet;
+
+// design.md section 6. A change here moves entries to another scope: nothing breaks, the cluster just starts empty.
+constexpr Facet kGraph[] = {Facet::kTorch, Facet::kTriton, Facet::kCuda, Facet::kGpu, Facet::kCpuIsa};
+constexpr Facet kPython[] = {Facet::kTorch, Facet::kTriton};
+constexpr Facet kTuning[] = {Facet::kTorch, Facet::kTriton, Facet::kGpu};
+constexpr Facet kTimings[] = {Facet::kTorch, Facet::kTriton, Facet::kCuda, Facet::kGpu};
+constexpr Facet kSource[] = {Facet::kTorch};
+constexpr Facet kNative[] = {Facet::kTorch, Facet::kPython, Facet::kLibc, Facet::kCpu, Facet::kCompiler};
+constexpr Facet kKernel[] = {Facet::kTriton, Facet::kGpuArch};
+constexpr Facet kLauncher[] = {Facet::kTriton, Facet::kPython, Facet::kLibc, Facet::kCuda};
+constexpr Facet kKernelTimings[] = {Facet::kTriton, Facet::kCuda, Facet::kGpu};
+constexpr Facet kState[] = {Facet::kTorch, Facet::kPython};
+
+/// In the order of Family. The facets of a family that is not shared are those it would need if an operator shared it.
+constexpr Rule kRules[] = {
+    {.family = Family::kFxGraph,
+     .name = "fxgraph",
+     .shared = true,
+     .seal = SealSign::kRename,
+     .contest = Contest::kCandidates,
+     .facets = kGraph,
+     .why =
+         "named by its content; the key has torch, Triton, CUDA and the GPU's name, but not the CPU, and graphs with "
+         "C++ code are shaped by the vector ISA",
+     .source = "torch/_inductor/codecache.py: FxGraphCache._write_to_local_cache, FxGraphHashDetails, write_atomic",
+     .pattern = "fxgraph/<k[1:3]>/<f+51>/<51>"},
+    {.family = Family::kAotAutograd,
+     .name = "aotautograd",
+     .shared = true,
+     .seal = SealSign::kRename,
+     .contest = Contest::kCandidates,
+     .facets = kGraph,
+     .why = "as fxgraph, whose key its own key contains; torch >= 2.8",
+     .source = "torch/_functorch/_aot_autograd/autograd_cache.py: AOTAutogradCache.save; write_atomic",
+     .pattern = "aotautograd/<a+51>/<51>"},
+    {.family = Family::kAotAutogradEntry,
+     .name = "aotautograd_entry",
+     .shared = true,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = kGraph,
+     .why = "as aotautograd, up to torch 2.7: one name per key, overwritten, so that there is nothing to choose from",
+     .source = "torch 2.6, 2.7: autograd_cache.py: AOTAutogradCache.save; write_atomic",
+     .pattern = "aotautograd/<a+51>/entry"},
+    {.family = Family::kGeneratedCode,
+     .name = "generated_code",
+     .shared = true,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = kPython,
+     .why = "source only, named by its content (a wrapper's name may hash more than its text)",
+     .source = "torch/_inductor/codecache.py: PyCodeCache.write, write, write_atomic",
+     .pattern = "<xx>/<c+51>.py"},
+    {.family = Family::kBestConfig,
+     .name = "best_config",
+     .shared = true,
+     .seal = SealSign::kQuiet,
+     .contest = Contest::kNone,
+     .facets = kTuning,
+     .why = "the name holds no device: an H100 and an H200 would swap tunings. Up to torch 2.7 it is written in place "
+            "without any sign; a part of a JSON object does not parse, so that a quiet file that parses is whole",
+     .source = "torch/_inductor/runtime/autotune_cache.py: AutotuneCache; remote_cache.py: LocalCacheBackend",
+     .pattern = "<xx>/<64 hex>.best_config"},
+    {.family = Family::kKernelPerf,
+     .name = "kernel_perf",
+     .shared = false,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = kTuning,
+     .why = "decisions compare these timings with ones taken here and now, so both must come from one machine; "
+            "picked_kernel is an index whose list its name identifies only by the kernels' text, and a bad value is an "
+            "assertion in the job",
+     .source = "torch/_inductor/codegen/triton.py: benchmark_codegened_module; multi_kernel.py: load_cache",
+     .pattern = "<xx>/<c+51>.(kernel_perf|picked_kernel)"},
+    {.family = Family::kCppSource,
+     .name = "cpp_source",
+     .shared = true,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = kSource,
+     .why =
+         "source only; its name hashes its text and the compiler's command line, with the vector ISA's flags, so that "
+         "another CPU asks for another name",
+     .source = "torch/_inductor/codecache.py: CppCodeCache.load_async, write; cpu_vec_isa.py: VecISA.check_build",
+     .pattern = "<xx>/<c+51>[.main|.optimized].cpp, <xx>/<c+51>.h"},
+    {.family = Family::kCppBinary,
+     .name = "cpp_binary",
+     .shared = true,
+     .seal = SealSign::kBuildDirectory,
+     .contest = Contest::kNone,
+     .facets = kNative,
+     .why = "-march=native is in the name as text only, the compiler's version, libc and torch's content not at all: "
+            "elsewhere it is SIGILL or a broken ABI under the same name. The vec-ISA probe's .so is this too. CUTLASS "
+            "makes no build directory, so that its .so stays private",
+     .source = "torch/_inductor/cpp_builder.py: CppBuilder.build; codecache.py: _worker_compile_cpp",
+     .pattern = "<xx>/<c+51>[.main|.optimized].(so|o)"},
+    {.family = Family::kVecIsaMarker,
+     .name = "vec_isa_marker",
+     .shared = true,
+     .seal = SealSign::kQuiet,
+     .contest = Contest::kNone,
+     .facets = kNative,
+     .why = "says that the probe's .so was loaded: true on each host of the same scope, wrong silently on any other. "
+            "Empty by design, so that there is no partial one",
+     .source = "torch/_inductor/cpu_vec_isa.py: VecISA.check_build (torch >= 2.14)",
+     .pattern = "<xx>/<c+51>.so.load_ok"},
+    {.family = Family::kPrecompiledHeader,
+     .name = "precompiled_header",
+     .shared = true,
+     .seal = SealSign::kBuildDirectory,
+     .contest = Contest::kNone,
+     .facets = kNative,
+     .why = "as cpp_binary; g++ checks its own identity in it and falls back to the header, clang's .pch checks file "
+            "times and fails the compile, so that .pch is not of this family",
+     .source = "torch/_inductor/codecache.py: _precompile_header; cpp_builder.py: CppBuilder.build",
+     .pattern = "precompiled_headers/<c+51>.h[.gch]"},
+    {.family = Family::kSystemAutotune,
+     .name = "system_autotune",
+     .shared = true,
+     .seal = SealSign::kRename,
+     .contest = Contest::kMerge,
+     .facets = kTimings,
+     .why = "timings of one GPU model; read, changed and written whole without a lock, so that nodes would lose each "
+            "other's unless they are merged",
+     .source = "torch/_inductor/codecache.py: CacheBase.update_local_cache, PersistentCache.lookup; write_atomic",
+     .pattern = "cache/<64 hex>"},
+    {.family = Family::kTritonKernel,
+     .name = "triton_kernel",
+     .shared = true,
+     .seal = SealSign::kRename,
+     .contest = Contest::kFirst,
+     .facets = kKernel,
+     .why = "a cubin is for one architecture; the key has Triton, ptxas and the options. Two writers of one key make "
+            "different bytes, so that all files of a key come from one",
+     .source = "triton/runtime/cache.py: FileCacheManager.put, put_group; torch triton_bundler.py: read_and_emit",
+     .pattern = "triton/<device>/<KEY>/*"},
+    {.family = Family::kTritonLauncher,
+     .name = "triton_launcher",
+     .shared = true,
+     .seal = SealSign::kRename,
+     .contest = Contest::kFirst,
+     .facets = kLauncher,
+     .why = "ELF against a Python ABI, glibc and libcuda; up to Triton 3.3 neither name nor key says which Python",
+     .source = "triton/runtime/build.py: _compile_so; FileCacheManager.put",
+     .pattern = "triton/<device>/<KEY>/*.so"},
+    {.family = Family::kTritonAutotune,
+     .name = "triton_autotune",
+     .shared = true,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = kKernelTimings,
+     .why = "timings of one GPU model, which the key does not hold",
+     .source = "triton/runtime/autotuner.py: Autotuner.check_disk_cache; FileCacheManager.put",
+     .pattern = "triton/<device>/<KEY>/*.autotune.json"},
+    {.family = Family::kDynamo,
+     .name = "dynamo",
+     .shared = false,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = kState,
+     .why =
+         "named by a job id and rank that people choose, not by any hash of the code; the last writer wins, and state "
+         "that another host publishes during a run would make ranks of one job compile different shapes",
+     .source = "torch/_dynamo/pgo.py: get_local_code_state, put_local_code_state; package.py: DiskDynamoStore",
+     .pattern = "dynamo/**"},
+    {.family = Family::kObjectCache,
+     .name = "object_cache",
+     .shared = false,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = {},
+     .why = "rewritten in place (cutedsl), keys with absolute paths or without the GPU (quack), or a protocol that is "
+            "not known (flydsl)",
+     .source = "torch/_inductor/runtime/cutedsl_cache.py: disk_cache_get; vendored quack; flydsl",
+     .pattern = "cutedsl_compile_cache/**, quack/**, flydsl_compile_cache/**"},
+    {.family = Family::kCutlass,
+     .name = "cutlass",
+     .shared = false,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = {},
+     .why =
+         "sources are appended to in place, nvcc writes final names without a sign, torch_cutlass has links into this "
+         "host's installation, .error files are negative results of this host",
+     .source = "torch/_inductor/codecache.py: CUTLASSCodeCache, ROCmCodeCache; codegen/cutlass",
+     .pattern = "<xx>/<c+51>.(cu|so.error|o.error), configs_<8 hex>.json, torch_cutlass/**"},
+    {.family = Family::kHalide,
+     .name = "halide",
+     .shared = false,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = {},
+     .why = "target \"host\" is this CPU; several files written in place, `done` beside them",
+     .source = "torch/_inductor/codecache.py: HalideCodeCache",
+     .pattern = "<xx>/<c+51>.halide/**, halide-runtime-*/**"},
+    {.family = Family::kAotInductor,
+     .name = "aot_inductor",
+     .shared = false,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = {},
+     .why = "a product, not a cache: always built anew, weights are appended after the build",
+     .source = "torch/_inductor/codecache.py: AotCodeCompiler.compile, CudaKernelParamCache; aoti_eager.py",
+     .pattern = "<xx>/<c+51>.(wrapper*|kernel*|weights.*|cubin|hsaco|fatbin|ptx|ll|spv), aoti_eager/**"},
+    {.family = Family::kGenericCache,
+     .name = "generic_cache",
+     .shared = false,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = {},
+     .why = "off by default; created under its final name without a sign, keys hold what the caller chose",
+     .source = "torch/_inductor/runtime/caching/implementations.py: _OnDiskCacheImpl; _inductor/cache.py: OnDiskCache",
+     .pattern = "cache/** but <64 hex>, memoizer_cache.json"},
+    {.family = Family::kLock,
+     .name = "lock",
+     .shared = false,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = {},
+     .why = "a lock is between the processes of one host",
+     .source = "torch/_inductor/codecache.py: get_lock_dir; filelock",
+     .pattern = "locks/**, precompiled_headers/locks/**, *.lock, lock"},
+    {.family = Family::kTemporary,
+     .name = "temporary",
+     .shared = false,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = {},
+     .why = "process and thread ids repeat between hosts: a temporary name that two see, both write",
+     .source = "codecache.py: write_atomic; triton cache.py: FileCacheManager.put; triton_bundler.py: read_and_emit; "
+               "cpp_builder.py: CppBuilder.build",
+     .pattern = ".<pid>.<tid>.tmp, tmp.pid_*/**, *.tmp.pid_*, triton/<device>/tmp.<uuid>/**, *_CxxBuild/**, *.tmp, "
+                "*.tmp.<pid>, tmp<8>/**, tmp<8>.py, inductor_const_spill_*, .nfs*, .fuse_hidden*"},
+    {.family = Family::kTool,
+     .name = "tool",
+     .shared = false,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = {},
+     .why = "debug output, tool chains and logs that are appended to",
+     .source = "torch/_inductor/cpp_builder.py: install_gcc_via_conda; compiler_bisector.py; autoheuristic; debug.py",
+     .pattern = "gcc/**, bisect/**, autoheuristic/**, unhashed_kernel_inputs/**, <xx>/*_run_<n>/**, <xx>/<c+51>.debug"},
+    {.family = Family::kOther,
+     .name = "other",
+     .shared = false,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = {},
+     .why = "nothing that is known: what is not understood is not shared",
+     .source = "none",
+     .pattern = "everything else"},
+};
+
+constexpr bool rules_are_in_order() {
+  for (size_t i = 0; i < std::size(kRules); ++i) {
+    if (kRules[i].family != static_cast<Family>(i)) return false;
+  }
+  return std::size(kRules) == static_cast<size_t>(Family::kOther) + 1;
+}
+static_assert(rules_are_in_order(), "one rule per family, in the order of the enumeration");
+
+}  // namespace
+
+const Rule& rule_of(Family family) {
+  const auto index = static_cast<size_t>(family);
+  INDUCTORFS_CHECK(index < std::size(kRules));
+  return kRules[index];
+}
+
+std::span<const Rule> all_rules() { return kRules; }
+
+std::string_view to_string(SealSign sign) {
+  switch (sign) {
+    case SealSign::kRename:
+      return "rename";
+    case SealSign::kBuildDirectory:
+      return "build directory";
+    case SealSign::kQuiet:
+      return "quiet";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(Contest contest) {
+  switch (contest) {
+    case Contest::kNone:
+      return "none";
+    case Contest::kFirst:
+      return "first";
+    case Contest::kCandidates:
+      return "candidates";
+    case Contest::kMerge:
+      return "merge";
+  }
+  return "unknown";
+}
+
+}  // namespace inductorfs::layout

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+#include "json_text.h"
+
+namespace inductorfs::layout {
+
+/// {"system": {...}, "cache": {...}} of cache/<system hash>; kCorrupt for anything else, kTooLarge over the limits.
+[[nodiscard]] Result<JsonValue> parse_system_autotune(std::string_view text);
+
+}  // namespace inductorfs::layout

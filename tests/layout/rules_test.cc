@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "inductorfs/layout/layout.h"
+
+namespace inductorfs::layout {
+namespace {
+
+constexpr char kDocument[] = INDUCTORFS_SOURCE_ROOT "/docs/families.md";
+constexpr std::string_view kTableHead = "| family | pattern | shared | facets | seal sign | contest | why | source |\n";
+
+std::string read_document() {
+  std::ifstream file(kDocument);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// A table's cell: `|` would end it.
+std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
+std::string row_of(const Rule& rule) {
+  std::string facets;
+  for (const fingerprint::Facet facet : rule.facets) {
+    facets += (facets.empty() ? "" : ", ") + std::string(fingerprint::to_string(facet));
+  }
+  if (facets.empty()) facets = "-";
+  const std::string seal = rule.shared ? std::string(to_string(rule.seal)) : "-";
+  const std::string contest = rule.shared ? std::string(to_string(rule.contest)) : "-";
+  return "| " + std::string(rule.name) + " | `" + cell(rule.pattern) + "` | " + (rule.shared ? "yes" : "no") + " | " +
+         facets + " | " + seal + " | " + contest + " | " + cell(rule.why) + " | " + cell(rule.source) + " |\n";
+}
+
+std::string table() {
+  std::string text = std::string(kTableHead) + "|---|---|---|---|---|---|---|---|\n";
+  for (const Rule& rule : all_rules()) text += row_of(rule);
+  return text;
+}
+
+/// The document with its table replaced by the rules'.
+std::string with_current_table(const std::string& document) {
+  const size_t begin = document.find(kTableHead);
+  if (begin == std::string::npos) return document;
+  const size_t blank = document.find("\n\n", begin);
+  const size_t end = blank == std::string::npos ? document.size() : blank + 1;
+  return document.substr(0, begin) + table() + document.substr(end);
+}
+
+TEST(Rules, StandInTheDocumentAsTheyAre) {
+  const std::string document = read_document();
+  ASSERT_NE(document.find(kTableHead), std::string::npos) << kDocument;
+  const std::string current = with_current_table(document);
+  if (std::getenv("INDUCTORFS_REWRITE_GOLDEN") != nullptr) std::ofstream(kDocument) << current;
+
+  for (const Rule& rule : all_rules()) EXPECT_NE(document.find(row_of(rule)), std::string::npos) << rule.name;
+  EXPECT_EQ(document, current) << "INDUCTORFS_REWRITE_GOLDEN=1 writes the table anew";
+}
+
+TEST(Rules, SayWhoTheyAreAndWhy) {
+  std::set<std::string_view> names;
+  for (const Rule& rule : all_rules()) {
+    EXPECT_EQ(&rule_of(rule.family), &rule);
+    EXPECT_TRUE(names.insert(rule.name).second) << rule.name;
+    EXPECT_FALSE(rule.name.empty() || rule.why.empty() || rule.source.empty() || rule.pattern.empty()) << rule.name;
+  }
+  EXPECT_EQ(names.size(), static_cast<size_t>(Family::kOther) + 1);
+}
+
+TEST(Rules, ShareNothingWithoutAFacet) {
+  for (const Rule& rule : all_rules()) {
+    const std::set<fingerprint::Facet> facets(rule.facets.begin(), rule.facets.end());
+    EXPECT_EQ(facets.size(), rule.facets.size()) << rule.name;
+    EXPECT_TRUE(!rule.shared || !facets.empty()) << rule.name;
+  }
+}
+
+TEST(Rules, TieHostBoundBinariesToTheWholeHost) {
+  using fingerprint::Facet;
+  for (const Family family : {Family::kCppBinary, Family::kVecIsaMarker, Family::kPrecompiledHeader}) {
+    for (const Facet facet : {Facet::kTorch, Facet::kPython, Facet::kLibc, Facet::kCpu, Facet::kCompiler}) {
+      const auto facets = rule_of(family).facets;
+      EXPECT_NE(std::find(facets.begin(), facets.end(), facet), facets.end()) << rule_of(family).name;
+    }
+  }
+}
+
+TEST(Rules, TrustQuietOnlyWhereAPartialFileIsSeen) {
+  for (const Rule& rule : all_rules()) {
+    if (rule.seal != SealSign::kQuiet) continue;
+    EXPECT_TRUE(rule.family == Family::kVecIsaMarker || needs_whole(rule.family)) << rule.name;
+  }
+}
+
+}  // namespace
+}  // namespace inductorfs::layout

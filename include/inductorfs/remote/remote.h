@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/counters.h"
+#include "inductorfs/base/result.h"
+#include "inductorfs/codec/digest.h"
+#include "inductorfs/codec/entry.h"
+
+/// The cluster's side: blobs by digest, and per scope an index of entries with a log of changes. Knows nothing of
+/// families or of this host. docs/formats.md has the keys in Redis.
+namespace inductorfs::remote {
+
+/// A scope's name: lower-case hex, the digest of the facts it stands for (layout/scope.h).
+using ScopeId = std::string;
+
+/// How far a reader has followed a scope. The nonce of each generation makes a lost tail visible after a failover:
+/// equal generation, other nonce, means another history (redis.md 3.5).
+struct Position {
+  uint64_t generation = 0;
+  std::string nonce;
+  bool operator==(const Position&) const = default;
+};
+
+/// What changed in one scope since a position. `reset`: forget all that was known of the scope first.
+struct Delta {
+  bool reset = false;
+  std::vector<codec::Entry> set;
+  std::vector<std::string> removed;
+  Position position;
+};
+
+/// Receives blobs, one after the other. Confined to the thread that called fetch().
+class BlobSink {
+ public:
+  virtual ~BlobSink() = default;
+  /// A piece of the blob's frame (codec/frame.h), in order.
+  [[nodiscard]] virtual Result<void> piece(const codec::Digest& digest, std::string_view frame_piece) = 0;
+  /// Exactly once for each digest asked for. Success: all pieces have been given. kNotFound: the cluster has it not
+  /// (evicted). Anything else: the bytes could not be had now.
+  virtual void done(const codec::Digest& digest, Result<void> outcome) = 0;
+};
+
+/// Gives the frame of a blob that is to be stored. Confined to the thread that called publish().
+class BlobSource {
+ public:
+  virtual ~BlobSource() = default;
+  /// Calls `sink` with the pieces of the frame, each but the last exactly `piece` bytes long.
+  [[nodiscard]] virtual Result<void> read(const codec::Digest& digest, size_t piece,
+                                          const std::function<Result<void>(std::string_view)>& sink) = 0;
+};
+
+/// Entries that become visible together.
+struct PublishGroup {
+  ScopeId scope;
+  std::vector<codec::Entry> entries;  ///< 1 .. codec::kRecordEntryLimit
+  /// Publish only while the cluster holds at most `most` earlier groups under the same key: 0 for "first one wins".
+  /// Checked and counted by the server in the same step as the publish.
+  struct Contest {
+    std::string key;
+    uint64_t most = 0;
+  };
+  std::optional<Contest> contest;
+  /// Publish only while the entry of entries[0].path still has this digest (nullopt inside: while there is none): for
+  /// artefacts that are merged with what the cluster has.
+  struct Replaces {
+    std::optional<codec::Digest> digest;
+  };
+  std::optional<Replaces> replaces;
+};
+
+enum class PublishOutcome {
+  kPublished,
+  kSuperseded,  ///< the contest was lost; nothing was changed
+  kConflict,    ///< `replaces` no longer holds; nothing was changed
+};
+
+struct ServerFacts {
+  std::string version;
+  std::string eviction_policy;
+  uint64_t memory_limit = 0;
+  /// What an operator should change, one line each; empty when all is well.
+  std::vector<std::string> warnings;
+};
+
+/// Blocks up to the deadlines given. Safe for concurrent use. Every method may answer kUnavailable or kTimedOut, which
+/// mean "not now"; while the breaker is open (after failures, with back-off and jitter) they answer at once.
+class Remote {
+ public:
+  virtual ~Remote() = default;
+
+  /// All of `digests` in one pipeline, with at most a few MiB in flight.
+  virtual void fetch(std::span<const codec::Digest> digests, BlobSink& sink, Deadline deadline) = 0;
+
+  /// Blobs first (those that the cluster lacks; the lifetime of the others is renewed), then all entries and the log
+  /// record in one atomic step. Repeating a publish after an unknown outcome is harmless.
+  [[nodiscard]] virtual Result<PublishOutcome> publish(const PublishGroup& group, BlobSource& source,
+                                                       Deadline deadline) = 0;
+
+  /// What changed in `scope` since `from`; a whole snapshot (reset) when that history is not available. One step may
+  /// return less than everything: the caller goes on until a delta leaves the position unchanged and is empty.
+  [[nodiscard]] virtual Result<Delta> read_changes(const ScopeId& scope, const Position& from, Deadline deadline) = 0;
+
+  /// Returns when one of the scopes has moved past its position, when `most` has passed, or when `cancelled` says so.
+  [[nodiscard]] virtual Result<void> wait_for_changes(const std::vector<std::pair<ScopeId, Position>>& scopes,
+                                                      Milliseconds most, const std::function<bool()>& cancelled) = 0;
+
+  /// Tells the cluster that an entry's blob is gone or wrong: the entry is removed if it still has this digest.
+  [[nodiscard]] virtual Result<void> report_lost(const ScopeId& scope, const std::string& path,
+                                                 const codec::Digest& digest, Deadline deadline) = 0;
+
+  /// What the server is; kInvalid when it is no Redis, kNotSupported when it is too old (before 7.0).
+  [[nodiscard]] virtual Result<ServerFacts> probe(Deadline deadline) = 0;
+
+  struct Health {
+    bool reachable = false;
+    std::string address;     ///< without secrets
+    std::string last_error;  ///< empty when the last call went well
+  };
+  [[nodiscard]] virtual Health health() const = 0;
+};
+
+struct RemoteOptions {
+  std::string url;
+  std::string password_file;
+  std::string ca_file;
+  std::string certificate_file;
+  std::string key_file;
+  std::string prefix = "ifs1";
+  std::string client_name = "inductorfs";
+  size_t connections = 4;
+  Milliseconds connect_patience{1000};
+  Milliseconds without_progress{250};
+  std::chrono::seconds blob_lifetime{30 * 24 * 3600};
+  uint64_t index_limit = 2'000'000;  ///< entries of one scope that this host is ready to hold
+  uint64_t log_length = 10'000;      ///< records kept in a scope's log (MAXLEN ~)
+};
+
+/// Does not connect: a server that is absent now is no error. kInvalid for a URL that is none, or a secret file that
+/// cannot be read.
+[[nodiscard]] Result<std::unique_ptr<Remote>> open_redis(const RemoteOptions& options, Counters& counters);
+
+/// A whole cluster in memory: a mount without --remote, unit tests, and the reference of the contract suite.
+/// Handles that share one `MemoryCluster` see each other.
+class MemoryCluster;
+[[nodiscard]] std::shared_ptr<MemoryCluster> make_memory_cluster();
+[[nodiscard]] std::unique_ptr<Remote> open_memory(std::shared_ptr<MemoryCluster> cluster);
+/// Drops a blob, as a server under memory pressure may at any time.
+void evict_blob(MemoryCluster& cluster, const codec::Digest& digest);
+
+}  // namespace inductorfs::remote

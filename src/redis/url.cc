@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/redis/url.h"
+
+#include <charconv>
+#include <optional>
+
+namespace inductorfs::redis {
+namespace {
+
+constexpr int kDatabaseLimit = 65535;
+constexpr std::string_view kExample =
+    "; write redis://[user:password@]host[:port][/db], rediss://... for TLS, or unix:///path/to/socket[?db=N]";
+
+// The text itself is never quoted: it may hold a password.
+tl::unexpected<Error> bad_url(std::string_view reason) {
+  return fail(ErrorCode::kInvalid, "not a Redis URL: " + std::string(reason) + std::string(kExample));
+}
+
+std::optional<int> to_number(std::string_view text, int limit) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > limit) return std::nullopt;
+  return value;
+}
+
+int hex_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+std::optional<std::string> percent_decoded(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out += text[i];
+      continue;
+    }
+    if (i + 2 >= text.size()) return std::nullopt;
+    const int high = hex_value(text[i + 1]);
+    const int low = hex_value(text[i + 2]);
+    if (high < 0 || low < 0) return std::nullopt;
+    out += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return out;
+}
+
+Result<void> parse_credentials(std::string_view text, Endpoint& endpoint) {
+  const size_t colon = text.find(':');
+  const auto user = percent_decoded(text.substr(0, colon));
+  const auto password = percent_decoded(colon == std::string_view::npos ? "" : text.substr(colon + 1));
+  if (!user || !password) return bad_url("a % in user or password is not followed by two hexadecimal digits");
+  endpoint.user = *user;
+  endpoint.password = *password;
+  return {};
+}
+
+Result<void> parse_host_and_port(std::string_view text, Endpoint& endpoint) {
+  std::string_view port;
+  bool has_port = false;
+  if (!text.empty() && text.front() == '[') {
+    const size_t close = text.find(']');
+    if (close == std::string_view::npos) return bad_url("the [ of an IPv6 address is not closed");
+    endpoint.host = text.substr(1, close - 1);
+    std::string_view rest = text.substr(close + 1);
+    if (!rest.empty() && rest.front() != ':') return bad_url("something other than :port follows the ]");
+    has_port = !rest.empty();
+    if (has_port) port = rest.substr(1);
+  } else {
+    const size_t colon = text.find(':');
+    endpoint.host = text.substr(0, colon);
+    has_port = colon != std::string_view::npos;
+    if (has_port) port = text.substr(colon + 1);
+  }
+  if (endpoint.host.empty()) return bad_url("the host is missing");
+  if (!has_port) return {};
+  const auto number = to_number(port, 65535);
+  if (!number || *number == 0) return bad_url("the port is not a number from 1 to 65535");
+  endpoint.port = static_cast<uint16_t>(*number);
+  return {};
+}
+
+Result<Endpoint> parse_tcp(std::string_view rest, bool tls) {
+  Endpoint endpoint;
+  endpoint.tls = tls;
+  const size_t slash = rest.find('/');
+  std::string_view authority = rest.substr(0, slash);
+  const size_t at = authority.rfind('@');
+  if (at != std::string_view::npos) {
+    INDUCTORFS_TRY(parse_credentials(authority.substr(0, at), endpoint));
+    authority.remove_prefix(at + 1);
+  }
+  INDUCTORFS_TRY(parse_host_and_port(authority, endpoint));
+  const std::string_view database = slash == std::string_view::npos ? "" : rest.substr(slash + 1);
+  if (database.empty()) return endpoint;
+  const auto number = to_number(database, kDatabaseLimit);
+  if (!number) return bad_url("what follows the / is not a database number");
+  endpoint.database = *number;
+  return endpoint;
+}
+
+Result<Endpoint> parse_unix(std::string_view rest) {
+  Endpoint endpoint;
+  if (rest.empty() || rest.front() != '/') {
+    const size_t at = rest.find("@/");
+    if (at == std::string_view::npos) return bad_url("the socket's path is not absolute");
+    INDUCTORFS_TRY(parse_credentials(rest.substr(0, at), endpoint));
+    rest.remove_prefix(at + 1);
+  }
+  const size_t question = rest.find('?');
+  endpoint.socket_path = rest.substr(0, question);
+  if (question == std::string_view::npos) return endpoint;
+  std::string_view query = rest.substr(question + 1);
+  constexpr std::string_view kKey = "db=";
+  if (!query.starts_with(kKey)) return bad_url("the only option of a unix:// URL is db=N");
+  const auto number = to_number(query.substr(kKey.size()), kDatabaseLimit);
+  if (!number) return bad_url("db= is not followed by a database number");
+  endpoint.database = *number;
+  return endpoint;
+}
+
+}  // namespace
+
+std::string Endpoint::to_string() const {
+  const std::string who = user.empty() && password.empty() ? "" : "***@";
+  if (!socket_path.empty()) {
+    return "unix://" + who + socket_path + (database == 0 ? "" : "?db=" + std::to_string(database));
+  }
+  const std::string name = host.find(':') == std::string::npos ? host : "[" + host + "]";
+  return (tls ? "rediss://" : "redis://") + who + name + ":" + std::to_string(port) +
+         (database == 0 ? "" : "/" + std::to_string(database));
+}
+
+Result<Endpoint> parse_url(std::string_view url) {
+  if (url.find('\0') != std::string_view::npos) return bad_url("it holds a NUL byte");
+  for (const auto& [scheme, tls] : {std::pair{std::string_view("redis://"), false}, {"rediss://", true}}) {
+    if (url.starts_with(scheme)) return parse_tcp(url.substr(scheme.size()), tls);
+  }
+  constexpr std::string_view kUnix = "unix://";
+  if (url.starts_with(kUnix)) return parse_unix(url.substr(kUnix.size()));
+  return bad_url("it starts with none of redis://, rediss:// and unix://");
+}
+
+}  // namespace inductorfs::redis

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <random>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/guarded.h"
+
+namespace inductorfs::remote {
+
+/// Keeps callers from waiting for a server that has just failed. A failure opens it for a time that doubles with each
+/// further one, with jitter so that a cluster's mounts do not come back in step; then one caller is let through as the
+/// probe, and its luck decides. Safe for concurrent use.
+class Breaker {
+ public:
+  struct Backoff {
+    Milliseconds first{100};
+    Milliseconds most{10000};
+  };
+  enum class Ticket { kRefused, kNormal, kProbe };
+
+  explicit Breaker(Backoff backoff) : backoff_(backoff), state_(State{}) {}
+
+  /// Unless refused, the ticket goes back through exactly one of the three below.
+  [[nodiscard]] Ticket admit(SteadyTime now);
+  void succeeded(Ticket ticket);
+  /// True when this opened the breaker, or kept it open.
+  bool failed(Ticket ticket, SteadyTime now);
+  /// The call says nothing about the server.
+  void abandoned(Ticket ticket);
+
+  [[nodiscard]] bool open() const {
+    return state_.with([](const State& state) { return state.open; });
+  }
+
+ private:
+  struct State {
+    bool open = false;
+    bool probing = false;
+    SteadyTime retry_at{};
+    Milliseconds delay{0};
+    std::minstd_rand random{std::random_device{}()};
+  };
+  const Backoff backoff_;
+  Guarded<State> state_;
+};
+
+}  // namespace inductorfs::remote

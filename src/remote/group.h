@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "inductorfs/base/result.h"
+#include "inductorfs/remote/remote.h"
+
+/// What both kinds of remote make of a group before anything is stored. Pure functions.
+namespace inductorfs::remote {
+
+/// A record must fit into one reply of the server, and a reader takes kRecordsPerRead of them at once.
+inline constexpr size_t kRecordBytesLimit = size_t{1} << 20;
+inline constexpr size_t kScopeLengthLimit = 128;
+inline constexpr size_t kContestKeyLimit = 1024;
+
+struct EncodedGroup {
+  std::vector<std::pair<std::string, std::string>> values;  ///< path, encoded entry
+  std::string record;
+};
+
+/// kInvalid unless it is lower-case letters and digits: it becomes a part of a key, inside braces.
+[[nodiscard]] Result<void> check_scope(const ScopeId& scope);
+/// kInvalid: no entry, a path that is not clean or comes twice, a contest key over its limit. kTooLarge: more entries
+/// than codec::kRecordEntryLimit or a longer record than kRecordBytesLimit.
+[[nodiscard]] Result<EncodedGroup> encode_group(const PublishGroup& group);
+
+/// The digests of a group's entries, each once, in order.
+[[nodiscard]] std::vector<codec::Digest> distinct_digests(const std::vector<codec::Entry>& entries);
+
+/// The digest inside an encoded entry, at its fixed place (codec/entry.h: version, digest, ...).
+inline constexpr size_t kDigestOffset = 1;
+[[nodiscard]] std::string_view stored_digest(std::string_view value);
+
+/// 32 hexadecimal digits that nobody has drawn before.
+[[nodiscard]] std::string random_nonce();
+
+/// Folds records, in order, into what they change together: the last word on each path counts.
+class DeltaFold {
+ public:
+  void apply(codec::LogRecord&& record);
+  void set(codec::Entry&& entry);
+  [[nodiscard]] size_t size() const { return changes_.size(); }
+  /// `reset`: what was removed is left out, nobody knows it.
+  [[nodiscard]] Delta finish(bool reset, Position position) &&;
+
+ private:
+  std::vector<std::pair<std::string, std::optional<codec::Entry>>> changes_;
+  std::unordered_map<std::string, size_t> places_;
+  void put(const std::string& path, std::optional<codec::Entry> entry);
+};
+
+}  // namespace inductorfs::remote

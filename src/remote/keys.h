@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "inductorfs/remote/remote.h"
+
+namespace inductorfs::remote {
+
+/// The keys of one scope. The braces make them one slot of a Redis Cluster, so that a script may touch them together.
+///     :meta HASH    gen (decimal), nonce, fmt = 1
+///     :idx  HASH    path -> codec::encode_entry
+///     :cnt  HASH    contest key -> number of live groups under it
+///     :own  HASH    path -> group, "/" group -> contest key; only paths of groups that were published in a contest.
+///                   group := the nonce of its publish. A path never begins with "/", so the two cannot meet.
+///     :log  STREAM  id = <gen>-0, fields p = nonce before, n = nonce, r = codec::encode_record
+/// Immutable value.
+struct ScopeKeys {
+  ScopeKeys(const std::string& prefix, const ScopeId& scope)
+      : base(prefix + ":{" + scope + "}"),
+        meta(base + ":meta"),
+        index(base + ":idx"),
+        counts(base + ":cnt"),
+        owners(base + ":own"),
+        log(base + ":log") {}
+  std::string base, meta, index, counts, owners, log;
+};
+
+}  // namespace inductorfs::remote

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "group.h"
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/remote/remote.h"
+
+namespace inductorfs::remote {
+namespace {
+
+constexpr size_t kLogLength = 10'000;
+constexpr size_t kPieceSize = size_t{1} << 20;
+constexpr Milliseconds kCancelInterval{100};
+
+struct Scope {
+  struct Logged {
+    uint64_t generation;
+    std::string before;
+    std::string nonce;
+    std::string record;
+  };
+  Position head;
+  std::map<std::string, std::string> index;     // path, encoded entry
+  std::map<std::string, uint64_t> counts;       // contest key, live groups
+  std::map<std::string, std::string> owners;    // path, group
+  std::map<std::string, std::string> contests;  // group, contest key
+  std::deque<Logged> log;
+
+  std::string advance(std::string record) {
+    std::string nonce = random_nonce();
+    log.push_back({head.generation + 1, head.nonce, nonce, std::move(record)});
+    head = {head.generation + 1, nonce};
+    if (log.size() > kLogLength) log.pop_front();
+    return nonce;
+  }
+};
+
+struct ClusterState {
+  std::map<ScopeId, Scope> scopes;
+  std::unordered_map<codec::Digest, std::string> frames;
+};
+
+bool holds_all(const Scope& scope, const EncodedGroup& group) {
+  return std::all_of(group.values.begin(), group.values.end(), [&](const auto& value) {
+    const auto held = scope.index.find(value.first);
+    return held != scope.index.end() && held->second == value.second;
+  });
+}
+
+bool still_replaces(const Scope& scope, const PublishGroup& group) {
+  const auto held = scope.index.find(group.entries.front().path);
+  const std::optional<codec::Digest>& expected = group.replaces->digest;
+  if (held == scope.index.end()) return !expected;
+  return expected && stored_digest(held->second) == expected->raw();
+}
+
+// The same steps as the publish script (scripts.cc), in the same order.
+PublishOutcome apply(Scope& scope, const PublishGroup& group, const EncodedGroup& encoded) {
+  if (holds_all(scope, encoded)) return PublishOutcome::kPublished;
+  if (group.contest && scope.counts[group.contest->key] > group.contest->most) return PublishOutcome::kSuperseded;
+  if (group.replaces && !still_replaces(scope, group)) return PublishOutcome::kConflict;
+  const std::string name = scope.advance(encoded.record);
+  for (const auto& [path, value] : encoded.values) {
+    scope.index[path] = value;
+    scope.owners.erase(path);
+    if (group.contest) scope.owners[path] = name;
+  }
+  if (group.contest) {
+    scope.contests[name] = group.contest->key;
+    ++scope.counts[group.contest->key];
+  }
+  return PublishOutcome::kPublished;
+}
+
+void give_contest_back(Scope& scope, const std::string& path) {
+  const auto owner = scope.owners.find(path);
+  if (owner == scope.owners.end()) return;
+  if (const auto contest = scope.contests.find(owner->second); contest != scope.contests.end()) {
+    --scope.counts[contest->second];
+    scope.contests.erase(contest);
+  }
+  scope.owners.erase(owner);
+}
+
+Delta changes_since(const Scope& scope, const Position& from) {
+  if (scope.head == from) return Delta{false, {}, {}, from};
+  DeltaFold fold;
+  Position at = from;
+  for (const Scope::Logged& logged : scope.log) {
+    if (logged.generation != at.generation + 1 || logged.before != at.nonce) continue;
+    if (auto record = codec::decode_record(logged.record)) fold.apply(std::move(*record));
+    at = {logged.generation, logged.nonce};
+  }
+  if (at == scope.head) return std::move(fold).finish(false, at);
+  DeltaFold whole;
+  for (const auto& [path, value] : scope.index) {
+    if (auto entry = codec::decode_entry(path, value)) whole.set(std::move(*entry));
+  }
+  return std::move(whole).finish(true, scope.head);
+}
+
+}  // namespace
+
+/// What all handles share. Safe for concurrent use.
+class MemoryCluster {
+ public:
+  Guarded<ClusterState>& state() { return state_; }
+
+ private:
+  Guarded<ClusterState> state_;
+};
+
+namespace {
+
+/// One mount's handle to a cluster in memory. Safe for concurrent use.
+class MemoryRemote final : public Remote {
+ public:
+  explicit MemoryRemote(std::shared_ptr<MemoryCluster> cluster) : cluster_(std::move(cluster)) {}
+
+  void fetch(std::span<const codec::Digest> digests, BlobSink& sink, Deadline /*deadline*/) override {
+    std::map<codec::Digest, bool> seen;
+    for (const codec::Digest& digest : digests) {
+      if (std::exchange(seen[digest], true)) continue;
+      const auto frame = cluster_->state().with([&](const ClusterState& state) -> std::optional<std::string> {
+        const auto found = state.frames.find(digest);
+        return found == state.frames.end() ? std::nullopt : std::optional(found->second);
+      });
+      sink.done(digest, frame ? give(sink, digest, *frame) : fail(ErrorCode::kNotFound));
+    }
+  }
+
+  Result<PublishOutcome> publish(const PublishGroup& group, BlobSource& source, Deadline /*deadline*/) override {
+    auto encoded = encode_group(group);
+    if (!encoded) return fail(std::move(encoded).error());
+    for (const codec::Digest& digest : distinct_digests(group.entries)) {
+      INDUCTORFS_TRY(store(digest, source));
+    }
+    return cluster_->state().notify_with(
+        [&](ClusterState& state) { return apply(state.scopes[group.scope], group, *encoded); });
+  }
+
+  Result<Delta> read_changes(const ScopeId& scope, const Position& from, Deadline /*deadline*/) override {
+    INDUCTORFS_TRY(check_scope(scope));
+    return cluster_->state().with([&](const ClusterState& state) {
+      const auto found = state.scopes.find(scope);
+      if (found == state.scopes.end() || found->second.head == Position{}) {
+        return Delta{from != Position{}, {}, {}, {}};
+      }
+      return changes_since(found->second, from);
+    });
+  }
+
+  Result<void> wait_for_changes(const std::vector<std::pair<ScopeId, Position>>& scopes, Milliseconds most,
+                                const std::function<bool()>& cancelled) override {
+    for (const auto& [scope, position] : scopes) INDUCTORFS_TRY(check_scope(scope));
+    const auto moved = [&](const ClusterState& state) {
+      return std::any_of(scopes.begin(), scopes.end(), [&](const auto& followed) {
+        const auto found = state.scopes.find(followed.first);
+        return (found == state.scopes.end() ? Position{} : found->second.head) != followed.second;
+      });
+    };
+    const Deadline deadline = Deadline::after(most);
+    bool over = false;
+    while (!over && !deadline.passed() && !cancelled()) {
+      over = cluster_->state().wait_until(deadline.earlier(kCancelInterval).at(), moved, moved);
+    }
+    return {};
+  }
+
+  Result<void> report_lost(const ScopeId& scope, const std::string& path, const codec::Digest& digest,
+                           Deadline /*deadline*/) override {
+    INDUCTORFS_TRY(check_scope(scope));
+    if (!codec::is_clean_path(path)) return fail(ErrorCode::kInvalid, "a path that is not clean");
+    cluster_->state().notify_with([&](ClusterState& state) {
+      Scope& held = state.scopes[scope];
+      const auto entry = held.index.find(path);
+      if (entry == held.index.end() || stored_digest(entry->second) != digest.raw()) return;
+      held.advance(codec::encode_record({.set = {}, .removed = {path}}));
+      held.index.erase(entry);
+      give_contest_back(held, path);
+      state.frames.erase(digest);
+    });
+    return {};
+  }
+
+  Result<ServerFacts> probe(Deadline /*deadline*/) override { return ServerFacts{"memory", "noeviction", 0, {}}; }
+  Health health() const override { return {true, "memory", ""}; }
+
+ private:
+  static Result<void> give(BlobSink& sink, const codec::Digest& digest, std::string_view frame) {
+    for (size_t at = 0; at < frame.size(); at += kPieceSize) {
+      INDUCTORFS_TRY(sink.piece(digest, frame.substr(at, kPieceSize)));
+    }
+    return {};
+  }
+
+  Result<void> store(const codec::Digest& digest, BlobSource& source) {
+    const bool there = cluster_->state().with([&](const ClusterState& state) { return state.frames.contains(digest); });
+    if (there) return {};
+    std::string frame;
+    INDUCTORFS_TRY(source.read(digest, kPieceSize, [&](std::string_view piece) -> Result<void> {
+      frame += piece;
+      return {};
+    }));
+    cluster_->state().with([&](ClusterState& state) { state.frames.emplace(digest, std::move(frame)); });
+    return {};
+  }
+
+  std::shared_ptr<MemoryCluster> cluster_;
+};
+
+}  // namespace
+
+std::shared_ptr<MemoryCluster> make_memory_cluster() { return std::make_shared<MemoryCluster>(); }
+
+void evict_blob(MemoryCluster& cluster, const codec::Digest& digest) {
+  cluster.state().with([&](ClusterState& state) { state.frames.erase(digest); });
+}
+
+std::unique_ptr<Remote> open_memory(std::shared_ptr<MemoryCluster> cluster) {
+  return std::make_unique<MemoryRemote>(std::move(cluster));
+}
+
+}  // namespace inductorfs::remote

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace inductorfs::remote {
+
+ConnectionPool::ConnectionPool(Opener opener, std::array<size_t, kUses> limits) : opener_(std::move(opener)) {
+  lanes_.with([&](Lanes& lanes) {
+    for (size_t i = 0; i < kUses; ++i) lanes[i].limit = std::max<size_t>(limits[i], 1);
+  });
+}
+
+ConnectionPool::Slot ConnectionPool::claim(Use use, Deadline deadline) {
+  const auto index = static_cast<size_t>(use);
+  const auto free_one = [index](const Lanes& lanes) {
+    return !lanes[index].idle.empty() || lanes[index].open < lanes[index].limit;
+  };
+  return lanes_.wait_until(deadline.at(), free_one, [&](Lanes& lanes) {
+    Slot slot;
+    if (!free_one(lanes)) return slot;
+    slot.granted = true;
+    Lane& lane = lanes[index];
+    if (lane.idle.empty()) {
+      ++lane.open;
+    } else {
+      slot.connection = std::move(lane.idle.back());  // the warmest; the coldest are the first to be found dead
+      lane.idle.pop_back();
+    }
+    return slot;
+  });
+}
+
+Result<ConnectionPool::Lease> ConnectionPool::take(Use use, Deadline deadline, Freshness freshness) {
+  if (freshness == Freshness::kNew) drop_idle(use);
+  Slot slot = claim(use, deadline);
+  if (!slot.granted) return fail(ErrorCode::kBusy, "all connections are in use");
+  if (slot.connection != nullptr && !slot.connection->broken()) {
+    return Lease(this, use, std::move(slot.connection), true);
+  }
+  slot.connection.reset();
+  auto opened = opener_(deadline);
+  if (!opened) {
+    release(use);
+    return fail(std::move(opened).error());
+  }
+  return Lease(this, use, std::move(*opened), false);
+}
+
+void ConnectionPool::drop_idle(Use use) {
+  std::vector<std::unique_ptr<redis::Connection>> dropped;  // closed after the lock is gone
+  lanes_.notify_with([&](Lanes& lanes) {
+    Lane& lane = lanes[static_cast<size_t>(use)];
+    lane.open -= lane.idle.size();
+    dropped.swap(lane.idle);
+  });
+}
+
+void ConnectionPool::release(Use use) {
+  lanes_.notify_with([&](Lanes& lanes) { --lanes[static_cast<size_t>(use)].open; });
+}
+
+void ConnectionPool::take_back(Use use, std::unique_ptr<redis::Connection> connection) {
+  if (connection->broken()) {
+    connection.reset();
+    release(use);
+    return;
+  }
+  lanes_.notify_with([&](Lanes& lanes) { lanes[static_cast<size_t>(use)].idle.push_back(std::move(connection)); });
+}
+
+}  // namespace inductorfs::remote

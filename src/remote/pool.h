@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/base/result.h"
+#include "inductorfs/redis/connection.h"
+
+namespace inductorfs::remote {
+
+/// What a connection is used for. Each use has its own: a job's fetch never waits behind a publish of many MiB, nor
+/// behind an XREAD that rests at the server.
+enum class Use { kFetch, kPublish, kControl, kFollow };
+inline constexpr size_t kUses = 4;
+
+/// Connections that are kept between calls, with a limit for each use. Safe for concurrent use.
+class ConnectionPool {
+ public:
+  using Opener = std::function<Result<std::unique_ptr<redis::Connection>>(Deadline)>;
+  ConnectionPool(Opener opener, std::array<size_t, kUses> limits);
+
+  /// A connection on loan; goes back, or is dropped when broken, with this object. Needs external synchronisation.
+  class Lease {
+   public:
+    Lease(ConnectionPool* pool, Use use, std::unique_ptr<redis::Connection> connection, bool reused)
+        : pool_(pool), use_(use), connection_(std::move(connection)), reused_(reused) {}
+    Lease(Lease&& other) noexcept = default;
+    Lease& operator=(Lease&&) = delete;
+    ~Lease() {
+      if (connection_ != nullptr) pool_->take_back(use_, std::move(connection_));
+    }
+    [[nodiscard]] redis::Connection& connection() const { return *connection_; }
+    /// It has been used before: the server may have ended it meanwhile, which says nothing about the server now.
+    [[nodiscard]] bool reused() const { return reused_; }
+
+   private:
+    ConnectionPool* pool_;
+    Use use_;
+    std::unique_ptr<redis::Connection> connection_;
+    bool reused_;
+  };
+
+  enum class Freshness { kAny, kNew };
+  /// kBusy: all connections of this use were on loan until the deadline. Else the error of the opener. `kNew` also
+  /// drops the idle ones of this use.
+  [[nodiscard]] Result<Lease> take(Use use, Deadline deadline, Freshness freshness = Freshness::kAny);
+
+ private:
+  struct Lane {
+    std::vector<std::unique_ptr<redis::Connection>> idle;
+    size_t open = 0;  // idle ones and those on loan
+    size_t limit = 0;
+  };
+  using Lanes = std::array<Lane, kUses>;
+  struct Slot {
+    bool granted = false;
+    std::unique_ptr<redis::Connection> connection;  // none: open a new one
+  };
+  Slot claim(Use use, Deadline deadline);
+  void drop_idle(Use use);
+  void release(Use use);
+  void take_back(Use use, std::unique_ptr<redis::Connection> connection);
+
+  const Opener opener_;
+  Guarded<Lanes> lanes_;
+};
+
+}  // namespace inductorfs::remote

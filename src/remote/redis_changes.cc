@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <poll.h>
+
+#include <charconv>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "group.h"
+#include "keys.h"
+#include "redis_operations.h"
+
+// The algorithm of redis.md 3.5: a snapshot and a tail that agree although others write meanwhile, although the log is
+// trimmed, and although a failover may have lost the end of the history.
+namespace inductorfs::remote {
+namespace {
+
+using redis::Reply;
+
+constexpr std::string_view kScanCount = "1000";  // HGETALL would stall the server for 0.8 s at a million entries
+constexpr int kBootstrapAttempts = 5;
+/// A server runs a pipeline that came in one packet without a break: even the second attempt is rare.
+constexpr int kMomentAttempts = 20;
+/// XREAD cannot see a log that began anew at a lower generation: the head is looked at again this often.
+constexpr Milliseconds kHeadInterval{5000};
+constexpr Milliseconds kIdleSlice{100};
+
+struct Head {
+  bool exists = false;
+  Position position;
+};
+
+struct Record {
+  uint64_t generation = 0;
+  std::string before;
+  std::string nonce;
+  std::string bytes;
+};
+
+struct Step {
+  Head head;
+  uint64_t entries = 0;
+  std::vector<Record> records;
+};
+
+std::optional<uint64_t> to_generation(std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+tl::unexpected<Error> unexpected_reply(const Reply& reply) { return fail(redis::to_error(reply)); }
+
+Result<Head> head_of(const Reply& reply) {
+  if (reply.kind != Reply::Kind::kArray || reply.items.size() != 2) return unexpected_reply(reply);
+  Head head;
+  for (const Reply& field : reply.items) {
+    if (field.kind == Reply::Kind::kNil) return head;
+    if (field.kind != Reply::Kind::kString) return unexpected_reply(field);
+  }
+  const auto generation = to_generation(reply.items[0].text);
+  if (!generation) return fail(ErrorCode::kCorrupt, "a scope's generation is no number");
+  head.exists = true;
+  head.position = {*generation, reply.items[1].text};
+  return head;
+}
+
+Result<Record> record_of(const Reply& item) {
+  const auto bad = [] { return fail(ErrorCode::kCorrupt, "a record of the log has not the form of one"); };
+  if (item.items.size() != 2) return bad();
+  const std::string& id = item.items[0].text;
+  const size_t dash = id.find('-');
+  const auto generation = to_generation(std::string_view(id).substr(0, dash));
+  if (!generation || dash == std::string::npos) return bad();
+  Record record;
+  record.generation = *generation;
+  const std::vector<Reply>& fields = item.items[1].items;
+  for (size_t i = 0; i + 1 < fields.size(); i += 2) {
+    if (fields[i].text == "p") record.before = fields[i + 1].text;
+    if (fields[i].text == "n") record.nonce = fields[i + 1].text;
+    if (fields[i].text == "r") record.bytes = fields[i + 1].text;
+  }
+  return record;
+}
+
+// XREAD's answer for one stream: nil when there is nothing, else [[key, [[id, [field, value, ...]], ...]]].
+Result<std::vector<Record>> records_of(const Reply& reply) {
+  std::vector<Record> records;
+  if (reply.kind == Reply::Kind::kNil) return records;
+  if (reply.kind != Reply::Kind::kArray || reply.items.size() != 1 || reply.items[0].items.size() != 2) {
+    return unexpected_reply(reply);
+  }
+  for (const Reply& item : reply.items[0].items[1].items) {
+    auto record = record_of(item);
+    if (!record) return fail(std::move(record).error());
+    records.push_back(std::move(*record));
+  }
+  return records;
+}
+
+/// What was asked for and the head that it belongs to.
+struct Moment {
+  Head head;
+  std::vector<Reply> replies;
+};
+
+// The commands between two looks at the head: when both are equal nothing was published in between, for each publish
+// draws a new nonce. Not MULTI: a server over its maxmemory refuses to queue any command, reads too (redis
+// server.c, processCommand: reject_cmd_on_oom), and reading must go on then.
+Result<Moment> at_one_moment(Channel& channel, const ScopeKeys& keys, std::vector<redis::Command> commands) {
+  const redis::Command look = {"HMGET", keys.meta, "gen", "nonce"};
+  commands.insert(commands.begin(), look);
+  commands.push_back(look);
+  for (int i = 0; i < kMomentAttempts; ++i) {
+    auto replies = channel.call_all(commands);
+    if (!replies) return fail(std::move(replies).error());
+    for (const Reply& reply : *replies) {
+      if (reply.is_error()) return unexpected_reply(reply);
+    }
+    auto before = head_of(replies->front());
+    if (!before) return fail(std::move(before).error());
+    auto after = head_of(replies->back());
+    if (!after) return fail(std::move(after).error());
+    if (before->exists != after->exists || before->position != after->position) continue;
+    replies->erase(replies->begin());
+    replies->pop_back();
+    return Moment{std::move(*after), std::move(*replies)};
+  }
+  return fail(ErrorCode::kUnavailable, "the scope changes faster than it can be read");
+}
+
+/// Reads one scope. Confined to the calling thread.
+class ScopeReader {
+ public:
+  ScopeReader(Session& session, const ScopeId& scope, Channel& channel)
+      : session_(session), scope_(scope), keys_(session.options().prefix, scope), channel_(channel) {}
+
+  Result<Delta> read(const Position& from) {
+    auto step = read_step(from.generation);
+    if (!step) return fail(std::move(step).error());
+    if (step->entries > session_.options().index_limit) return too_large();
+    if (!step->head.exists) return Delta{from != Position{}, {}, {}, {}};
+    if (step->head.position == from) return Delta{false, {}, {}, from};
+    DeltaFold fold;
+    Position position = from;
+    if (follows(*step, position, fold)) return std::move(fold).finish(false, std::move(position));
+    session_.counters().get("remote.resyncs").add();
+    for (int i = 0; i < kBootstrapAttempts; ++i) {
+      auto delta = bootstrap();
+      if (!delta) return fail(std::move(delta).error());
+      if (*delta) return std::move(**delta);
+    }
+    return fail(ErrorCode::kUnavailable, "scope " + scope_ + " changed its history while it was read");
+  }
+
+ private:
+  tl::unexpected<Error> too_large() const {
+    return fail(ErrorCode::kTooLarge, "scope " + scope_ + " holds more than index_limit = " +
+                                          std::to_string(session_.options().index_limit) + " entries");
+  }
+
+  Result<Step> read_step(uint64_t generation) {
+    const std::string count = std::to_string(kRecordsPerRead);
+    const std::string after = std::to_string(generation) + "-0";
+    auto moment =
+        at_one_moment(channel_, keys_, {{"XREAD", "COUNT", count, "STREAMS", keys_.log, after}, {"HLEN", keys_.index}});
+    if (!moment) return fail(std::move(moment).error());
+    Step step;
+    step.head = std::move(moment->head);
+    step.entries = static_cast<uint64_t>(moment->replies[1].integer);
+    // A record that cannot be read breaks the chain like one that is missing: the index has the truth.
+    if (auto records = records_of(moment->replies[0])) step.records = std::move(*records);
+    return step;
+  }
+
+  // Applies the records to `fold` and moves `position`; false when they are not the history that continues there.
+  bool follows(Step& step, Position& position, DeltaFold& fold) {
+    if (step.records.empty() || step.head.position.generation <= position.generation) return false;
+    for (Record& record : step.records) {
+      if (record.generation != position.generation + 1 || record.before != position.nonce) return false;
+      auto changes = codec::decode_record(record.bytes);
+      if (!changes) return false;
+      fold.apply(std::move(*changes));
+      position = {record.generation, std::move(record.nonce)};
+    }
+    session_.counters().get("remote.records").add(step.records.size());
+    if (position.generation == step.head.position.generation) return position == step.head.position;
+    return position.generation < step.head.position.generation;
+  }
+
+  // A whole snapshot; nothing when the history changed under it.
+  Result<std::optional<Delta>> bootstrap() {
+    heads_.clear();
+    auto reply = channel_.call({"HMGET", keys_.meta, "gen", "nonce"});
+    if (!reply) return fail(std::move(reply).error());
+    auto first = head_of(*reply);
+    if (!first) return fail(std::move(first).error());
+    if (!first->exists) return std::optional(Delta{true, {}, {}, {}});
+    Position position = first->position;
+    heads_[position.generation] = position.nonce;
+    DeltaFold fold;
+    auto scanned = scan(fold);
+    if (!scanned) return fail(std::move(scanned).error());
+    if (!*scanned || heads_.begin()->first < position.generation) return std::optional<Delta>();
+    auto replayed = replay(position, fold);
+    if (!replayed) return fail(std::move(replayed).error());
+    if (!*replayed) return std::optional<Delta>();
+    return std::optional(std::move(fold).finish(true, std::move(position)));
+  }
+
+  // False: a head was seen that contradicts another.
+  Result<bool> scan(DeltaFold& fold) {
+    std::string cursor = "0";
+    Counter& bad = session_.counters().get("remote.bad_entries");
+    do {
+      auto moment = at_one_moment(channel_, keys_, {{"HSCAN", keys_.index, cursor, "COUNT", kScanCount}});
+      if (!moment) return fail(std::move(moment).error());
+      const Position& head = moment->head.position;
+      if (!moment->head.exists) return false;
+      const auto [seen, added] = heads_.try_emplace(head.generation, head.nonce);
+      if (!added && seen->second != head.nonce) return false;
+      Reply& page = moment->replies[0];
+      if (page.items.size() != 2) return unexpected_reply(page);
+      std::vector<Reply>& fields = page.items[1].items;
+      for (size_t i = 0; i + 1 < fields.size(); i += 2) {
+        auto entry = codec::decode_entry(fields[i].text, fields[i + 1].text);
+        if (!entry) {
+          bad.add();
+          continue;
+        }
+        fold.set(std::move(*entry));
+      }
+      if (fold.size() > session_.options().index_limit) return too_large();
+      cursor = page.items[0].text;
+    } while (cursor != "0");
+    return true;
+  }
+
+  // From the head before the scan to past the last one seen. The log must hold each head that was seen: else what the
+  // scan found may be of a history that a failover has undone (a "ghost" that nobody would ever remove).
+  Result<bool> replay(Position& position, DeltaFold& fold) {
+    while (position.generation < heads_.rbegin()->first) {
+      auto step = read_step(position.generation);
+      if (!step) return fail(std::move(step).error());
+      if (!step->head.exists) return false;
+      for (const Record& record : step->records) {
+        const auto seen = heads_.find(record.generation);
+        if (seen != heads_.end() && seen->second != record.nonce) return false;
+      }
+      if (!follows(*step, position, fold)) return false;
+    }
+    return true;
+  }
+
+  Session& session_;
+  const ScopeId& scope_;
+  const ScopeKeys keys_;
+  Channel& channel_;
+  std::map<uint64_t, std::string> heads_;  // what each generation's nonce was when it was seen
+};
+
+/// Waits on several scopes. Confined to the calling thread.
+class ScopeWaiter {
+ public:
+  ScopeWaiter(Session& session, const std::vector<std::pair<ScopeId, Position>>& scopes,
+              const std::function<bool()>& cancelled)
+      : scopes_(scopes), cancelled_(cancelled) {
+    for (const auto& [scope, position] : scopes) {
+      keys_.emplace_back(session.options().prefix, scope);
+      ids_.push_back(std::to_string(position.generation) + "-0");
+    }
+  }
+
+  Result<void> run(Channel& channel) {
+    while (!cancelled_() && !channel.deadline().passed()) {
+      auto moved = heads_moved(channel);
+      if (!moved) return fail(std::move(moved).error());
+      if (*moved) return {};
+      auto woken = rest(channel);
+      if (!woken) return fail(std::move(woken).error());
+      if (*woken) return {};
+    }
+    return {};
+  }
+
+ private:
+  Result<bool> heads_moved(Channel& channel) {
+    std::vector<redis::Command> commands;
+    for (const ScopeKeys& keys : keys_) commands.push_back({"HMGET", keys.meta, "gen", "nonce"});
+    auto replies = channel.call_all(commands);
+    if (!replies) return fail(std::move(replies).error());
+    for (size_t i = 0; i < replies->size(); ++i) {
+      auto head = head_of((*replies)[i]);
+      if (!head) return fail(std::move(head).error());
+      if (head->position != scopes_[i].second) return true;
+    }
+    return false;
+  }
+
+  Result<bool> rest(Channel& channel) {
+    const Milliseconds block = std::max(std::min(channel.deadline().left(), kHeadInterval), Milliseconds(1));
+    const std::string milliseconds = std::to_string(block.count());
+    redis::Command command = {"XREAD", "COUNT", "1", "BLOCK", milliseconds, "STREAMS"};
+    for (const ScopeKeys& keys : keys_) command.push_back(keys.log);
+    for (const std::string& id : ids_) command.push_back(id);
+    auto reply = channel.call_blocking(command, block, cancelled_);
+    if (!reply) return fail(std::move(reply).error());
+    if (reply->is_error()) return unexpected_reply(*reply);
+    return reply->kind == Reply::Kind::kArray;
+  }
+
+  const std::vector<std::pair<ScopeId, Position>>& scopes_;
+  const std::function<bool()>& cancelled_;
+  std::vector<ScopeKeys> keys_;
+  std::vector<std::string> ids_;
+};
+
+}  // namespace
+
+Result<Delta> read_scope(Session& session, const ScopeId& scope, const Position& from, Deadline deadline) {
+  INDUCTORFS_TRY(check_scope(scope));
+  Delta delta;
+  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Channel& channel) -> Result<void> {
+    auto read = ScopeReader(session, scope, channel).read(from);
+    if (!read) return fail(std::move(read).error());
+    delta = std::move(*read);
+    return {};
+  }));
+  return delta;
+}
+
+Result<void> wait_for_scopes(Session& session, const std::vector<std::pair<ScopeId, Position>>& scopes,
+                             Milliseconds most, const std::function<bool()>& cancelled) {
+  const Deadline deadline = Deadline::after(most);
+  for (const auto& [scope, position] : scopes) INDUCTORFS_TRY(check_scope(scope));
+  while (scopes.empty() && !deadline.passed() && !cancelled()) {
+    (void)::poll(nullptr, 0, static_cast<int>(std::min(deadline.left(), kIdleSlice).count()));  // nothing to follow
+  }
+  if (scopes.empty() || deadline.passed() || cancelled()) return {};
+  auto outcome = session.run(Use::kFollow, deadline,
+                             [&](Channel& channel) { return ScopeWaiter(session, scopes, cancelled).run(channel); });
+  if (!outcome && (cancelled() || (deadline.passed() && outcome.error().code() == ErrorCode::kTimedOut))) return {};
+  return outcome;
+}
+
+}  // namespace inductorfs::remote

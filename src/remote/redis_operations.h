@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "breaker.h"
+#include "inductorfs/remote/remote.h"
+#include "session.h"
+
+/// The operations of the Redis remote, one source file each. All block up to the deadline. Safe for concurrent use.
+namespace inductorfs::remote {
+
+/// Bytes in flight on one connection. More makes the server's other clients wait (redis.md 1.4).
+inline constexpr size_t kWindowBytes = size_t{4} << 20;
+/// Records that a reader takes at once: kRecordsPerRead * kRecordBytesLimit must fit into one reply (64 MiB).
+inline constexpr size_t kRecordsPerRead = 32;
+
+void fetch_blobs(Session& session, std::span<const codec::Digest> digests, BlobSink& sink, Deadline deadline);
+
+/// `writes`: the server reads but refuses to write (OOM, MISCONF, READONLY, NOREPLICAS); reading goes on.
+[[nodiscard]] Result<PublishOutcome> publish_group(Session& session, Breaker& writes, const PublishGroup& group,
+                                                   BlobSource& source, Deadline deadline);
+[[nodiscard]] Result<void> report_lost_entry(Session& session, const ScopeId& scope, const std::string& path,
+                                             const codec::Digest& digest, Deadline deadline);
+
+[[nodiscard]] Result<Delta> read_scope(Session& session, const ScopeId& scope, const Position& from, Deadline deadline);
+[[nodiscard]] Result<void> wait_for_scopes(Session& session, const std::vector<std::pair<ScopeId, Position>>& scopes,
+                                           Milliseconds most, const std::function<bool()>& cancelled);
+
+[[nodiscard]] Result<ServerFacts> probe_server(Session& session, Deadline deadline);
+/// The facts inside the text of INFO; kInvalid when it is none.
+[[nodiscard]] Result<ServerFacts> facts_from_info(const std::string& info);
+
+}  // namespace inductorfs::remote

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <charconv>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "redis_operations.h"
+
+namespace inductorfs::remote {
+namespace {
+
+constexpr int kOldestMajor = 7;  // "#!lua" scripts; Valkey says 7.2.4 for ever
+
+std::map<std::string, std::string, std::less<>> fields_of(std::string_view info) {
+  std::map<std::string, std::string, std::less<>> fields;
+  while (!info.empty()) {
+    const size_t end = std::min(info.find('\n'), info.size());
+    std::string_view line = info.substr(0, end);
+    info.remove_prefix(std::min(end + 1, info.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const size_t colon = line.find(':');
+    if (colon != std::string_view::npos) fields.emplace(line.substr(0, colon), line.substr(colon + 1));
+  }
+  return fields;
+}
+
+uint64_t number_in(std::string_view text) {
+  uint64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);  // stays 0 when it is none
+  return value;
+}
+
+void add_warnings(ServerFacts& facts) {
+  const std::string& policy = facts.eviction_policy;
+  if (facts.memory_limit == 0) return;  // nothing is ever evicted
+  if (policy.starts_with("allkeys-")) {
+    facts.warnings.push_back("maxmemory-policy is " + policy +
+                             ": the server may throw away the index and its log; set maxmemory-policy to volatile-lru");
+  } else if (policy == "noeviction") {
+    facts.warnings.push_back(
+        "maxmemory-policy is noeviction with maxmemory set: publishing fails when the memory is full; set "
+        "maxmemory-policy to volatile-lru");
+  }
+}
+
+}  // namespace
+
+Result<ServerFacts> facts_from_info(const std::string& info) {
+  const auto fields = fields_of(info);
+  const auto field = [&](std::string_view name) {
+    const auto found = fields.find(name);
+    return found == fields.end() ? std::string() : found->second;
+  };
+  const std::string version = field("redis_version");
+  if (version.empty()) return fail(ErrorCode::kInvalid, "this is no Redis server: INFO names no redis_version");
+  if (number_in(version) < kOldestMajor) {
+    return fail(ErrorCode::kNotSupported, "the server is version " + version + "; 7.0 is the oldest that will do");
+  }
+  if (field("redis_mode") == "cluster") {
+    return fail(ErrorCode::kNotSupported, "the server is part of a Redis Cluster, which this version cannot route to");
+  }
+  ServerFacts facts;
+  const std::string valkey = field("valkey_version");
+  facts.version = valkey.empty() ? version : "valkey " + valkey;
+  facts.eviction_policy = field("maxmemory_policy");
+  facts.memory_limit = number_in(field("maxmemory"));
+  add_warnings(facts);
+  return facts;
+}
+
+Result<ServerFacts> probe_server(Session& session, Deadline deadline) {
+  std::string info;
+  auto outcome = session.run(Use::kControl, deadline, [&](Channel& channel) -> Result<void> {
+    auto replies = channel.call_all({{"INFO", "server"}, {"INFO", "memory"}});
+    if (!replies) return fail(std::move(replies).error());
+    info.clear();
+    for (const redis::Reply& reply : *replies) {
+      if (reply.kind != redis::Reply::Kind::kString) return fail(redis::to_error(reply));
+      info += reply.text + "\n";
+    }
+    return {};
+  });
+  if (outcome) return facts_from_info(info);
+  if (outcome.error().code() == ErrorCode::kCorrupt) {
+    return fail(ErrorCode::kInvalid, "this is no Redis server: " + outcome.error().what());
+  }
+  return fail(std::move(outcome).error());
+}
+
+}  // namespace inductorfs::remote

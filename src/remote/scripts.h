@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace inductorfs::remote {
+
+/// The programs that run inside the server, sent whole with each EVAL: no NOSCRIPT case, and the header "#!lua" makes
+/// the server refuse a script as a whole, before it starts, when it is out of memory, a replica or cannot persist
+/// (redis.md 3.3). All take KEYS = meta, idx, cnt, own, log.
+///
+/// publish: ARGV = nonce, log length, index limit, record, contest key ("" = none), most, expect ("" = nothing, "-" =
+/// no entry, "=" + digest), mode ("write" | "check"), then path, value, path, value, ...
+/// Answers {status, generation}: PUBLISHED, SAME (all is there already), SUPERSEDED, CONFLICT, FULL, FREE (mode check:
+/// nothing is in the way).
+[[nodiscard]] const std::string& publish_script();
+
+/// report_lost: ARGV = nonce, log length, record, path, digest. Answers {"REMOVED" | "OTHER", generation}.
+[[nodiscard]] const std::string& report_lost_script();
+
+}  // namespace inductorfs::remote

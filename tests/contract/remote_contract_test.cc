@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every Remote promises (remote/remote.h), run over the one in memory and the one behind a real redis-server.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "inductorfs/remote/remote.h"
+#include "remote/remote_fakes.h"
+#include "support/redis_server.h"
+
+namespace inductorfs::remote {
+namespace {
+
+using inductorfs::testing::RedisServer;
+
+/// Where handles to one cluster come from.
+class Cluster {
+ public:
+  virtual ~Cluster() = default;
+  virtual std::unique_ptr<Remote> open() = 0;
+};
+
+class InMemory final : public Cluster {
+ public:
+  std::unique_ptr<Remote> open() override { return open_memory(cluster_); }
+
+ private:
+  std::shared_ptr<MemoryCluster> cluster_ = make_memory_cluster();
+};
+
+class OnRedis final : public Cluster {
+ public:
+  std::unique_ptr<Remote> open() override {
+    static RedisServer server;  // one for the whole suite; a prefix for each test
+    RemoteOptions options;
+    options.url = server.url();
+    options.prefix = prefix_;
+    options.without_progress = Milliseconds(5000);  // the machine may be busy; time limits have tests of their own
+    auto remote = open_redis(options, counters_);
+    if (!remote) throw std::runtime_error(remote.error().to_string());
+    return std::move(*remote);
+  }
+
+ private:
+  static std::string next_prefix() {
+    static int number = 0;
+    return "test" + std::to_string(++number);
+  }
+  const std::string prefix_ = next_prefix();
+  Counters counters_;
+};
+
+using MakeCluster = std::unique_ptr<Cluster> (*)();
+struct Kind {
+  const char* name;
+  MakeCluster make;
+};
+
+class RemoteContract : public ::testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    if (std::string_view(GetParam().name) == "Redis" && !RedisServer::available()) GTEST_SKIP() << "no redis-server";
+    cluster = GetParam().make();
+    remote = cluster->open();
+    other = cluster->open();
+  }
+
+  PublishOutcome publish(const PublishGroup& group) {
+    auto outcome = remote->publish(group, source, soon());
+    EXPECT_TRUE(outcome) << outcome.error().to_string();
+    return outcome.value_or(PublishOutcome::kConflict);
+  }
+  codec::Entry entry(const std::string& path, const std::string& text) { return entry_of(path, source.add(text)); }
+  FakeSink fetch(std::vector<codec::Digest> digests) {
+    FakeSink sink;
+    other->fetch(digests, sink, soon());
+    return sink;
+  }
+  PublishGroup contested(const std::string& path, const std::string& text, uint64_t most = 0) {
+    PublishGroup group = group_of(scope, {entry(path, text)});
+    group.contest = PublishGroup::Contest{"fxgraph/key", most};
+    return group;
+  }
+  PublishGroup replacing(const std::string& text, std::optional<codec::Digest> digest) {
+    PublishGroup group = group_of(scope, {entry("cache/merged", text)});
+    group.replaces = PublishGroup::Replaces{digest};
+    return group;
+  }
+
+  const ScopeId scope = "5c0be";
+  std::unique_ptr<Cluster> cluster;
+  std::unique_ptr<Remote> remote;
+  std::unique_ptr<Remote> other;
+  FakeSource source;
+};
+
+TEST_P(RemoteContract, BlobsOfAnySizeComeBackByteForByte) {
+  std::vector<codec::Entry> entries;
+  std::vector<codec::Digest> digests;
+  uint32_t seed = 0;
+  constexpr size_t kPiece = (1 << 20) - 64 - 17;
+  for (const size_t size : {size_t{1}, size_t{65536 - 18}, size_t{65536 - 17}, size_t{65536 - 16}, size_t{65537},
+                            kPiece - 1, kPiece, kPiece + 1, 2 * kPiece, 9 * kPiece + 5}) {
+    digests.push_back(source.add(test_bytes(size, ++seed)));
+    entries.push_back(entry_of("blob/" + std::to_string(size), digests.back()));
+  }
+  for (uint32_t i = 0; i < 200; ++i) {
+    digests.push_back(source.add(test_bytes(100 + i, 1000 + i)));
+    entries.push_back(entry_of("small/" + std::to_string(i), digests.back()));
+  }
+  ASSERT_EQ(publish(group_of(scope, entries)), PublishOutcome::kPublished);
+  const FakeSink sink = fetch(digests);
+  for (const codec::Digest& digest : digests) {
+    ASSERT_EQ(sink.error_of(digest), std::nullopt) << source.frame(digest).size();
+    EXPECT_TRUE(sink.frames.at(digest) == source.frame(digest)) << source.frame(digest).size();
+  }
+}
+
+TEST_P(RemoteContract, AnswersEachDigestOnceAlsoWhenSomeAreMissing) {
+  const auto there = entry("a", "bytes");
+  ASSERT_EQ(publish(group_of(scope, {there})), PublishOutcome::kPublished);
+  const codec::Digest absent = codec::digest_of("never stored");
+  const FakeSink sink = fetch({absent, there.digest, absent, there.digest});
+  EXPECT_EQ(sink.outcomes.size(), 2U);
+  EXPECT_EQ(sink.error_of(absent), ErrorCode::kNotFound);
+  EXPECT_EQ(sink.error_of(there.digest), std::nullopt);
+  EXPECT_TRUE(fetch({}).outcomes.empty());
+}
+
+TEST_P(RemoteContract, ARefusalOfTheSinkEndsThatBlobOnly) {
+  const auto first = entry("a", test_bytes(3'000'000, 1));
+  const auto second = entry("b", test_bytes(3'000'000, 2));
+  const auto third = entry("c", "small");
+  ASSERT_EQ(publish(group_of(scope, {first, second, third})), PublishOutcome::kPublished);
+  FakeSink sink;
+  sink.refuse = first.digest;
+  const std::vector<codec::Digest> digests = {first.digest, second.digest, third.digest};
+  other->fetch(digests, sink, soon());
+  EXPECT_EQ(sink.error_of(first.digest), ErrorCode::kNoSpace);
+  EXPECT_EQ(sink.error_of(second.digest), std::nullopt);
+  EXPECT_EQ(sink.frames.at(second.digest), source.frame(second.digest));
+  EXPECT_EQ(sink.error_of(third.digest), std::nullopt);
+}
+
+TEST_P(RemoteContract, AnUnknownScopeIsEmpty) {
+  const auto nothing = other->read_changes(scope, {}, soon());
+  ASSERT_TRUE(nothing);
+  EXPECT_EQ(nothing->position, Position{});
+  EXPECT_TRUE(nothing->set.empty());
+  const auto lost = other->read_changes(scope, {7, "another history"}, soon());
+  ASSERT_TRUE(lost);
+  EXPECT_TRUE(lost->reset);
+  EXPECT_EQ(lost->position, Position{});
+  EXPECT_TRUE(lost->set.empty());
+}
+
+TEST_P(RemoteContract, AGroupBecomesVisibleToOthersWithEveryAttribute) {
+  auto first = entry("triton/0/KEY/a.cubin", "cubin");
+  first.mode = 0755;
+  first.size = 1'234'567'890'123;
+  const auto second = entry("triton/0/KEY/a.json", "json");
+  ASSERT_EQ(publish(group_of(scope, {first, second})), PublishOutcome::kPublished);
+  const auto delta = other->read_changes(scope, {}, soon());
+  ASSERT_TRUE(delta);
+  EXPECT_EQ(delta->set, (std::vector<codec::Entry>{first, second}));
+  EXPECT_EQ(delta->position.generation, 1U);
+  const auto after = other->read_changes(scope, delta->position, soon());
+  ASSERT_TRUE(after);
+  EXPECT_FALSE(after->reset);
+  EXPECT_TRUE(after->set.empty());
+  EXPECT_EQ(after->position, delta->position);
+}
+
+TEST_P(RemoteContract, ScopesAreApart) {
+  ASSERT_EQ(publish(group_of(scope, {entry("a", "1")})), PublishOutcome::kPublished);
+  Follower follower(*other, "0ther");
+  follower.catch_up();
+  EXPECT_TRUE(follower.entries.empty());
+}
+
+TEST_P(RemoteContract, AFollowerIsToldOnlyWhatChangedAndTheLastWordCounts) {
+  ASSERT_EQ(publish(group_of(scope, {entry("a", "1"), entry("b", "1")})), PublishOutcome::kPublished);
+  Follower follower(*other, scope);
+  follower.catch_up();
+  const auto newer = entry("a", "3");
+  ASSERT_EQ(publish(group_of(scope, {entry("a", "2")})), PublishOutcome::kPublished);
+  ASSERT_EQ(publish(group_of(scope, {newer})), PublishOutcome::kPublished);
+  ASSERT_TRUE(other->report_lost(scope, "b", codec::digest_of("1"), soon()));
+  const auto delta = other->read_changes(scope, follower.position, soon());
+  ASSERT_TRUE(delta);
+  EXPECT_FALSE(delta->reset);
+  EXPECT_EQ(delta->set, std::vector<codec::Entry>{newer});
+  EXPECT_EQ(delta->removed, std::vector<std::string>{"b"});
+}
+
+TEST_P(RemoteContract, APositionOfAnotherHistoryGetsAWholeSnapshot) {
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(publish(group_of(scope, {entry("p" + std::to_string(i), "x")})), PublishOutcome::kPublished);
+  }
+  for (const Position& stale : {Position{2, "other nonce"}, Position{3, "other nonce"}, Position{99, "ahead"}}) {
+    const auto delta = other->read_changes(scope, stale, soon());
+    ASSERT_TRUE(delta) << delta.error().to_string();
+    EXPECT_TRUE(delta->reset);
+    EXPECT_EQ(delta->set.size(), 3U);
+    EXPECT_EQ(delta->position.generation, 3U);
+  }
+}
+
+TEST_P(RemoteContract, FirstOneWinsAContest) {
+  const auto winner = contested("fxgraph/ab/key/1", "mine");
+  ASSERT_EQ(publish(winner), PublishOutcome::kPublished);
+  EXPECT_EQ(publish(contested("fxgraph/ab/key/2", "yours")), PublishOutcome::kSuperseded);
+  Follower follower(*other, scope);
+  follower.catch_up();
+  EXPECT_TRUE(follower.has("fxgraph/ab/key/1"));
+  EXPECT_FALSE(follower.has("fxgraph/ab/key/2"));
+  EXPECT_EQ(follower.position.generation, 1U) << "a lost contest must change nothing";
+}
+
+TEST_P(RemoteContract, AContestAdmitsAsManyAsItSays) {
+  EXPECT_EQ(publish(contested("k/1", "1", 2)), PublishOutcome::kPublished);
+  EXPECT_EQ(publish(contested("k/2", "2", 2)), PublishOutcome::kPublished);
+  EXPECT_EQ(publish(contested("k/3", "3", 2)), PublishOutcome::kPublished);
+  EXPECT_EQ(publish(contested("k/4", "4", 2)), PublishOutcome::kSuperseded);
+}
+
+TEST_P(RemoteContract, RepeatingAGroupAfterAnUnknownOutcomeIsPublishedAndCountsOnce) {
+  const auto group = contested("k/1", "1", 1);
+  ASSERT_EQ(publish(group), PublishOutcome::kPublished);
+  EXPECT_EQ(publish(group), PublishOutcome::kPublished);
+  EXPECT_EQ(publish(group), PublishOutcome::kPublished);
+  Follower follower(*other, scope);
+  follower.catch_up();
+  EXPECT_EQ(follower.position.generation, 1U);
+  EXPECT_EQ(publish(contested("k/2", "2", 1)), PublishOutcome::kPublished) << "the repetition must not be counted";
+  auto merged = replacing("merged", std::nullopt);
+  ASSERT_EQ(publish(merged), PublishOutcome::kPublished);
+  EXPECT_EQ(publish(merged), PublishOutcome::kPublished) << "what it was to replace is gone: by itself";
+}
+
+TEST_P(RemoteContract, ReplacesOnlyWhatItWasMergedWith) {
+  const auto first = replacing("one", std::nullopt);
+  ASSERT_EQ(publish(first), PublishOutcome::kPublished);
+  EXPECT_EQ(publish(replacing("two", std::nullopt)), PublishOutcome::kConflict);
+  EXPECT_EQ(publish(replacing("two", codec::digest_of("other"))), PublishOutcome::kConflict);
+  EXPECT_EQ(publish(replacing("two", first.entries[0].digest)), PublishOutcome::kPublished);
+  EXPECT_EQ(publish(replacing("three", first.entries[0].digest)), PublishOutcome::kConflict);
+  PublishGroup absent = group_of(scope, {entry("nowhere", "x")});
+  absent.replaces = PublishGroup::Replaces{codec::digest_of("x")};
+  EXPECT_EQ(publish(absent), PublishOutcome::kConflict);
+}
+
+TEST_P(RemoteContract, ALostEntryGoesOnlyWhileItHasThatDigest) {
+  const auto held = entry("a", "now");
+  ASSERT_EQ(publish(group_of(scope, {held})), PublishOutcome::kPublished);
+  Follower follower(*other, scope);
+  ASSERT_TRUE(remote->report_lost(scope, "a", codec::digest_of("before"), soon()));
+  ASSERT_TRUE(remote->report_lost(scope, "absent", held.digest, soon()));
+  follower.catch_up();
+  EXPECT_TRUE(follower.has("a"));
+  EXPECT_EQ(follower.position.generation, 1U);
+  ASSERT_TRUE(remote->report_lost(scope, "a", held.digest, soon()));
+  follower.catch_up();
+  EXPECT_FALSE(follower.has("a"));
+  EXPECT_EQ(follower.resets, 0);
+}
+
+TEST_P(RemoteContract, ALostFileOpensItsContestAgainButOnceForItsGroup) {
+  PublishGroup set = contested("triton/KEY/cubin", "c1");
+  set.entries.push_back(entry("triton/KEY/json", "j1"));
+  ASSERT_EQ(publish(set), PublishOutcome::kPublished);
+  PublishGroup again = contested("triton/KEY/cubin", "c2");
+  again.entries.push_back(entry("triton/KEY/json", "j2"));
+  ASSERT_EQ(publish(again), PublishOutcome::kSuperseded);
+  ASSERT_TRUE(remote->report_lost(scope, "triton/KEY/cubin", set.entries[0].digest, soon()));
+  ASSERT_EQ(publish(again), PublishOutcome::kPublished);
+  // The first group's other file is not in the index any more: its report must not take the new group's place.
+  ASSERT_TRUE(remote->report_lost(scope, "triton/KEY/json", set.entries[1].digest, soon()));
+  EXPECT_EQ(publish(set), PublishOutcome::kSuperseded);
+}
+
+TEST_P(RemoteContract, TwoLostFilesOfOneGroupOpenTheContestOnce) {
+  PublishGroup set = contested("k/1", "1", 1);
+  set.entries.push_back(entry("k/1b", "1b"));
+  ASSERT_EQ(publish(set), PublishOutcome::kPublished);
+  ASSERT_EQ(publish(contested("k/2", "2", 1)), PublishOutcome::kPublished);
+  ASSERT_TRUE(remote->report_lost(scope, "k/1", set.entries[0].digest, soon()));
+  ASSERT_TRUE(remote->report_lost(scope, "k/1b", set.entries[1].digest, soon()));
+  EXPECT_EQ(publish(contested("k/3", "3", 1)), PublishOutcome::kPublished);
+  EXPECT_EQ(publish(contested("k/4", "4", 1)), PublishOutcome::kSuperseded);
+}
+
+TEST_P(RemoteContract, SendsOnlyBlobsThatTheClusterLacks) {
+  const auto first = entry("a", "same bytes");
+  ASSERT_EQ(publish(group_of(scope, {first})), PublishOutcome::kPublished);
+  EXPECT_EQ(source.reads, 1);
+  ASSERT_EQ(publish(group_of(scope, {entry("b", "same bytes"), entry("c", "same bytes")})), PublishOutcome::kPublished);
+  EXPECT_EQ(source.reads, 1);
+  ASSERT_TRUE(remote->report_lost(scope, "a", first.digest, soon()));
+  ASSERT_EQ(publish(group_of(scope, {first})), PublishOutcome::kPublished);
+  EXPECT_EQ(source.reads, 2) << "what was reported may be damaged: it must be sent again";
+}
+
+TEST_P(RemoteContract, ASourceThatFailsPublishesNothing) {
+  const auto good = entry("good", "good");
+  const auto bad = entry_of("bad", codec::digest_of("the source has it not"));
+  const auto outcome = remote->publish(group_of(scope, {good, bad}), source, soon());
+  ASSERT_FALSE(outcome);
+  EXPECT_EQ(outcome.error().code(), ErrorCode::kNotFound);
+  Follower follower(*other, scope);
+  follower.catch_up();
+  EXPECT_TRUE(follower.entries.empty());
+  EXPECT_EQ(publish(group_of(scope, {good})), PublishOutcome::kPublished) << "the remote goes on";
+}
+
+TEST_P(RemoteContract, RefusesGroupsOutOfBounds) {
+  const auto code = [&](const PublishGroup& group) {
+    const auto outcome = remote->publish(group, source, soon());
+    return outcome ? std::optional<ErrorCode>() : outcome.error().code();
+  };
+  EXPECT_EQ(code(group_of(scope, {})), ErrorCode::kInvalid);
+  EXPECT_EQ(code(group_of(scope, {entry("../up", "x")})), ErrorCode::kInvalid);
+  EXPECT_EQ(code(group_of(scope, {entry("a", "x"), entry("a", "y")})), ErrorCode::kInvalid);
+  EXPECT_EQ(code(group_of("No{Scope}", {entry("a", "x")})), ErrorCode::kInvalid);
+  std::vector<codec::Entry> many;
+  for (size_t i = 0; i <= codec::kRecordEntryLimit; ++i) many.push_back(entry("p" + std::to_string(i), "x"));
+  EXPECT_EQ(code(group_of(scope, many)), ErrorCode::kTooLarge);
+  many.pop_back();
+  EXPECT_EQ(code(group_of(scope, many)), std::nullopt) << "the largest group that is allowed";
+  for (auto& one : many) one.path += "/" + std::string(900, 'x');
+  EXPECT_EQ(code(group_of(scope, many)), ErrorCode::kTooLarge) << "few enough entries, too many bytes";
+}
+
+TEST_P(RemoteContract, AWaiterWakesWhenAScopeMoves) {
+  Follower follower(*other, scope);
+  follower.catch_up();
+  std::atomic<bool> woken = false;
+  Result<void> outcome;
+  std::jthread waiter([&] {
+    outcome = other->wait_for_changes({{"unm0ved", {}}, {scope, follower.position}}, Milliseconds(60000),
+                                      [] { return false; });
+    woken = true;
+  });
+  ASSERT_EQ(publish(group_of(scope, {entry("a", "1")})), PublishOutcome::kPublished);
+  waiter.join();
+  EXPECT_TRUE(woken);
+  EXPECT_TRUE(outcome) << outcome.error().to_string();
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_TRUE(other->wait_for_changes({{scope, follower.position}}, Milliseconds(60000), [] { return false; }))
+      << "it has moved before the wait began";
+  EXPECT_LT(std::chrono::steady_clock::now() - start, Milliseconds(10000));
+}
+
+TEST_P(RemoteContract, AWaiterNoticesAHistoryThatIsNotItsOwn) {
+  ASSERT_EQ(publish(group_of(scope, {entry("a", "1")})), PublishOutcome::kPublished);
+  EXPECT_TRUE(other->wait_for_changes({{scope, {5, "lost"}}}, Milliseconds(60000), [] { return false; }));
+}
+
+TEST_P(RemoteContract, AWaiterEndsInTimeAndWhenItIsCancelled) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(other->wait_for_changes({{scope, {}}}, Milliseconds(150), [] { return false; }));
+  EXPECT_GE(std::chrono::steady_clock::now() - start, Milliseconds(100));
+  std::atomic<int> asked = 0;
+  EXPECT_TRUE(other->wait_for_changes({{scope, {}}}, Milliseconds(60000), [&] { return ++asked > 3; }));
+  EXPECT_TRUE(other->wait_for_changes({}, Milliseconds(50), [] { return false; }));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, Milliseconds(20000));
+}
+
+TEST_P(RemoteContract, ConcurrentPublishersAndFollowersAgreeInTheEnd) {
+  constexpr int kPublishers = 4;
+  constexpr int kEach = 25;
+  std::atomic<int> won = 0;
+  std::atomic<bool> over = false;
+  Follower early(*other, scope);
+  std::jthread reader([&] {
+    while (!over) early.catch_up();
+  });
+  {
+    std::vector<std::jthread> publishers;
+    for (int p = 0; p < kPublishers; ++p) {
+      publishers.emplace_back([&, p] {
+        FakeSource own;
+        for (int i = 0; i < kEach; ++i) {
+          const std::string text = std::to_string(p) + "/" + std::to_string(i);
+          const codec::Digest digest = own.add(text);
+          PublishGroup group = group_of(scope, {entry_of("own/" + text, digest), entry_of("shared", digest)});
+          group.contest = PublishGroup::Contest{"round" + std::to_string(i), 0};
+          const auto outcome = remote->publish(group, own, soon());
+          ASSERT_TRUE(outcome) << outcome.error().to_string();
+          if (*outcome == PublishOutcome::kPublished) ++won;
+        }
+      });
+    }
+  }
+  over = true;
+  reader.join();
+  EXPECT_EQ(won, kEach) << "one winner in each contest";
+  early.catch_up();
+  Follower late(*other, scope);
+  late.catch_up();
+  EXPECT_EQ(early.entries, late.entries);
+  EXPECT_EQ(late.entries.size(), kEach + 1U);
+  EXPECT_EQ(late.position.generation, static_cast<uint64_t>(kEach));
+}
+
+TEST_P(RemoteContract, SaysWhatItIs) {
+  const auto facts = remote->probe(soon());
+  ASSERT_TRUE(facts) << facts.error().to_string();
+  EXPECT_FALSE(facts->version.empty());
+  EXPECT_TRUE(facts->warnings.empty());
+  EXPECT_TRUE(remote->health().reachable);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Over, RemoteContract,
+    ::testing::Values(Kind{"Memory", [] { return std::unique_ptr<Cluster>(std::make_unique<InMemory>()); }},
+                      Kind{"Redis", [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedis>()); }}),
+    [](const auto& instance) { return std::string(instance.param.name); });
+
+}  // namespace
+}  // namespace inductorfs::remote

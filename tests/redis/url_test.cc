@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/redis/url.h"
+
+#include <gtest/gtest.h>
+
+namespace inductorfs::redis {
+namespace {
+
+TEST(ParseUrl, ReadsEveryPartOfATcpUrl) {
+  const auto endpoint = parse_url("redis://ann:s3cret@cache.example.com:6380/3");
+  ASSERT_TRUE(endpoint);
+  EXPECT_FALSE(endpoint->tls);
+  EXPECT_EQ(endpoint->host, "cache.example.com");
+  EXPECT_EQ(endpoint->port, 6380);
+  EXPECT_EQ(endpoint->database, 3);
+  EXPECT_EQ(endpoint->user, "ann");
+  EXPECT_EQ(endpoint->password, "s3cret");
+  EXPECT_TRUE(endpoint->socket_path.empty());
+}
+
+TEST(ParseUrl, FillsInWhatIsLeftOut) {
+  const auto endpoint = parse_url("rediss://h");
+  ASSERT_TRUE(endpoint);
+  EXPECT_TRUE(endpoint->tls);
+  EXPECT_EQ(endpoint->port, 6379);
+  EXPECT_EQ(endpoint->database, 0);
+  EXPECT_TRUE(parse_url("redis://h/"));
+}
+
+TEST(ParseUrl, TakesAnAddressOfVersionSixInBrackets) {
+  const auto endpoint = parse_url("redis://:pw@[::1]:7000");
+  ASSERT_TRUE(endpoint);
+  EXPECT_EQ(endpoint->host, "::1");
+  EXPECT_EQ(endpoint->port, 7000);
+  EXPECT_EQ(endpoint->password, "pw");
+  EXPECT_EQ(endpoint->to_string(), "redis://***@[::1]:7000");
+}
+
+TEST(ParseUrl, DecodesPercentSignsInCredentials) {
+  const auto endpoint = parse_url("redis://a%40b:p%2fq%3A@h");
+  ASSERT_TRUE(endpoint);
+  EXPECT_EQ(endpoint->user, "a@b");
+  EXPECT_EQ(endpoint->password, "p/q:");
+}
+
+TEST(ParseUrl, ReadsAUnixSocketWithDatabaseAndPassword) {
+  const auto plain = parse_url("unix:///run/redis.sock?db=2");
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(plain->socket_path, "/run/redis.sock");
+  EXPECT_EQ(plain->database, 2);
+  const auto secret = parse_url("unix://u:p@/run/a@b.sock");
+  ASSERT_TRUE(secret);
+  EXPECT_EQ(secret->socket_path, "/run/a@b.sock");
+  EXPECT_EQ(secret->user, "u");
+  EXPECT_EQ(secret->password, "p");
+}
+
+class BadUrl : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(BadUrl, IsRefusedWithAnExampleAndWithoutItsSecret) {
+  const auto endpoint = parse_url(GetParam());
+  ASSERT_FALSE(endpoint);
+  EXPECT_EQ(endpoint.error().code(), ErrorCode::kInvalid);
+  EXPECT_NE(endpoint.error().what().find("redis://"), std::string::npos);
+  EXPECT_EQ(endpoint.error().what().find("hunter2"), std::string::npos) << endpoint.error().what();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BadUrl,
+                         ::testing::Values("", "localhost:6379", "http://hunter2@h", "redis://", "redis://:hunter2@",
+                                           "redis://:hunter2@h:port", "redis://:hunter2@h:0",
+                                           "redis://:hunter2@h:65536", "redis://:hunter2@h/x", "redis://:hunter2@h/-1",
+                                           "redis://:hunter2%4@h", "redis://:hunter2%zz@h", "redis://:hunter2@[::1",
+                                           "redis://:hunter2@[::1]x", "unix://relative", "unix://:hunter2@relative",
+                                           "unix:///s?x=1", "unix:///s?db=", "redis://:hunter2/@h"));
+
+TEST(Endpoint, ShowsNoSecret) {
+  const auto endpoint = parse_url("unix://ann:hunter2@/s?db=4");
+  ASSERT_TRUE(endpoint);
+  EXPECT_EQ(endpoint->to_string(), "unix://***@/s?db=4");
+}
+
+}  // namespace
+}  // namespace inductorfs::redis

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "group.h"
+
+#include <gtest/gtest.h>
+
+#include "remote_fakes.h"
+
+namespace inductorfs::remote {
+namespace {
+
+TEST(StoredDigest, StandsWhereTheEntrysEncodingPutsIt) {
+  const codec::Digest digest = codec::digest_of("x");
+  EXPECT_EQ(stored_digest(codec::encode_entry(entry_of("a", digest))), digest.raw());
+  EXPECT_TRUE(stored_digest("short").empty());
+}
+
+TEST(DeltaFold, KeepsTheLastWordOnEachPath) {
+  const codec::Entry first = entry_of("a", codec::digest_of("1"));
+  const codec::Entry second = entry_of("a", codec::digest_of("2"));
+  DeltaFold fold;
+  fold.apply({{first, entry_of("b", {})}, {}});
+  fold.apply({{}, {"a", "b"}});
+  fold.apply({{second}, {}});
+  const Delta delta = std::move(fold).finish(false, {3, "n"});
+  EXPECT_EQ(delta.set, std::vector<codec::Entry>{second});
+  EXPECT_EQ(delta.removed, std::vector<std::string>{"b"});
+  EXPECT_EQ(delta.position, (Position{3, "n"}));
+}
+
+TEST(DeltaFold, ASnapshotNamesNoRemovedPaths) {
+  DeltaFold fold;
+  fold.apply({{entry_of("a", {})}, {}});
+  fold.apply({{}, {"a"}});
+  const Delta delta = std::move(fold).finish(true, {});
+  EXPECT_TRUE(delta.reset);
+  EXPECT_TRUE(delta.set.empty());
+  EXPECT_TRUE(delta.removed.empty());
+}
+
+TEST(CheckScope, AllowsOnlyWhatIsSafeInsideAKey) {
+  EXPECT_TRUE(check_scope("0123456789abcdef"));
+  for (const std::string& bad : {std::string(), std::string("A"), std::string("a}b"), std::string("a:b"),
+                                 std::string(kScopeLengthLimit + 1, 'a')}) {
+    EXPECT_FALSE(check_scope(bad)) << bad;
+  }
+}
+
+TEST(RandomNonce, IsNeverTheSame) { EXPECT_NE(random_nonce(), random_nonce()); }
+
+}  // namespace
+}  // namespace inductorfs::remote

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <optional>
+#include <thread>
+
+namespace inductorfs::remote {
+namespace {
+
+/// A connection that breaks on command.
+class FakeConnection final : public redis::Connection {
+ public:
+  explicit FakeConnection(std::atomic<int>& alive) : alive_(alive) { ++alive_; }
+  ~FakeConnection() override { --alive_; }
+  Result<void> pipeline(const std::vector<redis::Command>&, redis::Patience,
+                        const std::function<Result<void>(size_t, redis::Reply&&)>&) override {
+    return {};
+  }
+  Result<redis::Reply> call_blocking(const redis::Command&, Milliseconds, const std::function<bool()>&) override {
+    return redis::Reply{};
+  }
+  bool broken() const override { return is_broken; }
+  bool is_broken = false;
+
+ private:
+  std::atomic<int>& alive_;
+};
+
+class ConnectionPoolTest : public ::testing::Test {
+ protected:
+  static Deadline shortly() { return Deadline::after(Milliseconds(30)); }
+  static FakeConnection& fake(const ConnectionPool::Lease& lease) {
+    return dynamic_cast<FakeConnection&>(lease.connection());
+  }
+
+  std::atomic<int> alive = 0;
+  int opened = 0;
+  bool refuse = false;
+  ConnectionPool pool{[this](Deadline) -> Result<std::unique_ptr<redis::Connection>> {
+                        ++opened;
+                        if (refuse) return fail(ErrorCode::kUnavailable, "refused");
+                        return std::make_unique<FakeConnection>(alive);
+                      },
+                      {2, 1, 1, 0}};
+};
+
+TEST_F(ConnectionPoolTest, UsesAnIdleConnectionAgain) {
+  EXPECT_FALSE(pool.take(Use::kFetch, shortly())->reused());
+  EXPECT_TRUE(pool.take(Use::kFetch, shortly())->reused());
+  EXPECT_EQ(opened, 1);
+}
+
+TEST_F(ConnectionPoolTest, DropsWhatBrokeOnLoanAndWhatBrokeWhileIdle) {
+  {
+    const auto lease = pool.take(Use::kFetch, shortly());
+    fake(*lease).is_broken = true;
+  }
+  EXPECT_EQ(alive, 0);
+  FakeConnection* idle = nullptr;
+  {
+    const auto lease = pool.take(Use::kFetch, shortly());
+    idle = &fake(*lease);
+  }
+  idle->is_broken = true;
+  const auto lease = pool.take(Use::kFetch, shortly());
+  EXPECT_FALSE(lease->reused());
+  EXPECT_EQ(alive, 1);
+}
+
+TEST_F(ConnectionPoolTest, IsBusyAtItsLimitUntilOneComesBack) {
+  auto first = std::optional(pool.take(Use::kFetch, shortly()));
+  const auto second = pool.take(Use::kFetch, shortly());
+  const auto refused = pool.take(Use::kFetch, shortly());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), ErrorCode::kBusy);
+  std::atomic<bool> got = false;
+  std::jthread waiter([&] { got = pool.take(Use::kFetch, Deadline::after(Milliseconds(10000))).has_value(); });
+  first.reset();
+  waiter.join();
+  EXPECT_TRUE(got);
+}
+
+TEST_F(ConnectionPoolTest, AFetchNeverWaitsForAPublishNorForAFollower) {
+  const auto publishing = pool.take(Use::kPublish, shortly());
+  const auto following = pool.take(Use::kFollow, shortly());
+  ASSERT_TRUE(publishing);
+  ASSERT_TRUE(following) << "a limit of 0 means 1";
+  EXPECT_FALSE(pool.take(Use::kPublish, shortly()));
+  EXPECT_TRUE(pool.take(Use::kFetch, shortly()));
+  EXPECT_TRUE(pool.take(Use::kControl, shortly()));
+}
+
+TEST_F(ConnectionPoolTest, AFailedOpenGivesItsPlaceBack) {
+  refuse = true;
+  for (int i = 0; i < 5; ++i) {
+    const auto lease = pool.take(Use::kPublish, shortly());
+    ASSERT_FALSE(lease);
+    EXPECT_EQ(lease.error().code(), ErrorCode::kUnavailable);
+  }
+  refuse = false;
+  EXPECT_TRUE(pool.take(Use::kPublish, shortly()));
+}
+
+TEST_F(ConnectionPoolTest, ANewConnectionTakesTheIdleOnesAway) {
+  {
+    const auto one = pool.take(Use::kFetch, shortly());
+    const auto two = pool.take(Use::kFetch, shortly());
+  }
+  EXPECT_EQ(alive, 2);
+  const auto lease = pool.take(Use::kFetch, shortly(), ConnectionPool::Freshness::kNew);
+  ASSERT_TRUE(lease);
+  EXPECT_FALSE(lease->reused());
+  EXPECT_EQ(alive, 1);
+  EXPECT_TRUE(pool.take(Use::kFetch, shortly())) << "their places are free";
+}
+
+}  // namespace
+}  // namespace inductorfs::remote

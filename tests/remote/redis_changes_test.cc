@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Histories that only a real server's keys can have: trimmed, lost, restored, damaged.
+#include <gtest/gtest.h>
+
+#include "redis_fixture.h"
+
+namespace inductorfs::remote {
+namespace {
+
+using RedisChanges = RedisFixture;
+
+TEST_F(RedisChanges, ATrimmedLogLeadsToASnapshot) {
+  for (int i = 0; i < 50; ++i) publish({entry("p" + std::to_string(i), "x")});
+  Follower early(*remote, scope);
+  early.catch_up();
+  for (int i = 0; i < 10; ++i) publish({entry("q" + std::to_string(i), "x")});
+  run({"XTRIM", keys.log, "MAXLEN", "3"});
+  Follower late(*remote, scope);
+  early.catch_up();
+  late.catch_up();
+  EXPECT_EQ(early.resets, 1);
+  EXPECT_EQ(early.entries.size(), 60U);
+  EXPECT_EQ(early.entries, late.entries);
+  EXPECT_EQ(early.position, late.position);
+}
+
+TEST_F(RedisChanges, ALongTailIsReadInStepsWithoutASnapshot) {
+  publish({entry("p", "x")});
+  Follower follower(*remote, scope);
+  follower.catch_up();
+  const int before = follower.resets;
+  for (int i = 0; i < 100; ++i) publish({entry("q" + std::to_string(i), "x")});
+  follower.catch_up();
+  EXPECT_EQ(follower.resets, before);
+  EXPECT_EQ(follower.entries.size(), 101U);
+  EXPECT_EQ(follower.position.generation, 101U);
+}
+
+TEST_F(RedisChanges, ASnapshotOfManyPagesIsWhole) {
+  for (int g = 0; g < 4; ++g) {
+    std::vector<codec::Entry> entries;
+    for (int i = 0; i < 1500; ++i) entries.push_back(entry("d" + std::to_string(g) + "/" + std::to_string(i), "x"));
+    publish(std::move(entries));
+  }
+  run({"DEL", keys.log});
+  Follower follower(*remote, scope);
+  follower.catch_up();
+  EXPECT_EQ(follower.entries.size(), 6000U);
+  EXPECT_EQ(follower.position.generation, 4U);
+}
+
+// A failover to a replica that had not yet got the last publishes: the same generations come again with other content.
+TEST_F(RedisChanges, ALostTailIsNoticedAlthoughTheGenerationIsTheSame) {
+  publish({entry("kept", "x")});
+  const auto meta = run({"HMGET", keys.meta, "gen", "nonce"});
+  publish({entry("ghost", "x")});
+  Follower follower(*remote, scope);
+  follower.catch_up();
+  ASSERT_TRUE(follower.has("ghost"));
+  run({"HSET", keys.meta, "gen", meta.items[0].text, "nonce", meta.items[1].text});
+  run({"HDEL", keys.index, "ghost"});
+  run({"XDEL", keys.log, "2-0"});
+  run({"XSETID", keys.log, "1-0"});
+  publish({entry("real", "x")});
+  ASSERT_EQ(run({"HGET", keys.meta, "gen"}).text, "2");
+  EXPECT_TRUE(remote->wait_for_changes({{scope, follower.position}}, Milliseconds(60000), [] { return false; }));
+  follower.catch_up();
+  EXPECT_FALSE(follower.has("ghost"));
+  EXPECT_TRUE(follower.has("real"));
+  EXPECT_TRUE(follower.has("kept"));
+}
+
+TEST_F(RedisChanges, AServerThatLostEverythingEmptiesItsFollowers) {
+  publish({entry("a", "x")});
+  Follower follower(*remote, scope);
+  follower.catch_up();
+  run({"FLUSHALL"});
+  follower.catch_up();
+  EXPECT_TRUE(follower.entries.empty());
+  EXPECT_EQ(follower.position, Position{});
+  publish({entry("b", "x")});
+  follower.catch_up();
+  EXPECT_TRUE(follower.has("b"));
+}
+
+TEST_F(RedisChanges, PublishingGoesOnAfterMetaIsLost) {
+  publish({entry("a", "x")});
+  publish({entry("b", "x")});
+  Follower follower(*remote, scope);
+  follower.catch_up();
+  run({"DEL", keys.meta});  // its log has higher ids than the next generation
+  publish({entry("c", "x")});
+  EXPECT_EQ(run({"XLEN", keys.log}).integer, 1);
+  follower.catch_up();
+  EXPECT_EQ(follower.entries.size(), 3U);
+  Follower fresh(*remote, scope);
+  fresh.catch_up();
+  EXPECT_EQ(fresh.entries.size(), 3U) << "the first record is not the whole history";
+}
+
+TEST_F(RedisChanges, EntriesAndRecordsThatCannotBeReadAreSkippedAndCounted) {
+  publish({entry("good", "x")});
+  Follower follower(*remote, scope);
+  follower.catch_up();
+  run({"HSET", keys.index, "bad", "no entry"});
+  run({"HSET", keys.index, "../evil", run({"HGET", keys.index, "good"}).text});
+  run({"XADD", keys.log, "2-0", "p", follower.position.nonce, "n", "n2", "r", "no record"});
+  run({"HSET", keys.meta, "gen", "2", "nonce", "n2"});
+  follower.catch_up();
+  EXPECT_EQ(follower.position, (Position{2, "n2"}));
+  EXPECT_EQ(follower.entries.size(), 1U);
+  EXPECT_GE(count("remote.bad_entries"), 2U);
+}
+
+TEST_F(RedisChanges, AKeyOfAnotherTypeIsAnErrorNotACrash) {
+  run({"SET", keys.meta, "text"});
+  const auto delta = remote->read_changes(scope, {}, soon());
+  ASSERT_FALSE(delta);
+  EXPECT_EQ(delta.error().code(), ErrorCode::kInternal);
+  run({"DEL", keys.meta});
+  run({"HSET", keys.meta, "gen", "many", "nonce", "n"});
+  const auto strange = remote->read_changes(scope, {}, soon());
+  ASSERT_FALSE(strange);
+  EXPECT_EQ(strange.error().code(), ErrorCode::kCorrupt);
+}
+
+TEST_F(RedisChanges, AnIndexOverTheLimitIsNamedAndNotPublishedInto) {
+  options.index_limit = 3;
+  reopen();
+  publish({entry("a", "x"), entry("b", "x"), entry("c", "x")});
+  publish({entry("a", "changed")});  // nothing new
+  const auto full = remote->publish(group_of(scope, {entry("d", "x")}), source, soon());
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().code(), ErrorCode::kTooLarge);
+  EXPECT_NE(full.error().what().find("index_limit"), std::string::npos);
+  options.index_limit = 2;
+  reopen();
+  const auto delta = remote->read_changes(scope, {}, soon());
+  ASSERT_FALSE(delta);
+  EXPECT_EQ(delta.error().code(), ErrorCode::kTooLarge);
+  EXPECT_NE(delta.error().what().find("index_limit"), std::string::npos);
+}
+
+TEST_F(RedisChanges, TheLogIsTrimmedToItsLength) {
+  options.log_length = 10;
+  reopen();
+  for (int i = 0; i < 300; ++i) publish({entry("a", std::to_string(i))});
+  EXPECT_LT(run({"XLEN", keys.log}).integer, 150) << "MAXLEN ~ trims whole nodes of 100";
+}
+
+}  // namespace
+}  // namespace inductorfs::remote

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// Servers that are down, hung, restarted, secretive or no servers at all.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <thread>
+
+#include "redis_fixture.h"
+#include "redis_operations.h"
+#include "support/scripted_server.h"
+
+namespace inductorfs::remote {
+namespace {
+
+using inductorfs::testing::always_answer;
+using inductorfs::testing::ScriptedClient;
+using inductorfs::testing::ScriptedServer;
+
+using RedisRemote = RedisFixture;
+
+template <typename F>
+Milliseconds time_of(F&& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - start);
+}
+
+/// Repeats what is refused while the breaker rests.
+template <typename F>
+bool comes_right(F&& works) {
+  const Deadline deadline = Deadline::after(Milliseconds(15000));
+  while (!deadline.passed()) {
+    if (works()) return true;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
+TEST_F(RedisRemote, GoesOnAfterARestartWithoutAnError) {
+  const auto held = entry("a", "x");
+  publish({held});
+  server->kill();
+  server->start();
+  EXPECT_EQ(fetch_error(held.digest, soon()), ErrorCode::kNotFound) << "the idle connection is dead, the server not";
+  publish({held});
+  EXPECT_EQ(fetch_error(held.digest, soon()), std::nullopt);
+  EXPECT_EQ(count("remote.breaker_opened"), 0U);
+}
+
+TEST_F(RedisRemote, AnswersAtOnceWhileTheServerIsDownAndComesBackAfterItsRest) {
+  const auto held = entry("a", "x");
+  publish({held});
+  server->kill();
+  EXPECT_EQ(fetch_error(held.digest, soon()), ErrorCode::kUnavailable);
+  EXPECT_FALSE(remote->health().reachable);
+  EXPECT_FALSE(remote->health().last_error.empty());
+  const Milliseconds took = time_of([&] {
+    for (int i = 0; i < 1000; ++i) EXPECT_EQ(fetch_error(held.digest, soon()), ErrorCode::kUnavailable);
+  });
+  EXPECT_LT(took, Milliseconds(2000));
+  EXPECT_GE(count("remote.breaker_refused"), 900U);
+  EXPECT_FALSE(remote->read_changes(scope, {}, soon()));
+  EXPECT_FALSE(remote->wait_for_changes({{scope, {}}}, Milliseconds(5000), [] { return false; }));
+  server->start();
+  EXPECT_TRUE(comes_right([&] { return fetch_error(held.digest, soon()) == ErrorCode::kNotFound; }));
+  EXPECT_TRUE(remote->health().reachable);
+  EXPECT_TRUE(remote->health().last_error.empty());
+}
+
+TEST_F(RedisRemote, AHungServerCostsOneTimeWithoutProgress) {
+  options.without_progress = Milliseconds(150);
+  reopen();
+  const auto held = entry("a", "x");
+  publish({held});
+  ASSERT_EQ(fetch_error(held.digest, soon()), std::nullopt);
+  server->freeze();
+  const Milliseconds first = time_of([&] { EXPECT_EQ(fetch_error(held.digest, soon()), ErrorCode::kTimedOut); });
+  EXPECT_GE(first, Milliseconds(150));
+  EXPECT_LT(first, Milliseconds(1500));
+  const Milliseconds second = time_of([&] { EXPECT_EQ(fetch_error(held.digest, soon()), ErrorCode::kUnavailable); });
+  EXPECT_LT(second, Milliseconds(50));
+  server->thaw();
+  EXPECT_TRUE(comes_right([&] { return fetch_error(held.digest, soon()) == std::nullopt; }));
+}
+
+TEST_F(RedisRemote, AFetchKeepsItsDeadline) {
+  server->freeze();
+  const Milliseconds took = time_of(
+      [&] { EXPECT_EQ(fetch_error(codec::digest_of("x"), Deadline::after(Milliseconds(100))), ErrorCode::kTimedOut); });
+  server->thaw();
+  EXPECT_LT(took, Milliseconds(1000));
+  EXPECT_EQ(fetch_error(codec::digest_of("x"), Deadline::after(Milliseconds(0))), ErrorCode::kTimedOut);
+}
+
+TEST_F(RedisRemote, AFetchDoesNotWaitForAFollower) {
+  std::atomic<bool> stop = false;
+  std::jthread follower([&] {
+    (void)remote->wait_for_changes({{scope, {}}}, Milliseconds(60000), [&] { return stop.load(); });
+  });
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(fetch_error(codec::digest_of("x"), soon()), ErrorCode::kNotFound);
+  stop = true;
+}
+
+TEST_F(RedisRemote, AWaiterThatLosesItsServerSaysSo) {
+  Result<void> outcome;
+  std::jthread follower([&] {
+    outcome = remote->wait_for_changes({{scope, {}}}, Milliseconds(60000), [] { return false; });
+  });
+  ASSERT_TRUE(comes_right([&] { return run({"CLIENT", "LIST"}).text.find("cmd=xread") != std::string::npos; }));
+  server->kill();
+  follower.join();
+  ASSERT_FALSE(outcome);
+  EXPECT_EQ(outcome.error().code(), ErrorCode::kUnavailable);
+}
+
+TEST_F(RedisRemote, TakesItsPasswordFromAFileAndNeverShowsIt) {
+  start({.password = "hunter2"});
+  const std::string file = server->directory() + "/password";
+  std::ofstream(file) << "hunter2\n";
+  options.url = "unix://" + server->socket_path();
+  options.password_file = file;
+  reopen();
+  EXPECT_TRUE(remote->probe(soon()));
+  std::ofstream(file) << "wr0ng-secret\n";
+  reopen();
+  const auto refused = remote->probe(soon());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), ErrorCode::kNotPermitted);
+  options.url = "unix://ann:wr0ng-secret@" + server->socket_path();
+  options.password_file.clear();
+  reopen();
+  EXPECT_FALSE(remote->probe(soon()));
+  const Remote::Health health = remote->health();
+  for (const std::string& text : {refused.error().to_string(), health.address, health.last_error}) {
+    EXPECT_EQ(text.find("wr0ng-secret"), std::string::npos) << text;
+    EXPECT_EQ(text.find("hunter2"), std::string::npos) << text;
+    EXPECT_FALSE(text.empty());
+  }
+}
+
+TEST_F(RedisRemote, WorksOverTls) {
+  start({.tls = true});
+  options.url = server->tls_url();
+  options.ca_file = server->certificates().ca_file;
+  reopen();
+  const auto large = entry("a", test_bytes(2'500'000, 1));
+  publish({large});
+  FakeSink sink;
+  remote->fetch(std::span(&large.digest, 1), sink, soon());
+  EXPECT_EQ(sink.error_of(large.digest), std::nullopt);
+  EXPECT_EQ(sink.frames.at(large.digest), source.frame(large.digest));
+}
+
+TEST_F(RedisRemote, ProbeNamesTheSettingsThatAnOperatorShouldChange) {
+  const auto well = remote->probe(soon());
+  ASSERT_TRUE(well);
+  EXPECT_EQ(well->eviction_policy, "noeviction");
+  EXPECT_TRUE(well->warnings.empty());
+  run({"CONFIG", "SET", "maxmemory", "100mb"});
+  auto facts = remote->probe(soon());
+  ASSERT_EQ(facts->warnings.size(), 1U);
+  EXPECT_NE(facts->warnings[0].find("volatile-lru"), std::string::npos);
+  EXPECT_EQ(facts->memory_limit, 100U << 20);
+  run({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
+  facts = remote->probe(soon());
+  ASSERT_EQ(facts->warnings.size(), 1U);
+  EXPECT_NE(facts->warnings[0].find("allkeys-lru"), std::string::npos);
+  run({"CONFIG", "SET", "maxmemory-policy", "volatile-lru"});
+  EXPECT_TRUE(remote->probe(soon())->warnings.empty());
+}
+
+TEST(FactsFromInfo, TellsServersApart) {
+  const auto valkey = facts_from_info("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\n");
+  ASSERT_TRUE(valkey);
+  EXPECT_EQ(valkey->version, "valkey 8.1.1");
+  const auto code = [](const std::string& info) {
+    const auto facts = facts_from_info(info);
+    return facts ? std::optional<ErrorCode>() : facts.error().code();
+  };
+  EXPECT_EQ(code("redis_version:6.2.14\r\n"), ErrorCode::kNotSupported);
+  EXPECT_EQ(code("redis_version:7.0.15\r\nredis_mode:cluster\r\n"), ErrorCode::kNotSupported);
+  EXPECT_EQ(code("redis_version:10.0.0\r\nredis_mode:standalone"), std::nullopt);
+  EXPECT_EQ(code("memcached 1.6"), ErrorCode::kInvalid);
+  EXPECT_EQ(code(""), ErrorCode::kInvalid);
+}
+
+class NoServer : public ::testing::Test {
+ protected:
+  std::unique_ptr<Remote> open(const std::string& url) {
+    RemoteOptions options;
+    options.url = url;
+    auto remote = open_redis(options, counters);
+    EXPECT_TRUE(remote) << remote.error().to_string();
+    return remote ? std::move(*remote) : nullptr;
+  }
+  Counters counters;
+};
+
+TEST_F(NoServer, AStrangerIsCalledNoRedisServer) {
+  const ScriptedServer server(always_answer("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"));
+  const auto facts = open(server.url())->probe(soon());
+  ASSERT_FALSE(facts);
+  EXPECT_EQ(facts.error().code(), ErrorCode::kInvalid);
+}
+
+TEST_F(NoServer, ErrorsOfTheServerReachTheCallerWithTheirCode) {
+  struct Case {
+    const char* text;
+    ErrorCode code;
+  };
+  for (const auto& [text, code] :
+       {Case{"-LOADING wait\r\n", ErrorCode::kUnavailable}, Case{"-NOPERM no\r\n", ErrorCode::kNotPermitted},
+        Case{"-ERR what\r\n", ErrorCode::kInternal}}) {
+    const ScriptedServer server(always_answer(text));
+    const auto remote = open(server.url());
+    FakeSink sink;
+    const codec::Digest digest = codec::digest_of("x");
+    remote->fetch(std::span(&digest, 1), sink, soon());
+    EXPECT_EQ(sink.error_of(digest), code) << text;
+    const auto delta = remote->read_changes("5c0be", {}, soon());
+    ASSERT_FALSE(delta);
+    EXPECT_EQ(delta.error().code(), code) << text;
+    FakeSource source;
+    const auto outcome = remote->publish(group_of("5c0be", {entry_of("a", source.add("x"))}), source, soon());
+    ASSERT_FALSE(outcome);
+    EXPECT_EQ(outcome.error().code(), code) << text;
+    const auto lost = remote->report_lost("5c0be", "a", digest, soon());
+    ASSERT_FALSE(lost);
+    EXPECT_EQ(lost.error().code(), code) << text;
+  }
+}
+
+TEST_F(NoServer, RepliesOfTheWrongTypeAreErrors) {
+  for (const char* text :
+       {"+OK\r\n", ":1\r\n", "*0\r\n", "*2\r\n:1\r\n:2\r\n", "$-1\r\n", "*1\r\n*1\r\n*1\r\n:1\r\n"}) {
+    const ScriptedServer server(always_answer(text));
+    const auto remote = open(server.url());
+    EXPECT_FALSE(remote->read_changes("5c0be", {}, soon())) << text;
+    FakeSink sink;
+    const codec::Digest digest = codec::digest_of("x");
+    remote->fetch(std::span(&digest, 1), sink, soon());
+    EXPECT_NE(sink.error_of(digest), std::nullopt) << text;
+    FakeSource source;
+    EXPECT_FALSE(remote->publish(group_of("5c0be", {entry_of("a", source.add("x"))}), source, soon())) << text;
+    EXPECT_FALSE(remote->probe(soon())) << text;
+  }
+}
+
+TEST_F(NoServer, ABlobThatBreaksOffInTheMiddleIsAnswered) {
+  const std::string frame = test_bytes(kPieceBytes + 10, 1);
+  const std::string value = PieceHead::of(frame.size()).encode() + frame.substr(0, kPieceBytes);
+  const auto bulk = [](std::string_view bytes) {
+    return "$" + std::to_string(bytes.size()) + "\r\n" + std::string(bytes) + "\r\n";
+  };
+  const ScriptedServer server([&](ScriptedClient& client) {
+    (void)client.command();  // CLIENT SETNAME
+    client.send("+OK\r\n");
+    (void)client.command();
+    client.send(bulk(value.substr(0, 65536)));
+    (void)client.command();
+    client.send(bulk(value.substr(65536)));
+    client.reset();
+  });
+  FakeSink sink;
+  const codec::Digest digest = codec::digest_of(frame);
+  open(server.url())->fetch(std::span(&digest, 1), sink, soon());
+  EXPECT_EQ(sink.error_of(digest), ErrorCode::kUnavailable);
+}
+
+TEST(OpenRedis, RefusesOptionsThatCannotWork) {
+  Counters counters;
+  const auto code = [&](const RemoteOptions& options) {
+    const auto remote = open_redis(options, counters);
+    return remote ? std::optional<ErrorCode>() : remote.error().code();
+  };
+  RemoteOptions good;
+  good.url = "redis://nowhere.invalid";
+  EXPECT_EQ(code(good), std::nullopt) << "a server that is absent is no error";
+  RemoteOptions bad = good;
+  bad.url = "nonsense";
+  EXPECT_EQ(code(bad), ErrorCode::kInvalid);
+  bad = good;
+  bad.password_file = "/nonexistent";
+  EXPECT_EQ(code(bad), ErrorCode::kInvalid);
+  bad = good;
+  bad.prefix = "a{b}";
+  EXPECT_EQ(code(bad), ErrorCode::kInvalid);
+  bad = good;
+  bad.blob_lifetime = std::chrono::seconds(0);
+  EXPECT_EQ(code(bad), ErrorCode::kInvalid);
+}
+
+}  // namespace
+}  // namespace inductorfs::remote

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "directory.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <functional>
+
+#include "inductorfs/base/encoding.h"
+#include "inductorfs/base/handle.h"
+
+namespace inductorfs::store {
+namespace {
+
+constexpr const char* kFormatFile = "format";
+constexpr const char* kLockFile = "lock";
+constexpr const char* kStateFile = "state";
+constexpr const char* kBlobFolder = "blobs";
+constexpr std::string_view kFormatWord = "inductorfs-store ";
+constexpr unsigned kFormatVersion = 1;
+constexpr std::string_view kUnknownBoot = "unknown";
+/// What a store that was killed while it was made may hold, and what mkfs leaves.
+constexpr std::array<std::string_view, 3> kBeforeFormat = {"format.tmp", "lock", "lost+found"};
+constexpr uint64_t kSmallFileLimit = 4096;
+constexpr mode_t kFolderMode = 0700;
+constexpr mode_t kFileMode = 0600;
+constexpr int64_t kNanoseconds = 1'000'000'000;
+
+using Directory = Handle<DIR, ::closedir>;
+using UseName = std::function<void(const char*)>;
+
+/// What a person can do about an error of the disk.
+std::string_view remedy(ErrorCode code) {
+  if (code == ErrorCode::kReadOnly) return "; mount its file system writable or name another store directory";
+  if (code == ErrorCode::kNotPermitted) return "; give it to this user or name another store directory";
+  if (code == ErrorCode::kNoSpace) return "; free some space or name another store directory";
+  if (code == ErrorCode::kNotDirectory) return "; remove the file or name another store directory";
+  return {};
+}
+
+Result<void> for_each_name(int dir, const char* folder, const UseName& use) {
+  auto fd = open_at(dir, folder, O_RDONLY | O_DIRECTORY);
+  INDUCTORFS_TRY(fd);
+  const Directory names(::fdopendir(fd->get()));
+  if (!names) return fail_errno("read directory", folder);
+  (void)fd->release();  // closedir closes it
+  errno = 0;
+  // readdir is safe here: the DIR belongs to this call alone.
+  for (const dirent* entry = ::readdir(names.get()); entry != nullptr; entry = ::readdir(names.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") use(entry->d_name);
+    errno = 0;
+  }
+  if (errno != 0) return fail_errno("read directory", folder);
+  return {};
+}
+
+/// Whole, and on disk when this returns.
+Result<void> write_durably(int dir, const std::string& name, std::string_view bytes) {
+  const std::string temporary = name + ".tmp";
+  {
+    auto fd = open_at(dir, temporary, O_WRONLY | O_CREAT | O_TRUNC, kFileMode);
+    INDUCTORFS_TRY(fd);
+    INDUCTORFS_TRY(write_full(fd->get(), bytes));
+    if (::fsync(fd->get()) != 0) return fail_errno("fsync", temporary);
+  }
+  if (::renameat(dir, temporary.c_str(), dir, name.c_str()) != 0) return fail_errno("rename", name);
+  if (::fsync(dir) != 0) return fail_errno("fsync", name);
+  return {};
+}
+
+Result<Fd> open_own_directory(const std::string& path) {
+  INDUCTORFS_TRY(make_directories(path, kFolderMode));
+  auto fd = open_at(AT_FDCWD, path, O_RDONLY | O_DIRECTORY);
+  INDUCTORFS_TRY(fd);
+  return fd;
+}
+
+Result<Fd> take_lock(int dir, const std::string& path) {
+  auto lock = open_at(dir, kLockFile, O_RDWR | O_CREAT, kFileMode);
+  INDUCTORFS_TRY(lock);
+  if (::flock(lock->get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return fail_errno("flock", kLockFile);
+    std::array<char, 32> text{};
+    const size_t size = pread_full(lock->get(), text.data(), text.size(), 0).value_or(0);
+    std::string holder(text.data(), size);
+    holder.resize(std::min(holder.find('\n'), holder.size()));
+    return fail(ErrorCode::kBusy, "store " + path + " is in use by process " + (holder.empty() ? "unknown" : holder) +
+                                      "; end that mount or name another store directory");
+  }
+  if (::ftruncate(lock->get(), 0) != 0) return fail_errno("truncate", kLockFile);
+  INDUCTORFS_TRY(pwrite_full(lock->get(), std::to_string(::getpid()) + "\n", 0));
+  return lock;
+}
+
+/// A directory with foreign files in it is never made a store: clean-up and eviction remove files.
+Result<void> refuse_foreign(int dir, const std::string& path) {
+  if (::faccessat(dir, kFormatFile, F_OK, 0) == 0) return {};
+  std::string foreign;
+  INDUCTORFS_TRY(for_each_name(dir, ".", [&](const char* name) {
+    if (std::find(kBeforeFormat.begin(), kBeforeFormat.end(), name) == kBeforeFormat.end()) foreign = name;
+  }));
+  if (foreign.empty()) return {};
+  return fail(ErrorCode::kInvalid, "store " + path + " is not a store and not empty (it holds \"" + foreign +
+                                       "\"); name an empty directory");
+}
+
+Result<void> check_format(int dir, const std::string& path) {
+  const auto text = read_file(dir, kFormatFile, kSmallFileLimit);
+  if (!text && text.error().code() == ErrorCode::kNotFound) {
+    return write_durably(dir, kFormatFile, std::string(kFormatWord) + std::to_string(kFormatVersion) + "\n");
+  }
+  const auto damaged = [&] {
+    return fail(ErrorCode::kCorrupt, "store " + path + ": its file \"" + kFormatFile +
+                                         "\" is damaged; remove the directory (blobs come again from the cluster)");
+  };
+  if (!text && text.error().code() == ErrorCode::kTooLarge) return damaged();
+  INDUCTORFS_TRY(text);
+  unsigned version = 0;
+  const char* const end = text->data() + text->size();
+  if (!text->starts_with(kFormatWord)) return damaged();
+  const auto parsed = std::from_chars(text->data() + kFormatWord.size(), end, version);
+  if (parsed.ec != std::errc() || std::string_view(parsed.ptr, end) != "\n" || version == 0) return damaged();
+  if (version > kFormatVersion) {
+    return fail(ErrorCode::kNotSupported, "store " + path + " has format " + std::to_string(version) +
+                                              ", this version knows " + std::to_string(kFormatVersion) +
+                                              "; upgrade inductorfs or name another store directory");
+  }
+  return {};
+}
+
+Result<void> make_folder(int dir, const std::string& name) {
+  if (::mkdirat(dir, name.c_str(), kFolderMode) == 0 || errno == EEXIST) return {};
+  return fail_errno("make directory", name);
+}
+
+Result<void> make_folders(int dir, const std::string& path) {
+  INDUCTORFS_TRY(remove_tree(path + "/" + kTemporaryFolder));
+  INDUCTORFS_TRY(make_folder(dir, kTemporaryFolder));
+  return make_folder(dir, kBlobFolder);
+}
+
+void scan_shard(int dir, const std::string& folder, const char* name, std::vector<ScannedBlob>& blobs) {
+  const auto digest = codec::Digest::from_hex(name);
+  // What is no blob in its own place is nobody's: it is not shown, and not removed either.
+  if (!digest || blob_path(*digest) != folder + "/" + name) return;
+  struct stat info {};
+  if (::fstatat(dir, blob_path(*digest).c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) return;
+  blobs.push_back(
+      {*digest, static_cast<uint64_t>(info.st_size), info.st_atim.tv_sec * kNanoseconds + info.st_atim.tv_nsec});
+}
+
+Result<std::vector<ScannedBlob>> scan(int dir) {
+  std::vector<std::string> folders;
+  INDUCTORFS_TRY(for_each_name(dir, kBlobFolder, [&](const char* name) {
+    if (from_hex(name) && std::string_view(name).size() == 2) folders.push_back(std::string(kBlobFolder) + "/" + name);
+  }));
+  std::vector<ScannedBlob> blobs;
+  for (const std::string& folder : folders) {
+    INDUCTORFS_TRY(for_each_name(dir, folder.c_str(), [&](const char* name) { scan_shard(dir, folder, name, blobs); }));
+  }
+  std::sort(blobs.begin(), blobs.end(), [](const auto& a, const auto& b) { return a.used < b.used; });
+  return blobs;
+}
+
+std::string state_text(std::string_view word, std::string_view boot_id, bool suspect) {
+  return std::string(word) + " " + std::string(boot_id) + (suspect ? " suspect\n" : " sound\n");
+}
+
+/// Says whether the blobs are suspect, and makes sure that the disk says "open" before the first blob is written.
+Result<bool> enter_state(int dir, const std::string& boot_id, bool empty) {
+  const std::string before = read_file(dir, kStateFile, kSmallFileLimit).value_or("");
+  const bool same_boot = boot_id != kUnknownBoot && before == state_text("open", boot_id, false);
+  const bool clean = before.starts_with("clean ") && before.ends_with(" sound\n");
+  const bool suspect = !empty && !same_boot && !clean;
+  const std::string after = state_text("open", boot_id, suspect);
+  if (after == before) return suspect;
+  // A missing state means suspect, so that a new one need not be durable; one that replaces "clean" must be.
+  INDUCTORFS_TRY(before.empty() ? write_file_atomically(dir, kStateFile, after, kFileMode)
+                                : write_durably(dir, kStateFile, after));
+  return suspect;
+}
+
+Result<OwnedDirectory> own(const std::string& path, const std::string& boot_id) {
+  OwnedDirectory owned;
+  owned.path = path;
+  owned.boot_id = boot_id;
+  auto fd = open_own_directory(path);
+  INDUCTORFS_TRY(fd);
+  owned.fd = std::move(*fd);
+  INDUCTORFS_TRY(refuse_foreign(owned.fd.get(), path));
+  auto lock = take_lock(owned.fd.get(), path);
+  INDUCTORFS_TRY(lock);
+  owned.lock = std::move(*lock);
+  INDUCTORFS_TRY(check_format(owned.fd.get(), path));
+  // After the check: only a directory that is a store is closed to others.
+  if (::fchmod(owned.fd.get(), kFolderMode) != 0) return fail_errno("chmod", path);
+  INDUCTORFS_TRY(make_folders(owned.fd.get(), path));
+  auto blobs = scan(owned.fd.get());
+  INDUCTORFS_TRY(blobs);
+  owned.blobs = std::move(*blobs);
+  const auto suspect = enter_state(owned.fd.get(), boot_id, owned.blobs.empty());
+  INDUCTORFS_TRY(suspect);
+  owned.suspect = *suspect;
+  return owned;
+}
+
+}  // namespace
+
+std::string blob_path(const codec::Digest& digest) {
+  const std::string hex = digest.to_hex();
+  return std::string(kBlobFolder) + "/" + hex.substr(0, 2) + "/" + hex;
+}
+
+Result<void> move_into_place(int dir, const std::string& temporary, const codec::Digest& digest) {
+  const std::string place = blob_path(digest);
+  if (::renameat(dir, temporary.c_str(), dir, place.c_str()) == 0) return {};
+  if (errno != ENOENT) return fail_errno("rename", place);
+  // The first blob of its folder. All 256 at once would cost a new store a second on a busy ext4.
+  INDUCTORFS_TRY(make_folder(dir, place.substr(0, place.rfind('/'))));
+  if (::renameat(dir, temporary.c_str(), dir, place.c_str()) == 0) return {};
+  return fail_errno("rename", place);
+}
+
+Result<OwnedDirectory> own_directory(const std::string& path, const std::string& boot_id) {
+  auto owned = own(path, boot_id);
+  const bool explained = !owned && owned.error().what().starts_with("store ");
+  if (owned || explained) return owned;
+  const ErrorCode code = owned.error().code();
+  Error error = std::move(owned).error().with_context("store " + path);
+  return fail(code, error.what() + std::string(remedy(code)));
+}
+
+Result<void> mark_clean(const OwnedDirectory& directory, bool suspects, bool changed) {
+  // Torch never fsyncs and neither do we on a job's path; here nobody waits.
+  if (changed && ::syncfs(directory.fd.get()) != 0) return fail_errno("syncfs", directory.path);
+  return write_durably(directory.fd.get(), kStateFile, state_text("clean", directory.boot_id, suspects));
+}
+
+std::string running_boot_id() {
+  std::string id = read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", kSmallFileLimit).value_or("");
+  id.resize(std::min(id.find('\n'), id.size()));
+  return id.empty() ? std::string(kUnknownBoot) : id;
+}
+
+}  // namespace inductorfs::store

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/result.h"
+#include "inductorfs/codec/digest.h"
+
+/// The store's directory on disk:
+///
+///     format   "inductorfs-store 1\n"
+///     lock     flock of the owner, whose process id it holds
+///     state    "open|clean <boot id> sound|suspect\n": what the last owner left
+///     blobs/<first two hex digits>/<64 hex digits>     atime: last use, to the hour
+///     tmp/     files on their way in or out; emptied by the next owner
+namespace inductorfs::store {
+
+inline constexpr const char* kTemporaryFolder = "tmp";
+
+/// Relative to the store's directory.
+[[nodiscard]] std::string blob_path(const codec::Digest& digest);
+
+struct ScannedBlob {
+  codec::Digest digest;
+  uint64_t size = 0;
+  WallNanoseconds used = 0;
+};
+
+/// A store directory that this process owns. Needs external synchronisation.
+struct OwnedDirectory {
+  std::string path;
+  Fd fd;
+  Fd lock;
+  std::string boot_id;
+  std::vector<ScannedBlob> blobs;  ///< least recently used first
+  /// The host may have crashed while blobs were in its memory only: any of them may be damaged.
+  bool suspect = false;
+};
+
+/// See BlobStore::open for the errors.
+[[nodiscard]] Result<OwnedDirectory> own_directory(const std::string& path, const std::string& boot_id);
+
+/// Renames a file of this store to the blob's place, over what is there.
+[[nodiscard]] Result<void> move_into_place(int dir, const std::string& temporary, const codec::Digest& digest);
+
+/// Everything is on disk when this returns: the next owner need not suspect anything, whatever happens to the host.
+/// `suspects` are blobs that nobody has verified in this life either; `changed` says whether there is anything to sync.
+[[nodiscard]] Result<void> mark_clean(const OwnedDirectory& directory, bool suspects, bool changed);
+
+/// The running kernel's /proc/sys/kernel/random/boot_id; "unknown", which equals no other boot, when there is none.
+[[nodiscard]] std::string running_boot_id();
+
+}  // namespace inductorfs::store

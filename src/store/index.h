@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <unordered_map>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/codec/digest.h"
+
+namespace inductorfs::store {
+
+struct IndexedBlob {
+  uint64_t size = 0;
+  WallNanoseconds saved_use = 0;  ///< the last use as the file's atime has it
+  uint64_t use = 0;               ///< grows with each use: equal means not used since
+  bool suspect = false;           ///< not verified since a host crash
+  std::list<codec::Digest>::iterator place;
+};
+
+/// What is in the store, in order of use, and how much of the limit is taken. The blob files and this index change
+/// together, under the lock of the Guarded that holds it. Needs external synchronisation.
+class Index {
+ public:
+  explicit Index(uint64_t size_limit) : size_limit_(size_limit) {}
+
+  struct Candidate {
+    codec::Digest digest;
+    uint64_t size = 0;
+    uint64_t use = 0;
+  };
+
+  [[nodiscard]] IndexedBlob* find(const codec::Digest& digest);
+  /// As the most recently used; replaces a blob of the same digest.
+  void insert(const codec::Digest& digest, uint64_t size, WallNanoseconds used, bool suspect);
+  void erase(const codec::Digest& digest);
+  void touch(IndexedBlob& blob);
+  void mark_sound(IndexedBlob& blob);
+  [[nodiscard]] std::optional<Candidate> oldest() const;
+
+  /// Room for blobs that are being written. Requires for reserve: fits.
+  [[nodiscard]] bool fits(uint64_t more) const;
+  void reserve(uint64_t bytes) { reserved_ += bytes; }
+  void release(uint64_t bytes) { reserved_ -= bytes; }
+
+  [[nodiscard]] uint64_t bytes() const { return bytes_; }
+  [[nodiscard]] size_t count() const { return blobs_.size(); }
+  [[nodiscard]] size_t suspects() const { return suspects_; }
+  [[nodiscard]] uint64_t size_limit() const { return size_limit_; }
+
+  bool closed = false;   ///< nothing is added or removed any more
+  bool changed = false;  ///< something was added since the open
+
+ private:
+  uint64_t size_limit_;
+  uint64_t bytes_ = 0;
+  uint64_t reserved_ = 0;
+  uint64_t next_use_ = 1;
+  size_t suspects_ = 0;
+  std::unordered_map<codec::Digest, IndexedBlob> blobs_;
+  std::list<codec::Digest> by_use_;  ///< oldest first
+};
+
+}  // namespace inductorfs::store

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "local_store.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace inductorfs::store {
+namespace {
+
+/// The order of use survives a restart to this precision; more would be a write for each read.
+constexpr WallNanoseconds kSaveUseAfter = 3600LL * 1'000'000'000;
+constexpr int64_t kNanoseconds = 1'000'000'000;
+/// Refusals that one call bears. A refused blob counts as used, so that the next call asks about others.
+constexpr size_t kEvictionTries = 4096;
+constexpr mode_t kModeBits = 07777;
+constexpr size_t kCopyPiece = 128ULL * 1024;
+
+/// What link(2) answers where it cannot link but a copy can be made: another file system, a file system without links,
+/// the limit of links, fs.protected_hardlinks.
+bool link_unavailable(ErrorCode code) {
+  return code == ErrorCode::kCrossDevice || code == ErrorCode::kNotPermitted || code == ErrorCode::kNotSupported ||
+         code == ErrorCode::kInternal;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<BlobStore>> BlobStore::open(const StoreOptions& options, Counters& counters) {
+  return open_local({options, running_boot_id(), &system_clock()}, counters);
+}
+
+Result<std::unique_ptr<BlobStore>> open_local(const LocalStoreOptions& options, Counters& counters) {
+  auto directory = own_directory(options.store.directory, options.boot_id);
+  INDUCTORFS_TRY(directory);
+  return std::make_unique<LocalStore>(std::move(*directory), options, counters);
+}
+
+LocalStore::LocalStore(OwnedDirectory directory, const LocalStoreOptions& options, Counters& counters)
+    : directory_(std::move(directory)),
+      clock_(*options.clock),
+      index_(options.store.size_limit),
+      evicted_(counters.get("store.evicted")),
+      refused_(counters.get("store.evict_refused")),
+      corrupt_(counters.get("store.corrupt")),
+      blobs_gauge_(counters.get("store.blobs")),
+      bytes_gauge_(counters.get("store.bytes")) {
+  index_.with([&](Index& index) {
+    for (const ScannedBlob& blob : directory_.blobs) {
+      index.insert(blob.digest, blob.size, blob.used, directory_.suspect);
+    }
+    publish_usage(index);
+  });
+}
+
+LocalStore::~LocalStore() { close(); }
+
+void LocalStore::publish_usage(const Index& index) {
+  blobs_gauge_.set(index.count());
+  bytes_gauge_.set(index.bytes());
+}
+
+tl::unexpected<Error> LocalStore::closed_error() const {
+  return fail(ErrorCode::kUnavailable, "store " + directory_.path + " is closed");
+}
+
+Error LocalStore::disk_full(const Error& cause) const {
+  return {ErrorCode::kNoSpace, "store " + directory_.path + ": the disk is full (" + cause.what() +
+                                   "); free some space or lower the store's size limit"};
+}
+
+std::string LocalStore::next_temporary() {
+  return std::string(kTemporaryFolder) + "/" + std::to_string(serial_.fetch_add(1));
+}
+
+// --- room ---------------------------------------------------------------------------------------------------------
+
+Result<void> LocalStore::make_room(uint64_t bytes) {
+  if (bytes == 0) return {};
+  size_t refusals = 0;
+  for (;;) {
+    bool reserved = false;
+    bool closed = false;
+    uint64_t limit = 0;
+    size_t count = 0;
+    const auto candidate = index_.with([&](Index& index) -> std::optional<Index::Candidate> {
+      closed = index.closed;
+      limit = index.size_limit();
+      count = index.count();
+      if (closed || bytes > limit) return std::nullopt;
+      if (index.fits(bytes)) {
+        index.reserve(bytes);
+        reserved = true;
+        return std::nullopt;
+      }
+      return index.oldest();
+    });
+    if (reserved) return {};
+    if (closed) return closed_error();
+    if (bytes > limit) {
+      return fail(ErrorCode::kTooLarge, "store " + directory_.path + ": " + std::to_string(bytes) +
+                                            " bytes in one blob, its limit is " + std::to_string(limit) +
+                                            "; raise the store's size limit");
+    }
+    if (!candidate || refusals > std::min(count, kEvictionTries)) {
+      return fail(ErrorCode::kNoSpace, "store " + directory_.path + ": its limit of " + std::to_string(limit) +
+                                           " bytes is reached and what it holds is in use; raise the size limit");
+    }
+    if (evict(*candidate) == Evicted::kRefused) ++refusals;
+  }
+}
+
+void LocalStore::release_room(uint64_t bytes) {
+  if (bytes == 0) return;
+  index_.with([&](Index& index) { index.release(bytes); });
+}
+
+uint64_t LocalStore::free_space(uint64_t bytes) {
+  uint64_t freed = 0;
+  size_t refusals = 0;
+  while (freed < bytes) {
+    size_t count = 0;
+    const auto candidate = index_.with([&](Index& index) {
+      count = index.count();
+      return index.closed ? std::nullopt : index.oldest();
+    });
+    if (!candidate || refusals > std::min(count, kEvictionTries)) break;
+    const Evicted evicted = evict(*candidate);
+    if (evicted == Evicted::kRefused) ++refusals;
+    if (evicted == Evicted::kYes) freed += candidate->size;
+  }
+  return freed;
+}
+
+LocalStore::Evicted LocalStore::evict(const Index::Candidate& candidate) {
+  const auto guard = guard_.with([](const std::shared_ptr<const EvictionGuard>& current) { return current; });
+  const bool allowed = !guard || !*guard || (*guard)(candidate.digest);
+  if (!allowed) refused_.add();
+  std::string retired;
+  const bool gone = index_.with([&](Index& index) {
+    IndexedBlob* blob = index.find(candidate.digest);
+    // Used while the guard was asked: its answer is of yesterday.
+    if (blob == nullptr || blob->use != candidate.use || index.closed) return false;
+    if (!allowed) {
+      index.touch(*blob);
+      return false;
+    }
+    retired = retire(index, candidate.digest);
+    return true;
+  });
+  if (!gone) return allowed ? Evicted::kElsewhere : Evicted::kRefused;
+  unlink_retired(retired);
+  evicted_.add();
+  evicted_here_.fetch_add(1, std::memory_order_relaxed);
+  return Evicted::kYes;
+}
+
+std::string LocalStore::retire(Index& index, const codec::Digest& digest) {
+  const std::string blob = blob_path(digest);
+  std::string name = next_temporary();
+  index.erase(digest);
+  publish_usage(index);
+  // A rename is short; freeing the blocks of a large file is not, and happens without the lock.
+  if (::renameat(folder(), blob.c_str(), folder(), name.c_str()) == 0) return name;
+  // No room for the name, or gone already: the blob must not come back with the next open.
+  (void)::unlinkat(folder(), blob.c_str(), 0);
+  return {};
+}
+
+void LocalStore::unlink_retired(const std::string& name) const {
+  // What cannot be unlinked now goes with the next open of the store.
+  if (!name.empty()) (void)::unlinkat(folder(), name.c_str(), 0);
+}
+
+// --- in -----------------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<BlobWriter>> LocalStore::create(uint64_t size_hint) {
+  struct statvfs disk {};
+  const auto lacking = [&]() -> uint64_t {
+    if (::fstatvfs(folder(), &disk) != 0) return 0;  // the write itself will tell
+    const uint64_t available = disk.f_bavail * disk.f_frsize;
+    return size_hint > available ? size_hint - available : 0;
+  };
+  while (const uint64_t bytes = size_hint > 0 ? lacking() : 0) {
+    if (free_space(bytes) > 0) continue;
+    return fail(disk_full(Error(ErrorCode::kNoSpace, "no room for " + std::to_string(size_hint) + " bytes")));
+  }
+  return make_writer(*this, size_hint);
+}
+
+bool LocalStore::present_and_used(const codec::Digest& digest) {
+  return index_.with([&](Index& index) {
+    IndexedBlob* blob = index.find(digest);
+    if (blob == nullptr || blob->suspect) return false;
+    index.touch(*blob);
+    return true;
+  });
+}
+
+Result<codec::Digest> LocalStore::put(std::string_view bytes) {
+  const codec::Digest digest = codec::digest_of(bytes);
+  if (present_and_used(digest)) return digest;
+  auto writer = create(bytes.size());
+  INDUCTORFS_TRY(writer);
+  INDUCTORFS_TRY((*writer)->append(bytes));
+  INDUCTORFS_TRY((*writer)->commit(digest));
+  return digest;
+}
+
+Result<void> LocalStore::install(const std::string& temporary, const codec::Digest& digest, uint64_t size,
+                                 uint64_t reserved) {
+  const WallNanoseconds now = clock_.wall_now();
+  bool spare = false;
+  auto installed = index_.with([&](Index& index) -> Result<void> {
+    if (index.closed) return closed_error();
+    IndexedBlob* blob = index.find(digest);
+    if (blob != nullptr && !blob->suspect) {
+      index.touch(*blob);
+      spare = true;
+    } else {
+      // Over a suspect one too: these bytes have just been verified.
+      if (auto moved = move_into_place(folder(), temporary, digest); !moved) return moved;
+      spare = blob != nullptr;  // rename(2) leaves both names when they are links of one file
+      index.insert(digest, size, now, false);
+      index.changed = true;
+    }
+    index.release(reserved);
+    publish_usage(index);
+    return {};
+  });
+  if (spare) unlink_retired(temporary);
+  return installed;
+}
+
+Result<void> LocalStore::adopt(int dir, const std::string& path, const codec::Digest& digest) {
+  struct stat info {};
+  if (::fstatat(dir, path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno("stat", path);
+  if (!S_ISREG(info.st_mode)) return fail(ErrorCode::kInvalid, "adopt " + path + ": not a regular file");
+  if (present_and_used(digest)) return {};
+  const auto size = static_cast<uint64_t>(info.st_size);
+  INDUCTORFS_TRY(make_room(size));
+  auto linked = link_in(dir, path, digest, {size, info.st_mode & kModeBits});
+  if (linked) return linked;
+  release_room(size);
+  if (!link_unavailable(linked.error().code())) return linked;
+  return copy_in(dir, path, digest, size);
+}
+
+Result<void> LocalStore::link_in(int dir, const std::string& path, const codec::Digest& digest, const FileFacts& file) {
+  const std::string temporary = next_temporary();
+  if (::linkat(dir, path.c_str(), folder(), temporary.c_str(), 0) != 0) return fail_errno("link", path);
+  // The mode that jobs see is the entry's; a blob that its owner may not read would be lost to a daemon without root.
+  if ((file.mode & S_IRUSR) == 0) (void)::fchmodat(folder(), temporary.c_str(), file.mode | S_IRUSR, 0);
+  auto installed = install(temporary, digest, file.size, file.size);
+  if (!installed) unlink_retired(temporary);
+  if (installed) save_use(digest, clock_.wall_now());  // the writer's file may have been read long ago
+  return installed;
+}
+
+Result<void> LocalStore::copy_in(int dir, const std::string& path, const codec::Digest& digest, uint64_t size) {
+  auto source = open_at(dir, path, O_RDONLY | O_NOFOLLOW);
+  INDUCTORFS_TRY(source);
+  auto writer = create(size);
+  INDUCTORFS_TRY(writer);
+  std::string piece(kCopyPiece, '\0');
+  for (uint64_t offset = 0;;) {
+    const auto got = pread_full(source->get(), piece.data(), piece.size(), offset);
+    INDUCTORFS_TRY(got);
+    INDUCTORFS_TRY((*writer)->append(std::string_view(piece).substr(0, *got)));
+    if (*got < piece.size()) return (*writer)->commit(digest);
+    offset += *got;
+  }
+}
+
+// --- out ----------------------------------------------------------------------------------------------------------
+
+std::optional<BlobInfo> LocalStore::find(const codec::Digest& digest) {
+  const WallNanoseconds now = clock_.wall_now();
+  bool suspect = false;
+  bool save = false;
+  const auto info = index_.with([&](Index& index) -> std::optional<BlobInfo> {
+    IndexedBlob* blob = index.find(digest);
+    if (blob == nullptr) return std::nullopt;
+    index.touch(*blob);
+    suspect = blob->suspect;
+    // Both ways: a clock that was set back must not keep a use from being saved for years.
+    save = now - blob->saved_use > kSaveUseAfter || blob->saved_use - now > kSaveUseAfter;
+    if (save) blob->saved_use = now;
+    return BlobInfo{digest, blob->size};
+  });
+  if (info && suspect && !verify(digest)) return std::nullopt;
+  if (info && save) save_use(digest, now);
+  return info;
+}
+
+void LocalStore::save_use(const codec::Digest& digest, WallNanoseconds now) const {
+  timespec times[2] = {};  // NOLINT(modernize-avoid-c-arrays): utimensat's signature
+  times[0].tv_sec = now / kNanoseconds;
+  times[0].tv_nsec = now % kNanoseconds;
+  times[1].tv_nsec = UTIME_OMIT;
+  // Lost: after a restart the blob looks older than it is.
+  (void)::utimensat(folder(), blob_path(digest).c_str(), times, 0);
+}
+
+bool LocalStore::verify(const codec::Digest& digest) {
+  bool sound = false;
+  if (const auto fd = open_at(folder(), blob_path(digest), O_RDONLY | O_NOFOLLOW)) {
+    const auto actual = codec::digest_of_file(fd->get());
+    sound = actual && *actual == digest;
+  }
+  std::string retired;
+  const bool kept = index_.with([&](Index& index) {
+    IndexedBlob* blob = index.find(digest);
+    if (blob == nullptr) return false;
+    if (!blob->suspect) return true;  // another thread verified it, or put good bytes in its place
+    if (sound) {
+      index.mark_sound(*blob);
+      return true;
+    }
+    retired = retire(index, digest);
+    corrupt_.add();
+    return false;
+  });
+  unlink_retired(retired);
+  return kept;
+}
+
+Result<Fd> LocalStore::open_blob(const codec::Digest& digest) {
+  const auto info = find(digest);
+  if (!info) return fail(ErrorCode::kNotFound);
+  auto fd = open_at(folder(), blob_path(digest), O_RDONLY | O_NOFOLLOW);
+  if (!fd && fd.error().code() != ErrorCode::kNotFound) return fd;
+  struct stat file {};
+  if (fd && ::fstat(fd->get(), &file) != 0) return fail_errno("stat", blob_path(digest));
+  if (fd && static_cast<uint64_t>(file.st_size) == info->size) return fd;
+  drop_if_gone(digest);
+  return fail(ErrorCode::kNotFound);
+}
+
+/// Usually it has been evicted just now and is not in the index either. If it is, somebody else has been at our files,
+/// and the index must not go on promising it.
+void LocalStore::drop_if_gone(const codec::Digest& digest) {
+  std::string retired;
+  index_.with([&](Index& index) {
+    const IndexedBlob* blob = index.find(digest);
+    struct stat file {};
+    if (blob == nullptr || index.closed) return;
+    if (::fstatat(folder(), blob_path(digest).c_str(), &file, AT_SYMLINK_NOFOLLOW) == 0 &&
+        static_cast<uint64_t>(file.st_size) == blob->size) {
+      return;
+    }
+    retired = retire(index, digest);
+    corrupt_.add();
+  });
+  unlink_retired(retired);
+}
+
+void LocalStore::discard(const codec::Digest& digest) {
+  std::string retired;
+  index_.with([&](Index& index) {
+    if (index.closed || index.find(digest) == nullptr) return;
+    retired = retire(index, digest);
+    corrupt_.add();
+  });
+  unlink_retired(retired);
+}
+
+void LocalStore::set_eviction_guard(EvictionGuard guard) {
+  auto shared = std::make_shared<const EvictionGuard>(std::move(guard));
+  guard_.with([&](std::shared_ptr<const EvictionGuard>& current) { current = std::move(shared); });
+}
+
+StoreUsage LocalStore::usage() const {
+  return index_.with([&](const Index& index) {
+    return StoreUsage{index.count(), index.bytes(), index.size_limit(), evicted_here_.load(std::memory_order_relaxed)};
+  });
+}
+
+void LocalStore::close() {
+  bool suspects = false;
+  bool changed = false;
+  const bool first = index_.with([&](Index& index) {
+    suspects = index.suspects() > 0;
+    changed = index.changed;
+    return !std::exchange(index.closed, true);
+  });
+  if (!first) return;
+  // Without the mark the next owner verifies blobs that it need not.
+  (void)mark_clean(directory_, suspects, changed);
+  // Not closed, so that its number cannot become another file's while a late reader uses it.
+  (void)::flock(directory_.lock.get(), LOCK_UN);
+}
+
+}  // namespace inductorfs::store

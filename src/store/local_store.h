@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "directory.h"
+#include "index.h"
+#include "inductorfs/base/counters.h"
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/store/blob_store.h"
+
+namespace inductorfs::store {
+
+/// What tests turn by hand.
+struct LocalStoreOptions {
+  StoreOptions store;
+  std::string boot_id;
+  const Clock* clock = nullptr;
+};
+
+[[nodiscard]] Result<std::unique_ptr<BlobStore>> open_local(const LocalStoreOptions& options, Counters& counters);
+
+/// Blob files and the index change together under the index's lock, by renames and links only: reading, writing,
+/// hashing and unlinking happen without it. Safe for concurrent use.
+class LocalStore final : public BlobStore {
+ public:
+  LocalStore(OwnedDirectory directory, const LocalStoreOptions& options, Counters& counters);
+  ~LocalStore() override;
+
+  Result<std::unique_ptr<BlobWriter>> create(uint64_t size_hint) override;
+  Result<codec::Digest> put(std::string_view bytes) override;
+  Result<void> adopt(int dir, const std::string& path, const codec::Digest& digest) override;
+  std::optional<BlobInfo> find(const codec::Digest& digest) override;
+  Result<Fd> open_blob(const codec::Digest& digest) override;
+  void discard(const codec::Digest& digest) override;
+  void set_eviction_guard(EvictionGuard guard) override;
+  StoreUsage usage() const override;
+  void close() override;
+
+  // For the writer.
+  [[nodiscard]] int folder() const { return directory_.fd.get(); }
+  /// Reserves that many bytes of the limit, evicting when it must; release_room gives them back.
+  [[nodiscard]] Result<void> make_room(uint64_t bytes);
+  void release_room(uint64_t bytes);
+  /// The disk is full, whatever our own limit says. True when something was evicted.
+  uint64_t free_space(uint64_t bytes) override;
+  /// Moves a finished temporary file to its place, and its reservation into the blob's size.
+  [[nodiscard]] Result<void> install(const std::string& temporary, const codec::Digest& digest, uint64_t size,
+                                     uint64_t reserved);
+  [[nodiscard]] std::string next_temporary();
+  [[nodiscard]] Error disk_full(const Error& cause) const;
+
+ private:
+  struct FileFacts {
+    uint64_t size = 0;
+    mode_t mode = 0;
+  };
+  enum class Evicted { kYes, kRefused, kElsewhere };
+  [[nodiscard]] Evicted evict(const Index::Candidate& candidate);
+  /// Under the lock: the blob leaves index and folder; the name that it has until it is unlinked.
+  [[nodiscard]] std::string retire(Index& index, const codec::Digest& digest);
+  void unlink_retired(const std::string& name) const;
+  void drop_if_gone(const codec::Digest& digest);
+  [[nodiscard]] bool verify(const codec::Digest& digest);
+  void save_use(const codec::Digest& digest, WallNanoseconds now) const;
+  [[nodiscard]] bool present_and_used(const codec::Digest& digest);
+  [[nodiscard]] Result<void> link_in(int dir, const std::string& path, const codec::Digest& digest,
+                                     const FileFacts& file);
+  [[nodiscard]] Result<void> copy_in(int dir, const std::string& path, const codec::Digest& digest, uint64_t size);
+  [[nodiscard]] tl::unexpected<Error> closed_error() const;
+  void publish_usage(const Index& index);
+
+  const OwnedDirectory directory_;
+  const Clock& clock_;
+  Guarded<Index> index_;
+  Guarded<std::shared_ptr<const EvictionGuard>> guard_;
+  std::atomic<uint64_t> serial_{0};
+  Counter& evicted_;
+  Counter& refused_;
+  Counter& corrupt_;
+  Counter& blobs_gauge_;
+  Counter& bytes_gauge_;
+  std::atomic<uint64_t> evicted_here_{0};
+};
+
+[[nodiscard]] Result<std::unique_ptr<BlobWriter>> make_writer(LocalStore& store, uint64_t size_hint);
+
+}  // namespace inductorfs::store

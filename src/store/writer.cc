@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "local_store.h"
+
+namespace inductorfs::store {
+namespace {
+
+/// How much more of the limit a writer takes at a time when its hint was too low.
+constexpr uint64_t kRoomStep = 1ULL << 20;
+constexpr mode_t kBlobMode = 0600;
+
+/// Needs external synchronisation.
+class LocalWriter final : public BlobWriter {
+ public:
+  LocalWriter(LocalStore& store, uint64_t reserved) : store_(store), reserved_(reserved) {}
+  ~LocalWriter() override { abandon(); }
+  LocalWriter(const LocalWriter&) = delete;
+  LocalWriter& operator=(const LocalWriter&) = delete;
+
+  Result<void> start() {
+    temporary_ = store_.next_temporary();
+    auto fd = open_at(store_.folder(), temporary_, O_WRONLY | O_CREAT | O_EXCL, kBlobMode);
+    if (!fd && fd.error().code() == ErrorCode::kNoSpace && store_.free_space(kRoomStep) > 0) {
+      fd = open_at(store_.folder(), temporary_, O_WRONLY | O_CREAT | O_EXCL, kBlobMode);
+    }
+    INDUCTORFS_TRY(fd);
+    fd_ = std::move(*fd);
+    return {};
+  }
+
+  Result<void> append(std::string_view bytes) override {
+    if (!fd_) return ended();
+    auto written = write(bytes);
+    if (!written) abandon();
+    return written;
+  }
+
+  Result<void> commit(const codec::Digest& expected) override {
+    if (!fd_) return ended();
+    fd_.reset();
+    if (hasher_.finish() != expected) {
+      abandon();
+      return fail(ErrorCode::kCorrupt, "store blob " + expected.to_hex() + ": the bytes have another digest");
+    }
+    auto installed = store_.install(temporary_, expected, written_, reserved_);
+    if (installed) {
+      reserved_ = 0;
+      temporary_.clear();
+    } else {
+      abandon();
+    }
+    return installed;
+  }
+
+ private:
+  [[nodiscard]] static tl::unexpected<Error> ended() {
+    return fail(ErrorCode::kInvalid, "store blob: this writer has ended already");
+  }
+
+  Result<void> reserve(uint64_t exact) {
+    // The step is a convenience: near the limit exactly what is needed must do.
+    const uint64_t step = std::max(exact, kRoomStep);
+    const bool generous = store_.make_room(step).has_value();
+    if (!generous) INDUCTORFS_TRY(store_.make_room(exact));
+    reserved_ += generous ? step : exact;
+    return {};
+  }
+
+  Result<void> write(std::string_view bytes) {
+    const uint64_t end = written_ + bytes.size();
+    if (end > reserved_) INDUCTORFS_TRY(reserve(end - reserved_));
+    auto put = pwrite_full(fd_.get(), bytes, written_);
+    while (!put && put.error().code() == ErrorCode::kNoSpace &&
+           store_.free_space(std::max(bytes.size(), kRoomStep)) > 0) {
+      put = pwrite_full(fd_.get(), bytes, written_);
+    }
+    if (!put && put.error().code() == ErrorCode::kNoSpace) return fail(store_.disk_full(put.error()));
+    INDUCTORFS_TRY(put);
+    hasher_.update(bytes);
+    written_ = end;
+    return {};
+  }
+
+  void abandon() {
+    fd_.reset();
+    store_.release_room(std::exchange(reserved_, 0));
+    // What cannot be unlinked now goes with the next open of the store.
+    if (!temporary_.empty()) (void)::unlinkat(store_.folder(), temporary_.c_str(), 0);
+    temporary_.clear();
+  }
+
+  LocalStore& store_;
+  uint64_t reserved_;
+  uint64_t written_ = 0;
+  std::string temporary_;
+  Fd fd_;
+  codec::Hasher hasher_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<BlobWriter>> make_writer(LocalStore& store, uint64_t size_hint) {
+  INDUCTORFS_TRY(store.make_room(size_hint));
+  auto writer = std::make_unique<LocalWriter>(store, size_hint);
+  INDUCTORFS_TRY(writer->start());
+  return writer;
+}
+
+}  // namespace inductorfs::store

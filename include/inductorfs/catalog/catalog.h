@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "inductorfs/base/counters.h"
+#include "inductorfs/base/result.h"
+#include "inductorfs/codec/entry.h"
+#include "inductorfs/remote/remote.h"
+#include "inductorfs/store/blob_store.h"
+
+/// What this host knows of the cluster, and what it still has to tell it.
+namespace inductorfs::catalog {
+
+/// An entry and the scope that it was published in.
+struct Known {
+  codec::Entry entry;
+  remote::ScopeId scope;
+};
+
+struct Child {
+  std::string name;
+  bool directory = false;
+};
+
+/// A group on its way to the cluster.
+struct Publish {
+  enum class Kind {
+    kPlain,      ///< each path on its own, latest wins
+    kFirst,      ///< first group under `contest` wins
+    kCandidate,  ///< one more candidate under `contest`, unless there is one that the writer had not seen
+    kMerge,      ///< entries[0] is merged with the cluster's bytes (layout::merge_system_autotune)
+  };
+  Kind kind = Kind::kPlain;
+  remote::ScopeId scope;
+  std::vector<codec::Entry> entries;  ///< their blobs are in the store
+  std::string contest;                ///< the key directory's canonical path
+  std::vector<std::string> seen;      ///< kCandidate: entry paths that the writer was shown before it wrote
+};
+
+enum class PublishState { kQueued, kPublished, kKeptLocal, kRefused };
+
+struct PublishReport {
+  std::vector<std::string> paths;
+  PublishState state = PublishState::kQueued;
+  std::string why;  ///< for kKeptLocal and kRefused, and the last error while queued
+  /// kMerge: what the cluster has now.
+  std::optional<codec::Entry> merged;
+};
+
+struct CatalogOptions {
+  std::string file;                     ///< SQLite database; made when it is missing
+  std::vector<remote::ScopeId> scopes;  ///< what this host follows
+  std::string origin;                   ///< stamped on what it publishes
+  Milliseconds poll_interval{1000};     ///< least time between two reads of the log, jittered
+  uint64_t queue_limit = 100'000;       ///< groups; the oldest is dropped (kept local) beyond it
+  uint64_t candidates_per_key = 8;
+  uint64_t entry_limit = 2'000'000;        ///< entries in memory, all scopes
+  uint64_t artefact_limit = 512ULL << 20;  ///< larger ones stay local
+};
+
+struct CatalogStatus {
+  uint64_t entries = 0;
+  uint64_t hidden = 0;
+  uint64_t queued = 0;
+  bool synced = false;  ///< every scope has been read to its end at least once since the start
+  std::string oldest_queued_error;
+  std::vector<std::string> queued_paths;  ///< the first 20
+};
+
+/// Entries of this host's scopes in memory and in SQLite, minus what was deleted here; one thread follows the cluster's
+/// log, one publishes the durable queue. Reads never touch the disk or the network. Safe for concurrent use.
+///
+/// Only entries are accepted whose path layout::classify() puts into a shared family of the scope that they came in
+/// (`scope_accepts`); all others are counted ("catalog.rejected") and dropped.
+class Catalog {
+ public:
+  /// Called from the catalog's threads with no lock held, after the change can be seen through find(): canonical paths
+  /// that came, changed or went.
+  using ChangeListener = std::function<void(const std::vector<std::string>& paths)>;
+  using PublishListener = std::function<void(const PublishReport&)>;
+  using ScopeAccepts = std::function<bool(const remote::ScopeId&, std::string_view path)>;
+
+  virtual ~Catalog() = default;
+
+  /// Errors: kBusy, kNotSupported (a newer version's file), kNoSpace, kReadOnly. A damaged file is set aside
+  /// (`<file>.damaged`), counted, and made anew: all but the publish queue comes again from the cluster.
+  [[nodiscard]] static Result<std::unique_ptr<Catalog>> open(const CatalogOptions& options, remote::Remote& remote,
+                                                             store::BlobStore& store, ScopeAccepts scope_accepts,
+                                                             Counters& counters);
+
+  /// Starts the threads. Requires: called once, after the listeners are known.
+  virtual void start(ChangeListener on_change, PublishListener on_publish) = 0;
+  /// Ends the threads; what is queued stays queued on disk. Idempotent.
+  virtual void stop() = 0;
+  /// Waits until every scope has been read once, or the deadline: true when it has. For mount, so that a first job
+  /// finds what the cluster has.
+  [[nodiscard]] virtual bool wait_synced(Deadline deadline) = 0;
+
+  [[nodiscard]] virtual std::optional<Known> find(std::string_view path) const = 0;
+  /// Whether some visible entry lies below this directory.
+  [[nodiscard]] virtual bool has_directory(std::string_view directory) const = 0;
+  /// Visible children of a directory, in name order; empty when there are none.
+  [[nodiscard]] virtual std::vector<Child> list(std::string_view directory) const = 0;
+  /// Visible entries directly in a directory: what is prefetched with it.
+  [[nodiscard]] virtual std::vector<Known> entries_in(std::string_view directory) const = 0;
+  /// All visible entries, newest first, at most `limit`.
+  [[nodiscard]] virtual std::vector<Known> newest(size_t limit) const = 0;
+
+  /// Hides this entry, as it is now, from this mount; durable. A later entry of the same path with another digest is
+  /// visible again.
+  virtual void hide(std::string_view path) = 0;
+
+  /// Durable when it returns success (survives kill -9). Replaces what is queued for exactly the same paths.
+  [[nodiscard]] virtual Result<void> enqueue(const Publish& publish) = 0;
+  [[nodiscard]] virtual std::optional<PublishReport> publish_state(std::string_view path) const = 0;
+  /// Waits until the queue is empty. kTimedOut or kUnavailable with what is left and why.
+  [[nodiscard]] virtual Result<void> drain(Deadline deadline) = 0;
+  /// An entry's bytes could not be had or were wrong: hidden here at once, reported to the cluster in the background
+  /// unless the failure was only temporary.
+  virtual void report_lost(const Known& known) = 0;
+
+  [[nodiscard]] virtual CatalogStatus status() const = 0;
+};
+
+}  // namespace inductorfs::catalog

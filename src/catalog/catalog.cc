@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/catalog/catalog.h"
+
+#include <algorithm>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "inductorfs/base/thread.h"
+#include "load.h"
+#include "parts.h"
+#include "publish_codec.h"
+#include "publisher.h"
+#include "tail.h"
+
+namespace inductorfs::catalog {
+namespace {
+
+/// Marks of deleted entries that are kept; beyond it a deletion lasts until the next start only.
+constexpr uint64_t kMarkLimit = 1'000'000;
+/// Lost blobs that wait to be told to the cluster.
+constexpr size_t kLostLimit = 10'000;
+constexpr size_t kStatusPaths = 20;
+constexpr size_t kErrorPaths = 5;
+constexpr std::string_view kDroppedWhy = "the publish queue was full and this was the oldest";
+
+/// Safe for concurrent use.
+class CatalogImpl final : public Catalog {
+ public:
+  explicit CatalogImpl(std::unique_ptr<Parts> parts, std::map<remote::ScopeId, remote::Position> positions)
+      : parts_(std::move(parts)), tail_(*parts_, std::move(positions)), publisher_(*parts_, tail_) {}
+  ~CatalogImpl() override { end(); }
+
+  void start(ChangeListener on_change, PublishListener on_publish) override;
+  void stop() override { end(); }
+  [[nodiscard]] bool wait_synced(Deadline deadline) override { return tail_.wait_synced(deadline); }
+
+  [[nodiscard]] std::optional<Known> find(std::string_view path) const override {
+    return parts_->tree.read([&](const Tree& tree) { return tree.find(path); });
+  }
+  [[nodiscard]] bool has_directory(std::string_view directory) const override {
+    return parts_->tree.read([&](const Tree& tree) { return tree.has_directory(directory); });
+  }
+  [[nodiscard]] std::vector<Child> list(std::string_view directory) const override {
+    return parts_->tree.read([&](const Tree& tree) { return tree.list(directory); });
+  }
+  [[nodiscard]] std::vector<Known> entries_in(std::string_view directory) const override {
+    return parts_->tree.read([&](const Tree& tree) { return tree.entries_in(directory); });
+  }
+  [[nodiscard]] std::vector<Known> newest(size_t limit) const override {
+    return parts_->tree.read([&](const Tree& tree) { return tree.newest(limit); });
+  }
+
+  void hide(std::string_view path) override;
+  [[nodiscard]] Result<void> enqueue(const Publish& publish) override;
+  [[nodiscard]] std::optional<PublishReport> publish_state(std::string_view path) const override;
+  [[nodiscard]] Result<void> drain(Deadline deadline) override;
+  void report_lost(const Known& known) override;
+  [[nodiscard]] CatalogStatus status() const override;
+
+ private:
+  void end();
+  [[nodiscard]] Result<void> check(const Publish& publish) const;
+  void drop_oldest(Durable& durable);
+
+  std::unique_ptr<Parts> parts_;
+  Tail tail_;
+  Publisher publisher_;
+  struct Threads {
+    std::jthread tail;
+    std::jthread publish;
+  };
+  Guarded<Threads> threads_;
+};
+
+void CatalogImpl::start(ChangeListener on_change, PublishListener on_publish) {
+  parts_->on_change = std::move(on_change);
+  parts_->on_publish = std::move(on_publish);
+  threads_.with([&](Threads& threads) {
+    threads.tail = start_thread("catalog-tail", [this](const std::stop_token&) { tail_.run(); });
+    threads.publish = start_thread("catalog-publish", [this](const std::stop_token&) { publisher_.run(); });
+  });
+}
+
+void CatalogImpl::end() {
+  parts_->stopping = true;
+  tail_.stop();
+  publisher_.stop();
+  // Taken out first: joining is a wait for other threads, which must not happen under a lock.
+  Threads threads = threads_.with([](Threads& running) { return std::move(running); });
+  if (threads.tail.joinable()) threads.tail.join();
+  if (threads.publish.joinable()) threads.publish.join();
+}
+
+void CatalogImpl::hide(std::string_view path) {
+  std::vector<Database::Mark> marks;
+  const auto known = parts_->tree.read([&](const Tree& tree) { return tree.find_known(path); });
+  if (known) marks.push_back({known->entry.path, known->entry.digest});
+  parts_->durable.with([&](Durable& durable) {
+    // What was written here and is on its way must not come back when the cluster has it.
+    if (const auto digest = durable.queue.queued_digest(std::string(path))) {
+      if (marks.empty() || marks.front().digest != *digest) marks.push_back({std::string(path), *digest});
+    }
+  });
+  if (marks.empty()) return;
+  const bool full = parts_->tree.read([](const Tree& tree) { return tree.marks() >= kMarkLimit; });
+  if (!full) {
+    parts_->count_failure(parts_->durable.with([&](Durable& durable) { return durable.database.hide(marks); }));
+  }
+  parts_->tree.write([&](Tree& tree) {
+    for (const auto& mark : marks) {
+      if (full) {
+        tree.mark_lost(mark.path, mark.digest);
+      } else {
+        tree.mark_hidden(mark.path, mark.digest);
+      }
+    }
+  });
+}
+
+Result<void> CatalogImpl::check(const Publish& publish) const {
+  if (publish.entries.empty() || publish.entries.size() > codec::kRecordEntryLimit) {
+    return fail(ErrorCode::kInvalid, "a group has 1 to " + std::to_string(codec::kRecordEntryLimit) + " entries");
+  }
+  const bool contested = publish.kind == Publish::Kind::kFirst || publish.kind == Publish::Kind::kCandidate;
+  if (contested && !codec::is_clean_path(publish.contest)) {
+    return fail(ErrorCode::kInvalid, "a contest needs its key directory");
+  }
+  if (publish.kind == Publish::Kind::kMerge && publish.entries.size() != 1) {
+    return fail(ErrorCode::kInvalid, "a merge has one entry");
+  }
+  std::set<std::string_view> paths;
+  for (const auto& entry : publish.entries) {
+    if (!paths.insert(entry.path).second) return fail(ErrorCode::kInvalid, "twice in one group: " + entry.path);
+    if (!parts_->acceptable(publish.scope, entry)) {
+      return fail(ErrorCode::kInvalid, "not an entry of this scope: " + entry.path);
+    }
+  }
+  if (!std::ranges::all_of(publish.seen, codec::is_clean_path)) {
+    return fail(ErrorCode::kInvalid, "what was seen is not a path");
+  }
+  return {};
+}
+
+void CatalogImpl::drop_oldest(Durable& durable) {
+  const int64_t id = *durable.queue.oldest();
+  QueueIndex::Item* item = durable.queue.find(id);
+  PublishReport report{item->paths, PublishState::kKeptLocal, std::string(kDroppedWhy), std::nullopt};
+  durable.queue.remove(id);
+  durable.queue.record(report);
+  durable.undelivered.push_back(std::move(report));
+  if (durable.undelivered.size() > QueueIndex::kReportLimit) durable.undelivered.pop_front();
+  parts_->metrics.dropped.add();
+}
+
+Result<void> CatalogImpl::enqueue(const Publish& publish) {
+  Publish stamped = publish;
+  for (auto& entry : stamped.entries) entry.origin = parts_->options.origin;
+  INDUCTORFS_TRY(check(stamped));
+  const std::string payload = encode_publish(stamped);
+  QueueIndex::Item item;
+  std::vector<Database::Mark> shown;
+  item.paths = paths_of(stamped);
+  for (const auto& entry : stamped.entries) {
+    item.digests.push_back(entry.digest);
+    shown.push_back({entry.path, entry.digest});
+  }
+  Result<void> queued = parts_->durable.notify_with([&](Durable& durable) -> Result<void> {
+    std::vector<int64_t> gone;
+    const auto replaced = durable.queue.same_paths(item.paths);
+    if (replaced) gone.push_back(*replaced);
+    const bool full = !replaced && durable.queue.size() >= parts_->options.queue_limit;
+    if (full && durable.queue.size() > 0) gone.push_back(*durable.queue.oldest());
+    auto id = durable.database.enqueue(static_cast<int>(stamped.kind), payload, gone, shown);
+    if (!id) return fail(std::move(id).error());
+    if (replaced) durable.queue.remove(*replaced);
+    if (full && durable.queue.size() > 0) drop_oldest(durable);
+    durable.queue.add(*id, std::move(item));
+    ++durable.wakes;
+    return {};
+  });
+  if (!queued) return queued;
+  // Made anew here: no longer deleted.
+  parts_->tree.write([&](Tree& tree) {
+    for (const auto& mark : shown) tree.unmark_hidden(mark.path, mark.digest);
+  });
+  return {};
+}
+
+std::optional<PublishReport> CatalogImpl::publish_state(std::string_view path) const {
+  return parts_->durable.with([&](const Durable& durable) { return durable.queue.state(std::string(path)); });
+}
+
+Result<void> CatalogImpl::drain(Deadline deadline) {
+  const auto empty = [](const Durable& durable) {
+    return durable.queue.size() == 0 && !durable.in_flight && durable.undelivered.empty();
+  };
+  parts_->durable.notify_with([](Durable& durable) {
+    ++durable.drainers;
+    ++durable.wakes;
+  });
+  return parts_->durable.wait_until(
+      deadline.at(), [&](const Durable& durable) { return parts_->stopping || empty(durable); },
+      [&](Durable& durable) -> Result<void> {
+        --durable.drainers;
+        if (empty(durable)) return {};
+        const std::optional<Error>& last = durable.last_error;
+        std::string what = std::to_string(durable.queue.size()) + " groups are not published yet:";
+        for (const auto& path : durable.queue.paths(kErrorPaths)) what += " " + path;
+        if (parts_->stopping) what += "; the catalog was stopped";
+        if (last) what += "; last error: " + last->to_string();
+        const bool away = parts_->stopping || (last && last->code() == ErrorCode::kUnavailable);
+        return fail(away ? ErrorCode::kUnavailable : ErrorCode::kTimedOut, std::move(what));
+      });
+}
+
+void CatalogImpl::report_lost(const Known& known) {
+  parts_->tree.write([&](Tree& tree) { tree.mark_lost(known.entry.path, known.entry.digest); });
+  parts_->durable.notify_with([&](Durable& durable) {
+    if (durable.lost_paths.contains(known.entry.path)) return;
+    if (durable.lost.size() >= kLostLimit) return parts_->metrics.lost_dropped.add();
+    durable.lost_paths.insert(known.entry.path);
+    durable.lost.push_back(known);
+    ++durable.wakes;
+  });
+}
+
+CatalogStatus CatalogImpl::status() const {
+  CatalogStatus status;
+  parts_->tree.read([&](const Tree& tree) {
+    status.entries = tree.visible();
+    status.hidden = tree.known() - tree.visible();
+  });
+  status.synced = tail_.synced();
+  parts_->durable.with([&](const Durable& durable) {
+    status.queued = durable.queue.size();
+    status.queued_paths = durable.queue.paths(kStatusPaths);
+    if (status.queued_paths.empty()) return;
+    if (const auto state = durable.queue.state(status.queued_paths.front())) status.oldest_queued_error = state->why;
+  });
+  return status;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Catalog>> Catalog::open(const CatalogOptions& options, remote::Remote& remote,
+                                               store::BlobStore& store, ScopeAccepts scope_accepts,
+                                               Counters& counters) {
+  auto database = open_or_renew(options.file, counters);
+  if (!database) return fail(std::move(database).error());
+  for (bool renewed = false;; renewed = true) {
+    auto parts = std::make_unique<Parts>(options, remote, store, scope_accepts, counters, std::move(*database));
+    auto positions = load(*parts);
+    if (positions) return std::make_unique<CatalogImpl>(std::move(parts), std::move(*positions));
+    if (renewed || positions.error().code() != ErrorCode::kCorrupt) return fail(std::move(positions).error());
+    parts.reset();  // closes the damaged file before it is renamed
+    database = renew(options.file, counters);
+    if (!database) return fail(std::move(database).error());
+  }
+}
+
+}  // namespace inductorfs::catalog

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "database.h"
+
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "statement.h"
+
+namespace inductorfs::catalog {
+namespace {
+
+// Paths are kept as blobs: names on Linux are bytes, not text.
+constexpr const char* kSchema = R"(
+  CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+  CREATE TABLE scopes(scope TEXT PRIMARY KEY, generation INTEGER NOT NULL, nonce BLOB NOT NULL) WITHOUT ROWID;
+  CREATE TABLE entries(scope TEXT NOT NULL, path BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY(scope, path))
+    WITHOUT ROWID;
+  CREATE TABLE hidden(path BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY(path, digest)) WITHOUT ROWID;
+  CREATE TABLE queue(id INTEGER PRIMARY KEY AUTOINCREMENT, kind INTEGER NOT NULL, payload BLOB NOT NULL,
+    error TEXT NOT NULL DEFAULT '', attempts INTEGER NOT NULL DEFAULT 0);
+)";
+
+/// SQLite's own checkpoint runs inside a commit and does fsync; the default of 1,000 pages would put one into every
+/// hundredth sealing of a job. This bounds the log at 32 MiB.
+constexpr const char* kPragmas =
+    "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=8000;"
+    "PRAGMA journal_size_limit=67108864; PRAGMA trusted_schema=OFF;";
+
+#define CATALOG_PREPARE(name, sql)                               \
+  auto name##_prepared = Statement::prepare(handle_.get(), sql); \
+  if (!name##_prepared) return fail(name##_prepared.error());    \
+  Statement& name = *name##_prepared
+
+}  // namespace
+
+void Database::Close::operator()(sqlite3* handle) const noexcept {
+  (void)sqlite3_close_v2(handle);  // nothing to tell: all statements are finalised before
+}
+
+Result<std::shared_ptr<Fd>> Database::lock(const std::string& file) {
+  auto descriptor = open_at(AT_FDCWD, file + ".lock", O_RDWR | O_CREAT, 0600);
+  if (!descriptor) return fail(std::move(descriptor).error().with_context("catalog " + file));
+  // Not SQLite's own locks: those are POSIX locks, which do not tell two users in one process apart.
+  if (::flock(descriptor->get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) {
+      return fail(ErrorCode::kBusy,
+                  "catalog " + file + " is in use by another daemon; stop it or use another directory");
+    }
+    return fail_errno("flock", file + ".lock");
+  }
+  return std::make_shared<Fd>(std::move(*descriptor));
+}
+
+Result<void> Database::set_aside(const std::string& file) {
+  // The log first: SQLite would replay a log that it finds beside a new file of the same name.
+  for (const char* suffix : {"-wal", ""}) {
+    if (::rename((file + suffix).c_str(), (file + ".damaged" + suffix).c_str()) != 0 && errno != ENOENT) {
+      return fail_errno("rename", file + suffix);
+    }
+  }
+  if (::unlink((file + "-shm").c_str()) != 0 && errno != ENOENT) return fail_errno("unlink", file + "-shm");
+  return {};
+}
+
+Result<Database> Database::open(const std::string& file, std::shared_ptr<Fd> lock) {
+  Database database;
+  database.lock_ = std::move(lock);
+  sqlite3* raw = nullptr;
+  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+  const int code = sqlite3_open_v2(file.c_str(), &raw, flags, nullptr);
+  database.handle_.reset(raw);  // a failed open leaves a handle too, which carries the message
+  if (raw == nullptr) return fail(ErrorCode::kInternal, "catalog database: no memory");
+  if (code != SQLITE_OK) return fail(database_error(raw, "open " + file));
+  if (sqlite3_db_readonly(raw, "main") == 1) {
+    return fail(ErrorCode::kReadOnly, "catalog " + file + " cannot be written; check its owner and mode");
+  }
+  (void)sqlite3_busy_timeout(raw, 0);  // cannot fail; the flock leaves nobody to wait for
+  INDUCTORFS_TRY(execute(raw, kPragmas));
+  INDUCTORFS_TRY(database.prepare_schema(file));
+  return database;
+}
+
+Result<void> Database::in_transaction(const std::function<Result<void>()>& work) {
+  INDUCTORFS_TRY(execute(handle_.get(), "BEGIN IMMEDIATE"));
+  Result<void> outcome = work();
+  if (outcome) outcome = execute(handle_.get(), "COMMIT");
+  if (!outcome && sqlite3_get_autocommit(handle_.get()) == 0) {
+    (void)execute(handle_.get(), "ROLLBACK");  // the first error is the one to tell
+  }
+  return outcome;
+}
+
+Result<void> Database::prepare_schema(const std::string& file) {
+  CATALOG_PREPARE(tables, "SELECT count(*) FROM sqlite_schema WHERE name='meta'");
+  auto row = tables.step();
+  if (!row) return fail(row.error());
+  const bool fresh = tables.integer(0) == 0;
+  tables.reset();
+  if (fresh) {
+    return in_transaction([&]() -> Result<void> {
+      INDUCTORFS_TRY(execute(handle_.get(), kSchema));
+      CATALOG_PREPARE(version, "INSERT INTO meta VALUES('version', ?)");
+      return version.bind(kVersion).run();
+    });
+  }
+  CATALOG_PREPARE(version, "SELECT value FROM meta WHERE name='version'");
+  row = version.step();
+  if (!row) return fail(row.error());
+  const int64_t found = *row ? version.integer(0) : 0;
+  if (found > kVersion) {
+    return fail(ErrorCode::kNotSupported, "catalog " + file + " has version " + std::to_string(found) +
+                                              ", this program knows up to " + std::to_string(kVersion) +
+                                              "; use the newer inductorfs, or another directory");
+  }
+  if (found < 1) return fail(ErrorCode::kCorrupt, "catalog " + file + " has no version");
+  return {};
+}
+
+Result<void> Database::keep_scopes(const std::vector<remote::ScopeId>& scopes, std::string_view release) {
+  return in_transaction([&]() -> Result<void> {
+    INDUCTORFS_TRY(execute(handle_.get(),
+                           "CREATE TEMP TABLE IF NOT EXISTS kept(scope TEXT PRIMARY KEY);"
+                           "DELETE FROM kept"));
+    CATALOG_PREPARE(keep, "INSERT OR IGNORE INTO kept VALUES(?)");
+    for (const auto& scope : scopes) INDUCTORFS_TRY(keep.bind_text(scope).run());
+    INDUCTORFS_TRY(execute(handle_.get(),
+                           "DELETE FROM scopes WHERE scope NOT IN (SELECT scope FROM kept);"
+                           "DELETE FROM entries WHERE scope NOT IN (SELECT scope FROM kept)"));
+    CATALOG_PREPARE(written, "SELECT value FROM meta WHERE name='release'");
+    auto row = written.step();
+    if (!row) return fail(row.error());
+    const bool same = *row && written.bytes(0) == release;
+    written.reset();
+    if (same) return {};
+    INDUCTORFS_TRY(execute(handle_.get(), "DELETE FROM scopes"));
+    CATALOG_PREPARE(note, "INSERT OR REPLACE INTO meta VALUES('release', ?)");
+    return note.bind_blob(release).run();
+  });
+}
+
+Result<std::optional<remote::Position>> Database::position(const remote::ScopeId& scope) {
+  CATALOG_PREPARE(select, "SELECT generation, nonce FROM scopes WHERE scope=?");
+  auto row = select.bind_text(scope).step();
+  if (!row) return fail(row.error());
+  if (!*row) return std::nullopt;
+  return remote::Position{static_cast<uint64_t>(select.integer(0)), std::string(select.bytes(1))};
+}
+
+Result<void> Database::read_entries(const EntryReader& reader) {
+  CATALOG_PREPARE(select, "SELECT scope, path, value FROM entries");
+  auto row = select.step();
+  for (; row && *row; row = select.step()) {
+    reader(std::string(select.bytes(0)), select.bytes(1), select.bytes(2));
+  }
+  if (!row) return fail(row.error());
+  return {};
+}
+
+Result<void> Database::read_hidden(const MarkReader& reader) {
+  CATALOG_PREPARE(select, "SELECT path, digest FROM hidden");
+  auto row = select.step();
+  for (; row && *row; row = select.step()) reader(select.bytes(0), select.bytes(1));
+  if (!row) return fail(row.error());
+  return {};
+}
+
+Result<void> Database::read_queue(const std::function<void(QueueRow)>& reader) {
+  CATALOG_PREPARE(select, "SELECT id, payload, error, attempts FROM queue ORDER BY id");
+  auto row = select.step();
+  for (; row && *row; row = select.step()) {
+    reader({select.integer(0), std::string(select.bytes(1)), std::string(select.bytes(2)),
+            static_cast<uint64_t>(select.integer(3))});
+  }
+  if (!row) return fail(row.error());
+  return {};
+}
+
+Result<void> Database::apply(const remote::ScopeId& scope, std::span<const codec::Entry> set,
+                             std::span<const std::string> removed, const remote::Position* position) {
+  return in_transaction([&]() -> Result<void> {
+    CATALOG_PREPARE(remove, "DELETE FROM entries WHERE scope=? AND path=?");
+    for (const auto& path : removed) INDUCTORFS_TRY(remove.bind_text(scope).bind_blob(path).run());
+    CATALOG_PREPARE(put, "INSERT OR REPLACE INTO entries VALUES(?,?,?)");
+    for (const auto& entry : set) {
+      const std::string value = codec::encode_entry(entry);
+      INDUCTORFS_TRY(put.bind_text(scope).bind_blob(entry.path).bind_blob(value).run());
+    }
+    if (position == nullptr) return {};
+    CATALOG_PREPARE(move, "INSERT OR REPLACE INTO scopes VALUES(?,?,?)");
+    return move.bind_text(scope).bind(static_cast<int64_t>(position->generation)).bind_blob(position->nonce).run();
+  });
+}
+
+Result<bool> Database::forget_some(const remote::ScopeId& scope, size_t limit) {
+  bool empty = false;
+  auto done = in_transaction([&]() -> Result<void> {
+    CATALOG_PREPARE(position, "DELETE FROM scopes WHERE scope=?");
+    INDUCTORFS_TRY(position.bind_text(scope).run());
+    CATALOG_PREPARE(remove,
+                    "DELETE FROM entries WHERE (scope, path) IN "
+                    "(SELECT scope, path FROM entries WHERE scope=? LIMIT ?)");
+    INDUCTORFS_TRY(remove.bind_text(scope).bind(static_cast<int64_t>(limit)).run());
+    empty = sqlite3_changes(handle_.get()) < static_cast<int>(limit);
+    return {};
+  });
+  if (!done) return fail(std::move(done).error());
+  return empty;
+}
+
+Result<void> Database::hide(std::span<const Mark> marks) {
+  return in_transaction([&]() -> Result<void> {
+    CATALOG_PREPARE(insert, "INSERT OR IGNORE INTO hidden VALUES(?,?)");
+    for (const auto& mark : marks) INDUCTORFS_TRY(insert.bind_blob(mark.path).bind_blob(mark.digest.raw()).run());
+    return {};
+  });
+}
+
+Result<void> Database::drop_marks(std::span<const std::string> paths) {
+  return in_transaction([&]() -> Result<void> {
+    CATALOG_PREPARE(remove, "DELETE FROM hidden WHERE path=?");
+    for (const auto& path : paths) INDUCTORFS_TRY(remove.bind_blob(path).run());
+    return {};
+  });
+}
+
+Result<int64_t> Database::enqueue(int kind, std::string_view payload, std::span<const int64_t> replaced,
+                                  std::span<const Mark> shown) {
+  int64_t id = 0;
+  auto done = in_transaction([&]() -> Result<void> {
+    CATALOG_PREPARE(remove, "DELETE FROM queue WHERE id=?");
+    for (const int64_t old : replaced) INDUCTORFS_TRY(remove.bind(old).run());
+    if (!shown.empty()) {
+      CATALOG_PREPARE(show, "DELETE FROM hidden WHERE path=? AND digest=?");
+      for (const auto& mark : shown) INDUCTORFS_TRY(show.bind_blob(mark.path).bind_blob(mark.digest.raw()).run());
+    }
+    CATALOG_PREPARE(insert, "INSERT INTO queue(kind, payload) VALUES(?,?)");
+    INDUCTORFS_TRY(insert.bind(kind).bind_blob(payload).run());
+    id = sqlite3_last_insert_rowid(handle_.get());
+    return {};
+  });
+  if (!done) return fail(std::move(done).error());
+  return id;
+}
+
+Result<std::optional<std::string>> Database::queued_payload(int64_t id) {
+  CATALOG_PREPARE(select, "SELECT payload FROM queue WHERE id=?");
+  auto row = select.bind(id).step();
+  if (!row) return fail(row.error());
+  if (!*row) return std::nullopt;
+  return std::string(select.bytes(0));
+}
+
+Result<void> Database::note_failure(int64_t id, std::string_view error, uint64_t attempts) {
+  CATALOG_PREPARE(update, "UPDATE queue SET error=?, attempts=? WHERE id=?");
+  return update.bind_text(error).bind(static_cast<int64_t>(attempts)).bind(id).run();
+}
+
+Result<void> Database::dequeue(int64_t id) {
+  CATALOG_PREPARE(remove, "DELETE FROM queue WHERE id=?");
+  return remove.bind(id).run();
+}
+
+}  // namespace inductorfs::catalog

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/result.h"
+#include "inductorfs/codec/entry.h"
+#include "inductorfs/remote/remote.h"
+
+struct sqlite3;
+
+namespace inductorfs::catalog {
+
+/// The catalog's file: what is known of each scope and how far, what is hidden, what is still to be published.
+/// Survives kill -9 at any point (WAL; synchronous=NORMAL); a host crash may lose the last commits, which the cluster
+/// tells again or the writer's store still has. Never waits for another process: an flock on `<file>.lock` says kBusy.
+/// Needs external synchronisation.
+class Database {
+ public:
+  /// Version history: 1, first.
+  static constexpr int64_t kVersion = 1;
+
+  /// kCorrupt: not a database, or damaged; the caller sets it aside and opens again. kNotSupported: a newer version's.
+  [[nodiscard]] static Result<Database> open(const std::string& file, std::shared_ptr<Fd> lock);
+  [[nodiscard]] static Result<std::shared_ptr<Fd>> lock(const std::string& file);
+  /// Renames the file to `<file>.damaged` (over an older one) with its log.
+  [[nodiscard]] static Result<void> set_aside(const std::string& file);
+
+  // ---- At start
+
+  /// Forgets scopes that are not followed any more, and positions when another release of this program wrote them:
+  /// what it did not accept then it might accept now.
+  [[nodiscard]] Result<void> keep_scopes(const std::vector<remote::ScopeId>& scopes, std::string_view release);
+  [[nodiscard]] Result<std::optional<remote::Position>> position(const remote::ScopeId& scope);
+  using EntryReader = std::function<void(const remote::ScopeId& scope, std::string_view path, std::string_view value)>;
+  [[nodiscard]] Result<void> read_entries(const EntryReader& reader);
+  using MarkReader = std::function<void(std::string_view path, std::string_view raw_digest)>;
+  [[nodiscard]] Result<void> read_hidden(const MarkReader& reader);
+  struct QueueRow {
+    int64_t id = 0;
+    std::string payload;
+    std::string error;
+    uint64_t attempts = 0;
+  };
+  /// In order of age.
+  [[nodiscard]] Result<void> read_queue(const std::function<void(QueueRow)>& reader);
+
+  // ---- Entries
+
+  /// One transaction. With `position` the scope is known up to there.
+  [[nodiscard]] Result<void> apply(const remote::ScopeId& scope, std::span<const codec::Entry> set,
+                                   std::span<const std::string> removed, const remote::Position* position);
+  /// Removes up to `limit` entries of a scope and its position; true when none is left.
+  [[nodiscard]] Result<bool> forget_some(const remote::ScopeId& scope, size_t limit);
+
+  // ---- Hidden
+
+  struct Mark {
+    std::string path;
+    codec::Digest digest;
+  };
+  [[nodiscard]] Result<void> hide(std::span<const Mark> marks);
+  [[nodiscard]] Result<void> drop_marks(std::span<const std::string> paths);
+
+  // ---- Queue
+
+  /// Adds a row, removes others and the marks of what it publishes, in one transaction; answers the new id.
+  [[nodiscard]] Result<int64_t> enqueue(int kind, std::string_view payload, std::span<const int64_t> replaced,
+                                        std::span<const Mark> shown);
+  [[nodiscard]] Result<std::optional<std::string>> queued_payload(int64_t id);
+  [[nodiscard]] Result<void> note_failure(int64_t id, std::string_view error, uint64_t attempts);
+  [[nodiscard]] Result<void> dequeue(int64_t id);
+
+ private:
+  struct Close {
+    void operator()(sqlite3* handle) const noexcept;
+  };
+  Database() = default;
+  [[nodiscard]] Result<void> prepare_schema(const std::string& file);
+  [[nodiscard]] Result<void> in_transaction(const std::function<Result<void>()>& work);
+
+  std::shared_ptr<Fd> lock_;
+  std::unique_ptr<sqlite3, Close> handle_;
+};
+
+}  // namespace inductorfs::catalog

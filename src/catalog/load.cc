@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "load.h"
+
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "publish_codec.h"
+#include "publisher.h"
+
+namespace inductorfs::catalog {
+namespace {
+
+/// The groups that can still be read from a damaged file: the only part that nobody else has.
+std::vector<std::string> salvage_queue(const std::string& file, const std::shared_ptr<Fd>& lock) {
+  std::vector<std::string> payloads;
+  auto damaged = Database::open(file, lock);
+  if (!damaged) return payloads;
+  (void)damaged->read_queue([&](Database::QueueRow row) {  // up to the damage, which is known
+    if (decode_publish(row.payload)) payloads.push_back(std::move(row.payload));
+  });
+  return payloads;
+}
+
+Result<Database> renew_locked(const std::string& file, const std::shared_ptr<Fd>& lock, Counters& counters) {
+  counters.get("catalog.damaged").add();
+  const auto payloads = salvage_queue(file, lock);
+  INDUCTORFS_TRY(Database::set_aside(file));
+  auto fresh = Database::open(file, lock);
+  if (!fresh) return fresh;
+  for (const auto& payload : payloads) {
+    auto publish = decode_publish(payload);
+    if (!publish) continue;  // was decoded before it got here
+    auto id = fresh->enqueue(static_cast<int>(publish->kind), payload, {}, {});
+    if (!id) return fail(std::move(id).error());
+  }
+  return fresh;
+}
+
+Result<void> load_marks(Parts& parts) {
+  return parts.durable.with([&](Durable& durable) {
+    return durable.database.read_hidden([&](std::string_view path, std::string_view raw) {
+      const auto digest = codec::Digest::from_raw(raw);
+      if (!digest) return;
+      parts.tree.write([&](Tree& tree) { tree.mark_hidden(std::string(path), *digest); });
+    });
+  });
+}
+
+/// Scopes in which some row could not be used have to be read again from the start.
+Result<std::set<remote::ScopeId>> load_entries(Parts& parts) {
+  std::set<remote::ScopeId> incomplete;
+  auto outcome = parts.durable.with([&](Durable& durable) {
+    return durable.database.read_entries(
+        [&](const remote::ScopeId& scope, std::string_view path, std::string_view value) {
+          auto entry = codec::decode_entry(path, value);
+          const bool set = entry && parts.acceptable(scope, *entry) && parts.tree.write([&](Tree& tree) {
+            const auto index = tree.scope_index(scope);
+            return index && tree.set(*index, *entry) != Tree::Change::kRefused;
+          });
+          if (set) return;
+          parts.metrics.rejected.add();
+          incomplete.insert(scope);
+        });
+  });
+  if (!outcome) return fail(std::move(outcome).error());
+  return incomplete;
+}
+
+Result<void> load_queue(Parts& parts) {
+  return parts.durable.with([&](Durable& durable) -> Result<void> {
+    std::vector<int64_t> unreadable;
+    auto done = durable.database.read_queue([&](Database::QueueRow row) {
+      auto publish = decode_publish(row.payload);
+      if (!publish) {
+        unreadable.push_back(row.id);
+        return;
+      }
+      QueueIndex::Item item{paths_of(*publish), {}, std::move(row.error), row.attempts};
+      for (const auto& entry : publish->entries) item.digests.push_back(entry.digest);
+      durable.queue.add(row.id, std::move(item));
+    });
+    if (!done) return done;
+    for (const int64_t id : unreadable) {
+      parts.metrics.refused.add();
+      INDUCTORFS_TRY(durable.database.dequeue(id));
+    }
+    return {};
+  });
+}
+
+}  // namespace
+
+Metrics::Metrics(Counters& counters)
+    : rejected(counters.get("catalog.rejected")),
+      entries(counters.get("catalog.entries")),
+      resets(counters.get("catalog.resets")),
+      damaged(counters.get("catalog.damaged")),
+      database_errors(counters.get("catalog.database_errors")),
+      lost_reported(counters.get("catalog.lost_reported")),
+      lost_dropped(counters.get("catalog.lost_dropped")),
+      published(counters.get("publish.published")),
+      kept_local(counters.get("publish.kept_local")),
+      refused(counters.get("publish.refused")),
+      retries(counters.get("publish.retries")),
+      dropped(counters.get("publish.dropped")),
+      tail_errors(counters.get("tail.errors")) {}
+
+Result<Database> open_or_renew(const std::string& file, Counters& counters) {
+  if (const auto parent = std::filesystem::path(file).parent_path(); !parent.empty()) {
+    INDUCTORFS_TRY(make_directories(parent.string(), 0700));
+  }
+  auto lock = Database::lock(file);
+  if (!lock) return fail(std::move(lock).error());
+  auto database = Database::open(file, *lock);
+  if (database || database.error().code() != ErrorCode::kCorrupt) return database;
+  return renew_locked(file, *lock, counters);
+}
+
+Result<Database> renew(const std::string& file, Counters& counters) {
+  auto lock = Database::lock(file);
+  if (!lock) return fail(std::move(lock).error());
+  return renew_locked(file, *lock, counters);
+}
+
+Result<std::map<remote::ScopeId, remote::Position>> load(Parts& parts) {
+  INDUCTORFS_TRY(parts.durable.with(
+      [&](Durable& durable) { return durable.database.keep_scopes(parts.options.scopes, INDUCTORFS_VERSION); }));
+  INDUCTORFS_TRY(load_marks(parts));
+  auto incomplete = load_entries(parts);
+  if (!incomplete) return fail(std::move(incomplete).error());
+  INDUCTORFS_TRY(load_queue(parts));
+  std::map<remote::ScopeId, remote::Position> positions;
+  for (const auto& scope : parts.options.scopes) {
+    auto position = parts.durable.with([&](Durable& durable) { return durable.database.position(scope); });
+    if (!position) return fail(std::move(position).error());
+    positions[scope] = *position && !incomplete->contains(scope) ? **position : remote::Position{};
+  }
+  parts.metrics.entries.set(parts.tree.read([](const Tree& tree) { return tree.known(); }));
+  return positions;
+}
+
+}  // namespace inductorfs::catalog

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Publishing what is merged with the cluster's bytes (cache/<system hash>): the third part of Publisher.
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "inductorfs/codec/frame.h"
+#include "inductorfs/layout/layout.h"
+#include "publisher.h"
+
+namespace inductorfs::catalog {
+namespace {
+
+/// Both sides of a merge are held in memory.
+constexpr uint64_t kMergeLimit = 64ULL << 20;
+/// Rounds against other writers before the queue's own back-off takes over.
+constexpr int kMergeRounds = 8;
+constexpr Milliseconds kFetchPatience{10'000};
+
+/// One blob into memory. Confined to the catalog-publish thread.
+class MemorySink final : public remote::BlobSink {
+ public:
+  explicit MemorySink(const codec::Digest& digest)
+      : decoder_(digest, kMergeLimit, [this](std::string_view bytes) -> Result<void> {
+          bytes_ += bytes;
+          return {};
+        }) {}
+
+  Result<void> piece(const codec::Digest&, std::string_view frame_piece) override { return decoder_.feed(frame_piece); }
+  void done(const codec::Digest&, Result<void> outcome) override {
+    outcome_ = outcome ? decoder_.finish() : std::move(outcome);
+  }
+  [[nodiscard]] const Result<void>& outcome() const { return outcome_; }
+  [[nodiscard]] std::string take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+  codec::FrameDecoder decoder_;
+  Result<void> outcome_ = fail(ErrorCode::kUnavailable, "the cluster gave no answer");
+};
+
+}  // namespace
+
+Result<std::optional<std::string>> Publisher::bytes_of(const codec::Digest& digest, bool from_cluster) {
+  if (const auto info = parts_.store.find(digest); info && info->size <= kMergeLimit) {
+    auto blob = parts_.store.open_blob(digest);
+    if (!blob) return fail(std::move(blob).error());
+    std::string bytes(info->size, '\0');
+    auto got = pread_full(blob->get(), bytes.data(), bytes.size(), 0);
+    if (!got) return fail(std::move(got).error());
+    if (*got == bytes.size() && codec::digest_of(bytes) == digest) return bytes;
+    parts_.store.discard(digest);
+  }
+  if (!from_cluster) return std::nullopt;
+  MemorySink sink(digest);
+  parts_.remote.fetch({&digest, 1}, sink, Deadline::after(kFetchPatience));
+  if (sink.outcome()) return sink.take();
+  if (is_temporary(sink.outcome().error())) return fail(sink.outcome().error());
+  return std::nullopt;  // evicted, damaged or absurd: nothing to merge with
+}
+
+Result<Publisher::Merge> Publisher::merge(const codec::Entry& ours, const codec::Entry& theirs) {
+  auto mine = bytes_of(ours.digest, false);
+  if (!mine) return fail(std::move(mine).error());
+  if (!*mine) return Merge{ours, false, "blob " + ours.digest.to_hex() + " is gone or too large to merge"};
+  auto other = bytes_of(theirs.digest, true);
+  if (!other) return fail(std::move(other).error());
+  if (!*other) return Merge{ours, false, std::nullopt};
+  auto merged = layout::merge_system_autotune(**mine, **other);
+  if (!merged) return Merge{ours, false, merged.error().to_string()};
+  if (*merged == **other) return Merge{theirs, true, std::nullopt};
+  if (*merged == **mine) return Merge{ours, false, std::nullopt};
+  auto digest = parts_.store.put(*merged);
+  if (!digest) return fail(std::move(digest).error());
+  codec::Entry entry = ours;
+  entry.digest = *digest;
+  entry.size = merged->size();
+  entry.mtime_ns = std::max(ours.mtime_ns, theirs.mtime_ns);
+  return Merge{std::move(entry), false, std::nullopt};
+}
+
+Result<Publisher::Outcome> Publisher::publish_merged(const Item& item) {
+  const codec::Entry& ours = item.publish.entries.front();
+  const remote::ScopeId& scope = item.publish.scope;
+  std::optional<codec::Entry> theirs = parts_.tree.read([&](const Tree& tree) -> std::optional<codec::Entry> {
+    auto known = tree.find_known(ours.path);
+    if (!known || known->scope != scope) return std::nullopt;
+    return std::move(known->entry);
+  });
+  for (int round = 0; round < kMergeRounds && !parts_.stopping; ++round) {
+    Merge step{ours, false, std::nullopt};
+    if (theirs && theirs->digest != ours.digest) {
+      auto merged = merge(ours, *theirs);
+      if (!merged) return fail(std::move(merged).error());
+      step = std::move(*merged);
+    }
+    if (step.refused) return Outcome{{{}, PublishState::kRefused, *step.refused, std::nullopt}, {}};
+    Outcome done{{{}, PublishState::kPublished, {}, step.entry}, {step.entry}};
+    if (step.nothing_new) return done;
+
+    remote::PublishGroup group{scope, {step.entry}, std::nullopt, std::nullopt};
+    group.replaces = remote::PublishGroup::Replaces{theirs ? std::optional(theirs->digest) : std::nullopt};
+    auto sent = send(group);
+    if (!sent) return fail(std::move(sent).error());
+    if (sent->refused) return std::move(*sent->refused);
+    if (sent->outcome == remote::PublishOutcome::kPublished) return done;
+    // Somebody else was faster. The log first; the whole index when the log does not explain it.
+    auto now = current(scope, {ours.path}, round > 1);
+    if (!now) return fail(std::move(now).error());
+    theirs = std::move((*now)[ours.path]);
+  }
+  return fail(ErrorCode::kBusy, ours.path + ": others publish it all the time");
+}
+
+}  // namespace inductorfs::catalog

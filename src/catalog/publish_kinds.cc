@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// How each kind of group gets to the cluster: the second part of Publisher.
+#include <algorithm>
+#include <atomic>
+#include <set>
+#include <utility>
+
+#include "inductorfs/codec/frame.h"
+#include "publisher.h"
+
+namespace inductorfs::catalog {
+namespace {
+
+/// Base of a publish's deadline, and of a read's; stop() may wait this long for a cluster that does not answer.
+constexpr Milliseconds kPatience{2'000};
+/// A slower link than this, in bytes a millisecond, is no use for artefacts of that size.
+constexpr uint64_t kSlowestLink = 2 * 1024;
+/// Steps of one look past the tail.
+constexpr int kLookSteps = 256;
+
+constexpr std::string_view kSuperseded = "superseded: the cluster has another's for this key";
+
+/// Frames of blobs in the store, piece by piece. Ends early when the catalog stops, so that stop() need not wait for a
+/// large blob. Confined to the catalog-publish thread.
+class StoreSource final : public remote::BlobSource {
+ public:
+  StoreSource(store::BlobStore& store, const std::atomic<bool>& stopping) : store_(store), stopping_(stopping) {}
+
+  Result<void> read(const codec::Digest& digest, size_t piece,
+                    const std::function<Result<void>(std::string_view)>& sink) override {
+    const auto info = store_.find(digest);
+    if (!info) return gone(digest, "is no longer in the store");
+    auto blob = store_.open_blob(digest);
+    if (!blob) return gone(digest, "cannot be read: " + blob.error().to_string());
+    bool by_sink = false;
+    auto outcome =
+        codec::encode_frame(blob->get(), info->size, digest, piece, [&](std::string_view bytes) -> Result<void> {
+          if (stopping_) return fail(ErrorCode::kUnavailable, "stopping");
+          auto taken = sink(bytes);
+          by_sink = !taken;
+          return taken;
+        });
+    if (!outcome && !by_sink && outcome.error().code() == ErrorCode::kCorrupt) {
+      store_.discard(digest);
+      return gone(digest, "is damaged: " + outcome.error().to_string());
+    }
+    return outcome;
+  }
+  /// Why this host cannot give the bytes; empty while it can.
+  [[nodiscard]] const std::string& failure() const { return failure_; }
+
+ private:
+  Result<void> gone(const codec::Digest& digest, const std::string& why) {
+    failure_ = "blob " + digest.to_hex() + " " + why;
+    return fail(ErrorCode::kNotFound, failure_);
+  }
+
+  store::BlobStore& store_;
+  const std::atomic<bool>& stopping_;
+  std::string failure_;
+};
+
+PublishReport ended(PublishState state, std::string why = {}) { return {{}, state, std::move(why), std::nullopt}; }
+
+}  // namespace
+
+std::optional<PublishReport> Publisher::hopeless(const Publish& publish) const {
+  for (const auto& entry : publish.entries) {
+    if (entry.size > parts_.options.artefact_limit) {
+      return ended(PublishState::kKeptLocal, entry.path + " has " + std::to_string(entry.size) +
+                                                 " bytes, more than the limit of " +
+                                                 std::to_string(parts_.options.artefact_limit));
+    }
+    if (!parts_.store.find(entry.digest)) {
+      return ended(PublishState::kRefused,
+                   "blob " + entry.digest.to_hex() + " of " + entry.path + " is no longer in the store");
+    }
+  }
+  return std::nullopt;
+}
+
+Result<Publisher::Outcome> Publisher::attempt(const Item& item) {
+  if (auto report = hopeless(item.publish)) return Outcome{std::move(*report), {}};
+  parts_.tree.write([&](Tree& tree) { tree.watch(paths_of(item.publish)); });
+  switch (item.publish.kind) {
+    case Publish::Kind::kPlain:
+      return publish_plain(item);
+    case Publish::Kind::kFirst:
+      return publish_first(item);
+    case Publish::Kind::kCandidate:
+      return publish_candidate(item);
+    case Publish::Kind::kMerge:
+      return publish_merged(item);
+  }
+  return fail(ErrorCode::kCorrupt, "unknown kind of publish");
+}
+
+Result<Publisher::Sent> Publisher::send(const remote::PublishGroup& group) {
+  uint64_t bytes = 0;
+  for (const auto& entry : group.entries) bytes += entry.size;
+  StoreSource source(parts_.store, parts_.stopping);
+  const auto patience = kPatience + Milliseconds(static_cast<Milliseconds::rep>(bytes / kSlowestLink));
+  auto outcome = parts_.remote.publish(group, source, Deadline::after(patience));
+  if (outcome) return Sent{*outcome, std::nullopt};
+  if (!source.failure().empty()) {
+    return Sent{{}, Outcome{ended(PublishState::kRefused, source.failure()), {}}};
+  }
+  const ErrorCode code = outcome.error().code();
+  if (code == ErrorCode::kInvalid || code == ErrorCode::kTooLarge) {
+    return Sent{{}, Outcome{ended(PublishState::kRefused, outcome.error().to_string()), {}}};
+  }
+  return fail(std::move(outcome).error());
+}
+
+Result<Publisher::Outcome> Publisher::publish_plain(const Item& item) {
+  auto sent = send({item.publish.scope, item.publish.entries, std::nullopt, std::nullopt});
+  if (!sent) return fail(std::move(sent).error());
+  if (sent->refused) return std::move(*sent->refused);
+  if (sent->outcome != remote::PublishOutcome::kPublished) {
+    return fail(ErrorCode::kInternal, "the cluster refused a publish that had no condition");
+  }
+  return Outcome{ended(PublishState::kPublished), item.publish.entries};
+}
+
+Result<Publisher::Outcome> Publisher::publish_first(const Item& item) {
+  // Known to be lost: spare the cluster the bytes. Only other bytes under one of our names prove it.
+  const bool lost = parts_.tree.read([&](const Tree& tree) {
+    return std::ranges::any_of(item.publish.entries, [&](const codec::Entry& entry) {
+      const auto known = tree.find_known(entry.path);
+      return known && known->scope == item.publish.scope && known->entry.digest != entry.digest;
+    });
+  });
+  if (lost) return Outcome{ended(PublishState::kKeptLocal, std::string(kSuperseded)), {}};
+  return contest(item, 0);
+}
+
+Result<Publisher::Outcome> Publisher::publish_candidate(const Item& item) {
+  const auto candidates =
+      parts_.tree.read([&](const Tree& tree) { return tree.candidates(item.publish.scope, item.publish.contest); });
+  const auto paths = paths_of(item.publish);
+  const std::set<std::string> ours(paths.begin(), paths.end());
+  const std::set<std::string> seen(item.publish.seen.begin(), item.publish.seen.end());
+  std::set<std::string> all = seen;
+  size_t others = 0;
+  for (const auto& candidate : candidates) {
+    // A lost one still counts where the cluster counts, but nobody can have used it.
+    all.insert(candidate.path);
+    if (candidate.lost || ours.contains(candidate.path)) continue;
+    ++others;
+    if (!seen.contains(candidate.path)) {
+      return Outcome{ended(PublishState::kKeptLocal, std::string(kSuperseded)), {}};
+    }
+  }
+  if (others >= parts_.options.candidates_per_key) {
+    return Outcome{ended(PublishState::kKeptLocal, "the key has " + std::to_string(others) + " candidates already"),
+                   {}};
+  }
+  return contest(item, all.size());
+}
+
+Result<Publisher::Outcome> Publisher::contest(const Item& item, uint64_t most) {
+  remote::PublishGroup group{item.publish.scope, item.publish.entries, {}, {}};
+  group.contest = remote::PublishGroup::Contest{item.publish.contest, most};
+  auto sent = send(group);
+  if (!sent) return fail(std::move(sent).error());
+  if (sent->refused) return std::move(*sent->refused);
+  if (sent->outcome == remote::PublishOutcome::kPublished) {
+    return Outcome{ended(PublishState::kPublished), item.publish.entries};
+  }
+  // Lost against ourselves? An earlier attempt may have been done although its answer never came.
+  auto held = holds_already(item);
+  if (!held) return fail(std::move(held).error());
+  if (*held) return Outcome{ended(PublishState::kPublished), item.publish.entries};
+  return Outcome{ended(PublishState::kKeptLocal, std::string(kSuperseded)), {}};
+}
+
+Result<bool> Publisher::holds_already(const Item& item) {
+  auto now = current(item.publish.scope, paths_of(item.publish), false);
+  if (!now) return fail(std::move(now).error());
+  return std::ranges::all_of(item.publish.entries, [&](const codec::Entry& entry) {
+    const auto& known = (*now)[entry.path];
+    return known && known->digest == entry.digest;
+  });
+}
+
+Result<Publisher::Current> Publisher::current(const remote::ScopeId& scope, const std::vector<std::string>& paths,
+                                              bool whole) {
+  // The position first: memory is never behind it, so what follows in the log is at least as new.
+  remote::Position position = whole ? remote::Position{} : tail_.position(scope);
+  Current now;
+  for (const auto& path : paths) now[path] = std::nullopt;
+  if (position != remote::Position{}) {
+    parts_.tree.read([&](const Tree& tree) {
+      for (auto& [path, entry] : now) {
+        if (auto known = tree.find_known(path); known && known->scope == scope) entry = std::move(known->entry);
+      }
+    });
+  }
+  for (int step = 0; step < kLookSteps && !parts_.stopping; ++step) {
+    auto delta = parts_.remote.read_changes(scope, position, Deadline::after(kPatience));
+    if (!delta) return fail(std::move(delta).error());
+    if (delta->reset) {
+      for (auto& [path, entry] : now) entry.reset();
+    }
+    if (delta->set.empty() && delta->removed.empty() && delta->position == position) return now;
+    for (const auto& path : delta->removed) {
+      if (auto place = now.find(path); place != now.end()) place->second.reset();
+    }
+    for (auto& entry : delta->set) {
+      if (auto place = now.find(entry.path); place != now.end()) place->second = std::move(entry);
+    }
+    position = delta->position;
+  }
+  return fail(ErrorCode::kTimedOut, "the scope's log does not come to an end");
+}
+
+}  // namespace inductorfs::catalog

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "publisher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "inductorfs/base/log.h"
+#include "publish_codec.h"
+
+namespace inductorfs::catalog {
+namespace {
+
+/// Somebody waits in drain(): the next attempt comes soon, though not hot.
+constexpr Milliseconds kDrainPause{500};
+/// Attempts of one group for reasons that are not the cluster's absence; then it stays local.
+constexpr uint64_t kAttemptLimit = 20;
+constexpr size_t kLostBatch = 64;
+constexpr Milliseconds kLostPatience{2'000};
+constexpr std::chrono::hours kIdle{1};
+
+}  // namespace
+
+std::vector<std::string> paths_of(const Publish& publish) {
+  std::vector<std::string> paths;
+  paths.reserve(publish.entries.size());
+  for (const auto& entry : publish.entries) paths.push_back(entry.path);
+  return paths;
+}
+
+bool is_temporary(const Error& error) {
+  switch (error.code()) {
+    case ErrorCode::kUnavailable:
+    case ErrorCode::kTimedOut:
+    case ErrorCode::kBusy:
+    case ErrorCode::kReadOnly:      // a replica that was the master a moment ago
+    case ErrorCode::kNotPermitted:  // an operator can lift it
+    case ErrorCode::kNoSpace:       // the server's memory, or this host's disk
+      return true;
+    case ErrorCode::kNotFound:
+    case ErrorCode::kExists:
+    case ErrorCode::kNotDirectory:
+    case ErrorCode::kIsDirectory:
+    case ErrorCode::kNotEmpty:
+    case ErrorCode::kInvalid:
+    case ErrorCode::kNameTooLong:
+    case ErrorCode::kTooLarge:
+    case ErrorCode::kNotSupported:
+    case ErrorCode::kCrossDevice:
+    case ErrorCode::kNoData:
+    case ErrorCode::kNoSuchOffset:
+    case ErrorCode::kCorrupt:
+    case ErrorCode::kInternal:
+      return false;
+  }
+  return false;
+}
+
+void Publisher::run() {
+  while (!parts_.stopping) {
+    const uint64_t seen = parts_.durable.with([](const Durable& durable) { return durable.wakes; });
+    Work work = next_work(std::chrono::steady_clock::now());
+    if (!work.reports.empty()) deliver(work.reports);
+    if (!work.lost.empty()) report_lost(work.lost);
+    const bool idle = work.reports.empty() && work.lost.empty() && !work.id;
+    if (work.id) publish_one(std::move(work));
+    if (idle) wait_for_work(seen);
+  }
+}
+
+void Publisher::stop() {
+  parts_.durable.notify_with([](Durable& durable) { ++durable.wakes; });
+}
+
+Publisher::Work Publisher::next_work(SteadyTime now) {
+  return parts_.durable.with([&](Durable& durable) {
+    Work work;
+    if (std::exchange(durable.reachable_again, false)) retry_at_ = lost_retry_at_ = now;
+    if (durable.drainers > 0) retry_at_ = std::min(retry_at_, now + kDrainPause);
+    work.reports.assign(std::make_move_iterator(durable.undelivered.begin()),
+                        std::make_move_iterator(durable.undelivered.end()));
+    durable.undelivered.clear();
+    while (now >= lost_retry_at_ && !durable.lost.empty() && work.lost.size() < kLostBatch) {
+      work.lost.push_back(std::move(durable.lost.front()));
+      durable.lost.pop_front();
+      durable.lost_paths.erase(work.lost.back().entry.path);
+    }
+    if (now >= retry_at_) take_item(durable, work);
+    // Reports and items hold drain() up until their listeners have run.
+    if (!work.reports.empty() && !work.id) durable.in_flight = 0;
+    return work;
+  });
+}
+
+void Publisher::take_item(Durable& durable, Work& work) {
+  const auto oldest = durable.queue.oldest();
+  if (!oldest) return;
+  work.id = durable.in_flight = oldest;
+  work.attempts = durable.queue.find(*oldest)->attempts;
+  auto payload = durable.database.queued_payload(*oldest);
+  if (!payload) {
+    work.readable = fail(std::move(payload).error());
+  } else if (!*payload) {
+    work.readable = fail(ErrorCode::kCorrupt, "the queue's row is gone");
+  } else {
+    work.payload = std::move(**payload);
+  }
+}
+
+void Publisher::wait_for_work(uint64_t seen_wakes) {
+  const auto now = std::chrono::steady_clock::now();
+  auto wake = now + kIdle;
+  const auto changed = [&](const Durable& durable) { return parts_.stopping || durable.wakes != seen_wakes; };
+  parts_.durable.with([&](const Durable& durable) {
+    if (durable.queue.size() > 0) wake = std::min(wake, retry_at_);
+    if (!durable.lost.empty()) wake = std::min(wake, lost_retry_at_);
+  });
+  parts_.durable.wait_until(wake, changed, [](const Durable&) {});
+}
+
+void Publisher::deliver(const std::vector<PublishReport>& reports) {
+  for (const auto& report : reports) {
+    if (parts_.on_publish) parts_.on_publish(report);
+  }
+  parts_.durable.notify_with([](Durable& durable) {
+    if (durable.in_flight == 0) durable.in_flight.reset();
+  });
+}
+
+void Publisher::publish_one(Work work) {
+  Item item{*work.id, {}, work.attempts};
+  Result<Outcome> outcome = Outcome{};
+  if (work.readable) {
+    auto decoded = decode_publish(work.payload);
+    if (decoded) {
+      item.publish = std::move(*decoded);
+      outcome = attempt(item);
+    } else {
+      work.readable = fail(std::move(decoded).error());
+    }
+  }
+  if (!work.readable) outcome = fail(work.readable.error());
+  if (parts_.stopping && !outcome) {  // not the cluster's fault
+    parts_.durable.notify_with([](Durable& durable) { durable.in_flight.reset(); });
+    return;
+  }
+  if (!outcome && !is_temporary(outcome.error()) &&
+      (item.attempts + 1 >= kAttemptLimit || outcome.error().code() == ErrorCode::kCorrupt)) {
+    Outcome given_up;
+    given_up.report = {{}, PublishState::kRefused, outcome.error().to_string(), std::nullopt};
+    outcome = std::move(given_up);
+  }
+  if (outcome) {
+    finish(item, *outcome);
+  } else {
+    try_later(item, outcome.error());
+  }
+}
+
+void Publisher::try_later(const Item& item, const Error& error) {
+  parts_.metrics.retries.add();
+  log::write_limited(log::Level::kWarning, "catalog_publish", {{"error", error.to_string()}});
+  retry_at_ = std::chrono::steady_clock::now() + backoff_.next();
+  parts_.durable.notify_with([&](Durable& durable) {
+    durable.in_flight.reset();
+    durable.last_error = error;
+    QueueIndex::Item* queued = durable.queue.find(item.id);
+    if (queued == nullptr) return;  // replaced or dropped meanwhile
+    queued->error = error.to_string();
+    // An outage is not the group's fault and must not use its attempts up.
+    if (!is_temporary(error)) ++queued->attempts;
+    parts_.count_failure(durable.database.note_failure(item.id, queued->error, queued->attempts));
+  });
+}
+
+void Publisher::finish(const Item& item, const Outcome& outcome) {
+  backoff_.reset();
+  std::vector<std::string> changed;
+  parts_.tree.write([&](Tree& tree) {
+    const auto touched = tree.end_watch();
+    const auto scope = tree.scope_index(item.publish.scope);
+    if (!scope) return;
+    for (const auto& entry : outcome.in_cluster) {
+      // What the tail has brought meanwhile is this very entry or a newer one.
+      if (touched.contains(entry.path)) continue;
+      if (tree.set(*scope, entry) == Tree::Change::kVisible) changed.push_back(entry.path);
+    }
+  });
+  PublishReport report = outcome.report;
+  const bool current = parts_.durable.with([&](Durable& durable) {
+    const QueueIndex::Item* queued = durable.queue.find(item.id);
+    durable.last_error.reset();
+    if (queued == nullptr) return false;  // a later group of the same paths has taken its place
+    report.paths = queued->paths;
+    // Should this fail, the group is published once more after a restart, which changes nothing.
+    parts_.count_failure(durable.database.dequeue(item.id));
+    durable.queue.remove(item.id);
+    durable.queue.record(report);
+    return true;
+  });
+  if (report.state == PublishState::kPublished) parts_.metrics.published.add();
+  if (report.state == PublishState::kKeptLocal) parts_.metrics.kept_local.add();
+  if (report.state == PublishState::kRefused) parts_.metrics.refused.add();
+  if (!changed.empty() && parts_.on_change) parts_.on_change(changed);
+  if (current && parts_.on_publish) parts_.on_publish(report);
+  parts_.durable.notify_with([](Durable& durable) { durable.in_flight.reset(); });
+}
+
+void Publisher::report_lost(const std::vector<Known>& lost) {
+  for (size_t i = 0; i < lost.size() && !parts_.stopping; ++i) {
+    const auto& entry = lost[i].entry;
+    auto told = parts_.remote.report_lost(lost[i].scope, entry.path, entry.digest, Deadline::after(kLostPatience));
+    if (told) {
+      parts_.metrics.lost_reported.add();
+      lost_backoff_.reset();
+      continue;
+    }
+    const ErrorCode code = told.error().code();
+    if (code != ErrorCode::kUnavailable && code != ErrorCode::kTimedOut && code != ErrorCode::kBusy) {
+      parts_.metrics.lost_dropped.add();  // this host may not, for instance: somebody else will find it
+      continue;
+    }
+    lost_retry_at_ = std::chrono::steady_clock::now() + lost_backoff_.next();
+    parts_.durable.with([&](Durable& durable) {
+      for (; i < lost.size(); ++i) {
+        if (durable.lost_paths.insert(lost[i].entry.path).second) durable.lost.push_back(lost[i]);
+      }
+    });
+    return;
+  }
+}
+
+}  // namespace inductorfs::catalog

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backoff.h"
+#include "parts.h"
+#include "tail.h"
+
+namespace inductorfs::catalog {
+
+/// Takes the oldest queued group, publishes it by the rule of its kind, and tells how that ended; between groups it
+/// tells the cluster of lost blobs. Confined to the catalog-publish thread, except stop().
+class Publisher {
+ public:
+  Publisher(Parts& parts, const Tail& tail) : parts_(parts), tail_(tail) {}
+
+  /// The catalog-publish thread; returns when parts.stopping is set and stop() was called.
+  void run();
+  void stop();
+
+ private:
+  struct Item {
+    int64_t id = 0;
+    Publish publish;
+    uint64_t attempts = 0;
+  };
+  /// How a group ended.
+  struct Outcome {
+    PublishReport report;
+    std::vector<codec::Entry> in_cluster;  ///< what the cluster has now by our doing
+  };
+  /// What there is to do now.
+  struct Work {
+    std::vector<PublishReport> reports;
+    std::vector<Known> lost;
+    std::optional<int64_t> id;
+    std::string payload;
+    uint64_t attempts = 0;
+    Result<void> readable;
+  };
+
+  [[nodiscard]] Work next_work(SteadyTime now);
+  void take_item(Durable& durable, Work& work);
+  void wait_for_work(uint64_t seen_wakes);
+  void deliver(const std::vector<PublishReport>& reports);
+
+  void publish_one(Work work);
+  /// An error is worth another attempt.
+  [[nodiscard]] Result<Outcome> attempt(const Item& item);
+  void finish(const Item& item, const Outcome& outcome);
+  void try_later(const Item& item, const Error& error);
+  void report_lost(const std::vector<Known>& lost);
+
+  // ---- by kind (publish_kinds.cc)
+  [[nodiscard]] std::optional<PublishReport> hopeless(const Publish& publish) const;
+  [[nodiscard]] Result<Outcome> publish_plain(const Item& item);
+  [[nodiscard]] Result<Outcome> publish_first(const Item& item);
+  [[nodiscard]] Result<Outcome> publish_candidate(const Item& item);
+  [[nodiscard]] Result<Outcome> contest(const Item& item, uint64_t most);
+  /// Whether the cluster holds exactly what the item would publish: an earlier attempt whose answer was lost.
+  [[nodiscard]] Result<bool> holds_already(const Item& item);
+  using Current = std::map<std::string, std::optional<codec::Entry>>;
+  /// What the cluster has under these paths, read past the tail.
+  [[nodiscard]] Result<Current> current(const remote::ScopeId& scope, const std::vector<std::string>& paths,
+                                        bool whole);
+  struct Sent {
+    remote::PublishOutcome outcome;
+    std::optional<Outcome> refused;  ///< set when no further attempt could do better
+  };
+  [[nodiscard]] Result<Sent> send(const remote::PublishGroup& group);
+
+  // ---- merge (merge.cc)
+  [[nodiscard]] Result<Outcome> publish_merged(const Item& item);
+  struct Merge {
+    codec::Entry entry;
+    bool nothing_new = false;  ///< the cluster's bytes have all of ours already
+    std::optional<std::string> refused;
+  };
+  [[nodiscard]] Result<Merge> merge(const codec::Entry& ours, const codec::Entry& theirs);
+  [[nodiscard]] Result<std::optional<std::string>> bytes_of(const codec::Digest& digest, bool from_cluster);
+
+  Parts& parts_;
+  const Tail& tail_;
+  Backoff backoff_;
+  Backoff lost_backoff_;
+  SteadyTime retry_at_{};
+  SteadyTime lost_retry_at_{};
+};
+
+/// Every path of a group.
+[[nodiscard]] std::vector<std::string> paths_of(const Publish& publish);
+/// Errors that mean "not now", whatever is tried: the queue waits, in order.
+[[nodiscard]] bool is_temporary(const Error& error);
+
+}  // namespace inductorfs::catalog

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "queue_index.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace inductorfs::catalog {
+
+void QueueIndex::add(int64_t id, Item item) {
+  for (const auto& path : item.paths) by_path_[path] = id;
+  items_.emplace(id, std::move(item));
+}
+
+void QueueIndex::remove(int64_t id) {
+  auto found = items_.find(id);
+  if (found == items_.end()) return;
+  for (const auto& path : found->second.paths) {
+    if (auto by = by_path_.find(path); by != by_path_.end() && by->second == id) by_path_.erase(by);
+  }
+  items_.erase(found);
+}
+
+QueueIndex::Item* QueueIndex::find(int64_t id) {
+  auto found = items_.find(id);
+  return found == items_.end() ? nullptr : &found->second;
+}
+
+std::optional<int64_t> QueueIndex::same_paths(const std::vector<std::string>& paths) const {
+  auto by = by_path_.find(paths.front());
+  if (by == by_path_.end()) return std::nullopt;
+  std::vector<std::string> other = items_.at(by->second).paths;
+  if (other.size() != paths.size()) return std::nullopt;
+  if (other != paths) {
+    std::vector<std::string> ours = paths;
+    std::ranges::sort(other);
+    std::ranges::sort(ours);
+    if (other != ours) return std::nullopt;
+  }
+  return by->second;
+}
+
+std::optional<int64_t> QueueIndex::oldest() const {
+  if (items_.empty()) return std::nullopt;
+  return items_.begin()->first;
+}
+
+std::optional<codec::Digest> QueueIndex::queued_digest(const std::string& path) const {
+  auto by = by_path_.find(path);
+  if (by == by_path_.end()) return std::nullopt;
+  const Item& item = items_.at(by->second);
+  const auto place = std::ranges::find(item.paths, path) - item.paths.begin();
+  return item.digests[static_cast<size_t>(place)];
+}
+
+std::vector<std::string> QueueIndex::paths(size_t limit) const {
+  std::vector<std::string> found;
+  for (const auto& [id, item] : items_) {
+    for (const auto& path : item.paths) {
+      if (found.size() == limit) return found;
+      found.push_back(path);
+    }
+  }
+  return found;
+}
+
+void QueueIndex::record(const PublishReport& report) {
+  auto shared = std::make_shared<const PublishReport>(report);
+  for (const auto& path : report.paths) {
+    reports_[path] = shared;
+    recorded_.emplace_back(path, shared);
+    if (recorded_.size() <= kReportLimit) continue;
+    // A path that was recorded again since then keeps its later report.
+    auto oldest = reports_.find(recorded_.front().first);
+    if (oldest != reports_.end() && oldest->second == recorded_.front().second) reports_.erase(oldest);
+    recorded_.pop_front();
+  }
+}
+
+std::optional<PublishReport> QueueIndex::state(const std::string& path) const {
+  if (auto by = by_path_.find(path); by != by_path_.end()) {
+    const Item& item = items_.at(by->second);
+    return PublishReport{item.paths, PublishState::kQueued, item.error, std::nullopt};
+  }
+  if (auto found = reports_.find(path); found != reports_.end()) return *found->second;
+  return std::nullopt;
+}
+
+}  // namespace inductorfs::catalog

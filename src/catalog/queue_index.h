@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "inductorfs/catalog/catalog.h"
+
+namespace inductorfs::catalog {
+
+/// What stands in the publish queue, by id and by path, and how the latest publishes ended. The groups themselves are
+/// in the database. Needs external synchronisation.
+class QueueIndex {
+ public:
+  /// Paths whose last outcome is remembered.
+  static constexpr size_t kReportLimit = 10'000;
+
+  struct Item {
+    std::vector<std::string> paths;
+    std::vector<codec::Digest> digests;  ///< of each path
+    std::string error;
+    uint64_t attempts = 0;
+  };
+
+  void add(int64_t id, Item item);
+  void remove(int64_t id);
+  [[nodiscard]] bool contains(int64_t id) const { return items_.contains(id); }
+  [[nodiscard]] Item* find(int64_t id);
+  /// The item with exactly these paths, in any order.
+  [[nodiscard]] std::optional<int64_t> same_paths(const std::vector<std::string>& paths) const;
+  [[nodiscard]] std::optional<int64_t> oldest() const;
+  [[nodiscard]] std::optional<codec::Digest> queued_digest(const std::string& path) const;
+  [[nodiscard]] size_t size() const { return items_.size(); }
+  [[nodiscard]] std::vector<std::string> paths(size_t limit) const;
+
+  void record(const PublishReport& report);
+  /// Queued: with the last error. Otherwise how it ended, while that is remembered.
+  [[nodiscard]] std::optional<PublishReport> state(const std::string& path) const;
+
+ private:
+  using Report = std::shared_ptr<const PublishReport>;
+
+  std::map<int64_t, Item> items_;
+  std::unordered_map<std::string, int64_t> by_path_;
+  std::unordered_map<std::string, Report> reports_;
+  std::deque<std::pair<std::string, Report>> recorded_;
+};
+
+}  // namespace inductorfs::catalog

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "inductorfs/base/result.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace inductorfs::catalog {
+
+/// What SQLite's last error on this connection means to us.
+[[nodiscard]] Error database_error(sqlite3* handle, std::string_view doing);
+[[nodiscard]] Result<void> execute(sqlite3* handle, const char* sql);
+
+/// One prepared statement; can be run again after reset(). Bound text and blobs are not copied: they must live until
+/// the statement has been stepped to its end. Needs external synchronisation.
+class Statement {
+ public:
+  [[nodiscard]] static Result<Statement> prepare(sqlite3* handle, std::string_view sql);
+
+  Statement& bind(int64_t value);
+  Statement& bind_text(std::string_view value);
+  Statement& bind_blob(std::string_view value);
+
+  /// True when there is a row.
+  [[nodiscard]] Result<bool> step();
+  /// For statements that answer no rows; makes it ready to be bound again.
+  [[nodiscard]] Result<void> run();
+  void reset();
+
+  [[nodiscard]] int64_t integer(int column) const;
+  /// Valid until the next step.
+  [[nodiscard]] std::string_view bytes(int column) const;
+
+ private:
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const noexcept;
+  };
+  Statement(sqlite3* handle, sqlite3_stmt* statement) : handle_(handle), statement_(statement) {}
+
+  sqlite3* handle_;
+  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+  int next_ = 1;
+  bool bind_failed_ = false;
+};
+
+}  // namespace inductorfs::catalog

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "database.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <map>
+
+#include "inductorfs/base/handle.h"
+#include "support/temporary_directory.h"
+
+namespace inductorfs::catalog {
+namespace {
+
+class DatabaseTest : public ::testing::Test {
+ protected:
+  Database open() {
+    auto lock = Database::lock(file_);
+    if (!lock) throw std::runtime_error(lock.error().to_string());
+    auto database = Database::open(file_, *lock);
+    if (!database) throw std::runtime_error(database.error().to_string());
+    return std::move(*database);
+  }
+  void sql(const std::string& statement) {
+    sqlite3* raw = nullptr;
+    ASSERT_EQ(sqlite3_open(file_.c_str(), &raw), SQLITE_OK);
+    Handle<sqlite3, sqlite3_close> handle(raw);
+    ASSERT_EQ(sqlite3_exec(raw, statement.c_str(), nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(raw);
+  }
+  static std::map<std::string, codec::Digest> entries(Database& database, const remote::ScopeId& scope) {
+    std::map<std::string, codec::Digest> found;
+    EXPECT_TRUE(database.read_entries([&](const remote::ScopeId& id, std::string_view path, std::string_view value) {
+      if (id == scope) found[std::string(path)] = codec::decode_entry(path, value)->digest;
+    }));
+    return found;
+  }
+
+  testing::TemporaryDirectory directory_;
+  std::string file_ = directory_ / "db";
+};
+
+codec::Entry entry(const std::string& path) { return {path, codec::digest_of(path), 1, 0644, 0, "o"}; }
+
+TEST_F(DatabaseTest, KeepsEntriesAndPositionTogether) {
+  const remote::Position position{7, std::string("no\0nce", 6)};
+  {
+    Database database = open();
+    const std::vector<codec::Entry> set{entry("a"), entry("b\xff")};
+    ASSERT_TRUE(database.apply("aa", set, {}, &position));
+    const std::vector<std::string> removed{"a"};
+    ASSERT_TRUE(database.apply("aa", {}, removed, nullptr));
+  }
+  Database database = open();
+  EXPECT_EQ(*database.position("aa"), position);
+  EXPECT_EQ(*database.position("bb"), std::nullopt);
+  EXPECT_EQ(entries(database, "aa"), (std::map<std::string, codec::Digest>{{"b\xff", entry("b\xff").digest}}));
+}
+
+TEST_F(DatabaseTest, ForgetsAScopeInPieces) {
+  Database database = open();
+  const std::vector<codec::Entry> set{entry("a"), entry("b"), entry("c")};
+  const remote::Position position{1, "n"};
+  ASSERT_TRUE(database.apply("aa", set, {}, &position));
+  ASSERT_TRUE(database.apply("bb", set, {}, &position));
+  EXPECT_FALSE(*database.forget_some("aa", 2));
+  EXPECT_EQ(*database.position("aa"), std::nullopt) << "half forgotten, it must be read from the start";
+  EXPECT_TRUE(*database.forget_some("aa", 2));
+  EXPECT_TRUE(entries(database, "aa").empty());
+  EXPECT_EQ(entries(database, "bb").size(), 3U);
+  EXPECT_TRUE((*database.position("bb")).has_value());
+}
+
+TEST_F(DatabaseTest, KeepsOnlyFollowedScopesAndNoPositionOfAnotherRelease) {
+  Database database = open();
+  const std::vector<codec::Entry> set{entry("a")};
+  const remote::Position position{1, "n"};
+  ASSERT_TRUE(database.keep_scopes({"aa", "bb"}, "1.0"));
+  ASSERT_TRUE(database.apply("aa", set, {}, &position));
+  ASSERT_TRUE(database.apply("bb", set, {}, &position));
+  ASSERT_TRUE(database.keep_scopes({"bb", "cc"}, "1.0"));
+  EXPECT_TRUE(entries(database, "aa").empty());
+  EXPECT_EQ(*database.position("aa"), std::nullopt);
+  EXPECT_EQ(*database.position("bb"), position);
+  ASSERT_TRUE(database.keep_scopes({"bb"}, "1.1"));
+  EXPECT_EQ(*database.position("bb"), std::nullopt);
+  EXPECT_EQ(entries(database, "bb").size(), 1U);
+}
+
+TEST_F(DatabaseTest, QueueKeepsItsOrderItsErrorsAndReplaces) {
+  int64_t first = 0;
+  {
+    Database database = open();
+    first = *database.enqueue(0, "one", {}, {});
+    const int64_t second = *database.enqueue(0, "two", {}, {});
+    (void)*database.enqueue(0, "three", {}, {});
+    const std::vector<int64_t> replaced{second};
+    (void)*database.enqueue(0, "two again", replaced, {});
+    ASSERT_TRUE(database.note_failure(first, "unavailable", 4));
+  }
+  Database database = open();
+  std::vector<std::string> payloads;
+  ASSERT_TRUE(database.read_queue([&](Database::QueueRow row) {
+    if (row.id == first) {
+      EXPECT_EQ(row.error, "unavailable");
+      EXPECT_EQ(row.attempts, 4U);
+    }
+    payloads.push_back(row.payload);
+  }));
+  EXPECT_EQ(payloads, (std::vector<std::string>{"one", "three", "two again"}));
+  ASSERT_TRUE(database.dequeue(first));
+  EXPECT_EQ(*database.queued_payload(first), std::nullopt);
+}
+
+TEST_F(DatabaseTest, EnqueueingTakesTheMarkOfTheSameBytesAway) {
+  Database database = open();
+  const std::vector<Database::Mark> marks{{"p", codec::digest_of("1")}, {"p", codec::digest_of("2")}};
+  ASSERT_TRUE(database.hide(marks));
+  ASSERT_TRUE(database.hide(marks));
+  const std::vector<Database::Mark> shown{marks[0]};
+  ASSERT_TRUE(database.enqueue(0, "payload", {}, shown));
+  std::vector<std::string> left;
+  ASSERT_TRUE(database.read_hidden([&](std::string_view, std::string_view raw) { left.emplace_back(raw); }));
+  EXPECT_EQ(left, (std::vector<std::string>{std::string(marks[1].digest.raw())}));
+}
+
+TEST_F(DatabaseTest, OneDaemonAtATime) {
+  Database database = open();
+  const auto second = Database::lock(file_);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code(), ErrorCode::kBusy);
+  EXPECT_NE(second.error().what().find(file_), std::string::npos);
+}
+
+TEST_F(DatabaseTest, ANewerVersionIsRefusedWithARemedy) {
+  { Database database = open(); }
+  sql("UPDATE meta SET value=2 WHERE name='version'");
+  auto lock = Database::lock(file_);
+  ASSERT_TRUE(lock);
+  const auto opened = Database::open(file_, *lock);
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code(), ErrorCode::kNotSupported);
+  EXPECT_NE(opened.error().what().find("use the newer inductorfs"), std::string::npos);
+}
+
+TEST_F(DatabaseTest, AFileThatIsNoDatabaseIsCorrupt) {
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, file_, std::string(8192, 'x')));
+  auto lock = Database::lock(file_);
+  ASSERT_TRUE(lock);
+  const auto opened = Database::open(file_, *lock);
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code(), ErrorCode::kCorrupt);
+}
+
+TEST_F(DatabaseTest, SetAsideLeavesNothingThatANewFileCouldReplay) {
+  { Database database = open(); }
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, file_ + "-wal", "an old log"));
+  ASSERT_TRUE(Database::set_aside(file_));
+  EXPECT_NE(::access(file_.c_str(), F_OK), 0);
+  EXPECT_NE(::access((file_ + "-wal").c_str(), F_OK), 0);
+  EXPECT_EQ(::access((file_ + ".damaged").c_str(), F_OK), 0);
+}
+
+TEST_F(DatabaseTest, ADirectoryInItsPlaceIsAnErrorAndNoCrash) {
+  ASSERT_EQ(::mkdir(file_.c_str(), 0755), 0);
+  auto lock = Database::lock(file_);
+  ASSERT_TRUE(lock);
+  EXPECT_FALSE(Database::open(file_, *lock));
+}
+
+}  // namespace
+}  // namespace inductorfs::catalog

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/codec/frame.h"
+#include "inductorfs/remote/remote.h"
+
+namespace inductorfs::catalog {
+
+/// A cluster in memory whose failures a test writes down. Safe for concurrent use.
+class FakeRemote final : public remote::Remote {
+ public:
+  struct Scope {
+    std::map<std::string, codec::Entry> entries;
+    std::vector<remote::Delta> log;          ///< record i leads to generation i + 1
+    std::map<std::string, uint64_t> groups;  ///< by contest
+    std::deque<remote::Delta> scripted;      ///< given out first
+    /// Where the last scripted delta led, and the log's length then: quiet there until something real happens.
+    std::optional<std::pair<remote::Position, size_t>> scripted_end;
+    uint64_t trimmed = 0;  ///< generations whose record is gone
+  };
+  struct State {
+    std::map<remote::ScopeId, Scope> scopes;
+    std::map<codec::Digest, std::string> frames;
+    std::vector<remote::PublishGroup> published;  ///< in order
+    std::vector<std::pair<std::string, codec::Digest>> lost;
+    std::optional<Error> failure;      ///< of every call
+    std::optional<Error> lost_answer;  ///< publish does its work, then says this, once
+    bool hanging = false;              ///< every call uses its whole time
+    uint64_t reads = 0;
+    uint64_t publishes = 0;  ///< attempts
+  };
+  /// Runs at the start of each publish, before the state is touched: where another writer comes in between.
+  std::function<void(const remote::PublishGroup&)> before_publish;
+  Guarded<State> state;
+
+  void fetch(std::span<const codec::Digest> digests, remote::BlobSink& sink, Deadline deadline) override {
+    for (const auto& digest : digests) {
+      if (auto error = obstacle(deadline)) {
+        sink.done(digest, fail(*error));
+        continue;
+      }
+      const auto frame = state.with([&](const State& now) -> std::optional<std::string> {
+        auto found = now.frames.find(digest);
+        return found == now.frames.end() ? std::nullopt : std::optional(found->second);
+      });
+      if (!frame) {
+        sink.done(digest, fail(ErrorCode::kNotFound));
+        continue;
+      }
+      sink.done(digest, sink.piece(digest, *frame));
+    }
+  }
+
+  Result<remote::PublishOutcome> publish(const remote::PublishGroup& group, remote::BlobSource& source,
+                                         Deadline deadline) override {
+    state.with([](State& now) { ++now.publishes; });
+    if (auto error = obstacle(deadline)) return fail(*error);
+    if (before_publish) before_publish(group);
+    std::map<codec::Digest, std::string> frames;
+    for (const auto& entry : group.entries) {
+      std::string& frame = frames[entry.digest];
+      frame.clear();
+      INDUCTORFS_TRY(source.read(entry.digest, 1000, [&](std::string_view piece) -> Result<void> {
+        frame += piece;
+        return {};
+      }));
+    }
+    return state.notify_with([&](State& now) -> Result<remote::PublishOutcome> {
+      const auto outcome = commit(now, group);
+      if (outcome == remote::PublishOutcome::kPublished) now.frames.merge(frames);
+      if (auto lost = std::exchange(now.lost_answer, std::nullopt)) return fail(*lost);
+      return outcome;
+    });
+  }
+
+  Result<remote::Delta> read_changes(const remote::ScopeId& id, const remote::Position& from,
+                                     Deadline deadline) override {
+    state.with([](State& now) { ++now.reads; });
+    if (auto error = obstacle(deadline)) return fail(*error);
+    return state.with([&](State& now) -> Result<remote::Delta> {
+      Scope& scope = now.scopes[id];
+      if (!scope.scripted.empty()) {
+        remote::Delta delta = std::move(scope.scripted.front());
+        scope.scripted.pop_front();
+        scope.scripted_end.emplace(delta.position, scope.log.size());
+        return delta;
+      }
+      if (scope.scripted_end == std::pair(from, scope.log.size())) return remote::Delta{false, {}, {}, from};
+      const uint64_t head = scope.log.size();
+      if (from.generation == head && from.nonce == nonce(head)) return remote::Delta{false, {}, {}, from};
+      const bool unknown = from.nonce != nonce(from.generation) || from.generation > head ||
+                           from.generation < scope.trimmed || from.generation == 0;
+      if (!unknown) return scope.log[from.generation];
+      remote::Delta snapshot{true, {}, {}, {head, nonce(head)}};
+      for (const auto& [path, entry] : scope.entries) snapshot.set.push_back(entry);
+      return snapshot;
+    });
+  }
+
+  Result<void> wait_for_changes(const std::vector<std::pair<remote::ScopeId, remote::Position>>& scopes,
+                                Milliseconds most, const std::function<bool()>& cancelled) override {
+    const auto deadline = Deadline::after(most);
+    const auto moved = [&](const State& now) {
+      for (const auto& [id, position] : scopes) {
+        auto found = now.scopes.find(id);
+        if (found == now.scopes.end()) continue;
+        if (!found->second.scripted.empty()) return true;
+        if (found->second.scripted_end == std::pair(position, found->second.log.size())) continue;
+        if (found->second.log.size() != position.generation) return true;
+      }
+      return false;
+    };
+    while (!cancelled() && !deadline.passed()) {
+      // In slices, as a real connection asks `cancelled`.
+      const auto slice = std::min(deadline.at(), std::chrono::steady_clock::now() + Milliseconds(10));
+      const bool done = state.wait_until(
+          slice, [&](const State& now) { return !now.hanging && (now.failure || moved(now)); },
+          [&](const State& now) { return !now.hanging && (now.failure || moved(now)); });
+      if (done) break;
+    }
+    return state.with([](const State& now) -> Result<void> {
+      if (now.failure) return fail(*now.failure);
+      return {};
+    });
+  }
+
+  Result<void> report_lost(const remote::ScopeId& id, const std::string& path, const codec::Digest& digest,
+                           Deadline deadline) override {
+    if (auto error = obstacle(deadline)) return fail(*error);
+    state.notify_with([&](State& now) {
+      now.lost.emplace_back(path, digest);
+      auto found = now.scopes[id].entries.find(path);
+      if (found != now.scopes[id].entries.end() && found->second.digest == digest) remove_in(now, id, path);
+    });
+    return {};
+  }
+
+  Result<remote::ServerFacts> probe(Deadline) override { return remote::ServerFacts{}; }
+  Health health() const override { return {}; }
+
+  // ---- What a test does as the rest of the cluster
+
+  void set(const remote::ScopeId& id, const codec::Entry& entry) {
+    state.notify_with([&](State& now) { set_in(now, id, {entry}); });
+  }
+  void set_with_bytes(const remote::ScopeId& id, codec::Entry entry, const std::string& bytes) {
+    entry.digest = codec::digest_of(bytes);
+    entry.size = bytes.size();
+    auto frame = codec::encode_frame(bytes);
+    state.notify_with([&](State& now) {
+      now.frames[entry.digest] = *frame;
+      set_in(now, id, {entry});
+    });
+  }
+  void remove(const remote::ScopeId& id, const std::string& path) {
+    state.notify_with([&](State& now) { remove_in(now, id, path); });
+  }
+  void script(const remote::ScopeId& id, remote::Delta delta) {
+    state.notify_with([&](State& now) { now.scopes[id].scripted.push_back(std::move(delta)); });
+  }
+  /// The log is trimmed: readers behind its head get a snapshot.
+  void trim(const remote::ScopeId& id) {
+    state.with([&](State& now) { now.scopes[id].trimmed = now.scopes[id].log.size(); });
+  }
+  void fail_with(std::optional<Error> error) {
+    state.notify_with([&](State& now) { now.failure = std::move(error); });
+  }
+  void hang(bool on) {
+    state.notify_with([&](State& now) { now.hanging = on; });
+  }
+  [[nodiscard]] std::optional<codec::Entry> entry(const remote::ScopeId& id, const std::string& path) {
+    return state.with([&](State& now) -> std::optional<codec::Entry> {
+      auto found = now.scopes[id].entries.find(path);
+      return found == now.scopes[id].entries.end() ? std::nullopt : std::optional(found->second);
+    });
+  }
+  [[nodiscard]] std::string bytes(const codec::Digest& digest) {
+    return state.with([&](State& now) {
+      auto raw = codec::decode_frame(now.frames[digest], digest, uint64_t{1} << 30);
+      return raw ? *raw : "(" + raw.error().to_string() + ")";
+    });
+  }
+  /// The first path of each published group, in order.
+  [[nodiscard]] std::vector<std::string> published() {
+    return state.with([](const State& now) {
+      std::vector<std::string> paths;
+      for (const auto& group : now.published) paths.push_back(group.entries.front().path);
+      return paths;
+    });
+  }
+
+ private:
+  static std::string nonce(uint64_t generation) {
+    return generation == 0 ? std::string() : "nonce-" + std::to_string(generation);
+  }
+
+  std::optional<Error> obstacle(Deadline deadline) {
+    return state.wait_until(
+        deadline.at(), [](const State& now) { return !now.hanging; },
+        [](const State& now) -> std::optional<Error> {
+          if (now.hanging) return Error(ErrorCode::kTimedOut, "no answer");
+          return now.failure;
+        });
+  }
+
+  static remote::PublishOutcome commit(State& now, const remote::PublishGroup& group) {
+    Scope& scope = now.scopes[group.scope];
+    if (group.contest && scope.groups[group.contest->key] > group.contest->most) {
+      return remote::PublishOutcome::kSuperseded;
+    }
+    if (group.replaces) {
+      auto found = scope.entries.find(group.entries.front().path);
+      const auto digest = found == scope.entries.end() ? std::nullopt : std::optional(found->second.digest);
+      if (digest != group.replaces->digest) return remote::PublishOutcome::kConflict;
+    }
+    if (group.contest) ++scope.groups[group.contest->key];
+    now.published.push_back(group);
+    set_in(now, group.scope, group.entries);
+    return remote::PublishOutcome::kPublished;
+  }
+  static void set_in(State& now, const remote::ScopeId& id, const std::vector<codec::Entry>& entries) {
+    Scope& scope = now.scopes[id];
+    for (const auto& entry : entries) scope.entries[entry.path] = entry;
+    const uint64_t next = scope.log.size() + 1;
+    scope.log.push_back({false, entries, {}, {next, nonce(next)}});
+  }
+  static void remove_in(State& now, const remote::ScopeId& id, const std::string& path) {
+    Scope& scope = now.scopes[id];
+    scope.entries.erase(path);
+    const uint64_t next = scope.log.size() + 1;
+    scope.log.push_back({false, {}, {path}, {next, nonce(next)}});
+  }
+};
+
+}  // namespace inductorfs::catalog

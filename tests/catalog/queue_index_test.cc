@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "queue_index.h"
+
+#include <gtest/gtest.h>
+
+namespace inductorfs::catalog {
+namespace {
+
+QueueIndex::Item item(const std::vector<std::string>& paths) {
+  QueueIndex::Item made{paths, {}, {}, 0};
+  for (const auto& path : paths) made.digests.push_back(codec::digest_of(path));
+  return made;
+}
+
+TEST(QueueIndex, TheOldestIsTheSmallestId) {
+  QueueIndex queue;
+  EXPECT_FALSE(queue.oldest());
+  queue.add(3, item({"c"}));
+  queue.add(2, item({"b"}));
+  EXPECT_EQ(queue.oldest(), 2);
+  queue.remove(2);
+  queue.remove(2);
+  EXPECT_EQ(queue.oldest(), 3);
+}
+
+TEST(QueueIndex, FindsTheItemWithExactlyTheSamePaths) {
+  QueueIndex queue;
+  queue.add(1, item({"a", "b"}));
+  EXPECT_EQ(queue.same_paths({"a", "b"}), 1);
+  EXPECT_EQ(queue.same_paths({"b", "a"}), 1);
+  EXPECT_FALSE(queue.same_paths({"a"}));
+  EXPECT_FALSE(queue.same_paths({"a", "c"}));
+  EXPECT_FALSE(queue.same_paths({"c"}));
+}
+
+TEST(QueueIndex, RemovingAnOlderItemLeavesTheLaterOneOfThePath) {
+  QueueIndex queue;
+  queue.add(1, item({"a", "b"}));
+  queue.add(2, item({"a"}));
+  queue.remove(1);
+  ASSERT_TRUE(queue.state("a"));
+  EXPECT_EQ(queue.state("a")->paths, (std::vector<std::string>{"a"}));
+  EXPECT_FALSE(queue.state("b"));
+  EXPECT_EQ(queue.queued_digest("a"), codec::digest_of("a"));
+  EXPECT_FALSE(queue.queued_digest("b"));
+}
+
+TEST(QueueIndex, ShowsTheLastErrorWhileQueuedAndTheOutcomeAfter) {
+  QueueIndex queue;
+  queue.add(1, item({"a"}));
+  queue.find(1)->error = "unavailable";
+  EXPECT_EQ(queue.state("a")->state, PublishState::kQueued);
+  EXPECT_EQ(queue.state("a")->why, "unavailable");
+  queue.remove(1);
+  queue.record({{"a"}, PublishState::kKeptLocal, "superseded", std::nullopt});
+  EXPECT_EQ(queue.state("a")->state, PublishState::kKeptLocal);
+  EXPECT_EQ(queue.state("a")->why, "superseded");
+}
+
+TEST(QueueIndex, ForgetsTheOldestOutcomesButNotARepeatedOne) {
+  QueueIndex queue;
+  queue.record({{"first"}, PublishState::kPublished, {}, std::nullopt});
+  queue.record({{"again"}, PublishState::kRefused, {}, std::nullopt});
+  for (size_t i = 0; i < QueueIndex::kReportLimit - 1; ++i) {
+    if (i == 5) queue.record({{"again"}, PublishState::kPublished, {}, std::nullopt});
+    queue.record({{"p" + std::to_string(i)}, PublishState::kPublished, {}, std::nullopt});
+  }
+  EXPECT_FALSE(queue.state("first"));
+  ASSERT_TRUE(queue.state("again"));
+  EXPECT_EQ(queue.state("again")->state, PublishState::kPublished);
+}
+
+}  // namespace
+}  // namespace inductorfs::catalog

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tail.h"
+
+#include "catalog/catalog_fixture.h"
+
+namespace inductorfs::catalog {
+namespace {
+
+using TailTest = CatalogFixture;
+
+TEST_F(TailTest, SeesWhatIsThereAndWhatComesAndWhatGoes) {
+  remote_.set("aa", elsewhere("d/one", "1"));
+  Catalog& catalog = start_synced();
+  EXPECT_TRUE(catalog.find("d/one"));
+  remote_.set("bb", elsewhere("b/two", "2"));
+  EXPECT_TRUE(eventually([&] { return catalog.find("b/two").has_value(); }));
+  EXPECT_EQ(catalog.find("b/two")->scope, "bb");
+  remote_.remove("aa", "d/one");
+  EXPECT_TRUE(eventually([&] { return !catalog.has_directory("d"); }));
+  EXPECT_TRUE(eventually([&] { return changed().size() == 3; }));
+  EXPECT_EQ(changed(), (std::vector<std::string>{"d/one", "b/two", "d/one"}));
+}
+
+TEST_F(TailTest, ListenersAreToldAfterTheChangeCanBeSeen) {
+  Catalog& catalog = open();
+  std::atomic<bool> seen{false};
+  std::atomic<bool> called{false};
+  catalog.start(
+      [&](const std::vector<std::string>& paths) {
+        seen = catalog.find(paths.front()).has_value();
+        called = true;
+      },
+      {});
+  remote_.set("aa", elsewhere("f", "1"));
+  EXPECT_TRUE(eventually([&] { return called.load(); }));
+  EXPECT_TRUE(seen);
+  catalog.stop();
+}
+
+TEST_F(TailTest, ContinuesWhereItWasAfterARestart) {
+  remote_.set("aa", elsewhere("f", "1"));
+  start_synced();
+  close();
+  remote_.set("aa", elsewhere("g", "2"));
+  const uint64_t resets = counted("catalog.resets");
+  remote_.fail_with(Error(ErrorCode::kUnavailable, "down"));
+  Catalog& offline = start();
+  EXPECT_TRUE(offline.find("f")) << "known from the disk, without the cluster";
+  EXPECT_FALSE(offline.status().synced);
+  EXPECT_FALSE(offline.wait_synced(Deadline::after(Milliseconds(1))));
+  remote_.fail_with(std::nullopt);
+  EXPECT_TRUE(offline.wait_synced(Deadline::after(kPatience)));
+  EXPECT_TRUE(offline.find("g"));
+  EXPECT_EQ(counted("catalog.resets"), resets) << "the tail was enough";
+}
+
+TEST_F(TailTest, ASnapshotReplacesWhatWasKnownOfItsScopeOnly) {
+  remote_.set("aa", elsewhere("stays", "1"));
+  remote_.set("aa", elsewhere("goes", "2"));
+  remote_.set("bb", elsewhere("b/other", "3"));
+  start_synced();
+  close();
+  remote_.remove("aa", "goes");
+  remote_.set("aa", elsewhere("comes", "4"));
+  remote_.trim("aa");
+  told_.with([](Told& told) { told.changed.clear(); });
+  Catalog& catalog = start_synced();
+  EXPECT_TRUE(catalog.find("stays"));
+  EXPECT_TRUE(catalog.find("comes"));
+  EXPECT_TRUE(catalog.find("b/other"));
+  EXPECT_FALSE(catalog.find("goes"));
+  EXPECT_FALSE(was_told("stays")) << "nothing changed about it";
+  EXPECT_TRUE(was_told("goes"));
+  close();
+  remote_.fail_with(Error(ErrorCode::kUnavailable, "down"));
+  Catalog& offline = open();
+  EXPECT_TRUE(offline.find("comes"));
+  EXPECT_FALSE(offline.find("goes")) << "gone on the disk too";
+}
+
+TEST_F(TailTest, AClusterThatWasEmptiedEmptiesTheCatalogEvenWithoutAPosition) {
+  remote_.set("aa", elsewhere("f", "1"));
+  start_synced();
+  close();
+  {  // as after an upgrade of this program
+    auto database = Database::open(options_.file, *Database::lock(options_.file));
+    ASSERT_TRUE(database);
+    ASSERT_TRUE(database->keep_scopes(options_.scopes, "another release"));
+  }
+  remote_.state.with([](FakeRemote::State& now) { now.scopes.clear(); });
+  EXPECT_TRUE(open().find("f")) << "until the cluster has been asked";
+  EXPECT_FALSE(start_synced().find("f"));
+}
+
+TEST_F(TailTest, ScopesThatAreNoLongerFollowedAreForgotten) {
+  remote_.set("aa", elsewhere("f", "1"));
+  remote_.set("bb", elsewhere("b/f", "2"));
+  start_synced();
+  close();
+  options_.scopes = {"bb"};
+  EXPECT_FALSE(open().find("f"));
+  close();
+  options_.scopes = {"aa", "bb"};
+  Catalog& catalog = open();
+  EXPECT_FALSE(catalog.find("f"));
+  EXPECT_TRUE(catalog.find("b/f"));
+}
+
+TEST_F(TailTest, AnEmptySnapshotThatComesEachTimeIsTheEndToo) {
+  for (int i = 0; i < 100; ++i) remote_.script("aa", remote::Delta{true, {}, {}, {}});
+  Catalog& catalog = start_synced();
+  EXPECT_LE(counted("catalog.resets"), 2U);
+  EXPECT_TRUE(eventually(
+      [&] { return remote_.state.with([](FakeRemote::State& now) { return now.scopes["aa"].scripted.empty(); }); }));
+  remote_.set("aa", elsewhere("f", "1"));
+  EXPECT_TRUE(eventually([&] { return catalog.find("f").has_value(); }));
+}
+
+TEST_F(TailTest, WithoutScopesItIsSyncedAtOnce) {
+  options_.scopes.clear();
+  Catalog& catalog = start();
+  EXPECT_TRUE(catalog.wait_synced(Deadline::after(kPatience)));
+}
+
+TEST_F(TailTest, DropsAndCountsWhatDoesNotBelongToTheScope) {
+  remote::Delta hostile{false, {}, {}, {1, "nonce-1"}};
+  for (const char* path : {"b/of the other scope", "../../etc/passwd", "a//b", "", "/abs", "a/./b"}) {
+    hostile.set.push_back(elsewhere(path, "x"));
+  }
+  hostile.set.push_back(elsewhere(std::string(codec::kPathLimit + 1, 'x'), "x"));
+  hostile.set.push_back(elsewhere("good", "x"));
+  hostile.set.push_back(elsewhere("good/but a file is there", "x"));
+  hostile.removed = {"never known", "../..", ""};
+  remote_.script("aa", hostile);
+  Catalog& catalog = start();
+  EXPECT_TRUE(eventually([&] { return catalog.find("good").has_value(); }));
+  EXPECT_TRUE(eventually([&] { return counted("catalog.rejected") == 8; }));
+  EXPECT_EQ(catalog.list("").size(), 1U);
+}
+
+TEST_F(TailTest, AMillionEntriesStopAtTheLimit) {
+  options_.entry_limit = 1'000;
+  remote::Delta flood{true, {}, {}, {1, "nonce-1"}};
+  constexpr size_t kFlood = 1'000'000;
+  flood.set.reserve(kFlood);
+  for (size_t i = 0; i < kFlood; ++i) {
+    flood.set.push_back({"d" + std::to_string(i % 7) + "/" + std::to_string(i), {}, 1, 0644, 0, ""});
+  }
+  remote_.script("aa", std::move(flood));
+  Catalog& catalog = start();
+  EXPECT_TRUE(eventually([&] { return counted("catalog.rejected") == kFlood - 1'000; }));
+  EXPECT_EQ(catalog.status().entries, 1'000U);
+}
+
+TEST_F(TailTest, OneScopeThatFailsDoesNotStopTheOthers) {
+  struct Picky final : remote::Remote {
+    explicit Picky(FakeRemote& inner) : inner_(inner) {}
+    void fetch(std::span<const codec::Digest> digests, remote::BlobSink& sink, Deadline deadline) override {
+      inner_.fetch(digests, sink, deadline);
+    }
+    Result<remote::PublishOutcome> publish(const remote::PublishGroup& group, remote::BlobSource& source,
+                                           Deadline deadline) override {
+      return inner_.publish(group, source, deadline);
+    }
+    Result<remote::Delta> read_changes(const remote::ScopeId& scope, const remote::Position& from,
+                                       Deadline deadline) override {
+      if (scope == "aa") return fail(ErrorCode::kTooLarge, "over the index limit");
+      return inner_.read_changes(scope, from, deadline);
+    }
+    Result<void> wait_for_changes(const std::vector<std::pair<remote::ScopeId, remote::Position>>& scopes,
+                                  Milliseconds most, const std::function<bool()>& cancelled) override {
+      return inner_.wait_for_changes(scopes, most, cancelled);
+    }
+    Result<void> report_lost(const remote::ScopeId& scope, const std::string& path, const codec::Digest& digest,
+                             Deadline deadline) override {
+      return inner_.report_lost(scope, path, digest, deadline);
+    }
+    Result<remote::ServerFacts> probe(Deadline deadline) override { return inner_.probe(deadline); }
+    Health health() const override { return {}; }
+    FakeRemote& inner_;
+  } picky(remote_);
+  auto catalog = Catalog::open(options_, picky, store_, accepts, counters_);
+  ASSERT_TRUE(catalog);
+  (*catalog)->start({}, {});
+  for (int i = 0; i < 3; ++i) {
+    const std::string path = "b/" + std::to_string(i);
+    remote_.set("bb", elsewhere(path, "1"));
+    EXPECT_TRUE(eventually([&] { return (*catalog)->find(path).has_value(); }));
+  }
+  EXPECT_GE(counted("tail.errors"), 1U);
+  EXPECT_FALSE((*catalog)->status().synced);
+}
+
+TEST_F(TailTest, AnAbsentClusterIsAskedSeldom) {
+  remote_.fail_with(Error(ErrorCode::kUnavailable, "down"));
+  start();
+  // Five failures of each of two scopes take at least 75+150+300+600 ms; a hot loop makes thousands in that time.
+  EXPECT_TRUE(eventually([&] { return counted("tail.errors") >= 10; }));
+  EXPECT_LT(remote_.state.with([](const FakeRemote::State& now) { return now.reads; }), 20U);
+}
+
+TEST_F(TailTest, ChangesThatComeAllTheTimeAreReadAtThePollInterval) {
+  options_.poll_interval = Milliseconds(50);
+  Catalog& catalog = start_synced();
+  const auto begin = std::chrono::steady_clock::now();
+  const uint64_t before = remote_.state.with([](const FakeRemote::State& now) { return now.reads; });
+  for (int i = 0; i < 200; ++i) {
+    remote_.set("aa", elsewhere("f" + std::to_string(i), "1"));
+    const auto next = std::chrono::steady_clock::now() + Milliseconds(1);
+    remote_.state.wait_until(
+        next, [](const auto&) { return false; }, [](const auto&) {});
+  }
+  EXPECT_TRUE(eventually([&] { return catalog.find("f199").has_value(); }));
+  const auto turns = (std::chrono::steady_clock::now() - begin) / Milliseconds(50) + 2;
+  const uint64_t reads = remote_.state.with([](const FakeRemote::State& now) { return now.reads; }) - before;
+  // In each turn one empty read per scope, and one read for each of the 200 records.
+  EXPECT_LE(reads, 200U + 2U * static_cast<uint64_t>(turns));
+}
+
+}  // namespace
+}  // namespace inductorfs::catalog

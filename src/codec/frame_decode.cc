@@ -70,7 +70,9 @@ Result<void> FrameDecoder::State::take_header() {
     return corrupt("version " + std::to_string(version) + " is unknown, a newer inductorfs may have written it");
   }
   const auto codec = reader.integer<uint8_t>();
-  if (codec != kCodecStored && codec != kCodecZstd) return corrupt("codec " + std::to_string(codec) + " is unknown");
+  if (codec != kCodecStored && codec != kCodecZstd && codec != kCodecDictionary) {
+    return corrupt("codec " + std::to_string(codec) + " is unknown");
+  }
   if (reader.integer<uint16_t>() != 0) return corrupt("reserved bits are set");
   raw_size = reader.integer<uint64_t>();
   if (reader.bytes(Digest::kSize) != expected.raw()) return corrupt("it is the frame of another blob");
@@ -78,9 +80,10 @@ Result<void> FrameDecoder::State::take_header() {
     return fail(ErrorCode::kTooLarge, "decode frame: " + std::to_string(raw_size) + " bytes, " +
                                           std::to_string(raw_limit) + " are the limit");
   }
-  if (codec == kCodecZstd) {
+  if (codec != kCodecStored) {
     compressed = true;
     context = take_decompress_context();
+    if (codec == kCodecDictionary) use_dictionary(*context);
     buffer.resize(ZSTD_DStreamOutSize());
   }
   return {};

@@ -52,7 +52,9 @@ class PieceCutter {
 class Encoder {
  public:
   Encoder(const ReadAt& read, uint64_t raw_size, const Digest& digest, PieceCutter& out)
-      : read_(read), raw_size_(raw_size), digest_(digest), out_(out), context_(take_compress_context()) {}
+      : read_(read), raw_size_(raw_size), digest_(digest), out_(out), context_(take_compress_context()) {
+    if (raw_size_ <= kSampleSize) use_dictionary(*context_);
+  }
   ~Encoder() { give_back(std::move(context_)); }
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
@@ -65,10 +67,10 @@ class Encoder {
     if (raw_size_ <= kSampleSize) {
       hasher_.update(sample);
       INDUCTORFS_TRY(check_end());
-      INDUCTORFS_TRY(put_header(shrinks));
+      INDUCTORFS_TRY(put_header(shrinks ? kCodecDictionary : kCodecStored));
       INDUCTORFS_TRY(out_.append(shrinks ? compressed : sample));
     } else {
-      INDUCTORFS_TRY(put_header(shrinks));
+      INDUCTORFS_TRY(put_header(shrinks ? kCodecZstd : kCodecStored));
       INDUCTORFS_TRY(shrinks ? stream_compressed() : stream_stored());
       INDUCTORFS_TRY(check_end());
     }
@@ -95,10 +97,10 @@ class Encoder {
     return out;
   }
 
-  Result<void> put_header(bool compressed) {
+  Result<void> put_header(uint8_t codec) {
     std::string header(kFrameMagic);
     append_integer(header, kFrameVersion);
-    append_integer(header, compressed ? kCodecZstd : kCodecStored);
+    append_integer(header, codec);
     append_integer(header, uint16_t{0});
     append_integer(header, raw_size_);
     header.append(digest_.raw());

@@ -11,5 +11,6 @@ inline constexpr std::string_view kFrameMagic = "IFSF";
 inline constexpr uint8_t kFrameVersion = 1;
 inline constexpr uint8_t kCodecStored = 0;
 inline constexpr uint8_t kCodecZstd = 1;
+inline constexpr uint8_t kCodecDictionary = 2;
 
 }  // namespace inductorfs::codec

@@ -3,13 +3,17 @@
 
 #include <utility>
 
+#include "dictionary.h"
 #include "inductorfs/base/result.h"
 
 namespace inductorfs::codec {
 namespace {
 
 constexpr int kLevel = 3;
-/// Level 3 never asks for more than 2^21; a frame that asks for more than this is not one of ours.
+/// Small artefacts are most of a cache, and compressed once by one node in the background: level 9 leaves 9 % less of
+/// them than 3 in the same time. A precompiled header of 150 MB would take seconds longer.
+constexpr int kDictionaryLevel = 9;
+/// Neither level asks for a window over 2^22; a frame that asks for more than this is not one of ours.
 constexpr int kWindowLogLimit = 27;
 /// A context that a foreign frame has blown up beyond this is not kept.
 constexpr size_t kIdleSizeLimit = 8ULL << 20;
@@ -27,6 +31,19 @@ DecompressContext& idle_decompress() {
 void check(size_t zstd_answer) { INDUCTORFS_CHECK(ZSTD_isError(zstd_answer) == 0); }
 
 }  // namespace
+
+void use_dictionary(ZSTD_CCtx& context) {
+  static const Handle<ZSTD_CDict, ZSTD_freeCDict> prepared(
+      ZSTD_createCDict(dictionary().data(), dictionary().size(), kDictionaryLevel));
+  INDUCTORFS_CHECK(prepared != nullptr);
+  check(ZSTD_CCtx_refCDict(&context, prepared.get()));
+}
+
+void use_dictionary(ZSTD_DCtx& context) {
+  static const Handle<ZSTD_DDict, ZSTD_freeDDict> prepared(ZSTD_createDDict(dictionary().data(), dictionary().size()));
+  INDUCTORFS_CHECK(prepared != nullptr);
+  check(ZSTD_DCtx_refDDict(&context, prepared.get()));
+}
 
 CompressContext take_compress_context() {
   CompressContext context = std::move(idle_compress());

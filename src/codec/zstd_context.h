@@ -14,6 +14,9 @@ using DecompressContext = Handle<ZSTD_DCtx, ZSTD_freeDCtx>;
 
 /// Ready for one frame of this module's kind: level, no zstd checksum (the digest is the check), content size on.
 [[nodiscard]] CompressContext take_compress_context();
+/// The next frame is one with the dictionary (dictionary.h), at its own level.
+void use_dictionary(ZSTD_CCtx& context);
+void use_dictionary(ZSTD_DCtx& context);
 void give_back(CompressContext context);
 
 /// Ready for one frame, with the window limit set.

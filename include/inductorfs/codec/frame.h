@@ -14,7 +14,7 @@
 ///
 ///     frame   := magic version codec reserved raw_size digest payload     (integers little-endian)
 ///     magic   := "IFSF"          version := u8 = 1
-///     codec   := u8   0 stored, 1 zstd
+///     codec   := u8   0 stored, 1 zstd, 2 zstd with this program's dictionary 1 (blobs up to 1 MiB)
 ///     reserved:= u16 = 0         raw_size := u64      digest := 32 bytes, SHA-256 of the raw bytes
 ///     payload := raw bytes | one zstd frame
 ///

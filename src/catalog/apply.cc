@@ -128,9 +128,12 @@ void Tail::write_down(Followed& scope, const remote::Delta& delta) {
 }
 
 void Tail::forget_dropped_marks() {
-  const auto paths = parts_.tree.write([](Tree& tree) { return tree.take_dropped_marks(); });
-  if (paths.empty()) return;
-  parts_.count_failure(parts_.durable.with([&](Durable& durable) { return durable.database.drop_marks(paths); }));
+  std::vector<Database::Mark> marks;
+  for (auto& [path, digest] : parts_.tree.write([](Tree& tree) { return tree.take_dropped_marks(); })) {
+    marks.push_back({std::move(path), digest});
+  }
+  if (marks.empty()) return;
+  parts_.count_failure(parts_.durable.with([&](Durable& durable) { return durable.database.drop_marks(marks); }));
 }
 
 }  // namespace inductorfs::catalog

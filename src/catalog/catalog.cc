@@ -94,25 +94,34 @@ void CatalogImpl::end() {
 
 void CatalogImpl::hide(std::string_view path) {
   std::vector<Database::Mark> marks;
-  const auto known = parts_->tree.read([&](const Tree& tree) { return tree.find_known(path); });
-  if (known) marks.push_back({known->entry.path, known->entry.digest});
+  const auto mark = [&](const codec::Digest& digest) {
+    const bool marked = std::ranges::any_of(marks, [&](const auto& known) { return known.digest == digest; });
+    if (!marked) marks.push_back({std::string(path), digest});
+  };
+  // What was written here and is on its way must not come back when the cluster has it: what is queued, and what is
+  // being published although later bytes have taken its place in the queue. The queue first: a publish that ends now is
+  // in the tree before it leaves the queue (Publisher::finish).
   parts_->durable.with([&](Durable& durable) {
-    // What was written here and is on its way must not come back when the cluster has it.
-    if (const auto digest = durable.queue.queued_digest(std::string(path))) {
-      if (marks.empty() || marks.front().digest != *digest) marks.push_back({std::string(path), *digest});
+    if (const auto digest = durable.queue.queued_digest(std::string(path))) mark(*digest);
+    if (!durable.in_flight) return;
+    const auto& item = durable.in_flight_item;
+    for (size_t i = 0; i < item.paths.size(); ++i) {
+      if (item.paths[i] == path) mark(item.digests[i]);
     }
   });
+  const auto known = parts_->tree.read([&](const Tree& tree) { return tree.find_known(path); });
+  if (known) mark(known->entry.digest);
   if (marks.empty()) return;
   const bool full = parts_->tree.read([](const Tree& tree) { return tree.marks() >= kMarkLimit; });
   if (!full) {
     parts_->count_failure(parts_->durable.with([&](Durable& durable) { return durable.database.hide(marks); }));
   }
   parts_->tree.write([&](Tree& tree) {
-    for (const auto& mark : marks) {
+    for (const auto& hidden : marks) {
       if (full) {
-        tree.mark_lost(mark.path, mark.digest);
+        tree.mark_lost(hidden.path, hidden.digest);
       } else {
-        tree.mark_hidden(mark.path, mark.digest);
+        tree.mark_hidden(hidden.path, hidden.digest);
       }
     }
   });

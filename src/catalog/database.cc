@@ -220,10 +220,10 @@ Result<void> Database::hide(std::span<const Mark> marks) {
   });
 }
 
-Result<void> Database::drop_marks(std::span<const std::string> paths) {
+Result<void> Database::drop_marks(std::span<const Mark> marks) {
   return in_transaction([&]() -> Result<void> {
-    CATALOG_PREPARE(remove, "DELETE FROM hidden WHERE path=?");
-    for (const auto& path : paths) INDUCTORFS_TRY(remove.bind_blob(path).run());
+    CATALOG_PREPARE(remove, "DELETE FROM hidden WHERE path=? AND digest=?");
+    for (const auto& mark : marks) INDUCTORFS_TRY(remove.bind_blob(mark.path).bind_blob(mark.digest.raw()).run());
     return {};
   });
 }

@@ -68,7 +68,7 @@ class Database {
     codec::Digest digest;
   };
   [[nodiscard]] Result<void> hide(std::span<const Mark> marks);
-  [[nodiscard]] Result<void> drop_marks(std::span<const std::string> paths);
+  [[nodiscard]] Result<void> drop_marks(std::span<const Mark> marks);
 
   // ---- Queue
 

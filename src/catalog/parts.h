@@ -41,7 +41,8 @@ struct Durable {
 
   Database database;
   QueueIndex queue;
-  std::optional<int64_t> in_flight;       ///< also while its listeners run
+  std::optional<int64_t> in_flight;  ///< also while its listeners run
+  QueueIndex::Item in_flight_item;   ///< of `in_flight`, although a later group may have taken its place in the queue
   std::deque<PublishReport> undelivered;  ///< of groups that were dropped without the publish thread
   std::deque<Known> lost;                 ///< to be told to the cluster
   std::set<std::string> lost_paths;       ///< of `lost`

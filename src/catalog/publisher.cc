@@ -95,7 +95,8 @@ void Publisher::take_item(Durable& durable, Work& work) {
   const auto oldest = durable.queue.oldest();
   if (!oldest) return;
   work.id = durable.in_flight = oldest;
-  work.attempts = durable.queue.find(*oldest)->attempts;
+  durable.in_flight_item = *durable.queue.find(*oldest);
+  work.attempts = durable.in_flight_item.attempts;
   auto payload = durable.database.queued_payload(*oldest);
   if (!payload) {
     work.readable = fail(std::move(payload).error());

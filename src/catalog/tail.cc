@@ -13,7 +13,7 @@ namespace {
 /// time after each timeout.
 constexpr Milliseconds kReadPatience{2'000};
 constexpr Milliseconds kReadPatienceMost{120'000};
-/// Reading resumes at least this often, for changes whose announcement was lost (redis.md 3.4).
+/// Reading resumes at least this often, for changes whose announcement was lost.
 constexpr Milliseconds kWaitMost{5'000};
 /// Steps of one scope before the next one has its turn.
 constexpr int kStepsPerTurn = 1'000;

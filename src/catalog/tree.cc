@@ -81,10 +81,7 @@ std::shared_ptr<const std::string> Tree::shared_origin(const std::string& origin
 bool Tree::hidden_by_mark(const std::string& path, const codec::Digest& digest) {
   auto found = marks_.find(path);
   if (found == marks_.end()) return false;
-  if (std::ranges::find(found->second, digest) != found->second.end()) return true;
-  marks_.erase(found);
-  dropped_marks_.push_back(path);
-  return false;
+  return std::ranges::find(found->second, digest) != found->second.end();
 }
 
 void Tree::count(const Trail& trail, bool before, bool after) {
@@ -265,7 +262,10 @@ void Tree::set_flags(std::string_view path, const codec::Digest& digest, const s
 void Tree::mark_hidden(const std::string& path, const codec::Digest& digest) {
   auto& digests = marks_[path];
   if (std::ranges::find(digests, digest) == digests.end()) digests.push_back(digest);
-  if (digests.size() > kMarksPerPath) digests.erase(digests.begin());
+  if (digests.size() > kMarksPerPath) {
+    dropped_marks_.emplace_back(path, digests.front());
+    digests.erase(digests.begin());
+  }
   set_flags(path, digest, [](Leaf& leaf) { leaf.hidden = true; });
 }
 
@@ -277,7 +277,9 @@ void Tree::unmark_hidden(const std::string& path, const codec::Digest& digest) {
   set_flags(path, digest, [](Leaf& leaf) { leaf.hidden = false; });
 }
 
-std::vector<std::string> Tree::take_dropped_marks() { return std::exchange(dropped_marks_, {}); }
+std::vector<std::pair<std::string, codec::Digest>> Tree::take_dropped_marks() {
+  return std::exchange(dropped_marks_, {});
+}
 
 void Tree::mark_lost(std::string_view path, const codec::Digest& digest) {
   set_flags(path, digest, [](Leaf& leaf) { leaf.lost = true; });

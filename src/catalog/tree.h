@@ -55,8 +55,8 @@ class Tree {
   /// A mark outlives the entry: what was deleted here stays away when the cluster sends it again.
   void mark_hidden(const std::string& path, const codec::Digest& digest);
   void unmark_hidden(const std::string& path, const codec::Digest& digest);
-  /// Paths whose marks were given up because an entry with other bytes came; the caller forgets them on disk too.
-  [[nodiscard]] std::vector<std::string> take_dropped_marks();
+  /// Marks that were given up, the oldest of a path that was deleted often; the caller forgets them on disk too.
+  [[nodiscard]] std::vector<std::pair<std::string, codec::Digest>> take_dropped_marks();
   /// Until the cluster sets the entry again, which may bring its bytes back.
   void mark_lost(std::string_view path, const codec::Digest& digest);
 
@@ -112,7 +112,7 @@ class Tree {
   Node root_;
   uint64_t known_ = 0;
   std::unordered_map<std::string, std::vector<codec::Digest>> marks_;
-  std::vector<std::string> dropped_marks_;
+  std::vector<std::pair<std::string, codec::Digest>> dropped_marks_;
   std::unordered_map<std::string, std::shared_ptr<const std::string>> origins_;
   std::set<std::string, std::less<>> watched_;
   std::set<std::string> touched_;

@@ -8,7 +8,8 @@ namespace {
 
 using fingerprint::Facet;
 
-// design.md section 6. A change here moves entries to another scope: nothing breaks, the cluster just starts empty.
+// docs/families.md shows it. A change here moves entries to another scope: nothing breaks, the cluster just starts
+// empty.
 constexpr Facet kGraph[] = {Facet::kTorch, Facet::kTriton, Facet::kCuda, Facet::kGpu, Facet::kCpuIsa};
 constexpr Facet kPython[] = {Facet::kTorch, Facet::kTriton};
 constexpr Facet kTuning[] = {Facet::kTorch, Facet::kTriton, Facet::kGpu};

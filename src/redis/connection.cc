@@ -13,7 +13,7 @@
 namespace inductorfs::redis {
 namespace {
 
-/// Larger feeds are slower with many small replies: hiredis moves the rest of its buffer for each (redis.md 1.3).
+/// Larger feeds are slower with many small replies: hiredis moves the rest of its buffer for each.
 constexpr size_t kReadBytes = size_t{16} << 10;
 /// Commands are put into words in slices of about this size, so that a pipeline of large values is not copied whole.
 constexpr size_t kWriteBytes = size_t{256} << 10;

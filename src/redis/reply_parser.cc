@@ -134,7 +134,7 @@ ReplyParser::ReplyParser(ReplyLimits limits) : state_(std::make_unique<State>())
   state_->reader.reset(redisReaderCreateWithFunctions(reply_functions()));
   INDUCTORFS_CHECK(state_->reader != nullptr);
   state_->reader->privdata = &state_->budget;
-  // Keep the buffer: the default of 16 KiB frees and grows it anew for every large reply (redis.md 1.3).
+  // Keep the buffer: the default of 16 KiB frees and grows it anew for every large reply.
   state_->reader->maxbuf = 0;
 }
 

@@ -175,7 +175,7 @@ bool is_address(const std::string& host) {
          ::inet_pton(AF_INET6, host.c_str(), ignored.data()) == 1;
 }
 
-// No release of hiredis checks the name (redis.md 1.1): without this any certificate of the same CA is accepted.
+// No release of hiredis checks the name: without this any certificate of the same CA is accepted.
 bool expect_peer(SSL* session, const std::string& host) {
   if (is_address(host)) return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session), host.c_str()) == 1;
   SSL_set_hostflags(session, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);

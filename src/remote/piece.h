@@ -22,7 +22,7 @@
 namespace inductorfs::remote {
 
 inline constexpr size_t kPieceHeadSize = 4 + 1 + 4 + 8;
-/// 2^n - 64: a value of exactly 2^n bytes wastes a quarter of its memory in the server's allocator (redis.md 3.2).
+/// 2^n - 64: a value of exactly 2^n bytes wastes a quarter of its memory in the server's allocator.
 inline constexpr size_t kValueLimit = (size_t{1} << 20) - 64;
 inline constexpr size_t kPieceBytes = kValueLimit - kPieceHeadSize;
 inline constexpr uint64_t kFrameSizeLimit = uint64_t{1} << 40;

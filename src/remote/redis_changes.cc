@@ -11,7 +11,7 @@
 #include "keys.h"
 #include "redis_operations.h"
 
-// The algorithm of redis.md 3.5: a snapshot and a tail that agree although others write meanwhile, although the log is
+// A snapshot and a tail that agree although others write meanwhile, although the log is
 // trimmed, and although a failover may have lost the end of the history.
 namespace inductorfs::remote {
 namespace {

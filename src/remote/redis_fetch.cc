@@ -10,9 +10,17 @@ namespace inductorfs::remote {
 namespace {
 
 /// What is asked for before a blob's size is known: most artefacts are smaller as a frame, and a window of this many
-/// bytes each is 64 blobs deep, where pipelining has given nearly all that it can (redis.md 1.4).
+/// bytes each is 64 blobs deep, where pipelining has given nearly all that it can.
 constexpr size_t kFirstRead = size_t{64} << 10;
 constexpr size_t kFirstReadsAtOnce = kWindowBytes / kFirstRead;
+
+/// A key of ours that holds something else is as bad as bytes that are damaged: asking again will not help.
+Error blob_error(const redis::Reply& reply) {
+  if (reply.is_error() && reply.text.starts_with("WRONGTYPE")) {
+    return Error(ErrorCode::kCorrupt, "the blob's key holds something that is no string");
+  }
+  return redis::to_error(reply);
+}
 
 /// The blobs of one fetch and how far each is. Confined to the fetching thread.
 class FetchJob {
@@ -117,7 +125,7 @@ class FetchJob {
   }
 
   void take_first(Item& item, redis::Reply&& reply) {
-    if (reply.kind != redis::Reply::Kind::kString) return end(item, fail(redis::to_error(reply)));
+    if (reply.kind != redis::Reply::Kind::kString) return end(item, fail(blob_error(reply)));
     if (reply.text.empty()) return end(item, fail(ErrorCode::kNotFound));
     const auto head = PieceHead::parse(reply.text);
     const size_t whole = head ? kPieceHeadSize + head->size_of(0) : 0;
@@ -167,7 +175,7 @@ class FetchJob {
   void take_rest(const Read& read, const redis::Reply& reply) {
     Item& item = *read.item;
     if (item.ended) return;
-    if (reply.is_error()) return end(item, fail(redis::to_error(reply)));
+    if (reply.is_error()) return end(item, fail(blob_error(reply)));
     // Evicted between two reads, or since long: GETRANGE has no nil.
     if (reply.text.empty() && read.expected > 0) return end(item, fail(ErrorCode::kNotFound));
     if (reply.text.size() != read.expected) {

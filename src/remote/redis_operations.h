@@ -11,7 +11,7 @@
 /// The operations of the Redis remote, one source file each. All block up to the deadline. Safe for concurrent use.
 namespace inductorfs::remote {
 
-/// Bytes in flight on one connection. More makes the server's other clients wait (redis.md 1.4).
+/// Bytes in flight on one connection. More makes the server's other clients wait.
 inline constexpr size_t kWindowBytes = size_t{4} << 20;
 /// Records that a reader takes at once: kRecordsPerRead * kRecordBytesLimit must fit into one reply (64 MiB).
 inline constexpr size_t kRecordsPerRead = 32;

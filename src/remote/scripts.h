@@ -6,8 +6,8 @@
 namespace inductorfs::remote {
 
 /// The programs that run inside the server, sent whole with each EVAL: no NOSCRIPT case, and the header "#!lua" makes
-/// the server refuse a script as a whole, before it starts, when it is out of memory, a replica or cannot persist
-/// (redis.md 3.3). All take KEYS = meta, idx, cnt, own, log.
+/// the server refuse a script as a whole, before it starts, when it is out of memory, a replica or cannot persist.
+/// All take KEYS = meta, idx, cnt, own, log.
 ///
 /// publish: ARGV = nonce, log length, index limit, record, contest key ("" = none), most, expect ("" = nothing, "-" =
 /// no entry, "=" + digest), mode ("write" | "check"), then path, value, path, value, ...

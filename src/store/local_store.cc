@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 namespace inductorfs::store {
@@ -18,6 +19,10 @@ constexpr WallNanoseconds kSaveUseAfter = 3600LL * 1'000'000'000;
 constexpr int64_t kNanoseconds = 1'000'000'000;
 /// Refusals that one call bears. A refused blob counts as used, so that the next call asks about others.
 constexpr size_t kEvictionTries = 4096;
+/// A refusal of the guard asks the kernel to let go of the blob, which it does at once but from another thread: without
+/// this patience the first touch after the limit is reached would be a miss although there is room to be had.
+constexpr Milliseconds kLetGoPatience{100};
+constexpr Milliseconds kLetGoStep{2};
 constexpr mode_t kModeBits = 07777;
 constexpr size_t kCopyPiece = 128ULL * 1024;
 
@@ -80,6 +85,16 @@ std::string LocalStore::next_temporary() {
 // --- room ---------------------------------------------------------------------------------------------------------
 
 Result<void> LocalStore::make_room(uint64_t bytes) {
+  auto made = try_make_room(bytes);
+  const Deadline patience = Deadline::after(kLetGoPatience);
+  while (!made && made.error().code() == ErrorCode::kNoSpace && !patience.passed()) {
+    std::this_thread::sleep_for(kLetGoStep);
+    made = try_make_room(bytes);
+  }
+  return made;
+}
+
+Result<void> LocalStore::try_make_room(uint64_t bytes) {
   if (bytes == 0) return {};
   size_t refusals = 0;
   for (;;) {

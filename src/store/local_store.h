@@ -41,10 +41,12 @@ class LocalStore final : public BlobStore {
 
   // For the writer.
   [[nodiscard]] int folder() const { return directory_.fd.get(); }
-  /// Reserves that many bytes of the limit, evicting when it must; release_room gives them back.
+  /// Reserves that many bytes of the limit, evicting when it must; release_room gives them back. Waits a little for
+  /// the kernel to let go of what it is using.
   [[nodiscard]] Result<void> make_room(uint64_t bytes);
+  [[nodiscard]] Result<void> try_make_room(uint64_t bytes);
   void release_room(uint64_t bytes);
-  /// The disk is full, whatever our own limit says. True when something was evicted.
+  /// The disk is full, whatever our own limit says.
   uint64_t free_space(uint64_t bytes) override;
   /// Moves a finished temporary file to its place, and its reservation into the blob's size.
   [[nodiscard]] Result<void> install(const std::string& temporary, const codec::Digest& digest, uint64_t size,

@@ -44,7 +44,7 @@ TEST_F(RedisBlobs, DamagedPiecesAreCorruptAndHurtNoOtherBlob) {
   EXPECT_EQ(fetch_both(), ErrorCode::kCorrupt);
   run({"DEL", key_of(large.digest, 1)});
   run({"LPUSH", key_of(large.digest, 1), "a list"});
-  EXPECT_EQ(fetch_both(), ErrorCode::kInternal);
+  EXPECT_EQ(fetch_both(), ErrorCode::kCorrupt);
 }
 
 TEST_F(RedisBlobs, LiveForTheirLifetimeAndAreRenewedByTheNextPublish) {

@@ -66,7 +66,7 @@ struct Rule {
   bool shared = false;    ///< false: works as on a local disk, never leaves the host
   SealSign seal = SealSign::kRename;
   Contest contest = Contest::kNone;
-  std::span<const fingerprint::Facet> facets;  ///< what it depends on (design.md section 6)
+  std::span<const fingerprint::Facet> facets;  ///< what it depends on
   std::string_view why;                        ///< why it is shared so, or not
   std::string_view source;                     ///< where torch or Triton does it: file and function
   std::string_view pattern;                    ///< which paths these are, for people

@@ -23,7 +23,7 @@ namespace inductorfs::remote {
 using ScopeId = std::string;
 
 /// How far a reader has followed a scope. The nonce of each generation makes a lost tail visible after a failover:
-/// equal generation, other nonce, means another history (redis.md 3.5).
+/// equal generation, other nonce, means another history.
 struct Position {
   uint64_t generation = 0;
   std::string nonce;

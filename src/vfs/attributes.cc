@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "vfs/overlay.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr std::string_view kOwnPrefix = "user.inductorfs.";
+constexpr size_t kXattrLimit = size_t{64} * 1024;  // XATTR_SIZE_MAX and XATTR_LIST_MAX of linux/limits.h
+
+struct timespec timespec_of(const std::optional<Timestamp>& time, bool now) {
+  if (now) return {0, UTIME_NOW};
+  if (!time) return {0, UTIME_OMIT};
+  return {time->seconds, time->nanoseconds};
+}
+
+bool touches_times(const AttributeChange& change) {
+  return change.accessed || change.modified || change.accessed_now || change.modified_now;
+}
+
+}  // namespace
+
+Result<Attributes> Overlay::attributes(const Node& node, Content& content) {
+  if (content.attributes_valid) return content.attributes;
+  auto path = location(node, content);
+  if (!path) {
+    // Deleted, and known to the kernel still: a directory, or bytes of the cluster. Its last attributes stand.
+    content.attributes.links = 0;
+    return content.attributes;
+  }
+  const auto status = tree_.stat(*path);
+  if (!status) return fail(status.error());
+  if (!*status) return fail(ErrorCode::kNotFound);
+  content.attributes = attributes_of(**status);
+  if (content.sealed) content.attributes.links = 1;  // the other links are the store's and the sealer's
+  if (content.elsewhere.starts_with("orphans/")) content.attributes.links = 0;  // its only name is ours
+  content.attributes.inode_number = node.inode_number;
+  content.attributes_valid = true;
+  return content.attributes;
+}
+
+Result<Attributes> Overlay::get_attributes(NodeId id) {
+  auto node = live(id);
+  if (!node) return fail(std::move(node).error());
+  return moves_.read([&](const Moves&) {
+    return (*node)->content.with([&](Content& content) { return attributes(**node, content); });
+  });
+}
+
+Result<Attributes> Overlay::apply_change(const NodePtr& node, const AttributeChange& change) {
+  return moves_.read([&](const Moves&) {
+    return node->content.with([&](Content& content) -> Result<Attributes> {
+      const bool same_mode = change.mode && content.backing == Backing::kShared &&
+                             (*change.mode & 07777) == (content.entry.mode & 07777) && !change.uid && !change.gid &&
+                             !touches_times(change);
+      if (same_mode) return attributes(*node, content);
+      if (content.backing == Backing::kShared) {
+        if (auto own = make_private(node, content, std::nullopt); !own) return fail(std::move(own).error());
+      }
+      auto path = location(*node, content);
+      if (!path) return attributes(*node, content);
+      content.attributes_valid = false;
+      if ((change.uid || change.gid) &&
+          ::fchownat(tree_.fd(), path->c_str(), change.uid.value_or(static_cast<uid_t>(-1)),
+                     change.gid.value_or(static_cast<gid_t>(-1)), AT_SYMLINK_NOFOLLOW) != 0) {
+        return fail_errno("chown", *path);
+      }
+      // A link has no mode of its own on Linux.
+      if (change.mode && node->type != S_IFLNK && ::fchmodat(tree_.fd(), path->c_str(), *change.mode & 07777, 0) != 0) {
+        return fail_errno("chmod", *path);
+      }
+      if (touches_times(change)) {
+        const struct timespec times[2] = {timespec_of(change.accessed, change.accessed_now),
+                                          timespec_of(change.modified, change.modified_now)};
+        if (::utimensat(tree_.fd(), path->c_str(), times, AT_SYMLINK_NOFOLLOW) != 0)
+          return fail_errno("utimens", *path);
+      }
+      return attributes(*node, content);
+    });
+  });
+}
+
+Result<Attributes> Overlay::set_attributes(NodeId id, const AttributeChange& change) {
+  auto node = live(id);
+  if (!node) return fail(std::move(node).error());
+  if (change.size) {
+    if (!(*node)->is_regular()) return fail(ErrorCode::kInvalid);
+    auto file = begin_write(*node, *change.size);
+    if (!file) return fail(std::move(file).error());
+    const bool done = ::ftruncate((*file)->fd.get(), static_cast<off_t>(*change.size)) == 0;
+    const int saved_errno = errno;
+    end_write(*node, done);
+    if (!done) return fail(error_from_errno(saved_errno, "truncate"));
+  }
+  const auto path = nodes_.path_of(**node);
+  if ((*node)->is_directory() && path)
+    INDUCTORFS_TRY(moves_.read([&](const Moves&) { return make_local_directory(*node, *path); }));
+  return apply_change(*node, change);
+}
+
+namespace {
+
+/// A name of the file for the xattr system calls, which know no *at form: through the directory's descriptor.
+std::string xattr_path(const LocalTree& tree, const std::string& location) {
+  return proc_path(tree.fd()) + "/" + location;
+}
+
+}  // namespace
+
+Result<std::string> Overlay::get_xattr(NodeId id, const std::string& name) {
+  auto node = live(id);
+  if (!node) return fail(std::move(node).error());
+  if (std::string_view(name).starts_with(kOwnPrefix)) return own_xattr(*node, name.substr(kOwnPrefix.size()));
+  return moves_.read([&](const Moves&) {
+    return (*node)->content.with([&](const Content& content) -> Result<std::string> {
+      if (content.backing != Backing::kLocal) return fail(ErrorCode::kNoData);
+      auto path = location(**node, content);
+      if (!path) return fail(ErrorCode::kNoData);
+      std::string value(kXattrLimit, '\0');
+      const ssize_t size = ::lgetxattr(xattr_path(tree_, *path).c_str(), name.c_str(), value.data(), value.size());
+      if (size < 0) return fail_errno("getxattr", name);
+      value.resize(static_cast<size_t>(size));
+      return value;
+    });
+  });
+}
+
+Result<std::string> Overlay::own_xattr(const NodePtr& node, const std::string& name) {
+  const auto path = nodes_.path_of(*node);
+  if (!path) return fail(ErrorCode::kNoData);
+  if (name == "family") return std::string(layout::rule_of(layout::classify(*path).family).name);
+  return moves_.read([&](const Moves&) {
+    return node->content.with([&](const Content& content) -> Result<std::string> {
+      if (name == "origin") {
+        if (content.backing == Backing::kShared) return content.entry.origin;
+        return node->is_regular() ? Result<std::string>(options_.origin) : fail(ErrorCode::kNoData);
+      }
+      if (name != "digest" || !node->is_regular()) return fail(ErrorCode::kNoData);
+      if (content.backing == Backing::kShared) return content.entry.digest.to_hex();
+      if (!content.sealed) return fail(ErrorCode::kNoData);
+      auto place = location(*node, content);
+      if (!place) return fail(ErrorCode::kNoData);
+      auto file = tree_.open_file(*place, false);
+      if (!file) return fail(std::move(file).error());
+      const auto seal = tree_.seal_of(file->get());
+      return seal ? Result<std::string>(*seal) : fail(ErrorCode::kNoData);
+    });
+  });
+}
+
+Result<std::vector<std::string>> Overlay::list_xattrs(NodeId id) {
+  auto node = live(id);
+  if (!node) return fail(std::move(node).error());
+  std::vector<std::string> names;
+  for (const char* own : {"family", "origin", "digest"}) {
+    if (own_xattr(*node, own)) names.push_back(std::string(kOwnPrefix) + own);
+  }
+  return moves_.read([&](const Moves&) {
+    return (*node)->content.with([&](const Content& content) -> Result<std::vector<std::string>> {
+      if (content.backing != Backing::kLocal) return names;
+      auto path = location(**node, content);
+      if (!path) return names;
+      std::string text(kXattrLimit, '\0');
+      const ssize_t size = ::llistxattr(xattr_path(tree_, *path).c_str(), text.data(), text.size());
+      if (size < 0) return fail_errno("listxattr", *path);
+      for (size_t at = 0; at < static_cast<size_t>(size);) {
+        std::string name(text.c_str() + at);
+        at += name.size() + 1;
+        if (!std::string_view(name).starts_with(kOwnPrefix)) names.push_back(std::move(name));
+      }
+      return names;
+    });
+  });
+}
+
+namespace {
+
+Result<void> set_or_remove(const std::string& path, const std::string& name, std::optional<std::string_view> value,
+                           int flags) {
+  const int result = value ? ::lsetxattr(path.c_str(), name.c_str(), value->data(), value->size(), flags)
+                           : ::lremovexattr(path.c_str(), name.c_str());
+  if (result != 0) return fail_errno(value ? "setxattr" : "removexattr", name);
+  return {};
+}
+
+}  // namespace
+
+Result<void> Overlay::set_xattr(NodeId id, const std::string& name, std::string_view value, int flags) {
+  return change_xattr(id, name, [&](const std::string& path) { return set_or_remove(path, name, value, flags); });
+}
+
+Result<void> Overlay::remove_xattr(NodeId id, const std::string& name) {
+  return change_xattr(id, name, [&](const std::string& path) { return set_or_remove(path, name, std::nullopt, 0); });
+}
+
+Result<void> Overlay::change_xattr(NodeId id, const std::string& name,
+                                   const std::function<Result<void>(const std::string&)>& change) {
+  if (std::string_view(name).starts_with(kOwnPrefix)) {
+    return fail(ErrorCode::kNotPermitted, name + ": attributes of inductorfs are read-only");
+  }
+  auto node = live(id);
+  if (!node) return fail(std::move(node).error());
+  const auto path = nodes_.path_of(**node);
+  return moves_.read([&](const Moves&) -> Result<void> {
+    const bool needs_directory = (*node)->is_directory() && path;
+    if (auto made = needs_directory ? make_local_directory(*node, *path) : Result<void>{}; !made) return made;
+    return (*node)->content.with([&](Content& content) -> Result<void> {
+      const bool shared = content.backing == Backing::kShared;
+      if (auto own = shared ? make_private(*node, content, std::nullopt) : Result<void>{}; !own) return own;
+      auto place = location(**node, content);
+      if (!place) return fail(std::move(place).error());
+      content.attributes_valid = false;
+      return change(xattr_path(tree_, *place));
+    });
+  });
+}
+
+Result<struct statvfs> Overlay::statistics() {
+  struct statvfs result {};
+  if (::fstatvfs(tree_.fd(), &result) != 0) return fail_errno("statvfs");
+  return result;
+}
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <future>
+
+#include "inductorfs/base/log.h"
+#include "vfs/overlay.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr size_t kCopyPiece = 1 << 20;
+
+Result<void> copy_file(int from, int to, uint64_t size) {
+  std::string buffer(std::min<uint64_t>(size, kCopyPiece), '\0');
+  for (uint64_t offset = 0; offset < size;) {
+    const auto got = pread_full(from, buffer.data(), std::min<uint64_t>(buffer.size(), size - offset), offset);
+    if (!got) return fail(got.error());
+    if (*got == 0) break;
+    INDUCTORFS_TRY(pwrite_full(to, std::string_view(buffer.data(), *got), offset));
+    offset += *got;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> Overlay::location(const Node& node, const Content& content) const {
+  if (!content.elsewhere.empty()) return content.elsewhere;
+  auto path = nodes_.path_of(node);
+  if (!path) return fail(ErrorCode::kNotFound);
+  return LocalTree::view(*path);
+}
+
+Result<DescriptorCache::Pointer> Overlay::descriptor(const Node& node, Content& content, bool writable) {
+  if (auto open = descriptors_.find(node.id, writable)) return open;
+  if (content.backing == Backing::kShared) {
+    auto blob = store_.open_blob(content.entry.digest);
+    if (!blob) return fail(std::move(blob).error());
+    return descriptors_.put(node.id, std::move(*blob), false);
+  }
+  auto path = location(node, content);
+  if (!path) return fail(std::move(path).error());
+  auto file = tree_.open_file(*path, writable);
+  if (!file) return fail(std::move(file).error());
+  return descriptors_.put(node.id, std::move(*file), writable);
+}
+
+bool Overlay::fetch_again(const codec::Entry& entry) {
+  // A blob that a known inode shows is never evicted; it can only have been damaged on the disk.
+  counters_.get("read.fetched_again").add();
+  const auto settled = std::make_shared<std::promise<FetchOutcome>>();
+  fetcher_.fetch({entry}, [settled](const std::vector<FetchOutcome>& got) { settled->set_value(got.front()); });
+  return settled->get_future().get() == FetchOutcome::kHere;
+}
+
+Result<DescriptorCache::Pointer> Overlay::reading(const NodePtr& node, std::shared_ptr<const std::string>& rendered) {
+  for (bool again = false;; again = true) {
+    std::optional<codec::Entry> lost;
+    auto file = moves_.read([&](const Moves&) {
+      return node->content.with([&](Content& content) -> Result<DescriptorCache::Pointer> {
+        rendered = content.rendered;
+        if (rendered) return DescriptorCache::Pointer{};
+        auto open = descriptor(*node, content, false);
+        if (!open && content.backing == Backing::kShared) lost = content.entry;
+        return open;
+      });
+    });
+    if (file || !lost) return file;
+    if (again || !fetch_again(*lost)) {
+      return fail(ErrorCode::kInternal, "blob " + lost->digest.to_hex() + " vanished from the store");
+    }
+  }
+}
+
+Result<size_t> Overlay::read(NodeId id, char* out, size_t size, uint64_t offset) {
+  auto node = live(id);
+  if (!node) return fail(std::move(node).error());
+  if ((*node)->is_directory()) return fail(ErrorCode::kIsDirectory);
+  std::shared_ptr<const std::string> rendered;
+  auto file = reading(*node, rendered);
+  if (!file) return fail(std::move(file).error());
+  if (!rendered) return pread_full((*file)->fd.get(), out, size, offset);
+  if (offset >= rendered->size()) return size_t{0};
+  const size_t count = std::min<size_t>(size, rendered->size() - static_cast<size_t>(offset));
+  std::copy_n(rendered->data() + offset, count, out);
+  return count;
+}
+
+Result<void> Overlay::copy_bytes_of(const Node& node, Content& content, const Fd& to, uint64_t size) {
+  if (content.rendered) return pwrite_full(to.get(), std::string_view(*content.rendered).substr(0, size), 0);
+  if (size == 0) return {};
+  auto from = descriptor(node, content, false);
+  if (!from) return fail(std::move(from).error());
+  return copy_file((*from)->fd.get(), to.get(), size);
+}
+
+Result<void> Overlay::copy_entry_to_view(const NodePtr& node, Content& content, std::optional<uint64_t> keep_bytes) {
+  const auto path = nodes_.path_of(*node);
+  const uint64_t size = content.rendered ? content.rendered->size() : content.entry.size;
+  std::string place = path ? LocalTree::view(*path) : LocalTree::orphan(node->id);
+  if (path && path->find('/') != std::string::npos) {
+    INDUCTORFS_TRY(tree_.make_view_directories(path->substr(0, path->rfind('/'))));
+  }
+  const std::string copy = LocalTree::orphan(node->id) + ".copy";
+  (void)tree_.unlink(copy);  // left by a copy that failed
+  auto to = open_at(tree_.fd(), copy, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+  if (!to) return fail(std::move(to).error());
+  const auto write_copy = [&]() -> Result<void> {
+    INDUCTORFS_TRY(copy_bytes_of(*node, content, *to, std::min(size, keep_bytes.value_or(size))));
+    tree_.mark_changed(to->get());
+    const Attributes& attributes = content.attributes;
+    if (::geteuid() == 0 && ::fchown(to->get(), attributes.uid, attributes.gid) != 0) return fail_errno("chown", copy);
+    if (::fchmod(to->get(), attributes.mode & 07777) != 0) return fail_errno("chmod", copy);
+    const struct timespec times[2] = {{attributes.accessed.seconds, attributes.accessed.nanoseconds},
+                                      {attributes.modified.seconds, attributes.modified.nanoseconds}};
+    if (::futimens(to->get(), times) != 0) return fail_errno("utimens", copy);
+    return tree_.rename(copy, place);
+  };
+  if (auto written = write_copy(); !written) {
+    (void)tree_.unlink(copy);  // the error that is reported came first
+    return written;
+  }
+  struct stat status {};
+  if (::fstat(to->get(), &status) == 0) nodes_.remember_local(status.st_ino, node);
+  if (!path) content.elsewhere = std::move(place);
+  return {};
+}
+
+Result<void> Overlay::make_private(const NodePtr& node, Content& content, std::optional<uint64_t> keep_bytes) {
+  if (content.backing == Backing::kShared) {
+    INDUCTORFS_TRY(copy_entry_to_view(node, content, keep_bytes));
+    unshare_blob(*node, content.entry.digest);
+    content.backing = Backing::kLocal;
+    content.rendered.reset();
+    counters_.get("view.copied_up").add();
+  } else if (content.sealed) {
+    auto path = location(*node, content);
+    if (!path) return fail(std::move(path).error());
+    INDUCTORFS_TRY(tree_.unshare(*path, keep_bytes));
+    if (const auto status = tree_.stat(*path); status && *status) nodes_.remember_local((*status)->st_ino, node);
+    content.sealed = false;
+    counters_.get("view.unsealed").add();
+  } else {
+    return {};
+  }
+  descriptors_.drop(node->id);
+  content.attributes_valid = false;
+  return {};
+}
+
+Result<DescriptorCache::Pointer> Overlay::begin_write(const NodePtr& node, std::optional<uint64_t> keep_bytes) {
+  if (node->is_directory()) return fail(ErrorCode::kIsDirectory);
+  return moves_.read([&](const Moves&) {
+    return node->content.with([&](Content& content) -> Result<DescriptorCache::Pointer> {
+      if (auto own = make_private(node, content, keep_bytes); !own) return fail(std::move(own).error());
+      auto file = descriptor(*node, content, true);
+      if (file) ++content.active_writes;
+      return file;
+    });
+  });
+}
+
+void Overlay::end_write(const NodePtr& node, bool changed) {
+  node->content.with([&](Content& content) {
+    --content.active_writes;
+    if (!changed) return;
+    ++content.version;
+    content.attributes_valid = false;
+    content.last_change = std::chrono::steady_clock::now();
+  });
+  if (!changed) return;
+  const auto path = nodes_.path_of(*node);
+  if (!path) return;
+  const auto& rule = layout::rule_of(layout::classify(*path).family);
+  if (rule.shared && rule.seal == layout::SealSign::kQuiet) sealer_.add_quiet({node, *path, false});
+}
+
+Result<void> Overlay::write(NodeId id, std::string_view bytes, uint64_t offset) {
+  auto node = live(id);
+  if (!node) return fail(std::move(node).error());
+  auto file = begin_write(*node, std::nullopt);
+  if (!file) return fail(std::move(file).error());
+  auto written = pwrite_full((*file)->fd.get(), bytes, offset);
+  if (!written && written.error().code() == ErrorCode::kNoSpace && store_.free_space(bytes.size()) > 0) {
+    written = pwrite_full((*file)->fd.get(), bytes, offset);
+  }
+  end_write(*node, true);
+  return written;
+}
+
+Result<void> Overlay::allocate(NodeId id, int mode, uint64_t offset, uint64_t length) {
+  auto node = live(id);
+  if (!node) return fail(std::move(node).error());
+  auto file = begin_write(*node, std::nullopt);
+  if (!file) return fail(std::move(file).error());
+  const bool done = ::fallocate((*file)->fd.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(length)) == 0;
+  const int saved_errno = errno;
+  end_write(*node, done);
+  if (!done) return fail(error_from_errno(saved_errno, "fallocate"));
+  return {};
+}
+
+Result<size_t> Overlay::copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset, size_t length) {
+  auto target = live(to);
+  if (!target) return fail(std::move(target).error());
+  std::string buffer(std::min(length, kCopyPiece), '\0');
+  size_t copied = 0;
+  while (copied < length) {
+    auto got = read(from, buffer.data(), std::min(buffer.size(), length - copied), from_offset + copied);
+    if (!got) return copied > 0 ? Result<size_t>(copied) : got;
+    if (*got == 0) break;
+    if (auto put = write(to, std::string_view(buffer.data(), *got), to_offset + copied); !put) {
+      return copied > 0 ? Result<size_t>(copied) : fail(std::move(put).error());
+    }
+    copied += *got;
+  }
+  return copied;
+}
+
+Result<uint64_t> Overlay::seek(NodeId id, uint64_t offset, int whence) {
+  auto node = live(id);
+  if (!node) return fail(std::move(node).error());
+  std::shared_ptr<const std::string> rendered;
+  auto file = reading(*node, rendered);
+  if (!file) return fail(std::move(file).error());
+  if (rendered) {
+    if (offset >= rendered->size()) return fail(ErrorCode::kNoSuchOffset);
+    return whence == SEEK_HOLE ? rendered->size() : offset;
+  }
+  const off_t found = ::lseek((*file)->fd.get(), static_cast<off_t>(offset), whence);
+  if (found < 0) return fail_errno("lseek");
+  return static_cast<uint64_t>(found);
+}
+
+Result<void> Overlay::sync_file(NodeId id, bool data_only) {
+  auto node = live(id);
+  if (!node) return fail(std::move(node).error());
+  if (!(*node)->is_regular()) return {};
+  auto file = moves_.read([&](const Moves&) {
+    return (*node)->content.with([&](Content& content) -> Result<DescriptorCache::Pointer> {
+      if (content.backing == Backing::kShared) return DescriptorCache::Pointer{};  // the cluster has it
+      return descriptor(**node, content, false);
+    });
+  });
+  if (!file) return fail(std::move(file).error());
+  if (*file && (data_only ? ::fdatasync((*file)->fd.get()) : ::fsync((*file)->fd.get())) != 0) {
+    return fail_errno("fsync");
+  }
+  return {};
+}
+
+}  // namespace inductorfs::vfs

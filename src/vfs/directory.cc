@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+
+#include <map>
+
+#include "vfs/overlay.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+using Items = std::map<std::string, Listing::Item>;
+
+uint64_t number_of(std::string_view path) { return std::hash<std::string_view>{}(path) | (1ULL << 63); }
+
+/// Names that went lose their cookie, new ones get the next.
+void renew(Listing& listing, const Items& items) {
+  for (auto it = listing.by_cookie.begin(); it != listing.by_cookie.end();) {
+    if (items.contains(it->second.name)) {
+      ++it;
+      continue;
+    }
+    listing.cookie_of.erase(it->second.name);
+    it = listing.by_cookie.erase(it);
+  }
+  for (const auto& [name, item] : items) {
+    const auto [at, first] = listing.cookie_of.try_emplace(name, listing.next_cookie);
+    if (first) ++listing.next_cookie;
+    listing.by_cookie[at->second] = item;
+  }
+}
+
+}  // namespace
+
+Result<void> Overlay::renew_listing(const NodePtr& node, const std::string& path) {
+  auto local = moves_.read([&](const Moves&) { return tree_.list(LocalTree::view(path)); });
+  if (!local) return fail(std::move(local).error());
+  Items items;
+  for (const auto& item : *local) items[item.name] = {item.name, item.inode_number, item.type};
+  const std::string canonical = layout::canonical_path(path);
+  const bool local_set_only = node->key && node->key->state.with([](const KeyState& state) {
+    return state.committed == KeyState::Committed::kLocal;
+  });
+  std::vector<std::string> shown;
+  for (const auto& child : catalog_.list(canonical)) {
+    const std::string child_path = path.empty() ? child.name : path + "/" + child.name;
+    if (!child.directory) shown.push_back(canonical + "/" + child.name);
+    if (local_set_only && layout::classify(child_path).family == layout::Family::kTritonKernel) continue;
+    // Device directories have no name in the cluster: the first one stands for all that were not used here yet.
+    const std::string name = child_path == "triton/@" ? "0" : child.name;
+    items.try_emplace(
+        name, Listing::Item{name, number_of(child_path), static_cast<mode_t>(child.directory ? S_IFDIR : S_IFREG)});
+  }
+  if (layout::is_candidate_directory(path)) nodes_.set_shown(node, std::move(shown));
+  node->listing.with([&](Listing& listing) { renew(listing, items); });
+  return {};
+}
+
+Result<void> Overlay::read_directory(NodeId id, uint64_t cookie,
+                                     const std::function<bool(const DirectoryItem&)>& take) {
+  auto node = live(id);
+  if (!node) return fail(std::move(node).error());
+  if (!(*node)->is_directory()) return fail(ErrorCode::kNotDirectory);
+  const auto path = nodes_.path_of(**node);
+  if (!path) return {};  // deleted, and still somebody's working directory: empty
+  const bool known = (*node)->listing.with([](const Listing& listing) { return listing.next_cookie > 3; });
+  if (cookie == 0 || !known) INDUCTORFS_TRY(renew_listing(*node, *path));
+  if (cookie < 1 && !take({".", (*node)->inode_number, S_IFDIR, 1})) return {};
+  if (cookie < 2 && !take({"..", 0, S_IFDIR, 2})) return {};
+  (*node)->listing.with([&](const Listing& listing) {
+    for (auto it = listing.by_cookie.upper_bound(cookie); it != listing.by_cookie.end(); ++it) {
+      if (!take({it->second.name, it->second.inode_number, it->second.type, it->first})) break;
+    }
+  });
+  return {};
+}
+
+}  // namespace inductorfs::vfs

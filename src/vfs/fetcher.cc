@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/fetcher.h"
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "inductorfs/base/log.h"
+#include "inductorfs/codec/frame.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr size_t kNeededQueue = 4096;
+constexpr size_t kBackgroundQueue = 256;
+constexpr size_t kBatchEntries = 128;
+constexpr uint64_t kBatchBytes = 32ULL << 20;
+
+}  // namespace
+
+struct Fetcher::Ticket {
+  struct Progress {
+    std::vector<FetchOutcome> outcomes;
+    size_t open = 0;
+  };
+  Ticket(size_t count, Done finished) : done(std::move(finished)) {
+    progress.with([&](Progress& now) {
+      now.outcomes.assign(count, FetchOutcome::kNotNow);
+      now.open = count;
+    });
+  }
+  void settle(size_t index, FetchOutcome outcome) {
+    const bool last = progress.with([&](Progress& now) {
+      now.outcomes[index] = outcome;
+      return --now.open == 0;
+    });
+    if (last) done(progress.with([](Progress& now) { return now.outcomes; }));
+  }
+  Guarded<Progress> progress;
+  const Done done;
+};
+
+/// Decodes frames into the store as they come, and settles each blob as soon as it is whole.
+class Fetcher::Sink final : public remote::BlobSink {
+ public:
+  Sink(Fetcher& fetcher, const std::vector<codec::Entry>& entries) : fetcher_(fetcher) {
+    for (const auto& entry : entries) blobs_.try_emplace(entry.digest).first->second.entry = entry;
+  }
+
+  Result<void> piece(const codec::Digest& digest, std::string_view frame_piece) override {
+    const auto found = blobs_.find(digest);
+    if (found == blobs_.end()) return fail(ErrorCode::kInternal, "a blob that nobody asked for");
+    Blob& blob = found->second;
+    if (!blob.writer) {
+      auto writer = fetcher_.store_.create(blob.entry.size);
+      if (!writer && writer.error().code() == ErrorCode::kTooLarge) {
+        // A limit of this host says nothing about the entry: others may have room for it.
+        return fail(ErrorCode::kNoSpace, writer.error().what());
+      }
+      if (!writer) return fail(std::move(writer).error());
+      blob.writer = std::move(*writer);
+      blob.decoder.emplace(digest, blob.entry.size,
+                           [&writer = *blob.writer](std::string_view bytes) { return writer.append(bytes); });
+    }
+    return blob.decoder->feed(frame_piece);
+  }
+
+  void done(const codec::Digest& digest, Result<void> outcome) override {
+    const auto found = blobs_.find(digest);
+    if (found == blobs_.end()) return;
+    Blob blob = std::move(found->second);
+    blobs_.erase(found);
+    if (outcome) outcome = finish(blob);
+    fetcher_.settle(digest, judge(blob, outcome));
+  }
+
+  /// For the digests that the remote, against its contract, never answered.
+  void settle_rest() {
+    for (const auto& [digest, blob] : std::exchange(blobs_, {})) fetcher_.settle(digest, FetchOutcome::kNotNow);
+  }
+
+ private:
+  struct Blob {
+    codec::Entry entry;
+    std::unique_ptr<store::BlobWriter> writer;
+    std::optional<codec::FrameDecoder> decoder;
+  };
+
+  Result<void> finish(Blob& blob) {
+    if (!blob.decoder) return fail(ErrorCode::kCorrupt, "an empty frame");
+    INDUCTORFS_TRY(blob.decoder->finish());
+    INDUCTORFS_TRY(blob.writer->commit(blob.entry.digest));
+    if (auto fits = fetcher_.check_(blob.entry); !fits) {
+      fetcher_.store_.discard(blob.entry.digest);
+      return fits;
+    }
+    return {};
+  }
+
+  FetchOutcome judge(const Blob& blob, const Result<void>& outcome) {
+    if (outcome) {
+      fetcher_.fetched_.add();
+      fetcher_.fetched_bytes_.add(blob.entry.size);
+      return FetchOutcome::kHere;
+    }
+    const ErrorCode code = outcome.error().code();
+    if (code == ErrorCode::kNotFound) {
+      fetcher_.absent_.add();
+      return FetchOutcome::kLost;
+    }
+    if (code == ErrorCode::kCorrupt || code == ErrorCode::kTooLarge) {
+      fetcher_.corrupt_.add();
+      log::write_limited(log::Level::kError, "fetch.corrupt",
+                         {{"path", blob.entry.path},
+                          {"digest", blob.entry.digest.to_hex()},
+                          {"origin", blob.entry.origin},
+                          {"error", outcome.error().to_string()}});
+      return FetchOutcome::kLost;
+    }
+    fetcher_.failed_.add();
+    log::write_limited(log::Level::kWarning, "fetch.failed",
+                       {{"path", blob.entry.path}, {"error", outcome.error().to_string()}});
+    return FetchOutcome::kNotNow;
+  }
+
+  Fetcher& fetcher_;
+  std::map<codec::Digest, Blob> blobs_;
+};
+
+Fetcher::Fetcher(remote::Remote& remote, store::BlobStore& store, Counters& counters, Check check, size_t threads,
+                 Milliseconds total)
+    : remote_(remote),
+      store_(store),
+      check_(std::move(check)),
+      total_(total),
+      fetched_(counters.get("fetch.blobs")),
+      fetched_bytes_(counters.get("fetch.bytes")),
+      corrupt_(counters.get("fetch.corrupt")),
+      absent_(counters.get("fetch.absent")),
+      failed_(counters.get("fetch.failed")),
+      needed_pool_("fetch", threads, kNeededQueue),
+      background_pool_("prefetch", 1, kBackgroundQueue) {}
+
+Fetcher::~Fetcher() { stop(); }
+
+void Fetcher::stop() {
+  state_.with([](State& state) { state.stopped = true; });
+  background_pool_.stop();
+  needed_pool_.stop();
+}
+
+void Fetcher::fetch(const std::vector<codec::Entry>& needed, Done done) {
+  if (needed.empty()) return done({});
+  const auto ticket = std::make_shared<Ticket>(needed.size(), std::move(done));
+  std::vector<codec::Entry> missing;
+  std::vector<size_t> here;
+  for (size_t i = 0; i < needed.size(); ++i) {
+    if (store_.find(needed[i].digest)) {
+      here.push_back(i);
+      continue;
+    }
+    state_.with([&](State& state) {
+      Flight& flight = state.in_flight[needed[i].digest];
+      flight.waiters.push_back({ticket, i});
+      if (!flight.started) missing.push_back(needed[i]);  // it overtakes what was only prefetched
+    });
+  }
+  if (!missing.empty()) submit(needed_pool_, std::move(missing));
+  for (const size_t i : here) ticket->settle(i, FetchOutcome::kHere);
+}
+
+void Fetcher::prefetch(const std::vector<codec::Entry>& wanted) {
+  std::vector<codec::Entry> batch;
+  uint64_t bytes = 0;
+  const auto flush = [&] {
+    if (!batch.empty()) submit(background_pool_, std::exchange(batch, {}));
+    bytes = 0;
+  };
+  for (const auto& entry : wanted) {
+    if (store_.find(entry.digest)) continue;
+    const bool first = state_.with([&](State& state) { return state.in_flight.try_emplace(entry.digest).second; });
+    if (!first) continue;
+    batch.push_back(entry);
+    bytes += entry.size;
+    if (batch.size() >= kBatchEntries || bytes >= kBatchBytes) flush();
+  }
+  flush();
+}
+
+void Fetcher::submit(WorkerPool& pool, std::vector<codec::Entry> entries) {
+  const auto shared = std::make_shared<const std::vector<codec::Entry>>(std::move(entries));
+  if (pool.submit([this, shared] { run(*shared); })) return;
+  for (const auto& entry : *shared) settle(entry.digest, FetchOutcome::kNotNow);
+}
+
+std::vector<codec::Entry> Fetcher::take_off(const std::vector<codec::Entry>& entries) {
+  return state_.with([&](State& state) {
+    std::vector<codec::Entry> mine;
+    for (const auto& entry : entries) {
+      const auto found = state.in_flight.find(entry.digest);
+      if (found == state.in_flight.end() || found->second.started) continue;
+      found->second.started = true;
+      mine.push_back(entry);
+    }
+    return mine;
+  });
+}
+
+void Fetcher::run(const std::vector<codec::Entry>& entries) {
+  const auto mine = take_off(entries);
+  if (mine.empty()) return;
+  Sink sink(*this, mine);
+  if (!state_.with([](const State& state) { return state.stopped; })) {
+    std::vector<codec::Digest> digests;
+    digests.reserve(mine.size());
+    for (const auto& entry : mine) digests.push_back(entry.digest);
+    remote_.fetch(digests, sink, Deadline::after(total_));
+  }
+  sink.settle_rest();
+}
+
+void Fetcher::settle(const codec::Digest& digest, FetchOutcome outcome) {
+  const auto waiters = state_.with([&](State& state) {
+    std::vector<Waiter> taken;
+    if (const auto found = state.in_flight.find(digest); found != state.in_flight.end()) {
+      taken = std::move(found->second.waiters);
+      state.in_flight.erase(found);
+    }
+    return taken;
+  });
+  for (const auto& waiter : waiters) waiter.ticket->settle(waiter.index, outcome);
+}
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "inductorfs/base/counters.h"
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/base/thread.h"
+#include "inductorfs/catalog/catalog.h"
+#include "inductorfs/remote/remote.h"
+#include "inductorfs/store/blob_store.h"
+
+namespace inductorfs::vfs {
+
+enum class FetchOutcome {
+  kHere,    ///< in the store, verified
+  kLost,    ///< the cluster has it not, or what it has is wrong: the entry is to be reported
+  kNotNow,  ///< no answer in time: a miss, to be asked again
+};
+
+/// Brings blobs from the cluster into the store: many lookups of one blob share one fetch, and what is wanted together
+/// travels in one pipeline. Never blocks its callers. Safe for concurrent use.
+class Fetcher {
+ public:
+  /// Whether the bytes fit the entry's name (layout::check_content); called from a fetch thread.
+  using Check = std::function<Result<void>(const codec::Entry&)>;
+  /// The outcomes of what was needed, in order. Called once, from a fetch thread or at once.
+  using Done = std::function<void(const std::vector<FetchOutcome>&)>;
+
+  Fetcher(remote::Remote& remote, store::BlobStore& store, Counters& counters, Check check, size_t threads,
+          Milliseconds total);
+  ~Fetcher();
+
+  void fetch(const std::vector<codec::Entry>& needed, Done done);
+  /// In the background, after all that is needed; dropped when too much waits already.
+  void prefetch(const std::vector<codec::Entry>& wanted);
+  /// Ends what is under way (as kNotNow) and joins. Idempotent.
+  void stop();
+
+ private:
+  struct Ticket;
+  using TicketPointer = std::shared_ptr<Ticket>;
+  struct Waiter {
+    TicketPointer ticket;
+    size_t index;
+  };
+  struct Flight {
+    std::vector<Waiter> waiters;
+    bool started = false;  ///< false: it rests in a queue, perhaps behind much that nobody waits for
+  };
+  struct State {
+    std::unordered_map<codec::Digest, Flight> in_flight;
+    bool stopped = false;
+  };
+  class Sink;
+
+  void run(const std::vector<codec::Entry>& entries);
+  void settle(const codec::Digest& digest, FetchOutcome outcome);
+  void submit(WorkerPool& pool, std::vector<codec::Entry> entries);
+  std::vector<codec::Entry> take_off(const std::vector<codec::Entry>& entries);
+
+  remote::Remote& remote_;
+  store::BlobStore& store_;
+  const Check check_;
+  const Milliseconds total_;
+  Counter& fetched_;
+  Counter& fetched_bytes_;
+  Counter& corrupt_;
+  Counter& absent_;
+  Counter& failed_;
+  Guarded<State> state_;
+  WorkerPool needed_pool_;
+  WorkerPool background_pool_;
+};
+
+}  // namespace inductorfs::vfs

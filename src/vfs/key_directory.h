@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/guarded.h"
+
+namespace inductorfs::vfs {
+
+/// A Triton key directory shows the files of one writer, or of none. Triton puts file by file, each by rename from a
+/// temporary directory, the group file last (triton/runtime/cache.py: FileCacheManager.put, put_group). The files of a
+/// process stay in a set of its own, outside the view, until that set is complete; the first complete set of a
+/// directory, from this host or from the cluster, is committed and stays. A process that completes a set later sees
+/// its own files as long as it lives, everybody else the committed ones.
+struct KeyState {
+  enum class Committed { kNone, kLocal, kCluster };
+
+  struct WriterSet {
+    std::set<std::string> files;
+    bool complete = false;
+    SteadyTime last_change{};
+  };
+
+  Committed committed = Committed::kNone;
+  std::set<std::string> cluster_names;  ///< kCluster: all names of the set, deleted ones too
+  std::map<pid_t, WriterSet> writers;   ///< by thread group id
+};
+
+/// Safe for concurrent use. Lock order: before the node table's.
+struct KeyDirectory {
+  Guarded<KeyState> state;
+};
+
+/// The process of a thread, both as the daemon's pid namespace numbers them; 0 when it is not there.
+[[nodiscard]] pid_t thread_group_of(pid_t thread);
+[[nodiscard]] bool process_is_gone(pid_t process);
+
+}  // namespace inductorfs::vfs

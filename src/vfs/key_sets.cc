@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "inductorfs/base/log.h"
+#include "vfs/overlay.h"
+
+/// Triton key directories: whose files one shows (see KeyState).
+namespace inductorfs::vfs {
+namespace {
+
+constexpr uint64_t kGroupFileLimit = 1 << 20;
+/// A set whose writer cannot be watched (another pid namespace) is dropped when nothing came for so long.
+constexpr std::chrono::minutes kUnwatchedSetLife{10};
+
+bool is_kernel_file(const std::string& path) { return layout::classify(path).family == layout::Family::kTritonKernel; }
+
+std::string last_component(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+void absent(const LookupDone& done, bool keep) { done({fail(ErrorCode::kNotFound), keep}); }
+
+bool is_whole(const std::set<std::string>& files, const LocalTree& tree, const std::string& directory,
+              const std::string& key) {
+  bool has_group = false;
+  for (const auto& name : files) {
+    if (!layout::is_group_file(name)) continue;
+    const auto text = read_file(tree.fd(), join(directory, name), kGroupFileLimit);
+    if (!text) return false;
+    const auto children = layout::group_children(*text, key);
+    if (!children) return false;
+    has_group = true;
+    if (!std::all_of(children->begin(), children->end(), [&](const auto& c) { return files.contains(c); }))
+      return false;
+  }
+  return has_group;
+}
+
+}  // namespace
+
+std::string Overlay::pending_path(const Node& directory, pid_t writer) const {
+  return "pending/" + std::to_string(static_cast<uint64_t>(directory.id)) + "-" + std::to_string(writer);
+}
+
+std::vector<std::string> Overlay::local_set(const std::string& path) const {
+  std::vector<std::string> names;
+  if (auto items = tree_.list(LocalTree::view(path))) {
+    for (auto& item : *items) {
+      if (item.type == S_IFREG && is_kernel_file(join(path, item.name))) names.push_back(std::move(item.name));
+    }
+  }
+  return names;
+}
+
+bool Overlay::local_set_is_whole(const std::string& path) const {
+  const auto names = local_set(path);
+  return is_whole({names.begin(), names.end()}, tree_, LocalTree::view(path), last_component(path));
+}
+
+void Overlay::lookup_in_key_directory(const Site& site, const Caller& caller, LookupDone done) {
+  if (!is_kernel_file(site.path)) {
+    if (const NodePtr known = nodes_.look_up_child(site.parent, site.name)) {
+      return done({found(known, kernel_may_keep(site.path)), false});
+    }
+    return resolve(site, std::move(done));
+  }
+  if (auto own = own_pending_file(site, caller)) return done({*own, false});
+  const auto [committed, contested] = site.parent->key->state.with(
+      [](const KeyState& state) { return std::make_pair(state.committed, !state.writers.empty()); });
+  const bool keep = !contested;
+  if (const NodePtr known = nodes_.look_up_child(site.parent, site.name)) return done({found(known, keep), false});
+  if (auto local = resolve_locally(site, keep)) return done({std::move(*local), false});
+  if (committed == KeyState::Committed::kLocal) return absent(done, keep);
+
+  std::vector<catalog::Known> set;
+  for (auto& known : catalog_.entries_in(site.canonical.substr(0, site.canonical.rfind('/')))) {
+    if (is_kernel_file(known.entry.path)) set.push_back(std::move(known));
+  }
+  if (set.empty()) {
+    site.parent->key->state.with([](KeyState& state) {
+      if (state.committed == KeyState::Committed::kCluster) state.committed = KeyState::Committed::kNone;
+    });
+    return absent(done, false);  // a set may be committed at any moment, without the kernel being told of each name
+  }
+  if (committed == KeyState::Committed::kCluster) {
+    const auto known =
+        std::find_if(set.begin(), set.end(), [&](const auto& k) { return k.entry.path == site.canonical; });
+    if (known == set.end()) return absent(done, keep);
+    return resolve_entry(site, *known, keep, std::move(done));
+  }
+  show_cluster_set(site, set, std::move(done));
+}
+
+std::optional<Found> Overlay::own_pending_file(const Site& site, const Caller& caller) {
+  const bool contested = site.parent->key->state.with([](const KeyState& state) { return !state.writers.empty(); });
+  if (!contested) return std::nullopt;
+  const pid_t writer = thread_group_of(caller.pid);
+  const bool mine = site.parent->key->state.with([&](const KeyState& state) {
+    const auto set = state.writers.find(writer);
+    if (set == state.writers.end() || !set->second.files.contains(site.name)) return false;
+    // Half a set beside the committed one would be a mixture, to another thread of the writer.
+    return set->second.complete || state.committed == KeyState::Committed::kNone;
+  });
+  if (!mine) return std::nullopt;
+  const std::string place = pending_path(*site.parent, writer) + "/" + site.name;
+  const auto status = tree_.stat(place);
+  if (!status || !*status) return std::nullopt;
+  NodePtr node = nodes_.find_local((*status)->st_ino);
+  if (!node) {
+    node = new_node(S_IFREG, (*status)->st_ino, site);
+    node->content.with([&](Content& content) {
+      content.elsewhere = place;
+      content.attributes = attributes_of(**status);
+      content.attributes_valid = true;
+    });
+    nodes_.remember_local((*status)->st_ino, node);
+  }
+  nodes_.add_unnamed(node, 1);
+  auto result = found(node, false);
+  if (!result) return std::nullopt;
+  return *result;
+}
+
+void Overlay::show_cluster_set(const Site& site, const std::vector<catalog::Known>& set, LookupDone done) {
+  std::vector<codec::Entry> entries;
+  entries.reserve(set.size());
+  for (const auto& known : set) entries.push_back(known.entry);
+  // The whole set or nothing: a reader that has seen the group file takes a missing child for an error
+  // (triton/compiler/compiler.py: CompiledKernel.__init__).
+  fetcher_.fetch(entries, [this, site, set, done = std::move(done)](const std::vector<FetchOutcome>& got) {
+    const bool lost = std::find(got.begin(), got.end(), FetchOutcome::kLost) != got.end();
+    const bool here = std::all_of(got.begin(), got.end(), [](auto outcome) { return outcome == FetchOutcome::kHere; });
+    if (lost) {
+      // One lost child makes the set useless: all of it goes, so that the cluster takes the next writer's.
+      for (const auto& known : set) catalog_.report_lost(known);
+    }
+    if (!here || !cluster_set_is_whole(site, set)) {
+      counters_.get(lost ? "lookup.lost" : "lookup.not_now").add();
+      return absent(done, false);
+    }
+    counters_.get("lookup.first_touch").add();
+    const bool contested = site.parent->key->state.with([&](KeyState& state) {
+      if (state.committed == KeyState::Committed::kNone) {
+        state.committed = KeyState::Committed::kCluster;
+        state.cluster_names.clear();
+        for (const auto& known : set) state.cluster_names.insert(last_component(known.entry.path));
+      }
+      return !state.writers.empty();
+    });
+    if (auto local = resolve_locally(site, !contested)) return done({std::move(*local), false});
+    const auto known =
+        std::find_if(set.begin(), set.end(), [&](const auto& k) { return k.entry.path == site.canonical; });
+    if (known == set.end()) return absent(done, !contested);
+    auto result = add_shared(site, known->entry, 1);
+    if (result) result->keep = !contested;
+    done({std::move(result), false});
+  });
+}
+
+bool Overlay::cluster_set_is_whole(const Site& site, const std::vector<catalog::Known>& set) const {
+  const std::string directory = site.canonical.substr(0, site.canonical.rfind('/'));
+  bool has_group = false;
+  for (const auto& known : set) {
+    if (known.entry.origin != set.front().entry.origin) return false;
+    if (!layout::is_group_file(last_component(known.entry.path))) continue;
+    auto blob = store_.open_blob(known.entry.digest);
+    if (!blob) return false;
+    const auto text = read_file(AT_FDCWD, proc_path(blob->get()), kGroupFileLimit);
+    if (!text) return false;
+    // The canonical form names children below a placeholder; rendered for any directory it is a plain group file.
+    const auto rendered = layout::render_group(*text, "/" + directory);
+    if (!rendered) return false;
+    const auto children = layout::group_children(*rendered, last_component(directory));
+    if (!children) return false;
+    has_group = true;
+    for (const auto& child : *children) {
+      const std::string path = join(directory, child);
+      if (std::none_of(set.begin(), set.end(), [&](const auto& k) { return k.entry.path == path; })) return false;
+    }
+  }
+  return has_group;
+}
+
+/// A process put a name twice: who reads the first file goes on reading it.
+Result<void> Overlay::keep_pending_orphan(const std::string& place) {
+  const auto status = tree_.stat(place);
+  if (!status) return fail(status.error());
+  const NodePtr node = *status ? nodes_.find_local((*status)->st_ino) : nullptr;
+  if (!node) return {};
+  const std::string orphan = LocalTree::orphan(node->id);
+  INDUCTORFS_TRY(tree_.unlink(orphan));  // of a node with this number in an earlier life
+  return node->content.with([&](Content& content) -> Result<void> {
+    if (content.elsewhere != place) return {};
+    INDUCTORFS_TRY(tree_.link(place, orphan));
+    content.elsewhere = orphan;
+    content.attributes_valid = false;
+    return {};
+  });
+}
+
+Result<bool> Overlay::put_into_set(const Site& from, const Site& to, const Caller& caller) {
+  if (!to.parent->key || !is_kernel_file(to.path)) return false;
+  if (layout::classify(from.path).family != layout::Family::kTemporary) return false;
+  const NodePtr node = nodes_.child(from.parent, from.name);
+  if (!node || !node->is_regular()) return false;
+  const pid_t writer = thread_group_of(caller.pid);
+  const std::string directory = pending_path(*to.parent, writer);
+  if (::mkdirat(tree_.fd(), directory.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", directory);
+  const std::string place = directory + "/" + to.name;
+  INDUCTORFS_TRY(keep_pending_orphan(place));
+  INDUCTORFS_TRY(node->content.with([&](Content& content) -> Result<void> {
+    if (auto moved = tree_.rename(LocalTree::view(from.path), place); !moved) return moved;
+    (void)nodes_.detach(from.parent, from.name);
+    content.elsewhere = place;
+    content.attributes_valid = false;
+    return {};
+  }));
+  changed_names_in(from.parent);
+  to.parent->key->state.with([&](KeyState& state) {
+    const auto [set, first] = state.writers.try_emplace(writer);
+    if (first) to.parent->pins.fetch_add(1);  // the set lives in the node
+    set->second.files.insert(to.name);
+    set->second.last_change = std::chrono::steady_clock::now();
+  });
+  contested_.with([&](auto& contested) { contested[static_cast<uint64_t>(to.parent->id)] = to.parent; });
+  commit_if_complete(to, writer);
+  return true;
+}
+
+void Overlay::commit_if_complete(const Site& site, pid_t writer) {
+  const std::string path = site.path.substr(0, site.path.rfind('/'));
+  const bool committed = site.parent->key->state.with([&](KeyState& state) {
+    const auto set = state.writers.find(writer);
+    if (set == state.writers.end()) return false;
+    set->second.complete = is_whole(set->second.files, tree_, pending_path(*site.parent, writer), last_component(path));
+    if (!set->second.complete || state.committed != KeyState::Committed::kNone) return false;
+    if (auto done = commit(site.parent, path, state, writer); !done) {
+      log::write_limited(log::Level::kWarning, "triton.commit_failed",
+                         {{"path", path}, {"error", done.error().to_string()}});
+      return false;
+    }
+    return true;
+  });
+  if (!committed) return;
+  changed_names_in(site.parent);
+  finish_local_set(site.parent, path);
+  unpin(site.parent);
+}
+
+Result<void> Overlay::commit(const NodePtr& directory, const std::string& path, KeyState& state, pid_t writer) {
+  // Under the key directory's lock, although it renames on the local disk: a reader must not see half a set.
+  INDUCTORFS_TRY(tree_.make_view_directories(path));
+  const std::string pending = pending_path(*directory, writer);
+  const auto& files = state.writers.at(writer).files;
+  std::vector<std::string> names(files.begin(), files.end());
+  // Group files last: what a crash leaves is then no set at all.
+  std::stable_partition(names.begin(), names.end(), [](const auto& name) { return !layout::is_group_file(name); });
+  for (const auto& name : names) {
+    const auto status = tree_.stat(join(pending, name));
+    if (status && !*status) continue;  // moved by an attempt that failed later
+    const auto move = [&] { return tree_.rename(join(pending, name), LocalTree::view(join(path, name))); };
+    const NodePtr node = status ? nodes_.find_local((*status)->st_ino) : nullptr;
+    const bool known = node && nodes_.find(node->id);
+    INDUCTORFS_TRY(known ? node->content.with([&](Content& content) -> Result<void> {
+      if (auto moved = move(); !moved) return moved;
+      (void)nodes_.detach(directory, name);  // a stray file of that name
+      content.elsewhere.clear();
+      (void)nodes_.add(directory, name, node, 0);
+      return {};
+    })
+                         : move());
+    if (!known) (void)nodes_.detach(directory, name);  // as above
+  }
+  (void)::unlinkat(tree_.fd(), pending.c_str(), AT_REMOVEDIR);  // an empty directory; the next start removes it too
+  state.writers.erase(writer);  // not before: while its files move, their writer is shown them
+  state.committed = KeyState::Committed::kLocal;
+  counters_.get("triton.sets_committed").add();
+  return {};
+}
+
+void Overlay::finish_local_set(const NodePtr& directory, const std::string& path) {
+  sealer_.add({directory, path, true});
+}
+
+void Overlay::drop_dead_sets() {
+  std::vector<NodePtr> directories = contested_.with([](auto& contested) {
+    std::vector<NodePtr> live;
+    std::erase_if(contested, [&](const auto& item) {
+      NodePtr node = item.second.lock();
+      if (node) live.push_back(std::move(node));
+      return !item.second.lock();
+    });
+    return live;
+  });
+  const SteadyTime now = std::chrono::steady_clock::now();
+  for (const NodePtr& directory : directories) {
+    std::vector<std::string> dropped;
+    const bool quiet = directory->key->state.with([&](KeyState& state) {
+      std::erase_if(state.writers, [&](const auto& item) {
+        const bool dead =
+            item.first > 0 ? process_is_gone(item.first) : now - item.second.last_change > kUnwatchedSetLife;
+        if (dead) dropped.push_back(pending_path(*directory, item.first));
+        return dead;
+      });
+      return state.writers.empty();
+    });
+    for (const auto& path : dropped) {
+      for (const auto& item : tree_.list(path).value_or(std::vector<LocalTree::Item>{})) {
+        (void)tree_.unlink(join(path, item.name));  // what stays is removed at the next start
+      }
+      (void)::unlinkat(tree_.fd(), path.c_str(), AT_REMOVEDIR);
+      counters_.get("triton.sets_dropped").add();
+    }
+    for (size_t i = 0; i < dropped.size(); ++i) unpin(directory);
+    if (!quiet) continue;
+    contested_.with([&](auto& contested) {
+      // A set may have begun since; who begins one enters it here after it is in the state.
+      const bool still = directory->key->state.with([](const KeyState& state) { return state.writers.empty(); });
+      if (still) contested.erase(static_cast<uint64_t>(directory->id));
+    });
+  }
+}
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/result.h"
+#include "inductorfs/vfs/types.h"
+
+namespace inductorfs::vfs {
+
+/// The plain directory on the local disk behind a mount: `view/` (the local part of the tree, path by path),
+/// `pending/` (files of unfinished Triton sets) and `orphans/` (deleted files that somebody still has open). All paths
+/// are relative to that directory. Symbolic links are never followed. Safe for concurrent use.
+class LocalTree {
+ public:
+  struct Item {
+    std::string name;
+    uint64_t inode_number = 0;
+    mode_t type = 0;
+  };
+
+  [[nodiscard]] static Result<LocalTree> open(const std::string& directory, uid_t owner, gid_t group, mode_t mode);
+
+  [[nodiscard]] int fd() const { return root_.get(); }
+  [[nodiscard]] static std::string view(std::string_view path) {
+    return path.empty() ? std::string("view") : "view/" + std::string(path);
+  }
+  [[nodiscard]] static std::string orphan(NodeId node) {
+    return "orphans/" + std::to_string(static_cast<uint64_t>(node));
+  }
+
+  /// Nothing when the path does not exist.
+  [[nodiscard]] Result<std::optional<struct stat>> stat(const std::string& path) const;
+  [[nodiscard]] Result<std::vector<Item>> list(const std::string& path) const;
+  [[nodiscard]] bool is_empty(const std::string& path) const;
+  [[nodiscard]] Result<Fd> open_file(const std::string& path, bool writable) const;
+  [[nodiscard]] Result<void> rename(const std::string& from, const std::string& to, unsigned flags = 0) const;
+  [[nodiscard]] Result<void> unlink(const std::string& path) const;
+  [[nodiscard]] Result<void> link(const std::string& from, const std::string& to) const;
+  /// Makes every missing directory of view/<path> with the owner and mode of directories from the cluster.
+  [[nodiscard]] Result<void> make_view_directories(std::string_view path) const;
+  /// Copies `from` beside itself and renames the copy over it: the path then names an inode of its own, with the same
+  /// mode, owner, times and extended attributes, whose bytes nobody shares. The first `size` bytes are enough.
+  [[nodiscard]] Result<void> unshare(const std::string& path, std::optional<uint64_t> size) const;
+
+  /// The seal: an extended attribute of the file's inode that holds its digest, so that a restart knows what was handed
+  /// to the publish queue already. Where the disk has no such attributes every start seals again, which is harmless.
+  [[nodiscard]] bool keeps_seals() const { return keeps_seals_; }
+  [[nodiscard]] std::optional<std::string> seal_of(int file) const;
+  [[nodiscard]] Result<void> set_seal(int file, std::string_view digest_hex) const;
+  /// A copy that was made to be written to: what is not sealed of it, is private for good, and no start seals it.
+  [[nodiscard]] bool is_changed(int file) const;
+  void mark_changed(int file) const;
+  static constexpr std::string_view kChangedName = "user.inductorfs.changed";
+  static constexpr std::string_view kSealName = "user.inductorfs.sealed";
+
+ private:
+  Fd root_;
+  uid_t owner_ = 0;
+  gid_t group_ = 0;
+  mode_t mode_ = 0755;
+  bool keeps_seals_ = true;
+};
+
+[[nodiscard]] Attributes attributes_of(const struct stat& status);
+/// "directory/name".
+[[nodiscard]] std::string join(std::string_view directory, std::string_view name);
+/// /proc/self/fd/N: a name for an open file that system calls by path accept.
+[[nodiscard]] std::string proc_path(int fd);
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "vfs/overlay.h"
+
+namespace inductorfs::vfs {
+
+void Overlay::changed_names_in(const NodePtr& directory) {
+  directory->content.with([](Content& content) {
+    if (content.backing == Backing::kLocal) content.attributes_valid = false;
+  });
+}
+
+Result<void> Overlay::make_local_directory(const NodePtr& directory, const std::string& path) {
+  const bool is_virtual =
+      directory->content.with([](const Content& content) { return content.backing == Backing::kVirtual; });
+  if (!is_virtual) return {};
+  INDUCTORFS_TRY(tree_.make_view_directories(path));
+  directory->content.with([](Content& content) {
+    content.backing = Backing::kLocal;
+    content.attributes_valid = false;
+  });
+  return {};
+}
+
+namespace {
+
+/// The directory part of a site's path.
+std::string parent_path(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? std::string() : path.substr(0, slash);
+}
+
+/// After a name was made on the disk: who it belongs to.
+Result<void> give_to(const LocalTree& tree, const std::string& view_path, const Caller& caller,
+                     const std::optional<struct stat>& parent) {
+  // A set-group-id directory hands its group on (mkdir(2), open(2)).
+  const bool inherits = parent && (parent->st_mode & S_ISGID) != 0;
+  const gid_t group = inherits ? parent->st_gid : caller.gid;
+  if (::fchownat(tree.fd(), view_path.c_str(), caller.uid, group, AT_SYMLINK_NOFOLLOW) != 0) {
+    return fail_errno("chown", view_path);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Found> Overlay::made(const Site& site, const Caller& caller, std::optional<Fd> file) {
+  const std::string view_path = LocalTree::view(site.path);
+  if (options_.chown_to_caller) {
+    const auto parent = tree_.stat(LocalTree::view(parent_path(site.path)));
+    if (!parent) return fail(parent.error());
+    if (auto given = give_to(tree_, view_path, caller, *parent); !given) return fail(std::move(given).error());
+  }
+  const auto status = tree_.stat(view_path);
+  if (!status) return fail(status.error());
+  if (!*status) return fail(ErrorCode::kNotFound);
+  (void)nodes_.detach(site.parent, site.name);  // an entry of the cluster that the new name covers
+  auto result = add_local(site, **status, 1);
+  if (!result) return result;
+  if (file) (void)descriptors_.put(result->node, std::move(*file), true);
+  changed_names_in(site.parent);
+  result->keep = kernel_may_keep(site.path);
+  return result;
+}
+
+Result<Found> Overlay::create(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) {
+  auto where = site(parent, name);
+  if (!where) return fail(std::move(where).error());
+  auto result = moves_.read([&](const Moves&) -> Result<Found> {
+    INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
+    auto file = open_at(tree_.fd(), LocalTree::view(where->path), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode & 07777);
+    if (!file) return fail(std::move(file).error());
+    return made(*where, caller, std::move(*file));
+  });
+  if (!result) return result;
+  const auto& rule = layout::rule_of(layout::classify(where->path).family);
+  if (rule.shared && rule.seal == layout::SealSign::kQuiet) {
+    if (const NodePtr node = nodes_.find(result->node)) sealer_.add_quiet({node, where->path, false});
+  }
+  return result;
+}
+
+Result<Found> Overlay::make_node(NodeId parent, std::string_view name, mode_t mode, dev_t device,
+                                 const Caller& caller) {
+  if (S_ISREG(mode)) return create(parent, name, mode, caller);
+  auto where = site(parent, name);
+  if (!where) return fail(std::move(where).error());
+  return moves_.read([&](const Moves&) -> Result<Found> {
+    INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
+    if (::mknodat(tree_.fd(), LocalTree::view(where->path).c_str(), mode, device) != 0) {
+      return fail_errno("mknod", where->path);
+    }
+    return made(*where, caller, std::nullopt);
+  });
+}
+
+Result<Found> Overlay::make_directory(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) {
+  auto where = site(parent, name);
+  if (!where) return fail(std::move(where).error());
+  return moves_.read([&](const Moves&) -> Result<Found> {
+    INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
+    const std::string view_path = LocalTree::view(where->path);
+    if (::mkdirat(tree_.fd(), view_path.c_str(), mode & 07777) != 0) return fail_errno("mkdir", where->path);
+    const auto above = tree_.stat(LocalTree::view(parent_path(where->path)));
+    if (above && *above && ((*above)->st_mode & S_ISGID) != 0) {
+      (void)::fchmodat(tree_.fd(), view_path.c_str(), (mode & 07777) | S_ISGID, 0);  // as mkdir(2) says; best effort
+    }
+    return made(*where, caller, std::nullopt);
+  });
+}
+
+Result<Found> Overlay::make_symlink(NodeId parent, std::string_view name, const std::string& target,
+                                    const Caller& caller) {
+  auto where = site(parent, name);
+  if (!where) return fail(std::move(where).error());
+  return moves_.read([&](const Moves&) -> Result<Found> {
+    INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
+    if (::symlinkat(target.c_str(), tree_.fd(), LocalTree::view(where->path).c_str()) != 0) {
+      return fail_errno("symlink", where->path);
+    }
+    return made(*where, caller, std::nullopt);
+  });
+}
+
+Result<Found> Overlay::link(NodeId id, NodeId new_parent, std::string_view new_name) {
+  auto node = live(id);
+  if (!node) return fail(std::move(node).error());
+  if ((*node)->is_directory()) return fail(ErrorCode::kNotPermitted, "link: directories have one name");
+  auto where = site(new_parent, new_name);
+  if (!where) return fail(std::move(where).error());
+  return moves_.read([&](const Moves&) -> Result<Found> {
+    INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
+    auto from = (*node)->content.with([&](Content& content) -> Result<std::string> {
+      // The blob's inode belongs to the store; a second name of the file needs an inode that may be written to.
+      auto own = (*node)->is_regular() ? make_private(*node, content, std::nullopt) : Result<void>{};
+      if (!own) return fail(std::move(own).error());
+      content.attributes_valid = false;
+      return location(**node, content);
+    });
+    if (!from) return fail(std::move(from).error());
+    INDUCTORFS_TRY(tree_.link(*from, LocalTree::view(where->path)));
+    (void)nodes_.detach(where->parent, where->name);
+    const NodePtr linked = nodes_.add(where->parent, where->name, *node, 1);
+    changed_names_in(where->parent);
+    return found(linked, true);
+  });
+}
+
+Result<std::string> Overlay::read_link(NodeId id) {
+  auto node = live(id);
+  if (!node) return fail(std::move(node).error());
+  return moves_.read([&](const Moves&) -> Result<std::string> {
+    auto path = (*node)->content.with([&](const Content& content) { return location(**node, content); });
+    if (!path) return path;
+    std::string target(4096, '\0');
+    const ssize_t size = ::readlinkat(tree_.fd(), path->c_str(), target.data(), target.size());
+    if (size < 0) return fail_errno("readlink", *path);
+    target.resize(static_cast<size_t>(size));
+    return target;
+  });
+}
+
+void Overlay::hide_entry(const std::string& canonical) {
+  if (!layout::rule_of(layout::classify(canonical).family).shared) return;
+  if (catalog_.find(canonical)) counters_.get("view.hidden").add();
+  // Without an entry too: what is on its way to the cluster must not come back from there.
+  queueing_.with([&](const Queueing&) { catalog_.hide(canonical); });
+}
+
+Result<void> Overlay::keep_orphan(const Site& site, const NodePtr& node) {
+  const bool referred = node && nodes_.links_of(node) <= 1 && (node->lookups.load() != 0 || node->pins.load() != 0);
+  if (!referred || !node->is_regular()) return {};
+  // A second name, so that who has the file open reads it to the end; the first one goes in the next step.
+  (void)tree_.unlink(LocalTree::orphan(node->id));  // of a node with this number in an earlier life
+  return tree_.link(LocalTree::view(site.path), LocalTree::orphan(node->id));
+}
+
+void Overlay::orphaned(const Node& node, Content& content, bool has_file) {
+  const bool last_name = nodes_.path_of(node) == std::nullopt;
+  content.attributes_valid = content.attributes_valid && content.backing == Backing::kShared;
+  const bool kept = last_name && has_file && node.is_regular() && content.backing == Backing::kLocal;
+  if (kept) content.elsewhere = LocalTree::orphan(node.id);
+  if (last_name) content.attributes.links = 0;
+}
+
+Result<void> Overlay::take_name_away(const Site& site, const NodePtr& node, Content* content) {
+  const std::string view_path = LocalTree::view(site.path);
+  const auto status = tree_.stat(view_path);
+  if (!status) return fail(status.error());
+  if (*status) {
+    INDUCTORFS_TRY(keep_orphan(site, node));
+    if (::unlinkat(tree_.fd(), view_path.c_str(), 0) != 0) return fail_errno("unlink", site.path);
+  } else if (!node && !catalog_.find(site.canonical)) {
+    return fail(ErrorCode::kNotFound);
+  }
+  (void)nodes_.detach(site.parent, site.name);
+  if (content != nullptr) orphaned(*node, *content, status->has_value());
+  return {};
+}
+
+Result<void> Overlay::unlink(NodeId parent, std::string_view name) {
+  auto where = site(parent, name);
+  if (!where) return fail(std::move(where).error());
+  const NodePtr node = nodes_.child(where->parent, where->name);
+  INDUCTORFS_TRY(moves_.read([&](const Moves&) {
+    if (!node) return take_name_away(*where, node, nullptr);
+    return node->content.with([&](Content& content) { return take_name_away(*where, node, &content); });
+  }));
+  hide_entry(where->canonical);  // after the name went: the sealer looks for the name after it has queued
+  if (node) let_go(nodes_.release(node));
+  changed_names_in(where->parent);
+  if (where->parent->key && local_set(parent_path(where->path)).empty()) {
+    where->parent->key->state.with([](KeyState& state) {
+      if (state.committed == KeyState::Committed::kLocal) state.committed = KeyState::Committed::kNone;
+    });
+  }
+  return {};
+}
+
+bool Overlay::directory_is_empty(const NodePtr& directory, const std::string& path) const {
+  if (directory && directory->key) {
+    // Triton removes the key directory, and then its parents, after every put (os.removedirs): a set that is not
+    // complete yet must hold it.
+    const bool pending = directory->key->state.with([](const KeyState& state) { return !state.writers.empty(); });
+    if (pending) return false;
+  }
+  if (has_entries_below(layout::canonical_path(path))) return false;
+  const auto status = tree_.stat(LocalTree::view(path));
+  return !status || !*status || tree_.is_empty(LocalTree::view(path));
+}
+
+Result<void> Overlay::remove_directory(NodeId parent, std::string_view name) {
+  auto where = site(parent, name);
+  if (!where) return fail(std::move(where).error());
+  INDUCTORFS_TRY(moves_.read([&](const Moves&) -> Result<void> {
+    const NodePtr node = nodes_.child(where->parent, where->name);
+    if (!directory_is_empty(node, where->path)) return fail(ErrorCode::kNotEmpty);
+    const std::string view_path = LocalTree::view(where->path);
+    if (::unlinkat(tree_.fd(), view_path.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
+      return fail_errno("rmdir", where->path);
+    }
+    (void)nodes_.detach(where->parent, where->name);
+    if (node) let_go(nodes_.release(node));
+    changed_names_in(where->parent);
+    return {};
+  }));
+  seal_after_build(where->path);
+  return {};
+}
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/node_table.h"
+
+#include <algorithm>
+
+namespace inductorfs::vfs {
+namespace {
+
+uint64_t raw(NodeId id) { return static_cast<uint64_t>(id); }
+
+void erase_name(Node& node, NodeId parent, std::string_view name) {
+  std::erase_if(node.names, [&](const auto& link) { return link.first == parent && link.second == name; });
+}
+
+}  // namespace
+
+NodeTable::NodeTable(NodePtr root) : root_(std::move(root)) {
+  state_.write([&](State& state) { state.nodes.emplace(raw(kRootNode), root_); });
+}
+
+NodePtr NodeTable::at(const State& state, NodeId id) {
+  const auto found = state.nodes.find(raw(id));
+  return found == state.nodes.end() ? nullptr : found->second;
+}
+
+NodePtr NodeTable::find(NodeId id) const {
+  return state_.read([&](const State& state) { return at(state, id); });
+}
+
+NodePtr NodeTable::child(const NodePtr& parent, std::string_view name) const {
+  return state_.read([&](const State& state) -> NodePtr {
+    const auto found = parent->children.find(name);
+    return found == parent->children.end() ? nullptr : at(state, found->second);
+  });
+}
+
+NodePtr NodeTable::look_up_child(const NodePtr& parent, std::string_view name) const {
+  // forget() takes the exclusive lock, so a node seen here cannot leave before it is counted.
+  return state_.read([&](const State& state) -> NodePtr {
+    const auto found = parent->children.find(name);
+    if (found == parent->children.end()) return nullptr;
+    NodePtr node = at(state, found->second);
+    if (node) node->lookups.fetch_add(1, std::memory_order_relaxed);
+    return node;
+  });
+}
+
+std::optional<std::string> NodeTable::path_of(const Node& node) const {
+  return state_.read([&](const State& state) -> std::optional<std::string> {
+    std::vector<const std::string*> components;
+    const Node* current = &node;
+    NodePtr keep;
+    while (current->id != kRootNode) {
+      if (current->names.empty()) return std::nullopt;
+      components.push_back(&current->names.front().second);
+      keep = at(state, current->names.front().first);
+      if (!keep) return std::nullopt;
+      current = keep.get();
+    }
+    std::string path;
+    for (auto it = components.rbegin(); it != components.rend(); ++it) {
+      if (!path.empty()) path += '/';
+      path += **it;
+    }
+    return path;
+  });
+}
+
+std::optional<std::string> NodeTable::path_of(const Node& parent, std::string_view name) const {
+  auto path = path_of(parent);
+  if (!path) return std::nullopt;
+  if (!path->empty()) *path += '/';
+  path->append(name);
+  return path;
+}
+
+size_t NodeTable::links_of(const NodePtr& node) const {
+  return state_.read([&](const State&) { return node->names.size(); });
+}
+
+NodePtr NodeTable::add(const NodePtr& parent, std::string_view name, NodePtr node, uint64_t references) {
+  return state_.write([&](State& state) {
+    const auto found = parent->children.find(name);
+    if (found != parent->children.end()) {
+      if (NodePtr known = at(state, found->second)) {
+        known->lookups.fetch_add(references, std::memory_order_relaxed);
+        return known;
+      }
+      parent->children.erase(found);
+    }
+    state.nodes.emplace(raw(node->id), node);
+    node->names.emplace_back(parent->id, std::string(name));
+    parent->children.emplace(std::string(name), node->id);
+    node->lookups.fetch_add(references, std::memory_order_relaxed);
+    return node;
+  });
+}
+
+void NodeTable::add_unnamed(const NodePtr& node, uint64_t references) {
+  state_.write([&](State& state) {
+    state.nodes.emplace(raw(node->id), node);
+    node->lookups.fetch_add(references, std::memory_order_relaxed);
+  });
+}
+
+NodePtr NodeTable::detach(const NodePtr& parent, std::string_view name) {
+  return state_.write([&](State& state) -> NodePtr {
+    const auto found = parent->children.find(name);
+    if (found == parent->children.end()) return nullptr;
+    NodePtr node = at(state, found->second);
+    parent->children.erase(found);
+    if (node) erase_name(*node, parent->id, name);
+    return node;
+  });
+}
+
+NodePtr NodeTable::move(const NodePtr& parent, std::string_view name, const NodePtr& new_parent,
+                        std::string_view new_name) {
+  return state_.write([&](State& state) -> NodePtr {
+    NodePtr replaced;
+    if (const auto target = new_parent->children.find(new_name); target != new_parent->children.end()) {
+      replaced = at(state, target->second);
+      new_parent->children.erase(target);
+      if (replaced) erase_name(*replaced, new_parent->id, new_name);
+    }
+    const auto source = parent->children.find(name);
+    if (source != parent->children.end()) {
+      const NodePtr node = at(state, source->second);
+      parent->children.erase(source);
+      if (node) {
+        erase_name(*node, parent->id, name);
+        node->names.emplace_back(new_parent->id, std::string(new_name));
+        new_parent->children.emplace(std::string(new_name), node->id);
+      }
+    }
+    return replaced;
+  });
+}
+
+void NodeTable::exchange(const NodePtr& a_parent, std::string_view a, const NodePtr& b_parent, std::string_view b) {
+  state_.write([&](State& state) {
+    const auto take = [&](const NodePtr& parent, std::string_view name) -> NodePtr {
+      const auto found = parent->children.find(name);
+      if (found == parent->children.end()) return nullptr;
+      NodePtr node = at(state, found->second);
+      parent->children.erase(found);
+      if (node) erase_name(*node, parent->id, name);
+      return node;
+    };
+    const auto put = [](const NodePtr& parent, std::string_view name, const NodePtr& node) {
+      if (!node) return;
+      node->names.emplace_back(parent->id, std::string(name));
+      parent->children.emplace(std::string(name), node->id);
+    };
+    const NodePtr first = take(a_parent, a);
+    const NodePtr second = take(b_parent, b);
+    put(b_parent, b, first);
+    put(a_parent, a, second);
+  });
+}
+
+void NodeTable::let_go(State& state, const NodePtr& node, std::vector<NodePtr>& gone) {
+  if (node->id == kRootNode || node->lookups.load() != 0 || node->pins.load() != 0 || !node->children.empty()) return;
+  if (state.nodes.erase(raw(node->id)) == 0) return;
+  gone.push_back(node);
+  if (const auto local = state.local.find(node->inode_number); local != state.local.end()) {
+    if (const NodePtr known = local->second.lock(); !known || known == node) state.local.erase(local);
+  }
+  for (const auto& [parent_id, name] : node->names) {
+    const NodePtr parent = at(state, parent_id);
+    if (!parent) continue;
+    parent->children.erase(name);
+    let_go(state, parent, gone);
+  }
+}
+
+std::vector<NodePtr> NodeTable::forget(NodeId id, uint64_t count) {
+  return state_.write([&](State& state) {
+    std::vector<NodePtr> gone;
+    const NodePtr node = at(state, id);
+    if (!node || id == kRootNode) return gone;
+    const uint64_t held = node->lookups.load();
+    node->lookups.store(held > count ? held - count : 0);
+    let_go(state, node, gone);
+    return gone;
+  });
+}
+
+std::vector<NodePtr> NodeTable::release(const NodePtr& node) {
+  return state_.write([&](State& state) {
+    std::vector<NodePtr> gone;
+    let_go(state, node, gone);
+    return gone;
+  });
+}
+
+NodeId NodeTable::next_id() {
+  return state_.write([](State& state) { return NodeId{++state.last_id}; });
+}
+
+size_t NodeTable::size() const {
+  return state_.read([](const State& state) { return state.nodes.size(); });
+}
+
+NodeTable::Walk NodeTable::walk(std::string_view path) const {
+  return state_.read([&](const State& state) {
+    Walk result{root_, {}, nullptr, {}};
+    while (!path.empty()) {
+      const size_t slash = path.find('/');
+      const std::string_view component = path.substr(0, slash);
+      const auto found = result.node->children.find(component);
+      NodePtr next = found == result.node->children.end() ? nullptr : at(state, found->second);
+      if (!next) {
+        result.missing = std::string(component);
+        return result;
+      }
+      result.parent = result.node;
+      result.name = std::string(component);
+      result.node = std::move(next);
+      path = slash == std::string_view::npos ? std::string_view{} : path.substr(slash + 1);
+    }
+    return result;
+  });
+}
+
+std::vector<std::pair<std::string, NodePtr>> NodeTable::children(const NodePtr& parent) const {
+  return state_.read([&](const State& state) {
+    std::vector<std::pair<std::string, NodePtr>> result;
+    result.reserve(parent->children.size());
+    for (const auto& [name, id] : parent->children) {
+      if (NodePtr node = at(state, id)) result.emplace_back(name, std::move(node));
+    }
+    return result;
+  });
+}
+
+NodePtr NodeTable::find_local(uint64_t inode_number) const {
+  return state_.read([&](const State& state) -> NodePtr {
+    const auto found = state.local.find(inode_number);
+    return found == state.local.end() ? nullptr : found->second.lock();
+  });
+}
+
+void NodeTable::remember_local(uint64_t inode_number, const NodePtr& node) {
+  state_.write([&](State& state) { state.local[inode_number] = node; });
+}
+
+void NodeTable::set_shown(const NodePtr& directory, std::vector<std::string> names) {
+  state_.write([&](State&) { directory->shown = std::move(names); });
+}
+
+std::vector<std::string> NodeTable::shown(const NodePtr& directory) const {
+  return state_.read([&](const State&) { return directory->shown; });
+}
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/codec/digest.h"
+#include "vfs/node.h"
+
+namespace inductorfs::vfs {
+
+/// All nodes of a mount, their names and the tree between them; memory only. Its lock is innermost, and is never held
+/// across a system call. Safe for concurrent use.
+class NodeTable {
+ public:
+  explicit NodeTable(NodePtr root);
+
+  [[nodiscard]] NodePtr find(NodeId id) const;
+  [[nodiscard]] NodePtr child(const NodePtr& parent, std::string_view name) const;
+  /// As child(), and counts one kernel reference.
+  [[nodiscard]] NodePtr look_up_child(const NodePtr& parent, std::string_view name) const;
+  /// Path from the root without a leading slash ("" for the root); nullopt when the node has no name any more.
+  [[nodiscard]] std::optional<std::string> path_of(const Node& node) const;
+  [[nodiscard]] std::optional<std::string> path_of(const Node& parent, std::string_view name) const;
+
+  /// How many names the node has.
+  [[nodiscard]] size_t links_of(const NodePtr& node) const;
+
+  /// Links a node as `name` unless somebody was first, whose node is then returned. A node that is not in the table
+  /// yet enters it. Counts `references` kernel references on the winner.
+  NodePtr add(const NodePtr& parent, std::string_view name, NodePtr node, uint64_t references);
+  /// Enters a node that has no name in the tree (a pending file).
+  void add_unnamed(const NodePtr& node, uint64_t references);
+  /// Takes the name away; the node stays in the table until it is forgotten or released. Returns it.
+  NodePtr detach(const NodePtr& parent, std::string_view name);
+  /// Moves a name, replacing and returning what had the new one.
+  NodePtr move(const NodePtr& parent, std::string_view name, const NodePtr& new_parent, std::string_view new_name);
+  void exchange(const NodePtr& a_parent, std::string_view a, const NodePtr& b_parent, std::string_view b);
+
+  /// Both answer the nodes that left the table by it (parents may go with their last child): what they hold on the
+  /// disk and in the store is to be given back.
+  [[nodiscard]] std::vector<NodePtr> forget(NodeId id, uint64_t count);
+  /// Lets a node go whose last pin was released.
+  [[nodiscard]] std::vector<NodePtr> release(const NodePtr& node);
+  [[nodiscard]] NodeId next_id();
+  [[nodiscard]] size_t size() const;
+
+  /// Nodes that a path names now, as far as they are known: the deepest known one and the first unknown component
+  /// (empty when all are known).
+  struct Walk {
+    NodePtr node;
+    std::string missing;
+    NodePtr parent;    ///< of `node`
+    std::string name;  ///< of `node`
+  };
+  [[nodiscard]] Walk walk(std::string_view path) const;
+  /// Known children of a directory.
+  [[nodiscard]] std::vector<std::pair<std::string, NodePtr>> children(const NodePtr& parent) const;
+
+  /// Regular local files by inode number of the local disk: two links must be one node.
+  [[nodiscard]] NodePtr find_local(uint64_t inode_number) const;
+  void remember_local(uint64_t inode_number, const NodePtr& node);
+
+  /// Candidate entries that the last listing of a directory showed.
+  void set_shown(const NodePtr& directory, std::vector<std::string> names);
+  [[nodiscard]] std::vector<std::string> shown(const NodePtr& directory) const;
+
+ private:
+  struct State {
+    std::unordered_map<uint64_t, NodePtr> nodes;
+    std::unordered_map<uint64_t, std::weak_ptr<Node>> local;
+    uint64_t last_id = static_cast<uint64_t>(kRootNode);
+  };
+  static NodePtr at(const State& state, NodeId id);
+  static void let_go(State& state, const NodePtr& node, std::vector<NodePtr>& gone);
+
+  NodePtr root_;
+  SharedGuarded<State> state_;
+};
+
+}  // namespace inductorfs::vfs

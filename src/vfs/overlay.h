@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "inductorfs/vfs/file_system.h"
+#include "vfs/descriptor_cache.h"
+#include "vfs/fetcher.h"
+#include "vfs/local_tree.h"
+#include "vfs/node_table.h"
+#include "vfs/notifier.h"
+#include "vfs/sealer.h"
+
+namespace inductorfs::vfs {
+
+/// False for temporary names below triton/: their rename into a key directory shows the file to one process only
+/// (KeyState), so the kernel must ask again when the name that it moved is used.
+[[nodiscard]] bool kernel_may_keep(std::string_view path);
+
+/// The one FileSystem: local files (LocalTree) over the cluster's entries (Catalog).
+///
+/// Lock order: directory moves, key directory, node content (two: by node id), node table; the fetcher's, notifier's
+/// and sealer's locks are leaves. Directory moves is held shared by whatever uses a path on the disk and exclusively by
+/// the rename of a directory, so that a path stays true while it is used. Safe for concurrent use.
+class Overlay final : public FileSystem {
+ public:
+  Overlay(FileSystemOptions options, ScopeOf scope_of, LocalTree tree, NodePtr root, catalog::Catalog& catalog,
+          store::BlobStore& store, remote::Remote& remote, Counters& counters);
+  ~Overlay() override;
+  /// What an earlier life left: orphans, unfinished sets, torn files (recovery.cc).
+  [[nodiscard]] Result<void> recover();
+
+  void start(KernelCache& kernel) override;
+  void stop() override;
+  void on_catalog_change(const std::vector<std::string>& paths) override;
+  void on_published(const catalog::PublishReport& report) override;
+
+  void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) override;
+  void forget(NodeId node, uint64_t count) override;
+  Result<Found> create(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) override;
+  Result<Found> make_node(NodeId parent, std::string_view name, mode_t mode, dev_t device,
+                          const Caller& caller) override;
+  Result<Found> make_directory(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) override;
+  Result<Found> make_symlink(NodeId parent, std::string_view name, const std::string& target,
+                             const Caller& caller) override;
+  Result<Found> link(NodeId node, NodeId new_parent, std::string_view new_name) override;
+  Result<void> unlink(NodeId parent, std::string_view name) override;
+  Result<void> remove_directory(NodeId parent, std::string_view name) override;
+  Result<void> rename(NodeId parent, std::string_view name, NodeId new_parent, std::string_view new_name,
+                      RenameMode mode, const Caller& caller) override;
+  Result<std::string> read_link(NodeId node) override;
+  Result<void> read_directory(NodeId directory, uint64_t cookie,
+                              const std::function<bool(const DirectoryItem&)>& take) override;
+
+  Result<Attributes> get_attributes(NodeId node) override;
+  Result<Attributes> set_attributes(NodeId node, const AttributeChange& change) override;
+  Result<std::string> get_xattr(NodeId node, const std::string& name) override;
+  Result<std::vector<std::string>> list_xattrs(NodeId node) override;
+  Result<void> set_xattr(NodeId node, const std::string& name, std::string_view value, int flags) override;
+  Result<void> remove_xattr(NodeId node, const std::string& name) override;
+  Result<struct statvfs> statistics() override;
+
+  Result<size_t> read(NodeId node, char* out, size_t size, uint64_t offset) override;
+  Result<void> write(NodeId node, std::string_view bytes, uint64_t offset) override;
+  Result<void> allocate(NodeId node, int mode, uint64_t offset, uint64_t length) override;
+  Result<size_t> copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset, size_t length) override;
+  Result<uint64_t> seek(NodeId node, uint64_t offset, int whence) override;
+  Result<void> sync_file(NodeId node, bool data_only) override;
+
+  Result<void> sync(Deadline deadline) override;
+  Explanation explain(std::string_view path) override;
+  FileSystemStatus status() const override;
+
+ private:
+  struct Moves {};
+  struct Queueing {};  ///< orders "still there? then queue it" and "it is gone: hide what is queued"
+  struct Pins {
+    std::unordered_map<codec::Digest, std::vector<NodeId>> shared;  ///< blobs, and the nodes that show them
+    std::unordered_map<codec::Digest, std::string> sealed_paths;    ///< local files that are links to blobs
+  };
+  struct Sealed {  ///< a file that has become a blob
+    codec::Entry entry;
+    Fd file;
+    bool shares_inode = false;  ///< with the blob: it is never written to again
+  };
+  struct Site {  ///< a name in a directory, resolved
+    NodePtr parent;
+    std::string name;
+    std::string path;       ///< relative to the mount
+    std::string canonical;  ///< the entry it could be
+  };
+
+  // lookup.cc
+  [[nodiscard]] Result<Site> site(NodeId parent, std::string_view name) const;
+  [[nodiscard]] Result<NodePtr> live(NodeId id) const;
+  void resolve(const Site& site, LookupDone done);
+  [[nodiscard]] std::optional<Result<Found>> resolve_locally(const Site& site, bool keep);
+  void resolve_entry(const Site& site, const catalog::Known& known, bool keep, LookupDone done);
+  void fetched(const Site& site, const catalog::Known& known, FetchOutcome outcome, const LookupDone& done);
+  [[nodiscard]] Result<Found> add_local(const Site& site, const struct stat& status, uint64_t references);
+  [[nodiscard]] Result<Found> add_shared(const Site& site, const codec::Entry& entry, uint64_t references);
+  [[nodiscard]] Result<Found> add_virtual(const Site& site, uint64_t references);
+  [[nodiscard]] NodePtr new_node(mode_t type, uint64_t inode_number, const Site& site);
+  [[nodiscard]] Result<Found> found(const NodePtr& node, bool keep);
+  void prefetch_directory(const std::string& canonical);
+  void prefetch_companions(const codec::Entry& entry);
+  [[nodiscard]] Result<NodePtr> pin_path(std::string_view path);
+  void unpin(const NodePtr& node);
+  void unshare_blob(const Node& node, const codec::Digest& digest);
+  void let_go(const std::vector<NodePtr>& gone);
+
+  // key_sets.cc
+  void lookup_in_key_directory(const Site& site, const Caller& caller, LookupDone done);
+  void show_cluster_set(const Site& site, const std::vector<catalog::Known>& set, LookupDone done);
+  [[nodiscard]] bool cluster_set_is_whole(const Site& site, const std::vector<catalog::Known>& set) const;
+  [[nodiscard]] std::optional<Found> own_pending_file(const Site& site, const Caller& caller);
+  [[nodiscard]] Result<bool> put_into_set(const Site& from, const Site& to, const Caller& caller);
+  [[nodiscard]] Result<void> keep_pending_orphan(const std::string& place);
+  void commit_if_complete(const Site& site, pid_t writer);
+  [[nodiscard]] Result<void> commit(const NodePtr& directory, const std::string& path, KeyState& state, pid_t writer);
+  void finish_local_set(const NodePtr& directory, const std::string& path);
+  void drop_dead_sets();
+  [[nodiscard]] std::string pending_path(const Node& directory, pid_t writer) const;
+  [[nodiscard]] std::vector<std::string> local_set(const std::string& path) const;
+  [[nodiscard]] bool local_set_is_whole(const std::string& path) const;
+
+  // names.cc, rename.cc
+  [[nodiscard]] Result<void> make_local_directory(const NodePtr& directory, const std::string& path);
+  [[nodiscard]] Result<Found> made(const Site& site, const Caller& caller, std::optional<Fd> file);
+  void changed_names_in(const NodePtr& directory);
+  void hide_entry(const std::string& canonical);
+  [[nodiscard]] bool directory_is_empty(const NodePtr& directory, const std::string& path) const;
+  [[nodiscard]] Result<void> keep_orphan(const Site& site, const NodePtr& node);
+  void orphaned(const Node& node, Content& content, bool has_file);
+  [[nodiscard]] Result<void> take_name_away(const Site& site, const NodePtr& node, Content* content);
+  [[nodiscard]] Result<void> rename_checked(const Site& from, const Site& to, RenameMode mode, const Caller& caller);
+  [[nodiscard]] Result<void> rename_file(const Site& from, const Site& to, const NodePtr& node, RenameMode mode);
+  [[nodiscard]] Result<void> rename_directory(const Site& from, const Site& to, const NodePtr& node, RenameMode mode);
+  [[nodiscard]] Result<void> exchange(const Site& from, const Site& to);
+  [[nodiscard]] Result<NodePtr> existing(const Site& site);
+  [[nodiscard]] Result<void> renew_listing(const NodePtr& node, const std::string& path);
+  [[nodiscard]] bool has_entries_below(const std::string& canonical) const;
+
+  // data.cc, attributes.cc
+  [[nodiscard]] Result<std::string> location(const Node& node, const Content& content) const;
+  [[nodiscard]] Result<DescriptorCache::Pointer> descriptor(const Node& node, Content& content, bool writable);
+  [[nodiscard]] Result<DescriptorCache::Pointer> begin_write(const NodePtr& node, std::optional<uint64_t> keep_bytes);
+  void end_write(const NodePtr& node, bool changed);
+  [[nodiscard]] Result<void> make_private(const NodePtr& node, Content& content, std::optional<uint64_t> keep_bytes);
+  [[nodiscard]] Result<void> copy_bytes_of(const Node& node, Content& content, const Fd& to, uint64_t size);
+  [[nodiscard]] Result<void> copy_entry_to_view(const NodePtr& node, Content& content,
+                                                std::optional<uint64_t> keep_bytes);
+  [[nodiscard]] Result<Attributes> attributes(const Node& node, Content& content);
+  [[nodiscard]] Result<Attributes> apply_change(const NodePtr& node, const AttributeChange& change);
+  [[nodiscard]] Result<std::string> own_xattr(const NodePtr& node, const std::string& name);
+  [[nodiscard]] Result<void> change_xattr(NodeId id, const std::string& name,
+                                          const std::function<Result<void>(const std::string&)>& change);
+  [[nodiscard]] bool fetch_again(const codec::Entry& entry);
+  /// What a node is read from: its rendered bytes, or a descriptor. A damaged blob is fetched once more, with no lock
+  /// held.
+  [[nodiscard]] Result<DescriptorCache::Pointer> reading(const NodePtr& node,
+                                                         std::shared_ptr<const std::string>& rendered);
+
+  // sealing.cc
+  void seal_if_final(const NodePtr& node, const std::string& path);
+  void seal_after_build(const std::string& directory_path);
+  SealOutcome seal(const SealItem& item);
+  [[nodiscard]] Result<Sealed> seal_file(const NodePtr& node, const std::string& path);
+  [[nodiscard]] Result<codec::Entry> store_file(const Fd& file, const std::string& path, const layout::Place& place,
+                                                bool shares_inode);
+  [[nodiscard]] Result<void> copy_to_store(int file, uint64_t size, const codec::Digest& digest);
+  [[nodiscard]] Result<Sealed> seal_member(const std::string& path, const std::string& key);
+  [[nodiscard]] Result<Sealed> seal_group_file(const std::string& path, const std::string& key);
+  [[nodiscard]] bool enqueue(const catalog::Publish& publish, const std::string& path,
+                             const std::function<bool()>& still_here);
+  [[nodiscard]] bool has_name(const Sealed& sealed, const std::string& path) const;
+  void mark_sealed(const Sealed& sealed, const std::string& path);
+  [[nodiscard]] std::string seal_on_disk(const std::string& path) const;
+  SealOutcome seal_group(const SealItem& item);
+  void refuse(const std::string& path, const std::string& why);
+  [[nodiscard]] bool may_evict(const codec::Digest& digest);
+  [[nodiscard]] bool drop_local(const std::string& path, const codec::Digest& digest);
+  [[nodiscard]] bool drop_local_set(const std::string& directory);
+
+  // remote_changes.cc
+  NodeId apply_remote_change(const std::string& path, const std::string& canonical);
+  void adopt_merged(const codec::Entry& merged);
+  [[nodiscard]] std::vector<std::string> local_paths_of(const std::string& canonical) const;
+
+  // recovery.cc
+  [[nodiscard]] Result<void> recover_directory(const std::string& path, bool torn);
+  void recover_file(const std::string& directory, const std::string& name, const std::vector<LocalTree::Item>& siblings,
+                    bool torn);
+  void recover_group(const std::string& path);
+  [[nodiscard]] bool is_blob_without_seal(int file);
+  void seal_later(const std::string& path);
+  void mark_clean();
+
+  // overlay.cc, explain.cc
+  void keep_house(const std::stop_token& stop);
+  void prefetch_newest();
+  [[nodiscard]] Result<void> check_fetched(const codec::Entry& entry);
+  void explain_place(Explanation& result);
+
+  const FileSystemOptions options_;
+  const ScopeOf scope_of_;
+  LocalTree tree_;
+  catalog::Catalog& catalog_;
+  store::BlobStore& store_;
+  Counters& counters_;
+  NodePtr root_;
+  NodeTable nodes_;
+  DescriptorCache descriptors_;
+  Notifier notifier_;
+  SharedGuarded<Moves> moves_;
+  Guarded<Queueing> queueing_;
+  Guarded<Pins> pins_;
+  Guarded<std::vector<std::string>> refused_;
+  Guarded<std::unordered_map<uint64_t, std::weak_ptr<Node>>> contested_;
+  Guarded<std::vector<std::pair<std::string, int64_t>>> companions_;
+  Sealer sealer_;
+  Fetcher fetcher_;
+  std::atomic<bool> stopped_{false};
+  std::jthread janitor_;
+};
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "inductorfs/base/log.h"
+#include "vfs/overlay.h"
+
+/// What an earlier life left on the disk. Runs before the first request.
+namespace inductorfs::vfs {
+namespace {
+
+constexpr const char* kBootIdFile = "/proc/sys/kernel/random/boot_id";
+constexpr const char* kMarker = "state";
+constexpr size_t kMarkerLimit = 256;
+constexpr uint64_t kGroupFileLimit = 1 << 20;
+
+std::string boot_id() {
+  auto text = read_file(AT_FDCWD, kBootIdFile, kMarkerLimit);
+  return text ? text->substr(0, text->find('\n')) : std::string("unknown");
+}
+
+/// The first directory that the compiler works in while it writes `path` (layout::sealed_by_removal_of is the inverse).
+bool is_being_built(const std::string& directory, const std::string& name,
+                    const std::vector<LocalTree::Item>& siblings) {
+  return std::any_of(siblings.begin(), siblings.end(), [&](const auto& sibling) {
+    if (sibling.type != S_IFDIR) return false;
+    const std::string prefix = directory.empty() ? std::string() : directory + "/";
+    const auto sealed = layout::sealed_by_removal_of(prefix + sibling.name);
+    return std::find(sealed.begin(), sealed.end(), prefix + name) != sealed.end();
+  });
+}
+
+/// What the seal of a sound file says: of a group file it is the digest of what the cluster has of it.
+Result<codec::Digest> digest_to_seal(int file, const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos || !layout::is_group_file(path.substr(slash + 1))) return codec::digest_of_file(file);
+  const auto text = read_file(AT_FDCWD, proc_path(file), kGroupFileLimit);
+  if (!text) return fail(text.error());
+  const std::string directory = path.substr(0, slash);
+  const auto canonical = layout::canonical_group(*text, directory.substr(directory.rfind('/') + 1));
+  if (!canonical) return fail(canonical.error());
+  return codec::digest_of(*canonical);
+}
+
+}  // namespace
+
+Result<void> Overlay::recover() {
+  for (const char* name : {"pending", "orphans"}) {
+    auto items = tree_.list(name);
+    if (!items) return fail(std::move(items).error());
+    for (const auto& item : *items) INDUCTORFS_TRY(remove_tree(options_.directory + "/" + name + "/" + item.name));
+  }
+  // "boot id, then `clean` after a close that synced": another boot without it means that the host went down while
+  // data were not on the disk (torch never calls fsync, so neither do we on its path).
+  const auto marker = read_file(tree_.fd(), kMarker, kMarkerLimit);
+  const std::string boot = boot_id();
+  const bool torn = marker && !marker->starts_with(boot) && !marker->ends_with("clean");
+  INDUCTORFS_TRY(write_file_atomically(tree_.fd(), kMarker, boot + " open"));
+  if (torn) log::warning("view.host_crash", {{"action", "local artefacts are verified"}});
+  return recover_directory("", torn);
+}
+
+Result<void> Overlay::recover_directory(const std::string& path, bool torn) {
+  auto items = tree_.list(LocalTree::view(path));
+  if (!items) return fail(std::move(items).error());
+  for (const auto& item : *items) {
+    const std::string child = path.empty() ? item.name : join(path, item.name);
+    if (item.type == S_IFREG) recover_file(path, item.name, *items, torn);
+    if (item.type != S_IFDIR) continue;
+    INDUCTORFS_TRY(recover_directory(child, torn));
+  }
+  if (layout::is_triton_key_directory(path)) recover_group(path);
+  return {};
+}
+
+void Overlay::recover_file(const std::string& directory, const std::string& name,
+                           const std::vector<LocalTree::Item>& siblings, bool torn) {
+  const std::string path = directory.empty() ? name : join(directory, name);
+  const auto& rule = layout::rule_of(layout::classify(path).family);
+  if (!rule.shared) return;
+  const std::string view_path = LocalTree::view(path);
+  auto file = tree_.open_file(view_path, false);
+  if (!file) return;
+  const auto seal = tree_.seal_of(file->get());
+  const auto sealed = seal ? codec::Digest::from_hex(*seal) : std::nullopt;
+  const auto remove = [&](const char* why) {
+    (void)tree_.unlink(view_path);  // it is compiled again; a file that stays is met again at the next start
+    counters_.get("recovery.removed").add();
+    log::warning("recovery.removed", {{"path", path}, {"why", why}});
+  };
+  if (sealed) {
+    if (torn && digest_to_seal(file->get(), path).value_or(codec::Digest{}) != *sealed) {
+      store_.discard(*sealed);  // the same inode
+      return remove("damaged");
+    }
+    pins_.with([&](Pins& pins) { pins.sealed_paths[*sealed] = path; });
+    return;
+  }
+  if (torn) return remove("not sealed when the host went down");
+  if (rule.seal == layout::SealSign::kBuildDirectory && is_being_built(directory, name, siblings)) {
+    // Its compiler lost the mount in the middle of the file; torch would load what it finds under the final name.
+    return remove("its build was not finished");
+  }
+  if (tree_.is_changed(file->get())) return;
+  if (is_blob_without_seal(file->get())) (void)tree_.unshare(view_path, std::nullopt);  // no room: the next start tries
+  if (layout::classify(path).family != layout::Family::kTritonKernel) seal_later(path);
+}
+
+/// The daemon ended between taking the inode into the store and marking it: nothing would keep writers off the blob.
+bool Overlay::is_blob_without_seal(int file) {
+  struct stat status {};
+  struct stat blob_status {};
+  if (::fstat(file, &status) != 0 || status.st_nlink < 2) return false;
+  const auto digest = codec::digest_of_file(file);
+  if (!digest) return false;
+  const auto blob = store_.open_blob(*digest);
+  return blob && ::fstat(blob->get(), &blob_status) == 0 && blob_status.st_ino == status.st_ino &&
+         blob_status.st_dev == status.st_dev;
+}
+
+void Overlay::recover_group(const std::string& path) {
+  const auto names = local_set(path);
+  if (std::none_of(names.begin(), names.end(), [](const auto& name) { return layout::is_group_file(name); })) {
+    // What a crash left of a set would show beside the files of the cluster's set.
+    for (const auto& name : names) (void)tree_.unlink(LocalTree::view(join(path, name)));  // as in recover_file
+    return;
+  }
+  const auto is_open = [&](const auto& name) { return seal_on_disk(join(path, name)).empty(); };
+  if (std::any_of(names.begin(), names.end(), is_open)) seal_later(path);
+}
+
+void Overlay::seal_later(const std::string& path) {
+  auto node = pin_path(path);
+  if (!node) return;
+  sealer_.add({*node, path, (*node)->is_directory()});
+  unpin(*node);
+}
+
+void Overlay::mark_clean() {
+  if (::syncfs(tree_.fd()) != 0) return;                                   // not clean then: the next boot verifies
+  (void)write_file_atomically(tree_.fd(), kMarker, boot_id() + " clean");  // as above
+}
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <set>
+
+#include "vfs/overlay.h"
+
+/// What the cluster changed: names appear, change and go behind the kernel's back.
+namespace inductorfs::vfs {
+namespace {
+
+/// The cluster's set of a key directory may have become another one: the next lookup takes it whole again.
+void look_at_set_again(const Node& directory) {
+  if (!directory.key) return;
+  directory.key->state.with([](KeyState& state) {
+    if (state.committed == KeyState::Committed::kCluster) state.committed = KeyState::Committed::kNone;
+  });
+}
+
+}  // namespace
+
+std::vector<std::string> Overlay::local_paths_of(const std::string& canonical) const {
+  const std::string prefix = "triton/" + std::string(layout::kAnyDevice) + "/";
+  if (!canonical.starts_with(prefix)) return {canonical};
+  // One entry shows in every device's directory.
+  std::vector<std::string> paths;
+  const std::string rest = canonical.substr(prefix.size());
+  const auto triton = nodes_.walk("triton");
+  std::set<std::string> devices{"0"};
+  if (triton.missing.empty()) {
+    for (const auto& [name, node] : nodes_.children(triton.node)) {
+      if (layout::is_device_name(name)) devices.insert(name);
+    }
+  }
+  paths.reserve(devices.size());
+  for (const auto& device : devices) paths.push_back(join(join("triton", device), rest));
+  return paths;
+}
+
+void Overlay::on_catalog_change(const std::vector<std::string>& canonical_paths) {
+  std::set<NodeId> directories;
+  for (const auto& canonical : canonical_paths) {
+    for (const auto& path : local_paths_of(canonical)) {
+      const NodeId directory = apply_remote_change(path, canonical);
+      directories.insert(directory);
+    }
+  }
+  // Listings that the kernel keeps; a name that it did not know makes no notice of its own drop them.
+  for (const NodeId directory : directories) notifier_.forget_content(directory);
+}
+
+NodeId Overlay::apply_remote_change(const std::string& path, const std::string& canonical) {
+  const auto walked = nodes_.walk(path);
+  if (!walked.missing.empty()) {
+    // The kernel may hold the absence of this name; what lies below it, it has never asked for.
+    notifier_.forget_name(walked.node->id, walked.missing);
+    look_at_set_again(*walked.node);
+    return walked.node->id;
+  }
+  const auto known = catalog_.find(canonical);
+  const bool stale = walked.node->content.with([&](const Content& content) {
+    return content.backing == Backing::kShared && (!known || known->entry.digest != content.entry.digest);
+  });
+  if (stale) {
+    // Who has it open keeps the old bytes; the name is looked up anew.
+    (void)nodes_.detach(walked.parent, walked.name);
+    let_go(nodes_.release(walked.node));
+    notifier_.forget_name(walked.parent->id, walked.name);
+  }
+  look_at_set_again(*walked.parent);
+  return walked.parent->id;
+}
+
+void Overlay::on_published(const catalog::PublishReport& report) {
+  if (report.state == catalog::PublishState::kRefused) {
+    for (const auto& path : report.paths) refuse(path, report.why);
+  }
+  if (report.merged) adopt_merged(*report.merged);
+}
+
+void Overlay::adopt_merged(const codec::Entry& merged) {
+  const std::string& path = merged.path;
+  const auto state = catalog_.publish_state(path);
+  if (state && state->state == catalog::PublishState::kQueued) return;  // newer timings of its own wait to be merged
+  const auto walked = nodes_.walk(path);
+  const NodePtr node = walked.missing.empty() ? walked.node : nullptr;
+  const Site where{walked.parent, walked.name, path, path};
+  const bool adopted = moves_.read([&](const Moves&) {
+    if (!node) return tree_.unlink(LocalTree::view(path)).has_value();
+    return node->content.with([&](Content& content) {
+      if (!content.sealed) return false;  // written to since: it will be sealed, and merged, again
+      return take_name_away(where, node, &content).has_value();
+    });
+  });
+  if (!adopted) return;  // its own timings stay visible; the cluster has all
+  if (node) {
+    let_go(nodes_.release(node));
+    notifier_.forget_name(walked.parent->id, walked.name);
+  }
+  counters_.get("view.merged").add();
+}
+
+}  // namespace inductorfs::vfs

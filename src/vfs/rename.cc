@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "vfs/overlay.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+std::string parent_path(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? std::string() : path.substr(0, slash);
+}
+
+}  // namespace
+
+Result<NodePtr> Overlay::existing(const Site& site) {
+  if (NodePtr known = nodes_.child(site.parent, site.name)) return known;
+  // The kernel has looked up both names of a rename, so this happens only when it forgot one in between.
+  auto node = pin_path(site.path);
+  if (!node) return node;
+  unpin(*node);
+  return nodes_.child(site.parent, site.name) ? node : Result<NodePtr>(fail(ErrorCode::kNotFound));
+}
+
+Result<void> Overlay::rename(NodeId parent, std::string_view name, NodeId new_parent, std::string_view new_name,
+                             RenameMode mode, const Caller& caller) {
+  auto from = site(parent, name);
+  if (!from) return fail(std::move(from).error());
+  auto to = site(new_parent, new_name);
+  if (!to) return fail(std::move(to).error());
+  INDUCTORFS_TRY(rename_checked(*from, *to, mode, caller));
+  changed_names_in(from->parent);
+  changed_names_in(to->parent);
+  return {};
+}
+
+Result<void> Overlay::rename_checked(const Site& from, const Site& to, RenameMode mode, const Caller& caller) {
+  if (mode == RenameMode::kExchange) return exchange(from, to);
+  auto node = existing(from);
+  if (!node) return fail(std::move(node).error());
+  if ((*node)->is_directory()) {
+    INDUCTORFS_TRY(moves_.write([&](Moves&) { return rename_directory(from, to, *node, mode); }));
+    if (layout::is_triton_key_directory(to.path) && !local_set(to.path).empty()) finish_local_set(*node, to.path);
+    return {};
+  }
+  auto in_set = moves_.read([&](const Moves&) -> Result<bool> {
+    if (mode == RenameMode::kReplace) {
+      auto put = put_into_set(from, to, caller);
+      if (!put || *put) return put;
+    }
+    if (auto done = rename_file(from, to, *node, mode); !done) return fail(std::move(done).error());
+    return false;
+  });
+  if (!in_set) return fail(std::move(in_set).error());
+  if (!*in_set) seal_if_final(*node, to.path);
+  return {};
+}
+
+Result<void> Overlay::rename_file(const Site& from, const Site& to, const NodePtr& node, RenameMode mode) {
+  INDUCTORFS_TRY(make_local_directory(to.parent, parent_path(to.path)));
+  const NodePtr target = nodes_.child(to.parent, to.name);
+  if (target && target->is_directory()) return fail(ErrorCode::kIsDirectory);
+  const auto there = tree_.stat(LocalTree::view(to.path));
+  if (!there) return fail(there.error());
+  if (mode == RenameMode::kNoReplace && (*there || catalog_.find(to.canonical))) return fail(ErrorCode::kExists);
+  if (target == node) return {};  // two links of one file: rename(2) does nothing
+  auto renamed = with_contents(node, target, [&](Content& content, Content* replaced) -> Result<void> {
+    content.attributes_valid = false;
+    // Bytes of the cluster get a file of their own before they can have another name.
+    if (content.backing == Backing::kShared) INDUCTORFS_TRY(make_private(node, content, std::nullopt));
+    if (*there && target) INDUCTORFS_TRY(keep_orphan(to, target));
+    INDUCTORFS_TRY(tree_.rename(LocalTree::view(from.path), LocalTree::view(to.path)));
+    (void)nodes_.move(from.parent, from.name, to.parent, to.name);  // what it replaces is `target`
+    if (replaced != nullptr) orphaned(*target, *replaced, there->has_value());
+    return {};
+  });
+  if (!renamed) return renamed;
+  hide_entry(from.canonical);
+  if (target) let_go(nodes_.release(target));
+  return {};
+}
+
+Result<void> Overlay::rename_directory(const Site& from, const Site& to, const NodePtr& node, RenameMode mode) {
+  // Entries of the cluster have their names for good: as on overlayfs, a directory that shows some cannot be moved.
+  if (has_entries_below(from.canonical)) {
+    return fail(ErrorCode::kCrossDevice, "rename " + from.path + ": it shows entries of the cluster; copy it");
+  }
+  INDUCTORFS_TRY(make_local_directory(to.parent, parent_path(to.path)));
+  const NodePtr target = nodes_.child(to.parent, to.name);
+  const auto there = tree_.stat(LocalTree::view(to.path));
+  if (!there) return fail(there.error());
+  const bool visible = *there || has_entries_below(to.canonical);
+  if (mode == RenameMode::kNoReplace && visible) return fail(ErrorCode::kExists);
+  if (target && !target->is_directory()) return fail(ErrorCode::kNotDirectory);
+  // rename(2) replaces an empty directory only; the Triton bundler relies on both answers
+  // (torch/_inductor/triton_bundler.py: read_and_emit).
+  if (visible && !directory_is_empty(target, to.path)) return fail(ErrorCode::kNotEmpty);
+  if (auto made_local = make_local_directory(node, from.path); !made_local) return made_local;
+  INDUCTORFS_TRY(tree_.rename(LocalTree::view(from.path), LocalTree::view(to.path)));
+  const NodePtr replaced = nodes_.move(from.parent, from.name, to.parent, to.name);
+  if (replaced) let_go(nodes_.release(replaced));
+  if (node->key && !local_set(to.path).empty()) {
+    node->key->state.with([](KeyState& state) { state.committed = KeyState::Committed::kLocal; });
+  }
+  return {};
+}
+
+Result<void> Overlay::exchange(const Site& from, const Site& to) {
+  auto first = existing(from);
+  if (!first) return fail(std::move(first).error());
+  auto second = existing(to);
+  if (!second) return fail(std::move(second).error());
+  return moves_.write([&](Moves&) -> Result<void> {
+    for (const auto& [site, node] : {std::make_pair(&from, *first), std::make_pair(&to, *second)}) {
+      if (node->is_directory() && has_entries_below(site->canonical)) {
+        return fail(ErrorCode::kCrossDevice, "rename " + site->path + ": it shows entries of the cluster; copy it");
+      }
+    }
+    auto exchanged = with_contents(*first, *second, [&](Content& a, Content* b) -> Result<void> {
+      a.attributes_valid = false;
+      if (b != nullptr) b->attributes_valid = false;
+      auto own = a.backing == Backing::kShared ? make_private(*first, a, std::nullopt) : Result<void>{};
+      if (own && b != nullptr && b->backing == Backing::kShared) own = make_private(*second, *b, std::nullopt);
+      if (!own) return own;
+      INDUCTORFS_TRY(tree_.rename(LocalTree::view(from.path), LocalTree::view(to.path), RENAME_EXCHANGE));
+      nodes_.exchange(from.parent, from.name, to.parent, to.name);
+      return {};
+    });
+    if (!exchanged) return exchanged;
+    hide_entry(from.canonical);
+    hide_entry(to.canonical);
+    return {};
+  });
+}
+
+}  // namespace inductorfs::vfs

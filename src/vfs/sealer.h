@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/guarded.h"
+#include "vfs/node.h"
+
+namespace inductorfs::vfs {
+
+/// Something that stands under its final name and is to be made an immutable blob with an entry.
+struct SealItem {
+  NodePtr node;  ///< the file, or the key directory of a group; pinned while it is queued
+  std::string path;
+  bool group = false;
+};
+
+enum class SealOutcome {
+  kDone,   ///< sealed, or never to be (refused, replaced, private)
+  kLater,  ///< it is being written to right now
+};
+
+/// The queue of what is to be sealed and one thread that does it. A job never waits for it; a crash loses nothing,
+/// because the scan at the next start finds what has no seal. Safe for concurrent use.
+class Sealer {
+ public:
+  using Seal = std::function<SealOutcome(const SealItem&)>;
+  using Unpin = std::function<void(const NodePtr&)>;
+
+  Sealer(Seal seal, Unpin unpin, Milliseconds quiet_time);
+  ~Sealer();
+  void start();
+  /// Ends the thread; what is queued is left for the next start. Idempotent.
+  void stop();
+
+  /// Now. Pins the node until it is done.
+  void add(SealItem item);
+  /// When nothing was written for the quiet time; a further call begins the wait anew.
+  void add_quiet(SealItem item);
+  [[nodiscard]] size_t waiting() const;
+  /// Waits until nothing is left to seal, quiet files included. False at the deadline.
+  [[nodiscard]] bool drain(Deadline deadline);
+  [[nodiscard]] std::vector<std::string> waiting_paths(size_t limit) const;
+
+ private:
+  struct State {
+    std::deque<SealItem> ready;
+    std::map<NodeId, std::pair<SteadyTime, SealItem>> quiet;  ///< due time
+    uint64_t quiet_added = 0;  ///< lets the thread see that it has to wait for another due time
+    bool working = false;
+    bool stopped = false;
+  };
+  void run(const std::stop_token& stop);
+  [[nodiscard]] static bool take_due(State& state, SteadyTime now, SealItem& item);
+
+  const Seal seal_;
+  const Unpin unpin_;
+  const Milliseconds quiet_time_;
+  Guarded<State> state_;
+  std::jthread thread_;
+};
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "inductorfs/base/log.h"
+#include "vfs/overlay.h"
+
+/// Sealing: a private file under its final name becomes an immutable blob with an entry, on its way to the cluster.
+namespace inductorfs::vfs {
+namespace {
+
+constexpr size_t kHeadSize = size_t{64} * 1024;
+constexpr uint64_t kGroupFileLimit = 1 << 20;
+constexpr size_t kRefusedKept = 20;
+constexpr int64_t kSecond = 1'000'000'000;
+
+std::string parent_path(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? std::string() : path.substr(0, slash);
+}
+
+catalog::Publish::Kind kind_of(layout::Contest contest) {
+  switch (contest) {
+    case layout::Contest::kNone:
+      return catalog::Publish::Kind::kPlain;
+    case layout::Contest::kFirst:
+      return catalog::Publish::Kind::kFirst;
+    case layout::Contest::kCandidates:
+      return catalog::Publish::Kind::kCandidate;
+    case layout::Contest::kMerge:
+      return catalog::Publish::Kind::kMerge;
+  }
+  return catalog::Publish::Kind::kPlain;
+}
+
+}  // namespace
+
+void Overlay::seal_if_final(const NodePtr& node, const std::string& path) {
+  if (!node->is_regular()) return;
+  const auto place = layout::classify(path);
+  const auto& rule = layout::rule_of(place.family);
+  if (!rule.shared) return;  // a rename is a sign of completeness in every family (layout::SealSign)
+  if (place.family == layout::Family::kTritonKernel) {
+    // A set that somebody copies in by names and renames (rsync) is whole when its group file says so.
+    const NodePtr directory = nodes_.walk(parent_path(path)).node;
+    if (directory && directory->key && layout::is_group_file(path.substr(path.rfind('/') + 1))) {
+      finish_local_set(directory, parent_path(path));
+    }
+    return;
+  }
+  sealer_.add({node, path, false});
+}
+
+void Overlay::seal_after_build(const std::string& directory_path) {
+  const std::string above = parent_path(directory_path);
+  for (const auto& path : layout::sealed_by_removal_of(directory_path)) {
+    if (parent_path(path) != above) continue;
+    auto node = pin_path(path);
+    if (!node) continue;
+    sealer_.add({*node, path, false});
+    unpin(*node);
+    return;
+  }
+}
+
+void Overlay::refuse(const std::string& path, const std::string& why) {
+  counters_.get("seal.refused").add();
+  refused_.with([&](std::vector<std::string>& refused) {
+    if (refused.size() >= kRefusedKept) refused.erase(refused.begin());
+    refused.push_back(path + ": " + why);
+  });
+  log::write_limited(log::Level::kWarning, "seal.refused", {{"path", path}, {"why", why}});
+}
+
+SealOutcome Overlay::seal(const SealItem& item) {
+  if (item.group) return seal_group(item);
+  // The name may have gone, or be another file's by now.
+  const auto walked = nodes_.walk(item.path);
+  if (!walked.missing.empty() || walked.node != item.node) return SealOutcome::kDone;
+  const auto place = layout::classify(item.path);
+  const auto& rule = layout::rule_of(place.family);
+  const auto scope = scope_of_(place.family);
+  if (!rule.shared || scope.id.empty()) return SealOutcome::kDone;
+  const bool busy = item.node->content.with([](const Content& content) { return content.active_writes > 0; });
+  if (busy) return SealOutcome::kLater;
+
+  auto entry = seal_file(item.node, item.path);
+  if (!entry) {
+    if (entry.error().code() == ErrorCode::kBusy) return SealOutcome::kLater;
+    if (entry.error().code() != ErrorCode::kNotFound) refuse(item.path, entry.error().to_string());
+    return SealOutcome::kDone;
+  }
+  catalog::Publish publish;
+  publish.kind = kind_of(rule.contest);
+  publish.scope = scope.id;
+  publish.contest = place.key_directory;
+  if (rule.contest == layout::Contest::kCandidates) {
+    if (const auto directory = nodes_.walk(parent_path(item.path)); directory.missing.empty()) {
+      publish.seen = nodes_.shown(directory.node);
+    }
+  }
+  publish.entries.push_back(entry->entry);
+  const auto still_here = [&] { return has_name(*entry, item.path); };
+  if (enqueue(publish, item.path, still_here)) mark_sealed(*entry, item.path);
+  return SealOutcome::kDone;
+}
+
+/// Not what was deleted or replaced while it was hashed: whoever did that found nothing in the queue to hide.
+bool Overlay::enqueue(const catalog::Publish& publish, const std::string& path,
+                      const std::function<bool()>& still_here) {
+  auto queued = queueing_.with([&](const Queueing&) -> Result<bool> {
+    if (!still_here()) return false;
+    INDUCTORFS_TRY(catalog_.enqueue(publish));
+    return true;
+  });
+  if (!queued) refuse(path, queued.error().to_string());
+  return queued.value_or(false);
+}
+
+bool Overlay::has_name(const Sealed& sealed, const std::string& path) const {
+  struct stat hashed {};
+  const auto named = tree_.stat(LocalTree::view(path));
+  return named && *named && ::fstat(sealed.file.get(), &hashed) == 0 && hashed.st_ino == (*named)->st_ino;
+}
+
+Result<Overlay::Sealed> Overlay::seal_file(const NodePtr& node, const std::string& path) {
+  const auto place = layout::classify(path);
+  bool shares_inode = false;
+  // The descriptor is taken in the same step as the mark: from here on a writer gets an inode of its own, and whatever
+  // is renamed over the path meanwhile, what is hashed is what is stored.
+  auto file = moves_.read([&](const Moves&) {
+    return node->content.with([&](Content& content) -> Result<Fd> {
+      if (content.backing != Backing::kLocal) return fail(ErrorCode::kNotFound);
+      if (content.active_writes > 0) return fail(ErrorCode::kBusy);
+      auto where = location(*node, content);
+      if (!where) return fail(std::move(where).error());
+      auto opened = tree_.open_file(*where, false);
+      if (!opened) return opened;
+      struct stat status {};
+      if (::fstat(opened->get(), &status) != 0) return fail_errno("stat", path);
+      // A file with further names keeps its inode for them, so the store gets a copy.
+      shares_inode = tree_.keeps_seals() && (content.sealed || status.st_nlink == 1);
+      content.sealed = shares_inode;
+      return opened;
+    });
+  });
+  if (!file) return fail(std::move(file).error());
+  auto entry = store_file(*file, path, place, shares_inode);
+  node->content.with([&](Content& content) {
+    if (!entry) content.sealed = false;
+    content.attributes_valid = false;
+  });
+  if (!entry) return fail(std::move(entry).error());
+  return Sealed{std::move(*entry), std::move(*file), shares_inode};
+}
+
+Result<codec::Entry> Overlay::store_file(const Fd& file, const std::string& path, const layout::Place& place,
+                                         bool shares_inode) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) return fail_errno("stat", path);
+  const auto size = static_cast<uint64_t>(status.st_size);
+  if (size > options_.artefact_limit) {
+    return fail(ErrorCode::kTooLarge, std::to_string(size) + " bytes, over the limit of one artefact");
+  }
+  std::string head(layout::needs_whole(place.family) ? size : std::min<uint64_t>(size, kHeadSize), '\0');
+  const auto got = pread_full(file.get(), head.data(), head.size(), 0);
+  if (!got) return fail(got.error());
+  head.resize(*got);
+  if (auto fits = layout::check_content(place, head, size); !fits) return fail(std::move(fits).error());
+
+  codec::Entry entry;
+  entry.path = place.canonical;
+  entry.size = size;
+  entry.mode = status.st_mode & 07777;
+  entry.mtime_ns = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
+  entry.origin = options_.origin;
+  const auto digest = codec::digest_of_file(file.get());
+  if (!digest) return fail(digest.error());
+  entry.digest = *digest;
+  if (!shares_inode) {
+    // Without a seal on the inode a later life could not tell that the blob shares it.
+    INDUCTORFS_TRY(copy_to_store(file.get(), size, *digest));
+    return entry;
+  }
+  // Before the blob is there, so that no eviction takes it while nothing is queued yet.
+  pins_.with([&](Pins& pins) { pins.sealed_paths[*digest] = path; });
+  // By a name of its own: the path may be another file's by now.
+  const std::string name = "orphans/seal-" + std::to_string(status.st_ino);
+  INDUCTORFS_TRY(tree_.unlink(name));  // left by a seal that failed
+  if (::linkat(AT_FDCWD, proc_path(file.get()).c_str(), tree_.fd(), name.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+    return fail_errno("link", path);
+  }
+  auto adopted = store_.adopt(tree_.fd(), name, *digest);
+  (void)tree_.unlink(name);  // what stays is removed at the next start
+  if (!adopted) return fail(std::move(adopted).error());
+  return entry;
+}
+
+Result<void> Overlay::copy_to_store(int file, uint64_t size, const codec::Digest& digest) {
+  if (store_.find(digest)) return {};
+  auto writer = store_.create(size);
+  if (!writer) return fail(std::move(writer).error());
+  std::string buffer(std::min<uint64_t>(size, 1 << 20), '\0');
+  for (uint64_t offset = 0; offset < size;) {
+    const auto got = pread_full(file, buffer.data(), buffer.size(), offset);
+    if (!got) return fail(got.error());
+    if (*got == 0) break;
+    INDUCTORFS_TRY((*writer)->append(std::string_view(buffer.data(), *got)));
+    offset += *got;
+  }
+  auto committed = (*writer)->commit(digest);
+  // Written to while it was copied: no artefact yet.
+  if (!committed && committed.error().code() == ErrorCode::kCorrupt) return fail(ErrorCode::kBusy);
+  return committed;
+}
+
+void Overlay::mark_sealed(const Sealed& sealed, const std::string& path) {
+  // On the inode that was hashed, whatever has its path by now. Without it the next start publishes once more, which is
+  // harmless.
+  if (sealed.shares_inode) (void)tree_.set_seal(sealed.file.get(), sealed.entry.digest.to_hex());
+  pins_.with([&](Pins& pins) { pins.sealed_paths[sealed.entry.digest] = path; });
+  counters_.get("seal.sealed").add();
+}
+
+SealOutcome Overlay::seal_group(const SealItem& item) {
+  const auto scope = scope_of_(layout::Family::kTritonKernel);
+  const auto path = nodes_.path_of(*item.node);
+  if (!path || scope.id.empty()) return SealOutcome::kDone;
+  const std::string key = path->substr(path->rfind('/') + 1);
+  catalog::Publish publish;
+  publish.kind = catalog::Publish::Kind::kFirst;
+  publish.scope = scope.id;
+  publish.contest = layout::canonical_path(*path);
+  std::vector<std::pair<std::string, Sealed>> members;
+  // An incomplete set (TritonBundler skips files that it cannot read) would win the key and serve nobody.
+  if (!local_set_is_whole(*path)) {
+    counters_.get("seal.incomplete_sets").add();
+    return SealOutcome::kDone;
+  }
+  for (const auto& name : local_set(*path)) {
+    const std::string file_path = join(*path, name);
+    auto entry = seal_member(file_path, key);
+    if (!entry) {
+      if (entry.error().code() == ErrorCode::kBusy) return SealOutcome::kLater;
+      refuse(file_path, entry.error().to_string());
+      return SealOutcome::kDone;
+    }
+    publish.entries.push_back(entry->entry);
+    members.emplace_back(file_path, std::move(*entry));
+  }
+  if (publish.entries.empty()) return SealOutcome::kDone;
+  const auto still_here = [&] {
+    return std::all_of(members.begin(), members.end(), [&](const auto& m) { return has_name(m.second, m.first); });
+  };
+  if (!enqueue(publish, *path, still_here)) return SealOutcome::kDone;
+  for (const auto& [file_path, member] : members) mark_sealed(member, file_path);
+  counters_.get("seal.groups").add();
+  return SealOutcome::kDone;
+}
+
+Result<Overlay::Sealed> Overlay::seal_member(const std::string& path, const std::string& key) {
+  auto node = pin_path(path);
+  if (!node) return fail(std::move(node).error());
+  auto sealed =
+      layout::is_group_file(path.substr(path.rfind('/') + 1)) ? seal_group_file(path, key) : seal_file(*node, path);
+  unpin(*node);
+  return sealed;
+}
+
+/// The cluster's copy names no directory; the file itself stays as its writer made it. Its seal is the copy's digest.
+Result<Overlay::Sealed> Overlay::seal_group_file(const std::string& path, const std::string& key) {
+  auto file = tree_.open_file(LocalTree::view(path), false);
+  if (!file) return fail(std::move(file).error());
+  struct stat status {};
+  if (::fstat(file->get(), &status) != 0) return fail_errno("stat", path);
+  const auto text = read_file(AT_FDCWD, proc_path(file->get()), kGroupFileLimit);
+  if (!text) return fail(text.error());
+  auto canonical = layout::canonical_group(*text, key);
+  if (!canonical) return fail(std::move(canonical).error());
+  auto digest = store_.put(*canonical);
+  if (!digest) return fail(std::move(digest).error());
+  codec::Entry entry;
+  entry.path = layout::classify(path).canonical;
+  entry.digest = *digest;
+  entry.size = canonical->size();
+  entry.mode = status.st_mode & 07777;
+  entry.mtime_ns = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
+  entry.origin = options_.origin;
+  return Sealed{std::move(entry), std::move(*file), true};
+}
+
+bool Overlay::may_evict(const codec::Digest& digest) {
+  const auto [shown_by, path] = pins_.with([&](const Pins& pins) {
+    const auto local = pins.sealed_paths.find(digest);
+    const auto shared = pins.shared.find(digest);
+    return std::make_pair(shared == pins.shared.end() ? std::vector<NodeId>() : shared->second,
+                          local == pins.sealed_paths.end() ? std::string() : local->second);
+  });
+  for (const NodeId id : shown_by) {
+    // When the kernel lets the name go, and nobody has the file open, a later round may evict it.
+    const NodePtr node = nodes_.find(id);
+    const auto shown_path = node ? nodes_.path_of(*node) : std::nullopt;
+    if (!shown_path) continue;
+    const auto walked = nodes_.walk(*shown_path);
+    if (walked.missing.empty() && walked.parent) notifier_.wish_forgotten(walked.parent->id, walked.name);
+  }
+  if (!shown_by.empty()) return false;
+  if (path.empty()) return true;
+  return drop_local(path, digest);
+}
+
+bool Overlay::drop_local(const std::string& path, const codec::Digest& digest) {
+  const auto place = layout::classify(path);
+  const auto state = catalog_.publish_state(place.canonical);
+  if (state && state->state == catalog::PublishState::kQueued) return false;
+  const auto walked = nodes_.walk(path);
+  if (walked.missing.empty() && walked.node->is_regular()) {
+    // The kernel knows it: when it lets the name go, a later round may drop the file.
+    notifier_.wish_forgotten(walked.parent->id, walked.name);
+    return false;
+  }
+  if (place.family == layout::Family::kTritonKernel) {
+    if (!drop_local_set(parent_path(path))) return false;
+  } else if (seal_on_disk(path) == digest.to_hex()) {  // else it was written to, or replaced, since
+    (void)tree_.unlink(LocalTree::view(path));  // a file that stays keeps its bytes, and the limit is met elsewhere
+  }
+  pins_.with([&](Pins& pins) { pins.sealed_paths.erase(digest); });
+  counters_.get("view.dropped").add();
+  return true;
+}
+
+std::string Overlay::seal_on_disk(const std::string& path) const {
+  const auto file = tree_.open_file(LocalTree::view(path), false);
+  return file ? tree_.seal_of(file->get()).value_or("") : std::string();
+}
+
+bool Overlay::drop_local_set(const std::string& directory) {
+  for (const auto& name : local_set(directory)) {
+    if (seal_on_disk(join(directory, name)).empty()) return true;  // somebody's own files; the blob alone goes
+    const auto state = catalog_.publish_state(layout::canonical_path(join(directory, name)));
+    if (state && state->state == catalog::PublishState::kQueued) return false;
+    const auto walked = nodes_.walk(join(directory, name));
+    if (walked.missing.empty()) {
+      notifier_.wish_forgotten(walked.parent->id, walked.name);
+      return false;
+    }
+  }
+  // The group file first: without it the rest is no set.
+  auto names = local_set(directory);
+  std::stable_partition(names.begin(), names.end(), [](const auto& name) { return layout::is_group_file(name); });
+  for (const auto& name : names) (void)tree_.unlink(LocalTree::view(join(directory, name)));  // as in drop_local
+  if (const auto walked = nodes_.walk(directory); walked.missing.empty() && walked.node->key) {
+    walked.node->key->state.with([](KeyState& state) { state.committed = KeyState::Committed::kNone; });
+  }
+  return true;
+}
+
+}  // namespace inductorfs::vfs

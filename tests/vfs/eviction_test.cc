@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "vfs/host.h"
+
+namespace inductorfs::testing {
+namespace {
+
+class Eviction : public ::testing::Test {
+ protected:
+  static std::string code_path(const std::string& seed) { return in_code_directory(code_name(seed) + ".py"); }
+  static void forget_all(Host& host, const std::string& path) {
+    const auto found = host.look_up(path);
+    if (found) host.file_system->forget(found->node, 1'000'000);
+  }
+  /// Publishes until nothing of what was there before can still be in the store.
+  static void fill(Host& host) {
+    for (int i = 0; i < 12; ++i) {
+      const std::string path = code_path("fill" + std::to_string(i));
+      ASSERT_TRUE(host.publish_file(path, std::string(200'000, static_cast<char>('a' + i))));
+      ASSERT_TRUE(host.sync());
+      forget_all(host, path);
+    }
+  }
+  static HostOptions small() {
+    HostOptions options;
+    options.store_limit = 1'000'000;
+    return options;
+  }
+
+  std::shared_ptr<remote::MemoryCluster> cluster = remote::make_memory_cluster();
+};
+
+TEST_F(Eviction, LeavesAFileThatWasChangedSinceItWasSealed) {
+  Host a(cluster, small());
+  const std::string path = code_path("changed");
+  ASSERT_TRUE(a.publish_file(path, std::string(200'000, 'x')));
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(a.append(path, "mine"));
+  forget_all(a, path);
+
+  fill(a);
+
+  EXPECT_FALSE(a.store->find(codec::digest_of(std::string(200'000, 'x'))));
+  EXPECT_EQ(a.read(path).value_or("absent"), std::string(200'000, 'x') + "mine");
+}
+
+TEST_F(Eviction, LeavesAFileThatReplacedTheSealedOne) {
+  Host a(cluster, small());
+  const std::string key = code_name("key", 'f');
+  const std::string path = "fxgraph/" + key.substr(1, 2) + "/" + key + "/" + codec::torch_hash("\x80\x04graph.");
+  ASSERT_TRUE(a.publish_file(path, "\x80\x04graph."));
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(a.publish_file(path, "no longer what the name says"));  // refused: it stays private
+  ASSERT_TRUE(a.sync());
+  forget_all(a, path);
+
+  fill(a);
+
+  EXPECT_EQ(a.read(path).value_or("absent"), "no longer what the name says");
+}
+
+TEST_F(Eviction, TakesAPublishedFileAndBringsItBackFromTheCluster) {
+  Host a(cluster, small());
+  const std::string path = code_path("published");
+  ASSERT_TRUE(a.publish_file(path, std::string(200'000, 'x')));
+  ASSERT_TRUE(a.sync());
+  forget_all(a, path);
+
+  fill(a);
+
+  EXPECT_GT(a.count("view.dropped"), 0U);
+  EXPECT_LE(a.store->usage().bytes, small().store_limit);
+  EXPECT_EQ(a.read(path).value_or("absent"), std::string(200'000, 'x'));
+}
+
+TEST_F(Eviction, NeverTakesWhatAnInodeShows) {
+  Host writer(cluster);
+  const std::string path = code_path("shown");
+  ASSERT_TRUE(writer.publish_file(path, std::string(200'000, 'x')));
+  ASSERT_TRUE(writer.sync());
+  Host a(cluster, small());
+  ASSERT_TRUE(a.wait_for_entry(path));
+  const auto open = a.look_up(path);
+  ASSERT_TRUE(open);
+
+  fill(a);
+
+  std::string bytes(200'000, '\0');
+  ASSERT_EQ(a.file_system->read(open->node, bytes.data(), bytes.size(), 0).value_or(0), bytes.size());
+  EXPECT_EQ(bytes, std::string(200'000, 'x'));
+  EXPECT_EQ(a.count("read.fetched_again"), 0U);
+}
+
+TEST_F(Eviction, KeepsAPendingFileReadableThatItsWriterPutAgain) {
+  Host a(cluster);
+  const std::string directory = "triton/0/" + triton_key_of("kernel");
+  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "earlier", ::getpid()));
+  const auto open = a.look_up(directory + "/k.ttir");
+  ASSERT_TRUE(open);
+  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "later on", ::getpid()));
+
+  std::string bytes(20, '\0');
+  bytes.resize(a.file_system->read(open->node, bytes.data(), bytes.size(), 0).value_or(0));
+  EXPECT_EQ(bytes, "earlier");
+  EXPECT_EQ(a.read(directory + "/k.ttir").value_or("absent"), "later on");
+}
+
+}  // namespace
+}  // namespace inductorfs::testing

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "vfs/faulty_remote.h"
+#include "vfs/host.h"
+
+namespace inductorfs::testing {
+namespace {
+
+class Explain : public ::testing::Test {
+ protected:
+  std::shared_ptr<remote::MemoryCluster> cluster = remote::make_memory_cluster();
+  const std::string path = in_code_directory(code_name("code") + ".py");
+};
+
+TEST_F(Explain, FollowsAnArtefactFromItsWriterToItsReader) {
+  Host a(cluster);
+  EXPECT_EQ(a.file_system->explain(path).where, "nowhere");
+  EXPECT_FALSE(a.file_system->explain(path).visible);
+  ASSERT_TRUE(a.publish_file(path, "print()"));
+  ASSERT_TRUE(a.sync());
+  const auto written = a.file_system->explain(path);
+  EXPECT_EQ(written.where, "sealed local file");
+  EXPECT_EQ(written.digest, codec::digest_of("print()").to_hex());
+  EXPECT_EQ(written.publish, "published");
+
+  HostOptions options;
+  const auto fault = std::make_shared<Fault>();
+  options.wrap_remote = [&](auto inner) { return std::make_unique<FaultyRemote>(std::move(inner), fault); };
+  Host b(cluster, options);
+  ASSERT_TRUE(b.wait_for_entry(path));
+  fault->set(Fault::Mode::kFail);
+  const auto remote = b.file_system->explain(path);
+  EXPECT_EQ(remote.where, "cluster");
+  EXPECT_TRUE(remote.visible);
+  EXPECT_EQ(fault->fetched(codec::digest_of("print()")), 0U) << "explaining fetches nothing";
+  fault->set(Fault::Mode::kNone);
+  ASSERT_TRUE(b.exists(path));
+  EXPECT_EQ(b.file_system->explain(path).where, "store");
+  EXPECT_EQ(b.file_system->explain(path).origin, written.origin);
+  EXPECT_EQ(b.file_system->explain(path.substr(0, 2)).where, "directory");
+}
+
+TEST_F(Explain, SaysWhyAPathIsPrivate) {
+  Host a(cluster);
+  ASSERT_TRUE(a.publish_file("locks/x.lock", "1"));
+  const auto lock = a.file_system->explain("locks/x.lock");
+  EXPECT_EQ(lock.where, "local file");
+  EXPECT_FALSE(lock.why_private.empty());
+  EXPECT_TRUE(lock.scope.empty());
+}
+
+TEST_F(Explain, NamesTheEntryOfATritonFileOnAnyDevice) {
+  Host a(cluster);
+  const std::string key = triton_key_of("kernel");
+  ASSERT_TRUE(a.triton_compile("triton/0/" + key, "first", ::getpid()));
+  ASSERT_TRUE(a.sync());
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry("triton/@/" + key + "/k.ttir"));
+  EXPECT_EQ(b.file_system->explain("triton/5/" + key + "/k.ttir").canonical, "triton/@/" + key + "/k.ttir");
+  EXPECT_TRUE(b.file_system->explain("triton/5/" + key + "/k.ttir").visible);
+}
+
+TEST_F(Explain, TellsWhatWasRefused) {
+  Host a(cluster);
+  const std::string bad =
+      "fxgraph/" + code_name("k", 'f').substr(1, 2) + "/" + code_name("k", 'f') + "/" + codec::torch_hash("x");
+  ASSERT_TRUE(a.publish_file(bad, "not a pickle"));
+  ASSERT_TRUE(a.sync());
+  EXPECT_EQ(a.file_system->explain(bad).where, "local file");
+  ASSERT_EQ(a.file_system->status().refused.size(), 1U);
+  EXPECT_EQ(a.file_system->status().refused.front().substr(0, bad.size()), bad);
+}
+
+}  // namespace
+}  // namespace inductorfs::testing

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+
+#include <cstdlib>
+#include <future>
+
+#include "vfs/faulty_remote.h"
+#include "vfs/host.h"
+
+namespace inductorfs::testing {
+namespace {
+
+class Faults : public ::testing::Test {
+ protected:
+  HostOptions faulty() {
+    HostOptions options;
+    options.wrap_remote = [fault = fault](std::unique_ptr<remote::Remote> inner) {
+      return std::make_unique<FaultyRemote>(std::move(inner), fault);
+    };
+    return options;
+  }
+  std::string publish(Host& host, const std::string& text) {
+    const std::string path = in_code_directory(code_name(text) + ".py");
+    EXPECT_TRUE(host.publish_file(path, text));
+    EXPECT_TRUE(host.sync());
+    return path;
+  }
+
+  std::shared_ptr<remote::MemoryCluster> cluster = remote::make_memory_cluster();
+  std::shared_ptr<Fault> fault = std::make_shared<Fault>();
+};
+
+TEST_F(Faults, NothingElseWaitsWhileOneFetchHangs) {
+  Host a(cluster);
+  const std::string slow = publish(a, "slow");
+  const std::string quick = publish(a, "quick");
+  Host b(cluster, faulty());
+  ASSERT_TRUE(b.wait_for_entry(slow) && b.wait_for_entry(quick));
+  const auto directory = b.look_up(slow.substr(0, 2));
+  ASSERT_TRUE(directory);
+  fault->only({codec::digest_of("slow")});
+  fault->set(Fault::Mode::kHang);
+  std::promise<vfs::LookupAnswer> answer;
+  b.file_system->lookup(directory->node, slow.substr(3), {},
+                        [&](vfs::LookupAnswer got) { answer.set_value(std::move(got)); });
+  ASSERT_TRUE(eventually([&] { return fault->hanging() == 1; }));
+
+  EXPECT_EQ(b.read(quick).value_or("absent"), "quick");
+  ASSERT_TRUE(b.make_directories("p/q"));
+  ASSERT_TRUE(b.create("p/q/file", "bytes"));
+  ASSERT_TRUE(b.rename("p/q/file", "p/file"));
+  EXPECT_EQ(b.read("p/file").value_or("absent"), "bytes");
+  ASSERT_TRUE(b.rename("p/q", "r")) << "renames of directories take a lock of their own";
+  EXPECT_TRUE(b.list(slow.substr(0, 2)).has_value());
+  publish(b, "written meanwhile");
+
+  fault->set(Fault::Mode::kNone);
+  EXPECT_TRUE(answer.get_future().get().found);
+}
+
+TEST_F(Faults, AFetchThatFailsIsAnAbsenceThatTheKernelDoesNotKeep) {
+  Host a(cluster);
+  const std::string path = publish(a, "text");
+  Host b(cluster, faulty());
+  ASSERT_TRUE(b.wait_for_entry(path));
+  const auto directory = b.look_up(path.substr(0, 2));
+  ASSERT_TRUE(directory);
+  fault->set(Fault::Mode::kFail);
+  std::promise<vfs::LookupAnswer> answer;
+  b.file_system->lookup(directory->node, path.substr(3), {},
+                        [&](vfs::LookupAnswer got) { answer.set_value(std::move(got)); });
+  const auto got = answer.get_future().get();
+
+  ASSERT_FALSE(got.found);
+  EXPECT_EQ(got.found.error().code(), ErrorCode::kNotFound);
+  EXPECT_FALSE(got.keep_absence);
+  EXPECT_TRUE(a.catalog->find(path)) << "an outage takes nothing from the cluster";
+  fault->set(Fault::Mode::kNone);
+  EXPECT_EQ(b.read(path).value_or("absent"), "text");
+}
+
+TEST_F(Faults, ReadsOfWhatWasLookedUpNeedNoCluster) {
+  Host a(cluster);
+  const std::string path = publish(a, "text");
+  Host b(cluster, faulty());
+  ASSERT_TRUE(b.wait_for_entry(path));
+  ASSERT_TRUE(b.exists(path));
+  fault->set(Fault::Mode::kFail);
+  EXPECT_EQ(b.read(path).value_or("absent"), "text");
+  ASSERT_TRUE(b.append(path, "!"));
+  EXPECT_EQ(b.read(path).value_or("absent"), "text!");
+  b.restart();
+  EXPECT_EQ(b.read(path).value_or("absent"), "text!");
+}
+
+/// A small disk of its own, as TMPDIR, so that what is made during its life lies there.
+class SmallDisk {
+ public:
+  SmallDisk() {
+    mounted_ = ::mount("tmpfs", place_.path().c_str(), "tmpfs", 0, "size=6m") == 0;
+    if (const char* old = std::getenv("TMPDIR")) old_ = old;
+    if (mounted_) ::setenv("TMPDIR", place_.path().c_str(), 1);
+  }
+  ~SmallDisk() {
+    if (!mounted_) return;
+    if (old_.empty()) {
+      ::unsetenv("TMPDIR");
+    } else {
+      ::setenv("TMPDIR", old_.c_str(), 1);
+    }
+    ::umount2(place_.path().c_str(), MNT_DETACH);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+  [[nodiscard]] bool mounted() const { return mounted_; }
+
+ private:
+  TemporaryDirectory place_;
+  std::string old_;
+  bool mounted_ = false;
+};
+
+TEST_F(Faults, AFullDiskRefusesWritesAndLosesNothing) {
+  SmallDisk disk;
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs privileges";
+  Host a(cluster);
+  const std::string sealed = publish(a, std::string(500'000, 's'));
+  ASSERT_TRUE(a.make_directories("p"));
+  ASSERT_TRUE(a.create("p/own", "mine"));
+  Result<void> written;
+  for (int i = 0; i < 20 && written; ++i) written = a.create("p/fill" + std::to_string(i), std::string(1 << 20, 'f'));
+
+  ASSERT_FALSE(written);
+  EXPECT_EQ(written.error().code(), ErrorCode::kNoSpace);
+  EXPECT_EQ(a.read("p/own").value_or("absent"), "mine");
+  EXPECT_EQ(a.read(sealed).value_or("absent"), std::string(500'000, 's'));
+  const auto copied_up = a.append(sealed, "!");
+  EXPECT_TRUE(copied_up || copied_up.error().code() == ErrorCode::kNoSpace);
+  EXPECT_EQ(a.read(sealed).value_or("absent").substr(0, 500'000), std::string(500'000, 's'));
+  for (int i = 0; i < 20; ++i) {
+    const std::string path = "p/fill" + std::to_string(i);
+    const auto found = a.look_up(path);
+    if (!found) continue;
+    EXPECT_TRUE(a.unlink(path));
+    a.file_system->forget(found->node, 1'000'000);  // nobody has it open
+  }
+  EXPECT_TRUE(a.create("p/again", std::string(1 << 20, 'g'))) << "room that was freed can be used";
+  EXPECT_EQ(a.read("p/own").value_or("absent"), "mine");
+}
+
+}  // namespace
+}  // namespace inductorfs::testing

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/fetcher.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "inductorfs/codec/frame.h"
+#include "support/memory_store.h"
+#include "vfs/faulty_remote.h"
+#include "vfs/host.h"
+
+namespace inductorfs::testing {
+namespace {
+
+using vfs::FetchOutcome;
+using Outcomes = std::vector<FetchOutcome>;
+
+class Fetcher : public ::testing::Test {
+ protected:
+  /// Puts bytes into the cluster, as another host would.
+  codec::Entry published(const std::string& bytes) {
+    codec::Entry entry;
+    entry.path = in_code_directory(code_name(bytes) + ".py");
+    entry.digest = codec::digest_of(bytes);
+    entry.size = bytes.size();
+    entry.origin = "another host";
+    remote::PublishGroup group;
+    group.scope = std::string(64, 'a');
+    group.entries = {entry};
+    Host writer(cluster);
+    EXPECT_TRUE(writer.publish_file(entry.path, bytes));
+    EXPECT_TRUE(writer.sync());
+    return entry;
+  }
+  vfs::Fetcher& fetcher() {
+    if (!fetcher_) {
+      fetcher_ = std::make_unique<vfs::Fetcher>(
+          remote, store, counters, [this](const codec::Entry&) { return check; }, 2, total);
+    }
+    return *fetcher_;
+  }
+  std::future<Outcomes> fetch(const std::vector<codec::Entry>& entries) {
+    const auto promise = std::make_shared<std::promise<Outcomes>>();
+    fetcher().fetch(entries, [promise](const Outcomes& outcomes) { promise->set_value(outcomes); });
+    return promise->get_future();
+  }
+
+  std::shared_ptr<remote::MemoryCluster> cluster = remote::make_memory_cluster();
+  std::shared_ptr<Fault> fault = std::make_shared<Fault>();
+  FaultyRemote remote{remote::open_memory(cluster), fault};
+  MemoryStore store;
+  Counters counters;
+  Result<void> check;
+  Milliseconds total{20'000};
+
+ private:
+  std::unique_ptr<vfs::Fetcher> fetcher_;
+};
+
+TEST_F(Fetcher, BringsWhatTheClusterHasAndTellsWhatItHasNot) {
+  const auto here = published("one");
+  codec::Entry never = here;
+  never.digest = codec::digest_of("never published");
+
+  EXPECT_EQ(fetch({here, never}).get(), (Outcomes{FetchOutcome::kHere, FetchOutcome::kLost}));
+
+  EXPECT_EQ(store.bytes(here.digest), "one");
+  EXPECT_EQ(counters.get("fetch.absent").get(), 1U);
+}
+
+TEST_F(Fetcher, SharesOneFetchAmongAllWhoWaitForABlob) {
+  const auto entry = published("one");
+  fault->set(Fault::Mode::kHang);
+  auto first = fetch({entry});
+  ASSERT_TRUE(eventually([&] { return fault->hanging() == 1; }));
+  auto second = fetch({entry, entry});
+  fault->set(Fault::Mode::kNone);
+
+  EXPECT_EQ(first.get(), (Outcomes{FetchOutcome::kHere}));
+  EXPECT_EQ(second.get(), (Outcomes{FetchOutcome::kHere, FetchOutcome::kHere}));
+  EXPECT_EQ(fault->fetched(entry.digest), 1U);
+}
+
+TEST_F(Fetcher, LetsANeedOvertakeThePrefetchThatItRestsIn) {
+  const auto blocker = published("blocker");
+  const auto entry = published("wanted");
+  fault->only({blocker.digest});
+  fault->set(Fault::Mode::kHang);
+  fetcher().prefetch({blocker});
+  ASSERT_TRUE(eventually([&] { return fault->hanging() == 1; }));
+  fetcher().prefetch({entry});  // behind the one that hangs: one thread prefetches
+
+  EXPECT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kHere}));
+
+  fault->set(Fault::Mode::kNone);
+  ASSERT_TRUE(eventually([&] { return store.find(blocker.digest).has_value(); }));
+  fetcher().stop();
+  EXPECT_EQ(fault->fetched(entry.digest), 1U) << "the prefetch has nothing left to do";
+}
+
+TEST_F(Fetcher, SaysNotNowAndFetchesAgainLater) {
+  const auto entry = published("one");
+  fault->set(Fault::Mode::kFail);
+  EXPECT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kNotNow}));
+  fault->set(Fault::Mode::kNone);
+  EXPECT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kHere}));
+}
+
+TEST_F(Fetcher, EndsAtItsDeadlineWhenTheRemoteHangs) {
+  total = Milliseconds{50};
+  const auto entry = published("one");
+  fault->set(Fault::Mode::kHang);
+  EXPECT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kNotNow}));
+}
+
+TEST_F(Fetcher, GivesUpBytesThatDoNotFitTheirName) {
+  const auto entry = published("one");
+  check = fail(ErrorCode::kCorrupt, "not what the name says");
+  EXPECT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kLost}));
+  EXPECT_FALSE(store.find(entry.digest));
+}
+
+TEST_F(Fetcher, GivesUpAFrameOfAnotherSize) {
+  auto entry = published("four");
+  entry.size = 3;
+  EXPECT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kLost}));
+  EXPECT_EQ(counters.get("fetch.corrupt").get(), 1U);
+}
+
+TEST_F(Fetcher, AnswersEveryWaiterWhenItStopsWhileTheRemoteHangs) {
+  total = Milliseconds{200};
+  std::vector<std::future<Outcomes>> waiting;
+  fault->set(Fault::Mode::kHang);
+  for (int i = 0; i < 6; ++i) {
+    codec::Entry entry;
+    entry.digest = codec::digest_of(std::to_string(i));
+    entry.size = 1;
+    waiting.push_back(fetch({entry}));
+  }
+  fetcher().stop();
+  for (auto& one : waiting) EXPECT_EQ(one.get(), (Outcomes{FetchOutcome::kNotNow}));
+  codec::Entry late;
+  late.digest = codec::digest_of("late");
+  EXPECT_EQ(fetch({late}).get(), (Outcomes{FetchOutcome::kNotNow}));
+}
+
+/// A store with a limit below the blob.
+TEST_F(Fetcher, DoesNotBlameTheClusterForALimitOfThisHost) {
+  const std::string big(300'000, 'x');
+  const auto entry = published(big);
+  TemporaryDirectory directory;
+  auto small = store::BlobStore::open({directory / "store", 100'000}, counters);
+  ASSERT_TRUE(small);
+  vfs::Fetcher limited(
+      remote, **small, counters, [](const codec::Entry&) { return Result<void>{}; }, 1, total);
+  std::promise<Outcomes> promise;
+  limited.fetch({entry}, [&](const Outcomes& outcomes) { promise.set_value(outcomes); });
+  EXPECT_EQ(promise.get_future().get(), (Outcomes{FetchOutcome::kNotNow}))
+      << "kLost would take the entry away from hosts that have room";
+}
+
+}  // namespace
+}  // namespace inductorfs::testing

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/host.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+
+#include "inductorfs/layout/scope.h"
+
+namespace inductorfs::testing {
+namespace {
+
+constexpr std::chrono::seconds kPatience{20};
+constexpr std::chrono::milliseconds kStep{2};
+
+fingerprint::Fingerprint facts_of(const std::string& facts) {
+  fingerprint::Fingerprint result;
+  for (const auto facet : fingerprint::kAllFacets) result.set(facet, {true, facts, "test", {}});
+  return result;
+}
+
+std::string parent_path(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? std::string() : path.substr(0, slash);
+}
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+}  // namespace
+
+void RecordingKernel::forget_name(vfs::NodeId, const std::string& name) {
+  names_.with([&](auto& names) { names.insert(name); });
+}
+void RecordingKernel::forget_content(vfs::NodeId) {}
+bool RecordingKernel::told_name(const std::string& name) const {
+  return names_.with([&](const auto& names) { return names.contains(name); });
+}
+
+bool eventually(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  Guarded<bool> never(false);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    (void)never.wait_until(
+        std::chrono::steady_clock::now() + kStep, [](bool now) { return now; }, [](bool now) { return now; });
+  }
+  return true;
+}
+
+std::string code_name(const std::string& seed, char prefix) { return prefix + codec::torch_hash(seed); }
+std::string in_code_directory(const std::string& name) { return name.substr(1, 2) + "/" + name; }
+std::string triton_key_of(const std::string& seed) {
+  std::string key = codec::torch_hash(seed) + "a";
+  std::transform(key.begin(), key.end(), key.begin(), [](char c) { return static_cast<char>(::toupper(c)); });
+  return key;
+}
+
+Host::Host(std::shared_ptr<remote::MemoryCluster> cluster, HostOptions options)
+    : cluster_(std::move(cluster)), options_(std::move(options)) {
+  start();
+}
+
+Host::~Host() { stop(); }
+
+void Host::start() {
+  counters = std::make_unique<Counters>();
+  remote = remote::open_memory(cluster_);
+  if (options_.wrap_remote) remote = options_.wrap_remote(std::move(remote));
+  auto opened = store::BlobStore::open({directory / "store", options_.store_limit}, *counters);
+  if (!opened) throw std::runtime_error(opened.error().to_string());
+  store = std::move(*opened);
+  const auto facts = facts_of(options_.facts);
+  catalog::CatalogOptions catalog_options;
+  catalog_options.file = directory / "catalog.sqlite";
+  catalog_options.origin = "host/" + directory.path();
+  catalog_options.poll_interval = Milliseconds{5};
+  std::set<remote::ScopeId> scopes;
+  for (const auto& rule : layout::all_rules()) {
+    if (auto scope = layout::scope_of(rule.family, facts); !scope.id.empty()) scopes.insert(scope.id);
+  }
+  catalog_options.scopes.assign(scopes.begin(), scopes.end());
+  const auto accepts = [facts](const remote::ScopeId& scope, std::string_view path) {
+    return layout::scope_of(layout::classify(path).family, facts).id == scope;
+  };
+  auto opened_catalog = catalog::Catalog::open(catalog_options, *remote, *store, accepts, *counters);
+  if (!opened_catalog) throw std::runtime_error(opened_catalog.error().to_string());
+  catalog = std::move(*opened_catalog);
+  vfs::FileSystemOptions vfs_options;
+  vfs_options.directory = directory / "local";
+  vfs_options.mountpoint = options_.mountpoint;
+  vfs_options.origin = catalog_options.origin;
+  vfs_options.owner_uid = ::getuid();
+  vfs_options.owner_gid = ::getgid();
+  vfs_options.quiet_time = options_.quiet_time;
+  vfs_options.prefetch_bytes = options_.prefetch_bytes;
+  auto opened_fs = vfs::FileSystem::open(
+      vfs_options, [facts](layout::Family family) { return layout::scope_of(family, facts); }, *catalog, *store,
+      *remote, *counters);
+  if (!opened_fs) throw std::runtime_error(opened_fs.error().to_string());
+  file_system = std::move(*opened_fs);
+  file_system->start(kernel);
+  catalog->start([this](const auto& paths) { file_system->on_catalog_change(paths); },
+                 [this](const auto& report) { file_system->on_published(report); });
+  (void)catalog->wait_synced(Deadline::after(std::chrono::seconds(5)));
+}
+
+void Host::stop() {
+  if (catalog) catalog->stop();
+  if (file_system) file_system->stop();
+  file_system.reset();
+  catalog.reset();
+  store.reset();
+  remote.reset();
+}
+
+vfs::Caller Host::caller(pid_t process) const {
+  const pid_t pid = process != 0 ? process : (options_.process != 0 ? options_.process : ::getpid());
+  return {::getuid(), ::getgid(), pid};
+}
+
+Result<vfs::Found> Host::walk(const std::string& path, pid_t process) {
+  vfs::Found found;
+  found.node = vfs::kRootNode;
+  std::string_view rest = path;
+  while (!rest.empty()) {
+    const size_t slash = rest.find('/');
+    std::promise<vfs::LookupAnswer> promise;
+    file_system->lookup(found.node, rest.substr(0, slash), caller(process),
+                        [&](vfs::LookupAnswer answer) { promise.set_value(std::move(answer)); });
+    auto answer = promise.get_future().get();
+    if (!answer.found) return fail(answer.found.error());
+    found = *answer.found;
+    rest = slash == std::string_view::npos ? std::string_view{} : rest.substr(slash + 1);
+  }
+  return found;
+}
+
+Result<vfs::Found> Host::look_up(const std::string& path, pid_t process) { return walk(path, process); }
+
+Result<vfs::NodeId> Host::parent_of(const std::string& path) {
+  auto parent = walk(parent_path(path), 0);
+  if (!parent) return fail(parent.error());
+  return parent->node;
+}
+
+Result<void> Host::make_directory(const std::string& path) {
+  auto parent = parent_of(path);
+  if (!parent) return fail(parent.error());
+  auto made = file_system->make_directory(*parent, base_name(path), 0755, caller(0));
+  if (!made) return fail(made.error());
+  return {};
+}
+
+Result<void> Host::make_directories(const std::string& path) {
+  if (path.empty() || exists(path)) return {};
+  INDUCTORFS_TRY(make_directories(parent_path(path)));
+  return make_directory(path);
+}
+
+Result<void> Host::create(const std::string& path, const std::string& bytes, mode_t mode) {
+  auto parent = parent_of(path);
+  if (!parent) return fail(parent.error());
+  auto made = file_system->create(*parent, base_name(path), mode, caller(0));
+  if (!made) return fail(made.error());
+  return bytes.empty() ? Result<void>{} : file_system->write(made->node, bytes, 0);
+}
+
+Result<void> Host::append(const std::string& path, const std::string& bytes) {
+  auto found = walk(path, 0);
+  if (!found) return fail(found.error());
+  return file_system->write(found->node, bytes, found->attributes.size);
+}
+
+Result<void> Host::truncate(const std::string& path, uint64_t size) {
+  auto found = walk(path, 0);
+  if (!found) return fail(found.error());
+  vfs::AttributeChange change;
+  change.size = size;
+  auto done = file_system->set_attributes(found->node, change);
+  if (!done) return fail(done.error());
+  return {};
+}
+
+Result<std::string> Host::read(const std::string& path, pid_t process) {
+  auto found = walk(path, process);
+  if (!found) return fail(found.error());
+  std::string bytes(found->attributes.size + 1, '\0');
+  auto got = file_system->read(found->node, bytes.data(), bytes.size(), 0);
+  if (!got) return fail(got.error());
+  bytes.resize(*got);
+  return bytes;
+}
+
+Result<void> Host::rename(const std::string& from, const std::string& to, pid_t process, vfs::RenameMode mode) {
+  auto parent = parent_of(from);
+  if (!parent) return fail(parent.error());
+  auto new_parent = parent_of(to);
+  if (!new_parent) return fail(new_parent.error());
+  (void)walk(from, process);  // the kernel looks both names up first
+  (void)walk(to, process);
+  return file_system->rename(*parent, base_name(from), *new_parent, base_name(to), mode, caller(process));
+}
+
+Result<void> Host::unlink(const std::string& path) {
+  auto parent = parent_of(path);
+  if (!parent) return fail(parent.error());
+  if (auto found = walk(path, 0); !found) return fail(found.error());
+  return file_system->unlink(*parent, base_name(path));
+}
+
+Result<void> Host::remove_directory(const std::string& path) {
+  auto parent = parent_of(path);
+  if (!parent) return fail(parent.error());
+  if (auto found = walk(path, 0); !found) return fail(found.error());
+  return file_system->remove_directory(*parent, base_name(path));
+}
+
+Result<std::vector<std::string>> Host::list(const std::string& path) {
+  auto found = walk(path, 0);
+  if (!found) return fail(found.error());
+  std::vector<std::string> names;
+  INDUCTORFS_TRY(file_system->read_directory(found->node, 0, [&](const vfs::DirectoryItem& item) {
+    if (item.name != "." && item.name != "..") names.emplace_back(item.name);
+    return true;
+  }));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<void> Host::publish_file(const std::string& path, const std::string& bytes, mode_t mode) {
+  INDUCTORFS_TRY(make_directories(parent_path(path)));
+  const std::string above = parent_path(path);
+  const std::string temporary = (above.empty() ? "" : above + "/") + ".4711.140000.tmp";
+  INDUCTORFS_TRY(create(temporary, bytes, mode));
+  return rename(temporary, path);
+}
+
+Result<void> Host::triton_put(const std::string& key_directory, const std::string& name, const std::string& bytes,
+                              pid_t process) {
+  INDUCTORFS_TRY(make_directories(key_directory));
+  const std::string temporary =
+      key_directory + "/tmp.pid_" + std::to_string(process) + "_01234567-89ab-cdef-0123-456789abcdef";
+  INDUCTORFS_TRY(make_directory(temporary));
+  INDUCTORFS_TRY(create(temporary + "/" + name, bytes));
+  INDUCTORFS_TRY(rename(temporary + "/" + name, key_directory + "/" + name, process));
+  INDUCTORFS_TRY(remove_directory(temporary));
+  for (std::string up = key_directory; !up.empty(); up = parent_path(up)) {
+    if (!remove_directory(up)) break;  // os.removedirs goes up until one fails
+  }
+  return {};
+}
+
+Result<void> Host::triton_compile(const std::string& key_directory, const std::string& writer, pid_t process) {
+  std::string children;
+  for (const char* name : {"k.json", "k.ttir", "k.source"}) {
+    const bool metadata = std::string(name) == "k.json";
+    INDUCTORFS_TRY(triton_put(key_directory, name,
+                              metadata ? "{\"writer\": \"" + writer + "\"}" : writer + " wrote " + name, process));
+    if (!children.empty()) children += ", ";
+    children += "\"" + std::string(name) + "\": \"" + options_.mountpoint + "/" + key_directory + "/" + name + "\"";
+  }
+  return triton_put(key_directory, "__grp__k.json", "{\"child_paths\": {" + children + "}}", process);
+}
+
+Result<void> Host::sync() { return file_system->sync(Deadline::after(kPatience)); }
+
+bool Host::wait_for_entry(const std::string& canonical) {
+  return eventually([&] { return catalog->find(canonical).has_value(); });
+}
+bool Host::wait_until_gone(const std::string& canonical) {
+  return eventually([&] { return !catalog->find(canonical).has_value(); });
+}
+
+}  // namespace inductorfs::testing

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/catalog/catalog.h"
+#include "inductorfs/remote/remote.h"
+#include "inductorfs/store/blob_store.h"
+#include "inductorfs/vfs/file_system.h"
+#include "support/temporary_directory.h"
+
+namespace inductorfs::testing {
+
+/// Remembers what the file system told the kernel. Safe for concurrent use.
+class RecordingKernel final : public vfs::KernelCache {
+ public:
+  void forget_name(vfs::NodeId parent, const std::string& name) override;
+  void forget_content(vfs::NodeId node) override;
+  [[nodiscard]] bool told_name(const std::string& name) const;
+
+ private:
+  Guarded<std::set<std::string>> names_;
+};
+
+struct HostOptions {
+  std::string mountpoint = "/mnt/cache";
+  std::string facts = "one";  ///< hosts with equal facts share all families
+  uint64_t store_limit = 1ULL << 30;
+  Milliseconds quiet_time{50};
+  uint64_t prefetch_bytes = 0;
+  pid_t process = 0;  ///< whose requests these are; 0: the test's own
+  /// Puts something between this host and its cluster.
+  std::function<std::unique_ptr<remote::Remote>(std::unique_ptr<remote::Remote>)> wrap_remote{};
+};
+
+/// A host without a kernel: a real store, catalog and file system over a cluster in memory, and the path operations of
+/// a program as the kernel would send them (every component looked up, nothing cached).
+class Host {
+ public:
+  Host(std::shared_ptr<remote::MemoryCluster> cluster, HostOptions options = {});
+  ~Host();
+
+  /// Ends the layers and opens them again over the same directory, as a restart of the daemon does.
+  void restart() {
+    stop();
+    start();
+  }
+  void stop();
+  void start();
+
+  // What a program does. Errors as the file system gave them.
+  Result<vfs::Found> look_up(const std::string& path, pid_t process = 0);
+  bool exists(const std::string& path) { return look_up(path).has_value(); }
+  Result<void> make_directory(const std::string& path);
+  Result<void> make_directories(const std::string& path);
+  Result<void> create(const std::string& path, const std::string& bytes, mode_t mode = 0644);
+  Result<void> append(const std::string& path, const std::string& bytes);
+  Result<void> truncate(const std::string& path, uint64_t size);
+  Result<std::string> read(const std::string& path, pid_t process = 0);
+  Result<void> rename(const std::string& from, const std::string& to, pid_t process = 0,
+                      vfs::RenameMode mode = vfs::RenameMode::kReplace);
+  Result<void> unlink(const std::string& path);
+  Result<void> remove_directory(const std::string& path);
+  Result<std::vector<std::string>> list(const std::string& path);
+  /// torch's write_atomic: temporary name, then rename.
+  Result<void> publish_file(const std::string& path, const std::string& bytes, mode_t mode = 0644);
+  /// Triton's put (temporary directory, rename, removedirs), by a process.
+  Result<void> triton_put(const std::string& key_directory, const std::string& name, const std::string& bytes,
+                          pid_t process);
+  /// All files of a kernel, the group file last, as `process`. Their text names the writer.
+  Result<void> triton_compile(const std::string& key_directory, const std::string& writer, pid_t process);
+
+  Result<void> sync();
+  /// Waits until the catalog of this host has the entry.
+  bool wait_for_entry(const std::string& canonical);
+  bool wait_until_gone(const std::string& canonical);
+  [[nodiscard]] uint64_t count(const std::string& counter) { return counters->get(counter).get(); }
+
+  TemporaryDirectory directory;
+  std::unique_ptr<Counters> counters;
+  std::unique_ptr<remote::Remote> remote;
+  std::unique_ptr<store::BlobStore> store;
+  std::unique_ptr<catalog::Catalog> catalog;
+  std::unique_ptr<vfs::FileSystem> file_system;
+  RecordingKernel kernel;
+
+ private:
+  Result<vfs::Found> walk(const std::string& path, pid_t process);
+  Result<vfs::NodeId> parent_of(const std::string& path);
+  [[nodiscard]] vfs::Caller caller(pid_t process) const;
+
+  std::shared_ptr<remote::MemoryCluster> cluster_;
+  const HostOptions options_;
+};
+
+/// Waits for a condition with a deadline of 20 seconds; false when it never held.
+bool eventually(const std::function<bool()>& condition);
+
+/// A name of torch's form: a prefix letter and 51 characters of a hash.
+std::string code_name(const std::string& seed, char prefix = 'c');
+/// "ab/<name>" in the directory that torch gives it.
+std::string in_code_directory(const std::string& name);
+/// A Triton key of 52 characters.
+std::string triton_key_of(const std::string& seed);
+
+}  // namespace inductorfs::testing

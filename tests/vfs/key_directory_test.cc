@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "vfs/host.h"
+
+namespace inductorfs::testing {
+namespace {
+
+/// A process that only exists, so that requests can be made in its name.
+class Process {
+ public:
+  Process() : pid_(::fork()) {
+    if (pid_ == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+  }
+  ~Process() { end(); }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  void end() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+class KeyDirectory : public ::testing::Test {
+ protected:
+  /// Who wrote each file that a process sees, "" for absent.
+  static std::string writers_seen(Host& host, const std::string& directory, pid_t process) {
+    std::string seen;
+    for (const char* name : {"k.json", "k.ttir", "k.source"}) {
+      const auto text = host.read(directory + "/" + name, process);
+      seen += !text ? "-" : text->find("first") != std::string::npos ? "1" : "2";
+    }
+    return seen;
+  }
+
+  std::shared_ptr<remote::MemoryCluster> cluster = remote::make_memory_cluster();
+  const std::string key = triton_key_of("kernel");
+  const std::string directory = "triton/0/" + key;
+};
+
+TEST_F(KeyDirectory, ShowsASetOnlyWhenItIsComplete) {
+  Host a(cluster);
+  Process one;
+  Process other;
+  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "first", one.pid()));
+
+  EXPECT_FALSE(a.look_up(directory + "/k.ttir", other.pid()));
+  EXPECT_TRUE(a.look_up(directory + "/k.ttir", one.pid())) << "a process sees what it wrote";
+  EXPECT_TRUE(a.exists(directory)) << "removedirs must not take a directory with an unfinished set";
+
+  ASSERT_TRUE(a.triton_compile(directory, "first", one.pid()));
+  EXPECT_EQ(writers_seen(a, directory, other.pid()), "111");
+}
+
+TEST_F(KeyDirectory, NeverMixesTheSetsOfTwoWriters) {
+  Host a(cluster);
+  Process one;
+  Process two;
+  Process reader;
+  ASSERT_TRUE(a.triton_put(directory, "k.source", "first", one.pid()));
+  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "first", one.pid()));
+  ASSERT_TRUE(a.triton_compile(directory, "second", two.pid()));
+  ASSERT_TRUE(a.triton_compile(directory, "first", one.pid()));
+
+  EXPECT_EQ(writers_seen(a, directory, reader.pid()), "222") << "the first complete set stays";
+  EXPECT_EQ(writers_seen(a, directory, one.pid()), "111") << "its writer sees the later one while it lives";
+  one.end();
+  EXPECT_TRUE(eventually([&] { return a.file_system->status().contested == 0; }));
+  EXPECT_EQ(writers_seen(a, directory, reader.pid()), "222");
+}
+
+TEST_F(KeyDirectory, ServesEveryDeviceAndMountPathFromOneEntry) {
+  HostOptions elsewhere;
+  elsewhere.mountpoint = "/home/me/cache";
+  Host a(cluster);
+  Host b(cluster, elsewhere);
+  Process one;
+  ASSERT_TRUE(a.triton_compile(directory, "first", one.pid()));
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(b.wait_for_entry("triton/@/" + key + "/__grp__k.json"));
+
+  const std::string there = "triton/3/" + key;
+  const auto group = b.read(there + "/__grp__k.json");
+
+  ASSERT_TRUE(group);
+  EXPECT_NE(group->find("/home/me/cache/" + there + "/k.ttir"), std::string::npos) << *group;
+  EXPECT_EQ(writers_seen(b, there, ::getpid()), "111");
+  EXPECT_EQ(b.list(there).value().size(), 4U);
+}
+
+TEST_F(KeyDirectory, ShowsNothingOfAClusterSetThatMissesOneBlob) {
+  Host a(cluster);
+  Process one;
+  ASSERT_TRUE(a.triton_compile(directory, "first", one.pid()));
+  ASSERT_TRUE(a.sync());
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry("triton/@/" + key + "/k.ttir"));
+  remote::evict_blob(*cluster, codec::digest_of("first wrote k.ttir"));
+
+  EXPECT_FALSE(b.exists(directory + "/__grp__k.json"));
+  EXPECT_EQ(writers_seen(b, directory, ::getpid()), "---");
+  // The whole set is given up, so another writer's can take its place.
+  Process two;
+  ASSERT_TRUE(b.triton_compile(directory, "second", two.pid()));
+  ASSERT_TRUE(b.sync());
+  Host c(cluster);
+  ASSERT_TRUE(eventually([&] { return writers_seen(c, directory, ::getpid()) == "222"; }));
+}
+
+TEST_F(KeyDirectory, KeepsALaterSetOfAnotherHostLocal) {
+  Host a(cluster);
+  Host b(cluster);
+  Process one;
+  Process two;
+  ASSERT_TRUE(a.triton_put(directory, "k.source", "first", one.pid()));
+  ASSERT_TRUE(b.triton_compile(directory, "second", two.pid()));
+  ASSERT_TRUE(b.sync());
+  ASSERT_TRUE(a.wait_for_entry("triton/@/" + key + "/__grp__k.json"));
+  ASSERT_TRUE(a.exists(directory + "/__grp__k.json"));
+  ASSERT_TRUE(a.triton_compile(directory, "first", one.pid()));
+  ASSERT_TRUE(a.sync());
+
+  EXPECT_EQ(writers_seen(a, directory, ::getpid()), "222");
+  EXPECT_EQ(writers_seen(b, directory, ::getpid()), "222");
+}
+
+TEST_F(KeyDirectory, TakesTheBundlersDirectoryRenameAsASet) {
+  Host a(cluster);
+  Host b(cluster);
+  const std::string staging = "triton/0/tmp.01234567-89ab-cdef-0123-456789abcdef";
+  ASSERT_TRUE(a.make_directories(staging));
+  ASSERT_TRUE(a.make_directories(directory));
+  ASSERT_TRUE(a.create(staging + "/k.json", "{\"writer\": \"first\"}"));
+  ASSERT_TRUE(a.create(staging + "/k.ttir", "first"));
+  ASSERT_TRUE(a.create(staging + "/__grp__k.json", "{\"child_paths\": {\"k.json\": \"/mnt/cache/" + directory +
+                                                       "/k.json\", \"k.ttir\": \"/mnt/cache/" + directory +
+                                                       "/k.ttir\"}}"));
+
+  ASSERT_TRUE(a.rename(staging, directory));
+  ASSERT_TRUE(a.sync());
+
+  EXPECT_EQ(a.list(directory).value().size(), 3U);
+  EXPECT_FALSE(a.exists(staging));
+  ASSERT_TRUE(b.wait_for_entry("triton/@/" + key + "/__grp__k.json"));
+  EXPECT_EQ(b.read(directory + "/k.ttir").value_or("absent"), "first");
+  const auto again = [&] {
+    EXPECT_TRUE(b.make_directories(staging));
+    return b.rename(staging, directory);
+  }();
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code(), ErrorCode::kNotEmpty);
+}
+
+TEST_F(KeyDirectory, CanBeRemovedFileByFileAndMadeAnew) {
+  Host a(cluster);
+  Process one;
+  ASSERT_TRUE(a.triton_compile(directory, "first", one.pid()));
+  ASSERT_TRUE(a.sync());
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry("triton/@/" + key + "/__grp__k.json"));
+  ASSERT_TRUE(b.exists(directory + "/k.json"));
+  const std::vector<std::string> names = b.list(directory).value();
+  for (const auto& name : names) EXPECT_TRUE(b.unlink(directory + "/" + name)) << name;
+  EXPECT_TRUE(b.remove_directory(directory));
+  EXPECT_FALSE(b.exists(directory));
+
+  ASSERT_TRUE(b.triton_compile(directory, "second", one.pid()));
+
+  EXPECT_EQ(writers_seen(b, directory, ::getpid()), "222");
+}
+
+}  // namespace
+}  // namespace inductorfs::testing

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/local_tree.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "support/temporary_directory.h"
+
+namespace inductorfs::testing {
+namespace {
+
+using Tree = vfs::LocalTree;
+
+class LocalTree : public ::testing::Test {
+ protected:
+  void write(const std::string& path, const std::string& bytes) {
+    ASSERT_TRUE(write_file_atomically(tree.fd(), path, bytes));
+  }
+  std::string text(const std::string& path) { return read_file(tree.fd(), path, 1 << 20).value_or("absent"); }
+
+  TemporaryDirectory directory;
+  Tree tree = Tree::open(directory / "local", ::getuid(), ::getgid(), 0750).value();
+};
+
+TEST_F(LocalTree, OpensAgainWithTheModeThatItGaveItsRoot) {
+  EXPECT_EQ(tree.stat("view").value()->st_mode & 07777, 0750U);
+  write("view/file", "bytes");
+  const auto again = Tree::open(directory / "local", ::getuid(), ::getgid(), 0700);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->stat("view").value()->st_mode & 07777, 0750U) << "the mode of an existing root is its owner's";
+  EXPECT_TRUE(again->stat("view/file").value());
+}
+
+TEST_F(LocalTree, AnswersNothingForWhatIsNotThere) {
+  EXPECT_FALSE(tree.stat("view/none").value());
+  write("view/file", "bytes");
+  EXPECT_FALSE(tree.stat("view/file/below").value()) << "below a file there is nothing, which is no error";
+  EXPECT_TRUE(tree.list("view/none").value().empty());
+  EXPECT_TRUE(tree.unlink("view/none"));
+}
+
+TEST_F(LocalTree, FollowsNoSymbolicLinkOutOfTheView) {
+  ASSERT_EQ(::symlinkat("/etc/passwd", tree.fd(), "view/link"), 0);
+  EXPECT_FALSE(tree.open_file("view/link", false));
+  EXPECT_TRUE(S_ISLNK(tree.stat("view/link").value()->st_mode));
+  ASSERT_EQ(::symlinkat("/etc", tree.fd(), "view/directory"), 0);
+  EXPECT_FALSE(tree.list("view/directory"));
+}
+
+TEST_F(LocalTree, MakesMissingDirectoriesOnly) {
+  ASSERT_TRUE(tree.make_view_directories("a/b/c"));
+  EXPECT_EQ(tree.stat("view/a/b/c").value()->st_mode & 07777, 0750U);
+  ASSERT_EQ(::fchmodat(tree.fd(), "view/a", 0700, 0), 0);
+  ASSERT_TRUE(tree.make_view_directories("a/b/d"));
+  EXPECT_EQ(tree.stat("view/a").value()->st_mode & 07777, 0700U);
+  EXPECT_TRUE(tree.make_view_directories(""));
+}
+
+TEST_F(LocalTree, UnsharesAnInodeWithAllThatBelongsToIt) {
+  write("view/file", "0123456789");
+  ASSERT_EQ(::linkat(tree.fd(), "view/file", tree.fd(), "blob", 0), 0);
+  ASSERT_EQ(::fchmodat(tree.fd(), "view/file", 0640, 0), 0);
+  const struct timespec times[2] = {{1'000'000'000, 5}, {1'100'000'000, 7}};
+  ASSERT_EQ(::utimensat(tree.fd(), "view/file", times, 0), 0);
+  auto file = tree.open_file("view/file", true);
+  ASSERT_TRUE(file);
+  ASSERT_TRUE(tree.set_seal(file->get(), "abc"));
+  ASSERT_EQ(::fsetxattr(file->get(), "user.mine", "1", 1, 0), 0);
+
+  ASSERT_TRUE(tree.unshare("view/file", std::nullopt));
+
+  const auto status = *tree.stat("view/file").value();
+  EXPECT_NE(status.st_ino, tree.stat("blob").value()->st_ino);
+  EXPECT_EQ(status.st_mode & 07777, 0640U);
+  EXPECT_EQ(status.st_mtim.tv_sec, 1'100'000'000);
+  EXPECT_EQ(status.st_mtim.tv_nsec, 7);
+  EXPECT_EQ(text("view/file"), "0123456789");
+  auto copy = tree.open_file("view/file", false);
+  EXPECT_FALSE(tree.seal_of(copy->get())) << "the copy is nobody's blob";
+  EXPECT_EQ(::fgetxattr(copy->get(), "user.mine", nullptr, 0), 1);
+  EXPECT_EQ(tree.seal_of(file->get()).value_or("none"), "abc");
+  EXPECT_TRUE(tree.is_empty("orphans"));
+}
+
+TEST_F(LocalTree, CopiesNoMoreThanATruncationKeeps) {
+  write("view/file", "0123456789");
+  ASSERT_TRUE(tree.unshare("view/file", 4));
+  EXPECT_EQ(text("view/file"), "0123");
+}
+
+TEST_F(LocalTree, PutsAsideAnEarlierCopyThatFailed) {
+  write("view/file", "bytes");
+  write("orphans/copy-" + std::to_string(tree.stat("view/file").value()->st_ino), "half");
+  ASSERT_TRUE(tree.unshare("view/file", std::nullopt));
+  EXPECT_EQ(text("view/file"), "bytes");
+}
+
+TEST_F(LocalTree, RenamesWithoutReplacingWhenAsked) {
+  write("view/a", "a");
+  write("view/b", "b");
+  const auto kept = tree.rename("view/a", "view/b", 1 /* RENAME_NOREPLACE */);
+  ASSERT_FALSE(kept);
+  EXPECT_EQ(kept.error().code(), ErrorCode::kExists);
+  ASSERT_TRUE(tree.rename("view/a", "view/b"));
+  EXPECT_EQ(text("view/b"), "a");
+}
+
+}  // namespace
+}  // namespace inductorfs::testing

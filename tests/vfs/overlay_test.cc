@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include "inductorfs/codec/digest.h"
+#include "vfs/host.h"
+
+namespace inductorfs::testing {
+namespace {
+
+/// An fxgraph entry: named by its content, as torch does.
+std::string graph_path(const std::string& key_seed, const std::string& content) {
+  const std::string key = code_name(key_seed, 'f');
+  return "fxgraph/" + key.substr(1, 2) + "/" + key + "/" + codec::torch_hash(content);
+}
+
+std::string pickle(const std::string& text) { return "\x80\x04" + text + "."; }
+
+class Overlay : public ::testing::Test {
+ protected:
+  std::shared_ptr<remote::MemoryCluster> cluster = remote::make_memory_cluster();
+};
+
+TEST_F(Overlay, ShowsOnAnotherHostWhatOneRenamedIntoPlace) {
+  Host a(cluster);
+  Host b(cluster);
+  const std::string content = pickle("graph");
+  const std::string path = graph_path("key", content);
+
+  ASSERT_TRUE(a.publish_file(path, content, 0640));
+  ASSERT_TRUE(a.sync());
+
+  ASSERT_TRUE(b.wait_for_entry(path));
+  EXPECT_EQ(b.read(path).value_or("absent"), content);
+  EXPECT_EQ(b.look_up(path)->attributes.mode & 07777, 0640U);
+  EXPECT_EQ(b.list(path.substr(0, path.rfind('/'))).value().size(), 1U);
+}
+
+TEST_F(Overlay, KeepsTemporaryNamesAndLocksOnTheirHost) {
+  Host a(cluster);
+  Host b(cluster);
+
+  ASSERT_TRUE(a.make_directories("ab"));
+  ASSERT_TRUE(a.create("ab/.12.34.tmp", "half"));
+  ASSERT_TRUE(a.make_directories("locks"));
+  ASSERT_TRUE(a.create("locks/x.lock", ""));
+  ASSERT_TRUE(a.publish_file("unknown/family", "bytes"));
+  const std::string marker = in_code_directory(code_name("code") + ".py");
+  ASSERT_TRUE(a.publish_file(marker, "print()"));
+  ASSERT_TRUE(a.sync());
+
+  ASSERT_TRUE(b.wait_for_entry(marker));
+  EXPECT_FALSE(b.exists("ab/.12.34.tmp"));
+  EXPECT_FALSE(b.exists("locks"));
+  EXPECT_FALSE(b.exists("unknown"));
+  EXPECT_TRUE(a.exists("unknown/family"));
+}
+
+TEST_F(Overlay, HidesWhatDoesNotFitTheHost) {
+  Host a(cluster);
+  HostOptions other;
+  other.facts = "two";
+  Host b(cluster, other);
+  const std::string path = in_code_directory(code_name("code") + ".py");
+
+  ASSERT_TRUE(a.publish_file(path, "print()"));
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(b.publish_file(in_code_directory(code_name("own") + ".py"), "print(1)"));
+  ASSERT_TRUE(b.sync());
+
+  EXPECT_FALSE(b.exists(path));
+}
+
+TEST_F(Overlay, NeverShowsAnEntryWhoseBytesAreGone) {
+  Host a(cluster);
+  const std::string content = pickle("graph");
+  const std::string path = graph_path("key", content);
+  ASSERT_TRUE(a.publish_file(path, content));
+  ASSERT_TRUE(a.sync());
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry(path));
+  remote::evict_blob(*cluster, codec::digest_of(content));
+
+  EXPECT_FALSE(b.exists(path));
+  EXPECT_EQ(b.count("lookup.lost"), 1U);
+  EXPECT_TRUE(b.wait_until_gone(path));
+}
+
+TEST_F(Overlay, DeletesLocallyOnly) {
+  Host a(cluster);
+  const std::string path = in_code_directory(code_name("code") + ".py");
+  ASSERT_TRUE(a.publish_file(path, "print()"));
+  ASSERT_TRUE(a.sync());
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry(path));
+  ASSERT_TRUE(b.exists(path));
+
+  ASSERT_TRUE(b.unlink(path));
+  EXPECT_FALSE(b.exists(path));
+  ASSERT_TRUE(b.remove_directory(path.substr(0, 2)));
+  EXPECT_FALSE(b.exists(path.substr(0, 2)));
+  b.restart();
+  EXPECT_FALSE(b.exists(path));
+  EXPECT_TRUE(a.exists(path));
+  ASSERT_TRUE(a.unlink(path));
+  EXPECT_FALSE(a.exists(path)) << "the writer's own entry must not show through its deleted file";
+}
+
+TEST_F(Overlay, RefusesToRemoveADirectoryThatHoldsEntriesOnly) {
+  Host a(cluster);
+  const std::string path = in_code_directory(code_name("code") + ".py");
+  ASSERT_TRUE(a.publish_file(path, "print()"));
+  ASSERT_TRUE(a.sync());
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry(path));
+
+  const auto removed = b.remove_directory(path.substr(0, 2));
+
+  ASSERT_FALSE(removed);
+  EXPECT_EQ(removed.error().code(), ErrorCode::kNotEmpty);
+}
+
+TEST_F(Overlay, CopiesOnWriteAndLeavesTheBlobAlone) {
+  Host a(cluster);
+  const std::string path = in_code_directory(code_name("code") + ".py");
+  ASSERT_TRUE(a.publish_file(path, "print()"));
+  ASSERT_TRUE(a.sync());
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry(path));
+
+  ASSERT_TRUE(b.append(path, " # mine"));
+  ASSERT_TRUE(a.append(path, " # changed"));
+
+  EXPECT_EQ(b.read(path).value(), "print() # mine");
+  EXPECT_EQ(a.read(path).value(), "print() # changed");
+  Host c(cluster);
+  ASSERT_TRUE(c.wait_for_entry(path));
+  EXPECT_EQ(c.read(path).value(), "print()");
+}
+
+TEST_F(Overlay, KeepsADeletedFileReadableForWhoHasItOpen) {
+  Host a(cluster);
+  const std::string path = in_code_directory(code_name("code") + ".py");
+  ASSERT_TRUE(a.publish_file(path, "old bytes"));
+  const auto open = a.look_up(path);
+  ASSERT_TRUE(open);
+
+  ASSERT_TRUE(a.publish_file(path, "new bytes"));
+
+  std::string bytes(9, '\0');
+  ASSERT_EQ(a.file_system->read(open->node, bytes.data(), bytes.size(), 0).value(), 9U);
+  EXPECT_EQ(bytes, "old bytes");
+  EXPECT_EQ(a.read(path).value(), "new bytes");
+  ASSERT_TRUE(a.unlink(path));
+  ASSERT_EQ(a.file_system->read(open->node, bytes.data(), bytes.size(), 0).value(), 9U);
+  EXPECT_EQ(bytes, "old bytes");
+}
+
+TEST_F(Overlay, SealsALinkedLibraryWhenItsBuildDirectoryGoes) {
+  Host a(cluster);
+  Host b(cluster);
+  const std::string stem = in_code_directory(code_name("kernel") + ".main");
+  std::string elf(
+      "\x7f"
+      "ELF\x02\x01\x01",
+      7);
+  elf.resize(64, '\0');
+  elf[18] = 62;  // e_machine: x86-64
+  elf[16] = 3;   // e_type: shared object
+  ASSERT_TRUE(a.make_directories(stem + "_CxxBuild"));
+  ASSERT_TRUE(a.create(stem + ".so", elf, 0755));
+  const std::string mark = in_code_directory(code_name("mark") + ".py");
+  ASSERT_TRUE(a.publish_file(mark, "x"));
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(b.wait_for_entry(mark));
+  EXPECT_FALSE(b.exists(stem + ".so")) << "a library is not complete before the compiler has exited";
+
+  ASSERT_TRUE(a.remove_directory(stem + "_CxxBuild"));
+  ASSERT_TRUE(a.sync());
+
+  ASSERT_TRUE(b.wait_for_entry(stem + ".so"));
+  EXPECT_EQ(b.read(stem + ".so").value_or("absent"), elf);
+  EXPECT_EQ(b.look_up(stem + ".so")->attributes.mode & 07777, 0755U);
+}
+
+TEST_F(Overlay, KeepsOneCandidateOfAStorm) {
+  Host a(cluster);
+  Host b(cluster);
+  const std::string first = pickle("timing 1");
+  const std::string second = pickle("timing 2");
+
+  // Both have missed the key; a's entry reaches b before b has compiled.
+  ASSERT_TRUE(a.publish_file(graph_path("key", first), first));
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(b.wait_for_entry(graph_path("key", first)));
+  ASSERT_TRUE(b.publish_file(graph_path("key", second), second));
+  ASSERT_TRUE(b.sync());
+
+  EXPECT_TRUE(b.exists(graph_path("key", second))) << "a process sees what it wrote";
+  EXPECT_FALSE(b.catalog->find(graph_path("key", second)));
+}
+
+TEST_F(Overlay, PublishesASecondCandidateOfAWriterThatSawTheFirst) {
+  Host a(cluster);
+  Host b(cluster);
+  const std::string first = pickle("guards 1");
+  const std::string second = pickle("guards 2");
+  ASSERT_TRUE(a.publish_file(graph_path("key", first), first));
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(b.wait_for_entry(graph_path("key", first)));
+  const std::string directory = graph_path("key", first).substr(0, graph_path("key", first).rfind('/'));
+
+  ASSERT_EQ(b.list(directory).value().size(), 1U);
+  ASSERT_TRUE(b.publish_file(graph_path("key", second), second));
+  ASSERT_TRUE(b.sync());
+
+  EXPECT_TRUE(a.wait_for_entry(graph_path("key", second)));
+}
+
+TEST_F(Overlay, MergesAutotuneTimingsOfTwoHosts) {
+  Host a(cluster);
+  Host b(cluster);
+  const std::string path = "cache/" + std::string(64, 'a');
+  const auto timings = [](const std::string& choice) {
+    return "{\n    \"system\": {\n        \"hash\": \"" + std::string(64, 'a') +
+           "\"\n    },\n    \"cache\": {\n        \"mm\": {\n            \"in\": {\n                \"high\": {\n"
+           "                    \"" +
+           choice + "\": 1.5\n                }\n            }\n        }\n    }\n}";
+  };
+
+  ASSERT_TRUE(a.publish_file(path, timings("one")));
+  ASSERT_TRUE(b.publish_file(path, timings("two")));
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(b.sync());
+
+  const auto has_both = [&](Host& host) {
+    const auto text = host.read(path);
+    return text && text->find("\"one\"") != std::string::npos && text->find("\"two\"") != std::string::npos;
+  };
+  EXPECT_TRUE(eventually([&] { return has_both(a) && has_both(b); })) << a.read(path).value() << b.read(path).value();
+}
+
+TEST_F(Overlay, TellsTheKernelAboutNamesThatItHoldsAsAbsent) {
+  Host a(cluster);
+  Host b(cluster);
+  const std::string path = in_code_directory(code_name("code") + ".py");
+  ASSERT_FALSE(b.exists(path));
+
+  ASSERT_TRUE(a.publish_file(path, "print()"));
+  ASSERT_TRUE(a.sync());
+
+  EXPECT_TRUE(eventually([&] { return b.kernel.told_name(path.substr(0, 2)); }));
+}
+
+TEST_F(Overlay, RefusesContentThatContradictsItsName) {
+  Host a(cluster);
+  const std::string content = pickle("graph");
+  const std::string path = graph_path("key", pickle("another"));
+
+  ASSERT_TRUE(a.publish_file(path, content));
+  ASSERT_TRUE(a.sync());
+
+  EXPECT_FALSE(a.catalog->find(path));
+  EXPECT_EQ(a.count("seal.refused"), 1U);
+  EXPECT_EQ(a.read(path).value(), content) << "the job keeps what it wrote";
+}
+
+TEST_F(Overlay, SealsAfterARestartWhatWasNotSealedBefore) {
+  const std::string path = in_code_directory(code_name("code") + ".py");
+  HostOptions options;
+  options.quiet_time = std::chrono::hours(1);
+  Host a(cluster, options);
+  // Written without the mount, as if the daemon had been killed between the rename and the seal.
+  ASSERT_TRUE(a.make_directories(path.substr(0, 2)));
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, a.directory / "local/view/" + path, "print()"));
+
+  a.restart();
+  ASSERT_TRUE(a.sync());
+
+  EXPECT_TRUE(a.catalog->find(path));
+}
+
+TEST_F(Overlay, DoesNotPublishAfterARestartWhatWasChangedInPlace) {
+  const std::string path = in_code_directory(code_name("code") + ".py");
+  Host a(cluster);
+  ASSERT_TRUE(a.publish_file(path, "print()"));
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(a.append(path, " # changed"));
+
+  a.restart();
+  ASSERT_TRUE(a.sync());
+
+  EXPECT_EQ(a.read(path).value(), "print() # changed");
+  EXPECT_EQ(a.catalog->find(path)->entry.digest, codec::digest_of("print()"));
+}
+
+TEST_F(Overlay, RemovesALibraryWhoseBuildTheMountDidNotSurvive) {
+  const std::string stem = in_code_directory(code_name("kernel") + ".main");
+  Host a(cluster);
+  ASSERT_TRUE(a.make_directories(stem + "_CxxBuild"));
+  ASSERT_TRUE(a.create(stem + ".so", "half a library"));
+
+  a.restart();
+
+  EXPECT_FALSE(a.exists(stem + ".so"));
+}
+
+TEST_F(Overlay, HoldsItsLimitAlthoughFilesOfItsOwnAreLinkedToBlobs) {
+  HostOptions options;
+  options.store_limit = 4 << 20;
+  Host a(cluster, options);
+  for (int i = 0; i < 12; ++i) {
+    const std::string path = in_code_directory(code_name(std::to_string(i)) + ".py");
+    ASSERT_TRUE(a.publish_file(path, std::string(1 << 20, static_cast<char>('a' + i))));
+    ASSERT_TRUE(a.sync());
+    // The kernel forgets, as it does under memory pressure or when it is told to.
+    for (const auto& p : {path, path.substr(0, 2)}) {
+      const auto found = a.look_up(p);
+      if (found) a.file_system->forget(found->node, 1'000'000);
+    }
+  }
+
+  EXPECT_LE(a.store->usage().bytes, options.store_limit);
+  for (int i = 0; i < 12; ++i) {
+    const std::string path = in_code_directory(code_name(std::to_string(i)) + ".py");
+    EXPECT_TRUE(a.read(path).value_or("absent") == std::string(1 << 20, static_cast<char>('a' + i))) << i;
+    a.file_system->forget(a.look_up(path)->node, 1'000'000);
+  }
+}
+
+}  // namespace
+}  // namespace inductorfs::testing

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "vfs/host.h"
+
+namespace inductorfs::testing {
+namespace {
+
+/// What the next start makes of what a crash left.
+class Recovery : public ::testing::Test {
+ protected:
+  static std::string code_path(const std::string& seed) { return in_code_directory(code_name(seed) + ".py"); }
+  static std::string on_disk(const Host& host, const std::string& path) {
+    return host.directory / "local/view/" + path;
+  }
+  /// As a start after a crash of the host: another boot, and no clean end.
+  static void restart_after_host_crash(Host& host, const std::function<void()>& damage) {
+    host.stop();
+    ASSERT_TRUE(write_file_atomically(AT_FDCWD, host.directory / "local/state", "another-boot open"));
+    damage();
+    host.start();
+  }
+
+  std::shared_ptr<remote::MemoryCluster> cluster = remote::make_memory_cluster();
+  const std::string directory = "triton/0/" + triton_key_of("kernel");
+};
+
+TEST_F(Recovery, VerifiesSealedFilesAfterAHostCrash) {
+  Host a(cluster);
+  const std::string good = code_path("good");
+  const std::string bad = code_path("bad");
+  ASSERT_TRUE(a.publish_file(good, "good text"));
+  ASSERT_TRUE(a.publish_file(bad, "sound text"));
+  ASSERT_TRUE(a.publish_file("own/file", "private"));
+  ASSERT_TRUE(a.sync());
+
+  restart_after_host_crash(a, [&] {
+    const Fd file(::open(on_disk(a, bad).c_str(), O_WRONLY | O_CLOEXEC));
+    ASSERT_EQ(::pwrite(file.get(), "TORN", 4, 0), 4);
+  });
+
+  EXPECT_EQ(a.read(good).value_or("absent"), "good text");
+  EXPECT_EQ(a.count("recovery.removed"), 1U);
+  EXPECT_NE(a.read(bad).value_or("absent").substr(0, 4), "TORN") << "absent, or again from the cluster";
+  EXPECT_EQ(a.read("own/file").value_or("absent"), "private");
+}
+
+TEST_F(Recovery, RemovesWhatWasNotSealedWhenTheHostWentDown) {
+  Host a(cluster);
+  const std::string path = code_path("late");
+  ASSERT_TRUE(a.make_directories(path.substr(0, 2)));
+  restart_after_host_crash(a, [&] { ASSERT_TRUE(write_file_atomically(AT_FDCWD, on_disk(a, path), "half a te")); });
+  EXPECT_FALSE(a.exists(path));
+}
+
+TEST_F(Recovery, TakesAnUnreadableMarkerForACrash) {
+  Host a(cluster);
+  const std::string path = code_path("late");
+  ASSERT_TRUE(a.make_directories(path.substr(0, 2)));
+  a.stop();
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, a.directory / "local/state", ""));
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, on_disk(a, path), "half a te"));
+  a.start();
+  EXPECT_FALSE(a.exists(path));
+}
+
+TEST_F(Recovery, TrustsWhatACleanEndLeft) {
+  Host a(cluster);
+  const std::string path = code_path("clean");
+  ASSERT_TRUE(a.make_directories(path.substr(0, 2)));
+  a.stop();
+  const std::string marker = read_file(AT_FDCWD, a.directory / "local/state", 256).value();
+  EXPECT_TRUE(marker.ends_with(" clean")) << marker;
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, a.directory / "local/state", "another-boot clean"));
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, on_disk(a, path), "whole"));
+  a.start();
+  EXPECT_EQ(a.read(path).value_or("absent"), "whole");
+}
+
+TEST_F(Recovery, KeepsAWholeTritonSetAfterAHostCrash) {
+  Host a(cluster);
+  ASSERT_TRUE(a.triton_compile(directory, "first", ::getpid()));
+  ASSERT_TRUE(a.sync());
+  restart_after_host_crash(a, [] {});
+  EXPECT_EQ(a.list(directory).value_or(std::vector<std::string>{}).size(), 4U);
+  EXPECT_EQ(a.count("recovery.removed"), 0U);
+}
+
+TEST_F(Recovery, ShowsNoChildrenOfASetThatLostItsGroupFile) {
+  // The daemon was killed while it moved a set into the view, and the cluster has another writer's.
+  Host b(cluster);
+  ASSERT_TRUE(b.triton_compile(directory, "second", ::getpid()));
+  ASSERT_TRUE(b.sync());
+  Host a(cluster);
+  a.stop();
+  std::filesystem::create_directories(on_disk(a, directory));
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, on_disk(a, directory + "/k.ttir"), "first wrote k.ttir"));
+  a.start();
+
+  ASSERT_TRUE(eventually([&] { return a.exists(directory + "/__grp__k.json"); }));
+  EXPECT_EQ(a.read(directory + "/k.ttir").value_or("absent"), "second wrote k.ttir");
+}
+
+TEST_F(Recovery, KeepsWritersOffABlobThatWasNotMarkedYet) {
+  Host a(cluster);
+  const std::string path = code_path("linked");
+  const std::string text = "linked text";
+  ASSERT_TRUE(a.make_directories(path.substr(0, 2)));
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, on_disk(a, path), text));
+  ASSERT_TRUE(a.store->adopt(AT_FDCWD, on_disk(a, path), codec::digest_of(text)));
+
+  a.restart();
+  ASSERT_TRUE(a.append(path, " and more"));
+
+  const auto blob = a.store->open_blob(codec::digest_of(text));
+  ASSERT_TRUE(blob);
+  std::string bytes(100, '\0');
+  bytes.resize(pread_full(blob->get(), bytes.data(), bytes.size(), 0).value());
+  EXPECT_EQ(bytes, text);
+}
+
+TEST_F(Recovery, ClearsPendingSetsAndOrphans) {
+  Host a(cluster);
+  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "first", ::getpid()));
+  ASSERT_TRUE(a.publish_file("own/file", "bytes"));
+  ASSERT_TRUE(a.exists("own/file"));
+  ASSERT_TRUE(a.unlink("own/file"));
+  a.restart();
+  for (const char* name : {"pending", "orphans"}) {
+    EXPECT_TRUE(std::filesystem::is_empty(a.directory / "local/" + name)) << name;
+  }
+  EXPECT_FALSE(a.exists(directory + "/k.ttir"));
+}
+
+TEST_F(Recovery, PublishesNoSetThatMissesAChild) {
+  Host a(cluster);
+  const std::string staging = "triton/0/tmp.01234567-89ab-cdef-0123-456789abcdef";
+  ASSERT_TRUE(a.make_directories(staging));
+  ASSERT_TRUE(
+      a.create(staging + "/__grp__k.json", "{\"child_paths\": {\"k.ttir\": \"/mnt/cache/" + directory + "/k.ttir\"}}"));
+  ASSERT_TRUE(a.rename(staging, directory));
+  ASSERT_TRUE(a.sync());
+  EXPECT_FALSE(a.catalog->find(layout::canonical_path(directory + "/__grp__k.json")));
+  EXPECT_EQ(a.count("seal.incomplete_sets"), 1U);
+  // The key is still free for a writer with all files.
+  Host b(cluster);
+  ASSERT_TRUE(b.triton_compile(directory, "second", ::getpid()));
+  ASSERT_TRUE(b.sync());
+  Host c(cluster);
+  EXPECT_TRUE(eventually([&] { return c.exists(directory + "/__grp__k.json"); }));
+}
+
+}  // namespace
+}  // namespace inductorfs::testing

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "inductorfs/base/counters.h"
+#include "inductorfs/base/result.h"
+#include "inductorfs/vfs/file_system.h"
+#include "operation.h"
+
+struct fuse_req;  // libfuse's
+struct fuse_session;
+
+namespace inductorfs::fuse {
+
+struct EndSession {
+  void operator()(fuse_session* session) const noexcept;
+};
+
+/// What all requests of one session share. A lookup that is still pending holds a reference, so that libfuse's session
+/// outlives its answer. No lock of ours lies on the way of a request. Safe for concurrent use.
+class Channel : public std::enable_shared_from_this<Channel> {
+ public:
+  Channel(vfs::FileSystem& file_system, Counters& counters);
+
+  [[nodiscard]] vfs::FileSystem& file_system() const { return file_system_; }
+
+  /// Counts a request of the kernel. FORGET, for which nobody waits, is not in the total.
+  void count(Operation operation) noexcept;
+  void count_time(Operation operation, uint64_t nanoseconds) noexcept;
+  /// The one place where a failed operation is logged: what a job may see every day (not found, exists) is not.
+  void log_failure(Operation operation, const Error& error) const;
+  void log_exception(Operation operation, const char* what) const;
+
+  Counter& notified_names;
+  Counter& notified_contents;
+  Counter& notify_unknown;  ///< the kernel did not know the name or the inode: normal
+  Counter& lost_replies;    ///< the request was gone when its answer came: the caller was killed, or the mount ended
+
+  // Set from the INIT request, before any other request is read.
+  std::atomic<uint64_t> init_unique{0};
+  std::atomic<uint32_t> offered{0};
+
+  /// Owns the device: closes it when it goes.
+  std::unique_ptr<fuse_session, EndSession> session;
+
+ private:
+  vfs::FileSystem& file_system_;
+  Counter& requests_;
+  Counter& nanoseconds_;
+  Counter& slow_;
+  std::array<Counter*, kOperationNames.size()> by_operation_{};
+};
+
+/// The channel whose request this is, and who made it.
+[[nodiscard]] Channel& channel_of(fuse_req* request) noexcept;
+[[nodiscard]] vfs::Caller caller_of(fuse_req* request) noexcept;
+/// True in the thread that serves a request for which the kernel wants set-user-id and set-group-id cleared.
+[[nodiscard]] bool& kill_privileges_of_this_request() noexcept;
+
+}  // namespace inductorfs::fuse

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#define FUSE_USE_VERSION 314
+#include <fuse_lowlevel.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "convert.h"
+#include "serve.h"
+#include "wire.h"
+
+/// Bytes: open, read, write and what goes with them.
+namespace inductorfs::fuse {
+namespace {
+
+using vfs::FileSystem;
+using vfs::NodeId;
+
+/// Form A: the kernel remembers the first ENOSYS, for ever and for all files, and opens by itself.
+void open_file(fuse_req_t request, fuse_ino_t, fuse_file_info* file) noexcept {
+  if (offers_no_open(channel_of(request).offered)) return refuse(request, Operation::kOpen, ENOSYS);
+  channel_of(request).count(Operation::kOpen);
+  file->keep_cache = 1;
+  (void)fuse_reply_open(request, file);  // nothing is held for an open file
+}
+
+void flush_file(fuse_req_t request, fuse_ino_t, fuse_file_info*) noexcept {
+  refuse(request, Operation::kFlush, ENOSYS);
+}
+
+void release_file(fuse_req_t request, fuse_ino_t, fuse_file_info*) noexcept { refuse(request, Operation::kRelease, 0); }
+
+void read_bytes(fuse_req_t request, fuse_ino_t node, size_t size, off_t offset, fuse_file_info*) noexcept {
+  serve(request, Operation::kRead, [&](FileSystem& file_system, Reply& reply) {
+    thread_local std::vector<char> bytes;
+    bytes.resize(std::max(bytes.size(), size));
+    const auto got = file_system.read(NodeId{node}, bytes.data(), size, static_cast<uint64_t>(offset));
+    if (!got) return reply.fail(got.error());
+    reply.bytes({bytes.data(), *got});
+  });
+}
+
+Result<void> clear_privileges(FileSystem& file_system, NodeId node) {
+  const auto before = file_system.get_attributes(node);
+  if (!before) return fail(before.error());
+  const mode_t kept = without_privileges(before->mode);
+  if (kept == before->mode) return {};
+  vfs::AttributeChange change;
+  change.mode = kept & 07777;
+  if (auto changed = file_system.set_attributes(node, change); !changed) return fail(changed.error());
+  return {};
+}
+
+void write_bytes(fuse_req_t request, fuse_ino_t node, const char* data, size_t size, off_t offset,
+                 fuse_file_info*) noexcept {
+  serve(request, Operation::kWrite, [&](FileSystem& file_system, Reply& reply) {
+    if (kill_privileges_of_this_request()) {
+      if (auto cleared = clear_privileges(file_system, NodeId{node}); !cleared) return reply.fail(cleared.error());
+    }
+    const auto written = file_system.write(NodeId{node}, std::string_view(data, size), static_cast<uint64_t>(offset));
+    if (!written) return reply.fail(written.error());
+    reply.written(size);
+  });
+}
+
+void allocate(fuse_req_t request, fuse_ino_t node, int mode, off_t offset, off_t length, fuse_file_info*) noexcept {
+  serve(request, Operation::kFallocate, [&](FileSystem& file_system, Reply& reply) {
+    reply.done(file_system.allocate(NodeId{node}, mode, static_cast<uint64_t>(offset), static_cast<uint64_t>(length)));
+  });
+}
+
+void copy_range(fuse_req_t request, fuse_ino_t from, off_t from_offset, fuse_file_info*, fuse_ino_t to, off_t to_offset,
+                fuse_file_info*, size_t length, int flags) noexcept {
+  serve(request, Operation::kCopyFileRange, [&](FileSystem& file_system, Reply& reply) {
+    if (flags != 0) return reply.errno_value(EINVAL);
+    const auto copied = file_system.copy_range(NodeId{from}, static_cast<uint64_t>(from_offset), NodeId{to},
+                                               static_cast<uint64_t>(to_offset), length);
+    if (!copied) return reply.fail(copied.error());
+    reply.written(*copied);
+  });
+}
+
+void seek(fuse_req_t request, fuse_ino_t node, off_t offset, int whence, fuse_file_info*) noexcept {
+  serve(request, Operation::kLseek, [&](FileSystem& file_system, Reply& reply) {
+    reply.offset(file_system.seek(NodeId{node}, static_cast<uint64_t>(offset), whence));
+  });
+}
+
+void sync_file(fuse_req_t request, fuse_ino_t node, int data_only, fuse_file_info*) noexcept {
+  serve(request, Operation::kFsync, [&](FileSystem& file_system, Reply& reply) {
+    reply.done(file_system.sync_file(NodeId{node}, data_only != 0));
+  });
+}
+
+/// Python before 3.14 asks TCGETS of each file that it opens; the kernel cannot be told to stop asking.
+void control(fuse_req_t request, fuse_ino_t, unsigned, void*, fuse_file_info*, unsigned, const void*, size_t,
+             size_t) noexcept {
+  refuse(request, Operation::kIoctl, ENOTTY);
+}
+
+}  // namespace
+
+void add_data_operations(fuse_lowlevel_ops& table) noexcept {
+  table.open = open_file;
+  table.flush = flush_file;
+  table.release = release_file;
+  table.read = read_bytes;
+  table.write = write_bytes;
+  table.fallocate = allocate;
+  table.copy_file_range = copy_range;
+  table.lseek = seek;
+  table.fsync = sync_file;
+  table.ioctl = control;
+}
+
+}  // namespace inductorfs::fuse

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/result.h"
+
+/// fusermount3, the set-user-id program by which an ordinary user mounts; found in PATH.
+namespace inductorfs::fuse {
+
+/// Mounts with these `-o` options and gives the descriptor that fusermount3 sends back. kNotSupported: there is no such
+/// program; kNotPermitted: it refused, with its own words.
+[[nodiscard]] Result<Fd> fusermount(const std::string& mountpoint, const std::string& options);
+/// kBusy or kNotPermitted with its own words.
+[[nodiscard]] Result<void> fusermount_unmount(const std::string& mountpoint, bool lazy);
+
+}  // namespace inductorfs::fuse

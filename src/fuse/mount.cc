@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+#include "fusermount.h"
+#include "inductorfs/base/handle.h"
+#include "inductorfs/fuse/session.h"
+#include "mount_table.h"
+#include "mount_users.h"
+
+namespace inductorfs::fuse {
+namespace {
+
+constexpr const char* kDevice = "/dev/fuse";
+constexpr const char* kType = "fuse.inductorfs";
+constexpr unsigned kMaxRead = 1U << 20;
+/// A new mount reads ahead 128 KiB at a time; a precompiled header has 150 MB.
+constexpr std::string_view kReadaheadKiB = "1024";
+constexpr Milliseconds kProbeDeadline{1'000};
+constexpr Milliseconds kProbeStep{5};
+
+/// What stat(2) says, as an errno; asked by a child process, because a mount whose daemon hangs would hang us.
+/// ETIMEDOUT: it hangs.
+int probe_errno(const std::string& path) {
+  const pid_t child = fork();
+  if (child < 0) return errno;
+  if (child == 0) {
+    struct stat ignored {};
+    _exit(stat(path.c_str(), &ignored) == 0 ? 0 : errno);
+  }
+  const Deadline deadline = Deadline::after(kProbeDeadline);
+  int status = 0;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    if (deadline.passed()) {
+      (void)kill(child, SIGKILL);              // in state D it goes when the mount does
+      (void)waitpid(child, &status, WNOHANG);  // if it is gone already
+      return ETIMEDOUT;
+    }
+    std::this_thread::sleep_for(kProbeStep);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
+}
+
+Error already_mounted(const std::string& mountpoint, const MountEntry& mount) {
+  if (mount.type.starts_with("fuse")) {
+    const int status = probe_errno(mountpoint);
+    if (status == ENOTCONN || status == ECONNABORTED) {
+      return Error(ErrorCode::kBusy, mountpoint + " holds a dead mount (" + mount.type +
+                                         ": Transport endpoint is not connected); remove it with `inductorfs unmount "
+                                         "--lazy " +
+                                         mountpoint + "`");
+    }
+    if (status == ETIMEDOUT) {
+      return Error(ErrorCode::kBusy, mountpoint + " holds a mount (" + mount.type +
+                                         ") that does not answer; end its daemon, then `inductorfs unmount --lazy " +
+                                         mountpoint + "`");
+    }
+  }
+  return Error(ErrorCode::kBusy, mountpoint + " is a mount already (" + mount.type + " from " + mount.source +
+                                     "); unmount it first with `inductorfs unmount " + mountpoint +
+                                     "`, or choose another directory");
+}
+
+Result<void> check_empty(const std::string& mountpoint) {
+  const Handle<DIR, closedir> directory(opendir(mountpoint.c_str()));
+  if (!directory) {
+    if (errno == ENOENT) {
+      return fail(ErrorCode::kNotFound, mountpoint + " does not exist; make it with `mkdir -p " + mountpoint + "`");
+    }
+    if (errno == ENOTDIR) {
+      return fail(ErrorCode::kNotDirectory, mountpoint + " is not a directory; choose one, or remove it");
+    }
+    return fail_errno("open directory", mountpoint);
+  }
+  while (const dirent* item = readdir(directory.get())) {
+    const std::string_view name = item->d_name;
+    if (name == "." || name == "..") continue;
+    return fail(ErrorCode::kNotEmpty, mountpoint + " is not empty (it holds " + std::string(name) +
+                                          ", which a mount would hide); move its content away, or choose another "
+                                          "directory");
+  }
+  return {};
+}
+
+Result<Fd> open_device() {
+  auto device = open_at(AT_FDCWD, kDevice, O_RDWR);
+  if (device) return device;
+  if (device.error().code() == ErrorCode::kNotPermitted) {
+    return fail(ErrorCode::kNotPermitted, std::string(kDevice) +
+                                              " may not be opened; in a container start it with "
+                                              "--device /dev/fuse");
+  }
+  return fail(ErrorCode::kNotSupported, std::string(kDevice) +
+                                            " is not there; load the module with `modprobe fuse`, in a container "
+                                            "start it with --device /dev/fuse");
+}
+
+/// Best effort: without it, first reads of large files are slower.
+void widen_readahead(const std::string& mountpoint) {
+  const auto mount = find_mount(read_mount_table(), mountpoint);
+  if (!mount) return;
+  const auto file = open_at(AT_FDCWD, "/sys/class/bdi/" + mount->device + "/read_ahead_kb", O_WRONLY);
+  if (file) (void)write_full(file->get(), kReadaheadKiB);
+}
+
+Result<Fd> mount_as_root(const std::string& mountpoint, const MountOptions& options) {
+  auto device = open_device();
+  if (!device) return device;
+  std::string data = "fd=" + std::to_string(device->get()) + ",rootmode=40000,user_id=" + std::to_string(geteuid()) +
+                     ",group_id=" + std::to_string(getegid()) +
+                     ",default_permissions,max_read=" + std::to_string(kMaxRead);
+  if (options.allow_other) data += ",allow_other";
+  // Not MS_NOEXEC: launchers and C++ kernels are loaded from here.
+  if (::mount(options.source.c_str(), mountpoint.c_str(), kType, MS_NOSUID | MS_NODEV, data.c_str()) == 0) {
+    widen_readahead(mountpoint);
+    return device;
+  }
+  const int failed = errno;
+  if (failed == EPERM || failed == EACCES) {
+    return fail(ErrorCode::kNotPermitted, "mount " + mountpoint + ": " + std::strerror(failed) +
+                                              "; root lacks CAP_SYS_ADMIN here: in a container start it with --cap-add "
+                                              "SYS_ADMIN --device /dev/fuse");
+  }
+  if (failed == ENODEV) {
+    return fail(ErrorCode::kNotSupported,
+                "mount " + mountpoint + ": this kernel has no FUSE; load the module with `modprobe fuse`");
+  }
+  return fail(error_from_errno(failed, "mount", mountpoint));
+}
+
+/// A comma would begin another option; fusermount3 takes it behind a backslash.
+std::string escaped_option(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == ',' || c == '\\') out.push_back('\\');
+    out.push_back(c);
+  }
+  return out;
+}
+
+Result<Fd> mount_as_user(const std::string& mountpoint, const MountOptions& options) {
+  std::string text = "nosuid,nodev,default_permissions,subtype=inductorfs,fsname=" + escaped_option(options.source) +
+                     ",max_read=" + std::to_string(kMaxRead);
+  if (options.allow_other) text += ",allow_other";
+  return fusermount(mountpoint, text);
+}
+
+Error busy(const MountEntry& mount, const std::vector<MountEntry>& table) {
+  std::string who = describe_users(find_mount_users(mount));
+  for (const MountEntry& other : table) {
+    if (other.mountpoint == mount.mountpoint || !is_within(other.mountpoint, mount.mountpoint)) continue;
+    who += (who.empty() ? "" : ", ") + std::string("mount ") + other.mountpoint + " (" + other.type + ")";
+  }
+  if (who.empty()) who = "somebody that /proc does not show to this user";
+  return Error(ErrorCode::kBusy, mount.mountpoint + " is in use by " + who +
+                                     "; end that, or detach it with `inductorfs unmount --lazy " + mount.mountpoint +
+                                     "`");
+}
+
+}  // namespace
+
+Result<Fd> mount(const MountOptions& options) {
+  const std::string mountpoint = resolved_mountpoint(options.mountpoint);
+  if (const auto there = find_mount(read_mount_table(), mountpoint)) return fail(already_mounted(mountpoint, *there));
+  INDUCTORFS_TRY(check_empty(mountpoint));
+  return geteuid() == 0 ? mount_as_root(mountpoint, options) : mount_as_user(mountpoint, options);
+}
+
+Result<void> unmount(const std::string& mountpoint, bool lazy) {
+  const std::string resolved = resolved_mountpoint(mountpoint);
+  const std::vector<MountEntry> table = read_mount_table();
+  const auto there = find_mount(table, resolved);
+  if (!there) return fail(ErrorCode::kNotFound, resolved + " is not a mount; nothing to do");
+  if (geteuid() != 0) {
+    auto done = fusermount_unmount(resolved, lazy);
+    if (!done && done.error().code() == ErrorCode::kBusy) return fail(busy(*there, table));
+    return done;
+  }
+  if (umount2(resolved.c_str(), UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0) return {};
+  if (errno == EBUSY) return fail(busy(*there, table));
+  if (errno == EPERM) {
+    return fail(ErrorCode::kNotPermitted, "unmount " + resolved + ": root lacks CAP_SYS_ADMIN here");
+  }
+  return fail_errno("unmount", resolved);
+}
+
+std::string mounted_type(const std::string& mountpoint) {
+  const auto there = find_mount(read_mount_table(), resolved_mountpoint(mountpoint));
+  return there ? there->type : std::string();
+}
+
+}  // namespace inductorfs::fuse

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mount_users.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstdlib>
+
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/handle.h"
+
+namespace inductorfs::fuse {
+namespace {
+
+using Directory = Handle<DIR, closedir>;
+constexpr uint64_t kCommandLimit = 4096;
+constexpr uint64_t kMapsLimit = 64ULL << 20;
+constexpr size_t kUsersNamed = 8;
+
+std::vector<std::string> names_in(const std::string& path) {
+  std::vector<std::string> names;
+  const Directory directory(opendir(path.c_str()));
+  if (!directory) return names;  // the process has ended, or belongs to somebody else
+  while (const dirent* item = readdir(directory.get())) {
+    if (item->d_name[0] != '.') names.emplace_back(item->d_name);
+  }
+  return names;
+}
+
+bool link_is_within(const std::string& link, const std::string& directory) {
+  std::array<char, PATH_MAX> target{};
+  const ssize_t size = readlink(link.c_str(), target.data(), target.size());
+  return size > 0 && is_within({target.data(), static_cast<size_t>(size)}, directory);
+}
+
+/// A line of maps: "begin-end perms offset MA:MI inode path", MA and MI in hexadecimal. The device is surer than the
+/// path, which a bind mount spells otherwise.
+bool maps_name_device(std::string_view maps, unsigned major, unsigned minor) {
+  while (!maps.empty()) {
+    const size_t end = std::min(maps.find('\n'), maps.size());
+    const std::string line(maps.substr(0, end));
+    maps.remove_prefix(std::min(end + 1, maps.size()));
+    size_t at = 0;
+    for (int i = 0; i < 3 && at != std::string::npos; ++i) at = line.find(' ', at == 0 ? 0 : at + 1);
+    if (at == std::string::npos) continue;
+    char* colon = nullptr;
+    const unsigned long found_major = std::strtoul(line.c_str() + at + 1, &colon, 16);
+    if (found_major == major && *colon == ':' && std::strtoul(colon + 1, nullptr, 16) == minor) return true;
+  }
+  return false;
+}
+
+bool maps_mount(const std::string& process, const std::string& device) {
+  char* colon = nullptr;
+  const unsigned long major = std::strtoul(device.c_str(), &colon, 10);
+  if (*colon != ':') return false;
+  const unsigned long minor = std::strtoul(colon + 1, nullptr, 10);
+  const auto maps = read_file(AT_FDCWD, process + "/maps", kMapsLimit);
+  return maps && maps_name_device(*maps, static_cast<unsigned>(major), static_cast<unsigned>(minor));
+}
+
+/// How the process uses the mount; empty: not at all.
+std::string use_of(const std::string& process, const MountEntry& mount) {
+  if (link_is_within(process + "/cwd", mount.mountpoint)) return "working directory";
+  if (link_is_within(process + "/root", mount.mountpoint)) return "root directory";
+  if (link_is_within(process + "/exe", mount.mountpoint)) return "program";
+  for (const std::string& fd : names_in(process + "/fd")) {
+    if (link_is_within(process + "/fd/" + fd, mount.mountpoint)) return "open file";
+  }
+  return maps_mount(process, mount.device) ? "mapped file" : "";
+}
+
+std::string command_of(const std::string& process) {
+  auto command = read_file(AT_FDCWD, process + "/comm", kCommandLimit);
+  if (!command) return "?";
+  while (!command->empty() && command->back() == '\n') command->pop_back();
+  return *command;
+}
+
+}  // namespace
+
+std::vector<MountUser> find_mount_users(const MountEntry& mount) {
+  std::vector<MountUser> users;
+  for (const std::string& name : names_in("/proc")) {
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string process = "/proc/" + name;
+    if (std::string use = use_of(process, mount); !use.empty()) {
+      users.push_back({static_cast<pid_t>(std::strtol(name.c_str(), nullptr, 10)), command_of(process), use});
+    }
+  }
+  return users;
+}
+
+std::string describe_users(const std::vector<MountUser>& users) {
+  std::string text;
+  for (size_t i = 0; i < std::min(users.size(), kUsersNamed); ++i) {
+    if (i > 0) text += ", ";
+    text += "pid " + std::to_string(users[i].pid) + " (" + users[i].command + ", " + users[i].use + ")";
+  }
+  if (users.size() > kUsersNamed) text += " and " + std::to_string(users.size() - kUsersNamed) + " more";
+  return text;
+}
+
+}  // namespace inductorfs::fuse

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#define FUSE_USE_VERSION 314
+#include <fuse_lowlevel.h>
+#include <linux/fs.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pending_lookup.h"
+#include "serve.h"
+#include "wire.h"
+
+/// Names: lookup, making and removing them, listing.
+namespace inductorfs::fuse {
+namespace {
+
+using vfs::FileSystem;
+using vfs::NodeId;
+
+void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
+  serve(request, Operation::kLookup, [&](FileSystem& file_system, Reply& reply) {
+    const vfs::Caller caller = caller_of(request);
+    auto pending = std::make_shared<PendingLookup>(std::move(reply));
+    // From here on the request may be answered, and gone, at any time; `name` lies in this thread's buffer.
+    file_system.lookup(NodeId{parent}, name, caller,
+                       [pending](const vfs::LookupAnswer& answer) { pending->answer(answer); });
+  });
+}
+
+void forget(fuse_req_t request, fuse_ino_t node, uint64_t count) noexcept {
+  serve(request, Operation::kForget, [&](FileSystem& file_system, Reply& reply) {
+    file_system.forget(NodeId{node}, count);
+    reply.nothing();
+  });
+}
+
+void forget_many(fuse_req_t request, size_t count, fuse_forget_data* nodes) noexcept {
+  serve(request, Operation::kForget, [&](FileSystem& file_system, Reply& reply) {
+    for (size_t i = 0; i < count; ++i) file_system.forget(NodeId{nodes[i].ino}, nodes[i].nlookup);
+    reply.nothing();
+  });
+}
+
+void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info*) noexcept {
+  serve(request, Operation::kCreate, [&](FileSystem& file_system, Reply& reply) {
+    reply.created(file_system.create(NodeId{parent}, name, mode, caller_of(request)));
+  });
+}
+
+void make_node(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, dev_t device) noexcept {
+  serve(request, Operation::kMknod, [&](FileSystem& file_system, Reply& reply) {
+    reply.entry(file_system.make_node(NodeId{parent}, name, mode, device, caller_of(request)));
+  });
+}
+
+void make_directory(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode) noexcept {
+  serve(request, Operation::kMkdir, [&](FileSystem& file_system, Reply& reply) {
+    reply.entry(file_system.make_directory(NodeId{parent}, name, mode, caller_of(request)));
+  });
+}
+
+void make_symlink(fuse_req_t request, const char* target, fuse_ino_t parent, const char* name) noexcept {
+  serve(request, Operation::kSymlink, [&](FileSystem& file_system, Reply& reply) {
+    reply.entry(file_system.make_symlink(NodeId{parent}, name, target, caller_of(request)));
+  });
+}
+
+void make_link(fuse_req_t request, fuse_ino_t node, fuse_ino_t parent, const char* name) noexcept {
+  serve(request, Operation::kLink, [&](FileSystem& file_system, Reply& reply) {
+    reply.entry(file_system.link(NodeId{node}, NodeId{parent}, name));
+  });
+}
+
+void remove_file(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
+  serve(request, Operation::kUnlink,
+        [&](FileSystem& file_system, Reply& reply) { reply.done(file_system.unlink(NodeId{parent}, name)); });
+}
+
+void remove_directory(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
+  serve(request, Operation::kRmdir,
+        [&](FileSystem& file_system, Reply& reply) { reply.done(file_system.remove_directory(NodeId{parent}, name)); });
+}
+
+void rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t new_parent, const char* new_name,
+            unsigned flags) noexcept {
+  serve(request, Operation::kRename, [&](FileSystem& file_system, Reply& reply) {
+    vfs::RenameMode mode = vfs::RenameMode::kReplace;
+    if (flags == RENAME_NOREPLACE) {
+      mode = vfs::RenameMode::kNoReplace;
+    } else if (flags == RENAME_EXCHANGE) {
+      mode = vfs::RenameMode::kExchange;
+    } else if (flags != 0) {
+      return reply.errno_value(EINVAL);
+    }
+    reply.done(file_system.rename(NodeId{parent}, name, NodeId{new_parent}, new_name, mode, caller_of(request)));
+  });
+}
+
+void read_link(fuse_req_t request, fuse_ino_t node) noexcept {
+  serve(request, Operation::kReadlink,
+        [&](FileSystem& file_system, Reply& reply) { reply.link(file_system.read_link(NodeId{node})); });
+}
+
+/// A kernel that remembers ENOSYS opens directories by itself from then on, and keeps their listings.
+void open_directory(fuse_req_t request, fuse_ino_t, fuse_file_info* file) noexcept {
+  if (offers_no_opendir(channel_of(request).offered)) return refuse(request, Operation::kOpendir, ENOSYS);
+  channel_of(request).count(Operation::kOpendir);
+  file->keep_cache = 1;
+  file->cache_readdir = 1;
+  (void)fuse_reply_open(request, file);  // nothing is held for an open directory
+}
+
+void read_directory(fuse_req_t request, fuse_ino_t directory, size_t size, off_t cookie, fuse_file_info*) noexcept {
+  serve(request, Operation::kReaddir, [&](FileSystem& file_system, Reply& reply) {
+    thread_local std::vector<char> items;
+    items.resize(std::max(items.size(), size));
+    size_t used = 0;
+    std::string name;
+    const auto result = file_system.read_directory(
+        NodeId{directory}, static_cast<uint64_t>(cookie), [&](const vfs::DirectoryItem& item) {
+          name.assign(item.name);  // libfuse wants it to end with a NUL
+          struct stat attributes {};
+          attributes.st_ino = item.inode_number;
+          attributes.st_mode = item.type;
+          const size_t needed = fuse_add_direntry(request, items.data() + used, size - used, name.c_str(), &attributes,
+                                                  static_cast<off_t>(item.next_cookie));
+          if (needed > size - used) return false;
+          used += needed;
+          return true;
+        });
+    if (!result) return reply.fail(result.error());
+    reply.bytes({items.data(), used});
+  });
+}
+
+void release_directory(fuse_req_t request, fuse_ino_t, fuse_file_info*) noexcept {
+  refuse(request, Operation::kReleasedir, 0);
+}
+
+/// Nothing on a job's path is synced: a host crash is repaired at the next start.
+void sync_directory(fuse_req_t request, fuse_ino_t, int, fuse_file_info*) noexcept {
+  refuse(request, Operation::kFsyncdir, 0);
+}
+
+}  // namespace
+
+void add_name_operations(fuse_lowlevel_ops& table) noexcept {
+  table.lookup = lookup;
+  table.forget = forget;
+  table.forget_multi = forget_many;
+  table.create = create;
+  table.mknod = make_node;
+  table.mkdir = make_directory;
+  table.symlink = make_symlink;
+  table.link = make_link;
+  table.unlink = remove_file;
+  table.rmdir = remove_directory;
+  table.rename = rename;
+  table.readlink = read_link;
+  table.opendir = open_directory;
+  table.readdir = read_directory;
+  table.releasedir = release_directory;
+  table.fsyncdir = sync_directory;
+}
+
+}  // namespace inductorfs::fuse

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#define FUSE_USE_VERSION 314
+#include "pending_lookup.h"
+
+#include <fcntl.h>
+#include <fuse_lowlevel.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+
+#include "inductorfs/base/fd.h"
+
+namespace inductorfs::fuse {
+namespace {
+
+constexpr uint64_t kStatusLimit = 1U << 16;
+
+/// The mask after `field` in the text of /proc/<tid>/status, e.g. "SigPnd:\t0000000000000100".
+uint64_t signal_mask(const std::string& status, std::string_view field) {
+  const size_t at = status.find(field);
+  return at == std::string::npos ? 0 : std::strtoull(status.c_str() + at + field.size(), nullptr, 16);
+}
+
+}  // namespace
+
+bool is_being_killed(pid_t thread) noexcept {
+  if (thread <= 0) return false;  // of another pid namespace: it waits for the lookup's deadline
+  try {
+    const auto status = read_file(AT_FDCWD, "/proc/" + std::to_string(thread) + "/status", kStatusLimit);
+    if (!status) return false;
+    // The kernel turns every signal that will end the process into a SIGKILL for each of its threads.
+    constexpr uint64_t kKilled = uint64_t{1} << (SIGKILL - 1);
+    return ((signal_mask(*status, "SigPnd:") | signal_mask(*status, "ShdPnd:")) & kKilled) != 0;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+PendingLookup::PendingLookup(Reply reply) noexcept
+    : channel_(channel_of(reply.request()).shared_from_this()), request_(reply.release()) {
+  fuse_req_interrupt_func(request_, &PendingLookup::on_interrupt, this);
+  // libfuse calls on_interrupt from within the line above when the interrupt came first, and goes on to use the
+  // request afterwards: answering there would free it too early.
+  armed_ = true;
+}
+
+PendingLookup::~PendingLookup() {
+  if (!claim()) return;
+  channel_->log_exception(Operation::kLookup, "the file system dropped a lookup");
+  take_reply().errno_value(EIO);
+}
+
+void PendingLookup::answer(const vfs::LookupAnswer& answer) noexcept {
+  if (claim()) {
+    take_reply().answer(answer);
+  } else if (answer.found) {
+    channel_->file_system().forget(answer.found->node, 1);  // nobody took the reference
+  }
+}
+
+/// Requires: claimed. Waits for an on_interrupt that is running: it has lost, but still looks at this object.
+Reply PendingLookup::take_reply() noexcept {
+  fuse_req_interrupt_func(request_, nullptr, nullptr);
+  return {*channel_, request_, Operation::kLookup};
+}
+
+void PendingLookup::on_interrupt(fuse_req* request, void* data) noexcept {
+  auto* pending = static_cast<PendingLookup*>(data);
+  if (!pending->armed_ || !is_being_killed(fuse_req_ctx(request)->pid)) return;
+  const std::shared_ptr<Channel> channel = pending->channel_;
+  // Once claimed, the object may go at any time: only the request, which libfuse keeps during this call, is touched.
+  if (pending->claim()) Reply(*channel, request, Operation::kLookup).errno_value(EINTR);
+}
+
+}  // namespace inductorfs::fuse

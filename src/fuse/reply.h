@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/statvfs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "channel.h"
+
+struct fuse_req;  // libfuse's
+
+namespace inductorfs::fuse {
+
+/// The duty to answer one request, exactly once. Each answer ends it; destroyed with the duty still there, it answers
+/// EIO, and stops a debug build. Hold no lock while answering: the kernel may go on, and ask for more, at once.
+/// Needs external synchronisation.
+class Reply {
+ public:
+  Reply(Channel& channel, fuse_req* request, Operation operation) noexcept
+      : channel_(&channel), request_(request), operation_(operation) {}
+  Reply(Reply&& other) noexcept
+      : channel_(other.channel_), request_(std::exchange(other.request_, nullptr)), operation_(other.operation_) {}
+  Reply& operator=(Reply&&) = delete;
+  Reply(const Reply&) = delete;
+  Reply& operator=(const Reply&) = delete;
+  ~Reply();
+
+  [[nodiscard]] bool due() const noexcept { return request_ != nullptr; }
+  [[nodiscard]] fuse_req* request() const noexcept { return request_; }
+  /// Takes the duty away; the caller owes the answer.
+  [[nodiscard]] fuse_req* release() noexcept { return std::exchange(request_, nullptr); }
+
+  /// An errno that says nothing went wrong in the file system (ENOSYS, ENOTTY), or 0 for success; not logged.
+  void errno_value(int value) noexcept;
+  void fail(const Error& error) noexcept;
+  /// FORGET, which has no answer.
+  void nothing() noexcept;
+
+  void done(const Result<void>& result) noexcept;
+  void entry(const Result<vfs::Found>& result) noexcept;
+  /// As `entry`, for a lookup: a name that is not there, with whether the kernel may keep that.
+  void answer(const vfs::LookupAnswer& answer) noexcept;
+  void created(const Result<vfs::Found>& result) noexcept;
+  void attributes(const Result<vfs::Attributes>& result) noexcept;
+  void bytes(std::string_view bytes) noexcept;
+  void written(size_t size) noexcept;
+  void link(const Result<std::string>& target) noexcept;
+  void offset(const Result<uint64_t>& offset) noexcept;
+  void statistics(const Result<struct statvfs>& result) noexcept;
+  /// The two forms of a question for an attribute: `size` 0 asks how long it is.
+  void sized(const Result<std::string>& value, size_t size) noexcept;
+
+ private:
+  [[nodiscard]] fuse_req* take() noexcept;
+  /// The kernel did not take the answer, so it holds no reference to the node either.
+  void give_back(int status, const vfs::Found& found) noexcept;
+
+  Channel* channel_;
+  fuse_req* request_;
+  Operation operation_;
+};
+
+}  // namespace inductorfs::fuse

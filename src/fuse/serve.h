@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cerrno>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include "channel.h"
+#include "reply.h"
+
+struct fuse_lowlevel_ops;  // libfuse's
+
+namespace inductorfs::fuse {
+
+/// The way of every request that reaches the file system: counted, measured, answered once. `call(file_system, reply)`
+/// must answer through the reply or move it to somebody who will; what it throws becomes EIO.
+template <typename Call>
+void serve(fuse_req* request, Operation operation, Call&& call) noexcept {
+  using Time = std::chrono::steady_clock;
+  Channel& channel = channel_of(request);
+  channel.count(operation);
+  const Time::time_point start = Time::now();
+  Reply reply(channel, request, operation);
+  try {
+    std::forward<Call>(call)(channel.file_system(), reply);
+  } catch (const std::exception& failure) {
+    channel.log_exception(operation, failure.what());
+    if (reply.due()) reply.errno_value(EIO);
+  } catch (...) {
+    channel.log_exception(operation, "unknown exception");
+    if (reply.due()) reply.errno_value(EIO);
+  }
+  const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(Time::now() - start);
+  channel.count_time(operation, static_cast<uint64_t>(took.count()));
+}
+
+/// The way of a request whose answer is known beforehand: no file system, no lock, no clock.
+inline void refuse(fuse_req* request, Operation operation, int errno_value) noexcept {
+  Channel& channel = channel_of(request);
+  channel.count(operation);
+  Reply(channel, request, operation).errno_value(errno_value);
+}
+
+/// Each fills its part of libfuse's table.
+void add_name_operations(fuse_lowlevel_ops& table) noexcept;
+void add_attribute_operations(fuse_lowlevel_ops& table) noexcept;
+void add_data_operations(fuse_lowlevel_ops& table) noexcept;
+
+}  // namespace inductorfs::fuse

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+/// What libfuse 3.14 does not hand to its callbacks, read from the kernel's messages (<linux/fuse.h>) beside it.
+namespace inductorfs::fuse {
+
+struct RequestFacts {
+  bool init = false;
+  uint64_t unique = 0;
+  uint32_t offered = 0;          ///< INIT: the features that this kernel has (the first 32 flags)
+  bool kill_privileges = false;  ///< WRITE, SETATTR: clear set-user-id and set-group-id, as write(2) and truncate(2) do
+};
+
+/// Facts of one message from the kernel; a message that is too short has none.
+[[nodiscard]] RequestFacts request_facts(std::string_view message) noexcept;
+
+/// Whether the kernel remembers ENOSYS to OPEN and to OPENDIR; an older one hands it to the caller.
+[[nodiscard]] bool offers_no_open(uint32_t offered) noexcept;
+[[nodiscard]] bool offers_no_opendir(uint32_t offered) noexcept;
+
+/// The identifier and the error of a reply or notification (unique 0) that is about to be written.
+struct ReplyFacts {
+  uint64_t unique = 0;
+  int error = 0;
+};
+[[nodiscard]] ReplyFacts reply_facts(const iovec* parts, int count) noexcept;
+
+/// The INIT reply of libfuse with the features of form A in place, whatever the version of libfuse asks for by itself.
+[[nodiscard]] std::string patched_init_reply(const iovec* parts, int count, uint32_t offered);
+
+}  // namespace inductorfs::fuse

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "../../src/fuse/mount_table.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "../../src/fuse/mount_users.h"
+#include "support/temporary_directory.h"
+
+namespace inductorfs::fuse {
+namespace {
+
+constexpr const char* kTable =
+    "22 27 0:21 / /proc rw,relatime - proc proc rw\n"
+    "27 1 254:0 / / rw,relatime shared:1 master:2 - ext4 /dev/vda rw,discard\n"
+    "36 27 0:33 / /mnt/a\\040b\\134c rw - fuse.inductorfs inductor\\011fs rw,user_id=0\n"
+    "37 36 0:34 / /mnt/a\\040b\\134c rw - tmpfs tmpfs rw\n"
+    "38 27 0:35 / /mnt/x rw - fuse.inductorfs\n"
+    "short line\n"
+    "\n"
+    "39 27 0:36 / /mnt/nodash rw rw rw rw rw\n";
+
+TEST(MountTable, ReadsEachWholeLine) {
+  const auto table = parse_mount_table(kTable);
+
+  ASSERT_EQ(table.size(), 5U);
+  EXPECT_EQ(table[1].device, "254:0");
+  EXPECT_EQ(table[1].mountpoint, "/");
+  EXPECT_EQ(table[1].type, "ext4");
+  EXPECT_EQ(table[1].source, "/dev/vda");
+  EXPECT_EQ(table[4].source, "");
+}
+
+TEST(MountTable, UndoesTheKernelsOctalEscapes) {
+  const auto table = parse_mount_table(kTable);
+  EXPECT_EQ(table[2].mountpoint, "/mnt/a b\\c");
+  EXPECT_EQ(table[2].source, "inductor\tfs");
+}
+
+TEST(MountTable, FindsTheUppermostOfSeveral) {
+  const auto table = parse_mount_table(kTable);
+  EXPECT_EQ(find_mount(table, "/mnt/a b\\c")->type, "tmpfs");
+  EXPECT_FALSE(find_mount(table, "/mnt"));
+  EXPECT_FALSE(find_mount(table, "/mnt/a"));
+}
+
+TEST(MountTable, KnowsWhatLiesBelow) {
+  EXPECT_TRUE(is_within("/a/b", "/a/b"));
+  EXPECT_TRUE(is_within("/a/b/c (deleted)", "/a/b"));
+  EXPECT_FALSE(is_within("/a/bc", "/a/b"));
+  EXPECT_FALSE(is_within("/a", "/a/b"));
+  EXPECT_TRUE(is_within("/a", "/"));
+  EXPECT_FALSE(is_within("socket:[1]", "/"));
+}
+
+TEST(MountTable, SpellsAPathAsTheKernelDoes) {
+  const testing::TemporaryDirectory directory;
+  ASSERT_EQ(symlink(directory.path().c_str(), (directory / "self").c_str()), 0);
+  const std::string real = resolved_mountpoint(directory.path());
+
+  EXPECT_EQ(resolved_mountpoint(directory / "self//"), real);
+  EXPECT_EQ(resolved_mountpoint("/nowhere/at/all/"), "/nowhere/at/all");
+  EXPECT_EQ(resolved_mountpoint("/"), "/");
+}
+
+TEST(MountTable, HasTheProcFileSystemOfThisHost) { EXPECT_EQ(find_mount(read_mount_table(), "/proc")->type, "proc"); }
+
+TEST(MountUsers, AreNamedUpToALimit) {
+  std::vector<MountUser> users;
+  for (int i = 1; i <= 10; ++i) users.push_back({i, "cmd" + std::to_string(i), "open file"});
+
+  const std::string text = describe_users(users);
+
+  EXPECT_NE(text.find("pid 1 (cmd1, open file), pid 2"), std::string::npos) << text;
+  EXPECT_NE(text.find("and 2 more"), std::string::npos) << text;
+  EXPECT_EQ(describe_users({}), "");
+}
+
+TEST(MountUsers, IncludeThisProcessForTheFileSystemOfItsProgram) {
+  const auto root = find_mount(read_mount_table(), "/");
+  ASSERT_TRUE(root);
+  bool found = false;
+  for (const MountUser& user : find_mount_users(*root)) found = found || user.pid == getpid();
+  EXPECT_TRUE(found);
+}
+
+}  // namespace
+}  // namespace inductorfs::fuse

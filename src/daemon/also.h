@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "inductorfs/base/guarded.h"
+#include "settings.h"
+
+namespace inductorfs::daemon {
+
+/// A further place and what became of it.
+struct AlsoState {
+  enum class Kind { kAbsent, kBound, kLinked, kFailed };
+  Also also;
+  Kind kind = Kind::kAbsent;
+  std::string why;                ///< kFailed
+  std::vector<std::string> made;  ///< directories that are removed with it
+  /// "bound", "linked", "absent" or "failed: why".
+  [[nodiscard]] std::string to_string() const;
+};
+
+/// The further places at which directories of one mount are shown: bind mounts for root, symbolic links (where nothing
+/// is in the way) for others. A place that cannot be had is a warning, never a refusal of the mount.
+///
+/// show() and hide() go through the mount, so they need its threads running. Safe for concurrent use.
+class AlsoPlaces {
+ public:
+  AlsoPlaces(std::string mountpoint, std::vector<Also> places, bool root);
+
+  /// Makes the directories in the mount, and shows them. Replaces what a dead predecessor left at a place, without
+  /// touching the place itself before: a path in a dead mount can hang.
+  void show();
+  /// Takes all away again, lazily where somebody works in it. Idempotent.
+  void hide();
+  [[nodiscard]] std::vector<AlsoState> states() const;
+
+ private:
+  std::string mountpoint_;
+  bool root_;
+  Guarded<std::vector<AlsoState>> states_;
+};
+
+/// Detaches the bind mounts that show `device` ("major:minor"), or whose mount is gone: for a mount whose daemon died.
+void detach_binds_of(const std::string& device);
+
+}  // namespace inductorfs::daemon

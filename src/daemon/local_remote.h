@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "inductorfs/remote/remote.h"
+
+namespace inductorfs::daemon {
+
+/// The cluster of a mount without --remote: index and log in memory, so that contests and merges are decided as ever,
+/// but no bytes. They are in the store already, within its limit; a second copy of each in memory would have none. What
+/// the store has evicted is a miss. Safe for concurrent use.
+[[nodiscard]] std::unique_ptr<remote::Remote> make_local_remote();
+
+}  // namespace inductorfs::daemon

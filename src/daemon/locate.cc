@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "locate.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include "control.h"
+#include "json.h"
+#include "requests.h"
+#include "settings.h"
+
+namespace inductorfs::daemon {
+namespace {
+
+constexpr Milliseconds kWherePatience{1000};
+/// Sockets that are asked in one directory; more mounts than that on one host are found by their mount entries only.
+constexpr size_t kMostSockets = 256;
+
+/// The user whose mount it is, from the mount options that the kernel shows.
+std::optional<uid_t> owner_of(const MountEntry& entry) {
+  constexpr std::string_view kKey = "user_id=";
+  const size_t at = entry.super_options.find(kKey);
+  if (at == std::string::npos) return std::nullopt;
+  return static_cast<uid_t>(std::strtoul(entry.super_options.c_str() + at + kKey.size(), nullptr, 10));
+}
+
+/// Where daemons put their sockets: this user's, root's, and those of the user who owns the mount.
+std::vector<std::string> runtime_directories(const MountEntry* entry, const Environment& environment) {
+  std::vector<std::string> found{runtime_directory(::geteuid(), environment), "/run/inductorfs"};
+  if (const std::optional<uid_t> owner = entry == nullptr ? std::nullopt : owner_of(*entry); owner && *owner != 0) {
+    found.push_back("/run/user/" + std::to_string(*owner) + "/inductorfs");
+    found.push_back("/tmp/inductorfs-" + std::to_string(*owner));
+  }
+  return found;
+}
+
+/// Symbolic links before the last component followed, unless that could lead into a mount of ours.
+std::optional<std::string> with_real_parent(const std::vector<MountEntry>& table, const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string parent = path.substr(0, std::max<size_t>(slash, 1));
+  const MountEntry* around = find_mount_of(table, parent);
+  std::array<char, PATH_MAX> real{};
+  if ((around != nullptr && around->is_ours()) || ::realpath(parent.c_str(), real.data()) == nullptr) {
+    return std::nullopt;
+  }
+  return absolute_path(path.substr(slash + 1), real.data());
+}
+
+std::optional<Located> find_socket(const std::string& mountpoint, const MountEntry* entry,
+                                   const Environment& environment) {
+  for (const std::string& directory : runtime_directories(entry, environment)) {
+    const std::string socket = directory + "/" + socket_name(mountpoint);
+    if (is_listening(socket)) return Located{socket, mountpoint};
+  }
+  return std::nullopt;
+}
+
+/// What a daemon says about where it shows its mount.
+struct Shown {
+  std::string socket;
+  std::string mountpoint;
+  std::vector<Also> also;
+};
+
+std::optional<Shown> ask_where(const std::string& socket) {
+  const Result<std::string> answer = ask(socket, where_request(), Deadline::after(kWherePatience));
+  const Result<std::string> result = answer ? parse_answer(*answer) : answer;
+  if (!result) return std::nullopt;
+  const Json where = Json::parse(*result, nullptr, false);
+  Shown shown;
+  shown.socket = socket;
+  shown.mountpoint = where.value("mountpoint", "");
+  for (const Json& item : where.value("also", Json::array())) {
+    shown.also.push_back({item.value("name", ""), item.value("path", "")});
+  }
+  return shown;
+}
+
+std::vector<Shown> ask_all(const Environment& environment) {
+  std::vector<Shown> all;
+  std::set<std::string> seen;  // a root's own directory is root's directory
+  for (const std::string& directory : runtime_directories(nullptr, environment)) {
+    if (!seen.insert(directory).second) continue;
+    std::error_code ignored;  // no such directory: no daemons
+    for (const auto& item : std::filesystem::directory_iterator(directory, ignored)) {
+      if (item.path().extension() != ".sock" || all.size() >= kMostSockets) continue;
+      if (std::optional<Shown> shown = ask_where(item.path().string())) all.push_back(std::move(*shown));
+    }
+  }
+  return all;
+}
+
+/// The longest place of any daemon that the path lies in.
+std::optional<LocatedPath> find_shown(const std::string& path, const Environment& environment) {
+  std::optional<LocatedPath> best;
+  size_t best_size = 0;
+  const auto offer = [&](const Shown& shown, const std::string& place, const std::string& name) {
+    if (place.empty() || !is_at_or_below(path, place) || place.size() < best_size) return;
+    const std::string rest = relative_to(path, place);
+    best = LocatedPath{{shown.socket, shown.mountpoint}, name + (name.empty() || rest.empty() ? "" : "/") + rest};
+    best_size = place.size();
+  };
+  for (const Shown& shown : ask_all(environment)) {
+    offer(shown, shown.mountpoint, "");
+    for (const Also& also : shown.also) offer(shown, also.path, also.name);
+  }
+  return best;
+}
+
+}  // namespace
+
+Result<Located> locate_mount(const std::string& mountpoint, const Environment& environment) {
+  const std::vector<MountEntry> table = read_mount_table();
+  const std::optional<std::string> real = with_real_parent(table, mountpoint);
+  std::vector<std::string> spellings{mountpoint};
+  if (real && *real != mountpoint) spellings.push_back(*real);
+  bool mounted = false;
+  std::optional<uid_t> owner;
+  for (const std::string& spelling : spellings) {
+    const MountEntry* entry = find_mount_at(table, spelling);
+    if (entry != nullptr && entry->is_ours()) {
+      mounted = true;
+      owner = owner_of(*entry);
+    }
+    if (std::optional<Located> found = find_socket(spelling, entry, environment)) return std::move(*found);
+  }
+  if (!mounted) {
+    return fail(ErrorCode::kNotFound,
+                "no inductorfs mount: " + mountpoint + ": see \"grep inductorfs /proc/mounts\" for those there are");
+  }
+  if (owner && *owner != ::geteuid() && ::geteuid() != 0) {
+    return fail(ErrorCode::kNotPermitted, "the mount belongs to the user " + std::to_string(*owner) + ": " +
+                                              mountpoint + ": ask as that user or as root");
+  }
+  return fail(ErrorCode::kUnavailable, "the daemon does not answer: " + mountpoint +
+                                           ": take the mount away with inductorfs unmount --lazy, and mount again");
+}
+
+Result<LocatedPath> locate_path(const std::string& path, const Environment& environment) {
+  const std::vector<MountEntry> table = read_mount_table();
+  const MountEntry* around = find_mount_of(table, path);
+  if (around != nullptr && around->is_ours()) {
+    const MountEntry* main_mount = find_main_mount(table, *around);
+    const std::string mountpoint = main_mount == nullptr ? around->mount_point : main_mount->mount_point;
+    const Result<Located> mount = locate_mount(mountpoint, environment);
+    if (!mount) return fail(mount.error());
+    const std::string inside = around->root == "/" ? "" : around->root.substr(1);
+    const std::string rest = relative_to(path, around->mount_point);
+    return LocatedPath{*mount, inside + (inside.empty() || rest.empty() ? "" : "/") + rest};
+  }
+  if (std::optional<LocatedPath> shown = find_shown(path, environment)) return std::move(*shown);
+  const std::optional<std::string> real = with_real_parent(table, path);
+  if (real && *real != path) return locate_path(*real, environment);
+  return fail(ErrorCode::kNotFound, "the path lies in no inductorfs mount: " + path +
+                                        ": see \"grep inductorfs /proc/mounts\" for those there are");
+}
+
+}  // namespace inductorfs::daemon

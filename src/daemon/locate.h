@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "inductorfs/base/result.h"
+#include "mount_table.h"
+#include "paths.h"
+
+/// Finds the daemon of a mount without touching the mount.
+namespace inductorfs::daemon {
+
+/// A daemon that listens.
+struct Located {
+  std::string socket;
+  std::string mountpoint;  ///< as asked for
+};
+
+/// kNotFound: nothing of ours is mounted there. kUnavailable: it is mounted, but its daemon is dead or not to be
+/// reached; kNotPermitted: it is another user's.
+[[nodiscard]] Result<Located> locate_mount(const std::string& mountpoint, const Environment& environment);
+
+/// A path, taken apart: which daemon it belongs to, and its name relative to that mount.
+struct LocatedPath {
+  Located mount;
+  std::string relative;
+};
+/// Knows mounts, their bind mounts, and the links that daemons of this user and of root say they made.
+[[nodiscard]] Result<LocatedPath> locate_path(const std::string& path, const Environment& environment);
+
+}  // namespace inductorfs::daemon

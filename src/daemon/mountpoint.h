@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "inductorfs/base/result.h"
+#include "layers.h"
+
+/// The directory that is to be covered. Looks at it before any thread exists.
+namespace inductorfs::daemon {
+
+/// Whether `path` is a mount whose daemon is gone (ENOTCONN). Asked in a process of its own with a deadline: a daemon
+/// that hangs makes everybody hang who touches its mount. Requires: one thread.
+[[nodiscard]] bool is_dead_mount(const std::string& path);
+
+/// Takes away what a dead daemon left mounted there. kBusy when anything living is mounted there.
+[[nodiscard]] Result<void> free_mountpoint(const std::string& path);
+
+/// The path with symbolic links followed; kNotFound and kNotDirectory with the remedy.
+[[nodiscard]] Result<std::string> resolve_mountpoint(const std::string& path);
+[[nodiscard]] Result<Ownership> ownership_of(const std::string& mountpoint);
+
+}  // namespace inductorfs::daemon

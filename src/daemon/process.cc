@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+
+#include "paths.h"
+#include "socket.h"
+
+#ifndef PR_SET_IO_FLUSHER
+#define PR_SET_IO_FLUSHER 57
+#endif
+
+namespace inductorfs::daemon {
+namespace {
+
+constexpr size_t kMessageLimit = 16ULL << 10;
+constexpr char kReadyMark = 'R';
+constexpr char kErrorMark = 'E';
+/// What a child that was told to stop may take before it is killed.
+constexpr Milliseconds kStopPatience{5000};
+/// Not -1000: a daemon that eats all memory must be killable all the same.
+constexpr std::string_view kMemoryKillerScore = "-900";
+
+/// All that the child says until it closes the pipe or the deadline; kTimedOut.
+Result<std::string> read_message(int fd, Deadline deadline) {
+  std::string message;
+  std::array<char, 4096> piece{};
+  while (message.size() < kMessageLimit) {
+    if (!wait_for(fd, POLLIN, deadline)) return fail(ErrorCode::kTimedOut);
+    const ssize_t got = ::read(fd, piece.data(), piece.size());
+    if (got < 0 && errno != EINTR) return fail_errno("read pipe");
+    if (got == 0) break;
+    if (got > 0) message.append(piece.data(), static_cast<size_t>(got));
+  }
+  return message;
+}
+
+/// The child holds the other end until it is gone, so the end of the pipe is its end.
+void end_child(const Forked& forked) {
+  (void)::kill(forked.pid, SIGTERM);  // may have ended by itself
+  const Result<std::string> rest = read_message(forked.pipe.get(), Deadline::after(kStopPatience));
+  if (!rest) (void)::kill(forked.pid, SIGKILL);
+}
+
+Error death_of(pid_t pid, const std::string& log) {
+  int status = 0;
+  (void)::waitpid(pid, &status, 0);  // without a status the text below says "code 0"
+  const std::string how = WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
+                                              : "code " + std::to_string(WEXITSTATUS(status));
+  return Error(ErrorCode::kInternal, "the daemon ended during its start with " + how + ": " + log + ": see the log");
+}
+
+Result<void> silence_stdio() {
+  const Result<Fd> null = open_at(AT_FDCWD, "/dev/null", O_RDWR);
+  if (!null) return fail(null.error());
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (::dup2(null->get(), fd) < 0) return fail_errno("dup2", "/dev/null");
+  }
+  return {};
+}
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);  // the soft limit serves too; what is kept open has a limit of its own
+}
+
+void clean_environment(const std::string& mountpoint) {
+  // The interpreter that is asked for torch must not open its caches in the mount that this process serves.
+  for (const char* variable : {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}) (void)::unsetenv(variable);
+  for (const char* variable : {"TMPDIR", "TEMP", "TMP", "SQLITE_TMPDIR"}) {
+    const char* value = std::getenv(variable);
+    if (value != nullptr && is_at_or_below(absolute_path(value, "/"), mountpoint)) (void)::unsetenv(variable);
+  }
+}
+
+}  // namespace
+
+void Readiness::say(std::string_view text) {
+  if (!pipe_) return;
+  (void)write_full(pipe_.get(), text);  // whoever waited may have given up
+  pipe_.reset();
+}
+
+void Readiness::ready() { say(std::string_view(&kReadyMark, 1)); }
+
+void Readiness::failed(const Error& error) {
+  say(kErrorMark + std::string(to_string(error.code())) + "\n" + error.what());
+}
+
+Result<Forked> fork_daemon() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return fail_errno("pipe2");
+  Fd reader(ends[0]);
+  Fd writer(ends[1]);
+  Forked forked;
+  forked.pid = ::fork();
+  if (forked.pid < 0) return fail_errno("fork");
+  if (forked.pid > 0) {
+    forked.pipe = std::move(reader);
+    return forked;
+  }
+  (void)::setsid();  // fails only for a group leader, which a fresh child is not
+  forked.child = true;
+  forked.readiness = Readiness(std::move(writer));
+  return forked;
+}
+
+Result<void> await_ready(const Forked& forked, std::chrono::seconds patience, const std::string& log) {
+  const Result<std::string> message = read_message(forked.pipe.get(), Deadline::after(patience));
+  if (!message) {
+    end_child(forked);
+    return fail(ErrorCode::kTimedOut, "the mount did not answer within " + std::to_string(patience.count()) +
+                                          " s: " + log + ": see the log, or give a longer --start-timeout");
+  }
+  if (message->empty()) return fail(death_of(forked.pid, log));
+  if (message->front() == kReadyMark) return {};
+  const size_t newline = message->find('\n');
+  return fail(ErrorCode::kInternal, newline == std::string::npos ? *message : message->substr(newline + 1));
+}
+
+Result<void> settle(const std::string& mountpoint, bool keep_stdio) {
+  if (::chdir("/") != 0) return fail_errno("chdir", "/");
+  (void)::umask(0);  // the caller's umask has been applied by the kernel; modes of artefacts are taken as they are
+  clean_environment(mountpoint);
+  raise_descriptor_limit();
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  if (::sigaction(SIGPIPE, &ignore, nullptr) != 0) return fail_errno("sigaction");
+  if (!keep_stdio) INDUCTORFS_TRY(silence_stdio());
+  return {};
+}
+
+void protect() {
+  const Result<Fd> score = open_at(AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY);
+  if (score) (void)write_full(score->get(), kMemoryKillerScore);  // needs CAP_SYS_RESOURCE: best effort
+  (void)::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);                   // the same
+}
+
+void notify_systemd(const std::string& state) {
+  const char* path = std::getenv("NOTIFY_SOCKET");
+  if (path == nullptr || (*path != '/' && *path != '@')) return;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const size_t length = std::strlen(path);
+  if (length >= sizeof address.sun_path) return;
+  std::memcpy(address.sun_path, path, length);
+  if (*path == '@') address.sun_path[0] = '\0';  // an abstract name
+  const Fd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd) return;
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
+  // systemd notices a lost word by its own timeout.
+  (void)::sendto(fd.get(), state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), size);
+}
+
+std::string error_line(const Error& error) {
+  const std::string what = error.what().empty() ? std::string(to_string(error.code())) : error.what();
+  return "inductorfs: " + printable(what) + "\n";
+}
+
+}  // namespace inductorfs::daemon

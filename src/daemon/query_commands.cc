@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "query_commands.h"
+
+#include <cstdio>
+
+#include "also.h"
+#include "control.h"
+#include "inductorfs/daemon/daemon.h"
+#include "inductorfs/fuse/session.h"
+#include "json.h"
+#include "layers.h"
+#include "locate.h"
+#include "process.h"
+#include "requests.h"
+#include "status.h"
+
+namespace inductorfs::daemon {
+namespace {
+
+constexpr Milliseconds kQueryPatience{10000};
+/// An unmount waits for the daemon's end, so that the store is free for the next mount when the command returns.
+constexpr Milliseconds kUnmountPatience{60000};
+
+int fail_with(const Error& error) {
+  (void)::fputs(error_line(error).c_str(), stderr);
+  return kExitFailed;
+}
+
+/// An output that cannot be written is a failure of the command: `inductorfs status > /full/disk`.
+int print(const std::string& text) {
+  if (::fputs(text.c_str(), stdout) >= 0 && ::fflush(stdout) == 0) return kExitDone;
+  return fail_with(Error(ErrorCode::kNoSpace, "the answer cannot be written: standard output: is its disk full?"));
+}
+
+/// What went wrong on the way to a daemon, in the user's terms.
+Error on_the_way(const std::string& mountpoint, const Error& error) {
+  if (error.code() == ErrorCode::kTimedOut) {
+    return Error(ErrorCode::kTimedOut, "the daemon is too slow to answer: " + mountpoint + ": see its log");
+  }
+  return error;
+}
+
+Result<std::string> ask_daemon(const Located& mount, const std::string& request, Milliseconds patience) {
+  const Result<std::string> answer = ask(mount.socket, request, Deadline::after(patience));
+  if (!answer) return fail(on_the_way(mount.mountpoint, answer.error()));
+  return parse_answer(*answer);
+}
+
+std::string pretty(const std::string& json) { return to_pretty(Json::parse(json, nullptr, false)) + "\n"; }
+
+/// A mount without a daemon to ask: the kernel can take it away all the same.
+Result<void> unmount_orphan(const std::string& mountpoint, bool lazy) {
+  const std::vector<MountEntry> table = read_mount_table();
+  const MountEntry* entry = find_mount_at(table, mountpoint);
+  const std::string device = entry == nullptr ? std::string() : entry->device;
+  INDUCTORFS_TRY(fuse::unmount(mountpoint, lazy));
+  detach_binds_of(device);
+  return {};
+}
+
+Result<void> unmount(const Invocation& invocation, const Environment& environment) {
+  const std::string mountpoint = absolute_path(invocation.path, working_directory());
+  const Result<Located> mount = locate_mount(mountpoint, environment);
+  if (!mount && mount.error().code() == ErrorCode::kUnavailable) return unmount_orphan(mountpoint, invocation.lazy);
+  if (!mount) return fail(mount.error());
+  const Result<std::string> answer =
+      ask_and_await_end(mount->socket, unmount_request(invocation.lazy), Deadline::after(kUnmountPatience));
+  if (!answer) return fail(on_the_way(mountpoint, answer.error()));
+  const Result<std::string> done = parse_answer(*answer);
+  if (!done) return fail(done.error());
+  return {};
+}
+
+}  // namespace
+
+int unmount_command(const Invocation& invocation, const Environment& environment) {
+  const Result<void> done = unmount(invocation, environment);
+  return done ? kExitDone : fail_with(done.error());
+}
+
+int status_command(const Invocation& invocation, const Environment& environment) {
+  const Result<Located> mount = locate_mount(absolute_path(invocation.path, working_directory()), environment);
+  if (!mount) return fail_with(mount.error());
+  const Result<std::string> status = ask_daemon(*mount, status_request(), kQueryPatience);
+  if (!status) return fail_with(status.error());
+  return print(invocation.json ? pretty(*status) : status_text(*status));
+}
+
+int sync_command(const Invocation& invocation, const Environment& environment) {
+  const Result<Located> mount = locate_mount(absolute_path(invocation.path, working_directory()), environment);
+  if (!mount) return fail_with(mount.error());
+  const Milliseconds timeout = invocation.timeout;
+  const Result<std::string> done = ask_daemon(*mount, sync_request(timeout), timeout + kQueryPatience);
+  if (!invocation.json) return done ? kExitDone : fail_with(done.error());
+  Json answer = {{"synced", done.has_value()}};
+  if (!done) answer["why"] = done.error().what();
+  const int printed = print(to_pretty(answer) + "\n");
+  return done ? printed : fail_with(done.error());
+}
+
+int explain_command(const Invocation& invocation, const Environment& environment) {
+  const Result<LocatedPath> path = locate_path(absolute_path(invocation.path, working_directory()), environment);
+  if (!path) return fail_with(path.error());
+  const Result<std::string> explanation = ask_daemon(path->mount, explain_request(path->relative), kQueryPatience);
+  if (!explanation) return fail_with(explanation.error());
+  return print(invocation.json ? pretty(*explanation) : explanation_text(*explanation));
+}
+
+int fingerprint_command(const Invocation& invocation) {
+  const std::string file =
+      invocation.fingerprint.empty() ? "" : absolute_path(invocation.fingerprint, working_directory());
+  const Result<fingerprint::Fingerprint> facts = learn_facts(file, invocation.python, "");
+  if (!facts) return fail_with(facts.error());
+  return print(invocation.json ? facts->to_json() + "\n" : fingerprint_text(*facts));
+}
+
+}  // namespace inductorfs::daemon

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "control.h"
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/result.h"
+
+/// What is said on the control socket:
+///     request := {"op": "status"} | {"op": "where"} | {"op": "explain", "path": hex}
+///              | {"op": "sync", "timeout_ms": number} | {"op": "unmount", "lazy": boolean}
+///     answer  := {"ok": true, "result": object} | {"ok": false, "code": text, "error": text}
+/// Paths are in hexadecimal, because a name may have any byte and JSON text may not.
+namespace inductorfs::daemon {
+
+/// What a running mount can be asked. Calls come from several threads. Safe for concurrent use.
+class MountControl {
+ public:
+  virtual ~MountControl() = default;
+  /// JSON objects as text.
+  [[nodiscard]] virtual std::string status() = 0;
+  [[nodiscard]] virtual std::string where() = 0;
+  [[nodiscard]] virtual std::string explain(const std::string& path) = 0;
+  /// Waits until all is published, the deadline, or until `cancelled`.
+  [[nodiscard]] virtual Result<void> sync(Deadline deadline, const std::function<bool()>& cancelled) = 0;
+  /// Takes the mount away and lets the daemon end; kBusy leaves everything as it was.
+  [[nodiscard]] virtual Result<void> unmount(bool lazy) = 0;
+};
+
+/// Answers one request; refuses sync and unmount to anybody but root and the daemon's own user.
+[[nodiscard]] Answer answer_request(MountControl& mount, std::string_view request, const Peer& peer, uid_t owner);
+
+[[nodiscard]] std::string status_request();
+[[nodiscard]] std::string where_request();
+[[nodiscard]] std::string explain_request(std::string_view path);
+[[nodiscard]] std::string sync_request(Milliseconds timeout);
+[[nodiscard]] std::string unmount_request(bool lazy);
+
+/// The result of an answer, as JSON text, or its error.
+[[nodiscard]] Result<std::string> parse_answer(std::string_view answer);
+
+}  // namespace inductorfs::daemon

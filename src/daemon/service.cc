@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "service.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "inductorfs/base/log.h"
+#include "mount_table.h"
+#include "status.h"
+
+namespace inductorfs::daemon {
+namespace {
+
+/// What a mount waits for the cluster's index, so that a first job finds what is there.
+constexpr Milliseconds kSyncPatience{2000};
+/// A long sync() is cut into pieces, so that it notices that the mount ends or that its client has gone.
+constexpr Milliseconds kSyncSlice{500};
+constexpr Milliseconds kSyncPause{100};
+constexpr const char* kSource = "inductorfs";
+
+Result<void> unmount_if_there(const std::string& mountpoint, bool lazy) {
+  Result<void> done = fuse::unmount(mountpoint, lazy);
+  if (!done && done.error().code() == ErrorCode::kNotFound) return {};  // somebody else did it
+  return done;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StopEvent>> StopEvent::create() {
+  Fd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!fd) return fail_errno("eventfd");
+  return std::make_unique<StopEvent>(std::move(fd));
+}
+
+void StopEvent::raise() noexcept {
+  constexpr uint64_t kOne = 1;
+  (void)!::write(fd_.get(), &kOne, sizeof kOne);  // full means raised
+}
+
+Result<std::unique_ptr<Service>> Service::open(const Settings& settings, const Ownership& ownership, StopEvent& ended) {
+  Result<std::unique_ptr<Layers>> layers = open_layers(settings, ownership);
+  if (!layers) return fail(layers.error());
+  return std::make_unique<Service>(settings, std::move(*layers), ended);
+}
+
+Service::Service(const Settings& settings, std::unique_ptr<Layers> layers, StopEvent& ended)
+    : settings_(settings),
+      ended_(ended),
+      layers_(std::move(layers)),
+      also_(settings.mountpoint, settings.also, ::geteuid() == 0),
+      watch_(*layers_->remote, log::redact_url(settings.remote)) {
+  const std::string directory = runtime_directory(::geteuid(), process_environment()) + "/";
+  socket_ = directory + socket_name(settings.mountpoint);
+  if (settings.alias != settings.mountpoint) socket_alias_ = directory + socket_name(settings.alias);
+}
+
+Result<void> Service::start() {
+  INDUCTORFS_TRY(mount());
+  start_threads();
+  await_catalog();
+  also_.show();
+  INDUCTORFS_TRY(listen());
+  if (!settings_.remote.empty()) watch_.start();
+  return {};
+}
+
+void Service::stop() {
+  stopping_.notify_with([](bool& stopping) { stopping = true; });
+  watch_.stop();
+  if (control_) control_->stop();
+  if (!socket_alias_.empty()) (void)::unlink(socket_alias_.c_str());  // the next daemon replaces it anyway
+  if (!session_) return;
+  also_.hide();
+  if (is_mounted()) {
+    if (const Result<void> done = unmount_if_there(settings_.mountpoint, true); !done) {
+      log::error("unmount_failed", {{"mountpoint", settings_.mountpoint}, {"why", done.error().what()}});
+    }
+  }
+  if (threads_started_) {
+    layers_->catalog->stop();
+    session_->stop();
+    layers_->file_system->stop();
+  }
+  session_.reset();  // closes the device: until here those who still hold files were answered
+}
+
+Result<void> Service::mount() {
+  fuse::MountOptions options;
+  options.mountpoint = settings_.mountpoint;
+  options.source = kSource;
+  options.allow_other = settings_.allow_other.value_or(false);
+  Result<Fd> device = fuse::mount(options);
+  if (!device) return fail(device.error());
+  const std::vector<MountEntry> table = read_mount_table();
+  const MountEntry* entry = find_mount_at(table, settings_.mountpoint);
+  if (entry != nullptr) device_ = entry->device;
+  log::info("mounted", {{"mountpoint", settings_.mountpoint}, {"device", device_}});
+
+  fuse::SessionOptions session_options;
+  session_options.threads = settings_.threads;
+  Result<std::unique_ptr<fuse::Session>> session =
+      fuse::Session::open(std::move(*device), session_options, *layers_->file_system, layers_->counters);
+  if (!session) {
+    (void)unmount_if_there(settings_.mountpoint, true);  // the session's error is the one to tell
+    return fail(session.error());
+  }
+  session_ = std::move(*session);
+  return {};
+}
+
+void Service::start_threads() {
+  vfs::FileSystem& files = *layers_->file_system;
+  files.start(*session_);
+  session_->start([this] { ended_.raise(); });
+  layers_->catalog->start([&files](const std::vector<std::string>& paths) { files.on_catalog_change(paths); },
+                          [&files](const catalog::PublishReport& report) { files.on_published(report); });
+  threads_started_ = true;
+}
+
+void Service::await_catalog() {
+  const bool answers = settings_.remote.empty() || layers_->remote->health().reachable;
+  if (!answers) return;
+  if (!layers_->catalog->wait_synced(Deadline::after(kSyncPatience))) {
+    log::warning("catalog_not_synced", {{"waited_ms", static_cast<int64_t>(kSyncPatience.count())}});
+  }
+}
+
+Result<void> Service::listen() {
+  Result<std::unique_ptr<ControlServer>> control = ControlServer::open(
+      socket_,
+      [this](std::string_view request, const Peer& peer) { return answer_request(*this, request, peer, ::geteuid()); });
+  if (!control) return fail(control.error());
+  control_ = std::move(*control);
+  if (socket_alias_.empty()) return {};
+  (void)::unlink(socket_alias_.c_str());  // a predecessor's
+  if (::symlink(socket_.c_str(), socket_alias_.c_str()) != 0) return fail_errno("symlink", socket_alias_);
+  return {};
+}
+
+bool Service::is_mounted() const {
+  for (const MountEntry& entry : read_mount_table()) {
+    if (entry.mount_point == settings_.mountpoint && entry.is_ours() && entry.device == device_) return true;
+  }
+  return false;
+}
+
+std::string Service::status() { return status_json({settings_, *layers_, watch_.knowledge(), also_.states()}); }
+
+std::string Service::where() { return where_json(settings_.mountpoint, also_.states()); }
+
+std::string Service::explain(const std::string& path) { return explanation_json(layers_->file_system->explain(path)); }
+
+Result<void> Service::sync(Deadline deadline, const std::function<bool()>& cancelled) {
+  while (true) {
+    Result<void> done = layers_->file_system->sync(deadline.earlier(kSyncSlice));
+    if (done || deadline.passed() || cancelled()) return done;
+    // An answer before the slice is over means that the remote is away now; it may be back before the deadline.
+    const bool stopping = stopping_.wait_until(
+        deadline.earlier(kSyncPause).at(), [](bool now) { return now; }, [](bool now) { return now; });
+    if (stopping)
+      return fail(ErrorCode::kUnavailable, "the mount ends: what is queued is published after the next one");
+  }
+}
+
+Result<void> Service::unmount(bool lazy) {
+  const bool before = asked_.exchange(true);  // before it: the main thread may see the mount go at once
+  Result<void> done = unmount_if_there(settings_.mountpoint, lazy);
+  if (done) {
+    ended_.raise();
+  } else {
+    asked_ = before;
+  }
+  return done;
+}
+
+}  // namespace inductorfs::daemon

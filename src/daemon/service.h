@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "also.h"
+#include "control.h"
+#include "inductorfs/fuse/session.h"
+#include "layers.h"
+#include "remote_watch.h"
+#include "requests.h"
+#include "settings.h"
+
+namespace inductorfs::daemon {
+
+/// An eventfd that the main thread polls: anything that ends the mount raises it. Safe for concurrent use.
+class StopEvent {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<StopEvent>> create();
+  explicit StopEvent(Fd fd) : fd_(std::move(fd)) {}
+  void raise() noexcept;
+  [[nodiscard]] int fd() const { return fd_.get(); }
+
+ private:
+  Fd fd_;
+};
+
+/// One mount with all its layers. start() and stop() are confined to the main thread; the queries of MountControl are
+/// safe for concurrent use.
+class Service final : public MountControl {
+ public:
+  /// Opens the layers below the kernel. `socket`: where the control socket goes.
+  [[nodiscard]] static Result<std::unique_ptr<Service>> open(const Settings& settings, const Ownership& ownership,
+                                                             StopEvent& ended);
+  Service(const Settings& settings, std::unique_ptr<Layers> layers, StopEvent& ended);
+  ~Service() override { stop(); }
+
+  /// Mounts, starts all threads, waits a little for the catalog, shows the mount at its further places, and listens.
+  /// After an error, stop() takes back what was done.
+  [[nodiscard]] Result<void> start();
+  /// The reverse of start(), unmounting lazily if the mount is still there. Idempotent.
+  void stop();
+
+  /// Why the mount is no longer there, for the log.
+  [[nodiscard]] const char* why_ended() const { return asked_ ? "asked to" : "unmounted from outside"; }
+  /// Whether the mountpoint still shows this mount: it may have been unmounted from outside.
+  [[nodiscard]] bool is_mounted() const;
+
+  [[nodiscard]] std::string status() override;
+  [[nodiscard]] std::string where() override;
+  [[nodiscard]] std::string explain(const std::string& path) override;
+  [[nodiscard]] Result<void> sync(Deadline deadline, const std::function<bool()>& cancelled) override;
+  [[nodiscard]] Result<void> unmount(bool lazy) override;
+
+ private:
+  Result<void> mount();
+  void start_threads();
+  void await_catalog();
+  Result<void> listen();
+
+  Settings settings_;
+  StopEvent& ended_;
+  std::unique_ptr<Layers> layers_;
+  std::unique_ptr<fuse::Session> session_;
+  std::string device_;  ///< of the mount, as mountinfo has it
+  AlsoPlaces also_;
+  RemoteWatch watch_;
+  std::string socket_;
+  std::string socket_alias_;  ///< a link for the spelling of the mountpoint that the user gave
+  std::unique_ptr<ControlServer> control_;
+  Guarded<bool> stopping_{false};
+  std::atomic<bool> asked_{false};  ///< unmount() has taken the mount away
+  bool threads_started_ = false;
+};
+
+}  // namespace inductorfs::daemon

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "settings.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+
+#include "inductorfs/codec/entry.h"
+
+namespace inductorfs::daemon {
+namespace {
+
+using Kind = Option::Kind;
+
+constexpr uint64_t kMostMilliseconds = 24ULL * 3600 * 1000;
+constexpr uint64_t kMostSeconds = 24ULL * 3600;
+constexpr uint64_t kMostThreads = 256;
+constexpr size_t kPrefixLimit = 64;
+constexpr size_t kAlsoLimit = 64;
+
+std::optional<uint64_t> to_number(std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return value;
+}
+
+Result<uint64_t> parse_number(std::string_view text, uint64_t least, uint64_t most) {
+  const std::optional<uint64_t> value = to_number(text);
+  if (!value || *value < least || *value > most) {
+    return fail(ErrorCode::kInvalid,
+                "give a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+  }
+  return *value;
+}
+
+template <std::string Settings::*Field>
+Result<void> set_text(Settings& settings, const std::string& value, const std::string&) {
+  settings.*Field = value;
+  return {};
+}
+
+template <std::string Settings::*Field>
+Result<void> set_path(Settings& settings, const std::string& value, const std::string& base) {
+  if (value.empty()) return fail(ErrorCode::kInvalid, "give a path");
+  settings.*Field = absolute_path(value, base);
+  return {};
+}
+
+template <uint64_t Settings::*Field>
+Result<void> set_size(Settings& settings, const std::string& value, const std::string&) {
+  const Result<uint64_t> size = parse_size(value);
+  if (!size) return fail(size.error());
+  settings.*Field = *size;
+  return {};
+}
+
+template <Milliseconds Settings::*Field>
+Result<void> set_milliseconds(Settings& settings, const std::string& value, const std::string&) {
+  const Result<uint64_t> number = parse_number(value, 1, kMostMilliseconds);
+  if (!number) return fail(number.error());
+  settings.*Field = Milliseconds(static_cast<int64_t>(*number));
+  return {};
+}
+
+template <bool Settings::*Field>
+Result<void> set_switch(Settings& settings, const std::string& value, const std::string&) {
+  settings.*Field = value == "true";
+  return {};
+}
+
+Result<void> set_allow_other(Settings& settings, const std::string& value, const std::string&) {
+  settings.allow_other = value == "true";
+  return {};
+}
+
+Result<void> set_start_timeout(Settings& settings, const std::string& value, const std::string&) {
+  const Result<uint64_t> number = parse_number(value, 1, kMostSeconds);
+  if (!number) return fail(number.error());
+  settings.start_timeout = std::chrono::seconds(static_cast<int64_t>(*number));
+  return {};
+}
+
+Result<void> set_threads(Settings& settings, const std::string& value, const std::string&) {
+  const Result<uint64_t> number = parse_number(value, 1, kMostThreads);
+  if (!number) return fail(number.error());
+  settings.threads = static_cast<size_t>(*number);
+  return {};
+}
+
+Result<void> set_log_level(Settings& settings, const std::string& value, const std::string&) {
+  const Result<log::Level> level = log::level_from_string(value);
+  if (!level) return fail(ErrorCode::kInvalid, "give one of debug, info, warning, error");
+  settings.log_level = *level;
+  return {};
+}
+
+Result<void> set_prefix(Settings& settings, const std::string& value, const std::string&) {
+  const bool plain = std::all_of(value.begin(), value.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+           c == '.';
+  });
+  if (value.empty() || value.size() > kPrefixLimit || !plain) {
+    return fail(ErrorCode::kInvalid, "give 1 to " + std::to_string(kPrefixLimit) + " of letters, digits and -_.");
+  }
+  settings.prefix = value;
+  return {};
+}
+
+Result<void> add_also(Settings& settings, const std::string& value, const std::string& base) {
+  const size_t equals = value.find('=');
+  const std::string name = value.substr(0, std::min(equals, value.size()));
+  if (equals == std::string::npos || equals + 1 == value.size() || !codec::is_clean_path(name)) {
+    return fail(ErrorCode::kInvalid, "give NAME=PATH, NAME relative to the mount and without \"..\"");
+  }
+  if (settings.also.size() >= kAlsoLimit) {
+    return fail(ErrorCode::kTooLarge, "at most " + std::to_string(kAlsoLimit) + " places can be given");
+  }
+  settings.also.push_back({name, absolute_path(value.substr(equals + 1), base)});
+  return {};
+}
+
+constexpr std::array kMountOptions{
+    Option{"remote", Kind::kText, "URL", "",
+           "the cluster's cache: redis://, rediss:// or unix://; without it the cache is local",
+           set_text<&Settings::remote>},
+    Option{"password-file", Kind::kText, "FILE", "", "file that holds the password of the remote",
+           set_path<&Settings::password_file>},
+    Option{"ca-file", Kind::kText, "FILE", "the system's", "certificates that a rediss:// server is checked against",
+           set_path<&Settings::ca_file>},
+    Option{"cert-file", Kind::kText, "FILE", "", "client certificate for a rediss:// server",
+           set_path<&Settings::cert_file>},
+    Option{"key-file", Kind::kText, "FILE", "", "key of the client certificate", set_path<&Settings::key_file>},
+    Option{"store", Kind::kText, "DIR", "by user and mountpoint",
+           "local directory for blobs, catalog, private files and log", set_path<&Settings::store>},
+    Option{"foreground", Kind::kSwitch, "", "false", "stay in the foreground and log to standard error",
+           set_switch<&Settings::foreground>},
+    Option{"python", Kind::kText, "PATH", "that of VIRTUAL_ENV, else python3",
+           "interpreter whose torch and Triton count", set_text<&Settings::python>},
+    Option{"fingerprint", Kind::kText, "FILE", "", "take the facts of this host from this JSON file instead of probing",
+           set_path<&Settings::fingerprint>},
+    Option{"also", Kind::kList, "NAME=PATH", "precompiled_headers in torch's default directory",
+           "show the mount's directory NAME at PATH too (repeatable)", add_also},
+    Option{"no-also", Kind::kSwitch, "", "false", "show the mount nowhere else", set_switch<&Settings::no_also>},
+    Option{"log", Kind::kText, "FILE", "<store>/log", "where to log", set_path<&Settings::log>},
+    Option{"log-level", Kind::kText, "LEVEL", "info", "debug, info, warning or error", set_log_level},
+    Option{"store-limit", Kind::kText, "BYTES", "20G", "most bytes of blobs on the local disk (K, M, G, T)",
+           set_size<&Settings::store_limit>},
+    Option{"artefact-limit", Kind::kText, "BYTES", "512M", "larger artefacts stay on this host",
+           set_size<&Settings::artefact_limit>},
+    Option{"prefetch", Kind::kText, "BYTES", "512M", "most bytes fetched in the background after the mount; 0 is none",
+           set_size<&Settings::prefetch>},
+    Option{"quiet-time", Kind::kText, "MS", "2000",
+           "a file written in place is complete after this time without a write",
+           set_milliseconds<&Settings::quiet_time>},
+    Option{"poll-interval", Kind::kText, "MS", "1000", "least time between two looks at the cluster's log",
+           set_milliseconds<&Settings::poll_interval>},
+    Option{"prefix", Kind::kText, "TEXT", "ifs1", "first part of every key in the remote", set_prefix},
+    Option{"threads", Kind::kText, "N", "8", "threads that answer the kernel", set_threads},
+    Option{"allow-other", Kind::kToggle, "", "for root yes, else no", "other users may use the mount", set_allow_other},
+    Option{"start-timeout", Kind::kText, "S", "60", "most seconds until the mount answers", set_start_timeout},
+};
+
+const Option* find_option(std::string_view name) {
+  const auto* const at = std::find_if(kMountOptions.begin(), kMountOptions.end(),
+                                      [&](const Option& option) { return option.name == name; });
+  return at == kMountOptions.end() ? nullptr : at;
+}
+
+/// The lexical mistakes that would make the daemon wait for itself.
+Result<void> check_places(const Settings& settings) {
+  if (is_at_or_below(settings.store, settings.mountpoint) || is_at_or_below(settings.mountpoint, settings.store)) {
+    return fail(ErrorCode::kInvalid, "the store and the mountpoint lie in each other: " + settings.store + " and " +
+                                         settings.mountpoint + ": name another --store");
+  }
+  if (!settings.log.empty() && is_at_or_below(settings.log, settings.mountpoint)) {
+    return fail(ErrorCode::kInvalid, "the log lies in the mount: " + settings.log + ": name another --log");
+  }
+  for (const Also& also : settings.also) {
+    if (is_at_or_below(also.path, settings.mountpoint) || is_at_or_below(settings.mountpoint, also.path)) {
+      return fail(ErrorCode::kInvalid, "--also shows the mount in itself: " + also.path + ": name a place outside of " +
+                                           settings.mountpoint);
+    }
+    if (is_at_or_below(settings.store, also.path)) {
+      return fail(ErrorCode::kInvalid, "--also would hide the store: " + also.path + ": name another place");
+    }
+  }
+  return {};
+}
+
+/// The C++ backend looks for its precompiled header here, whatever TORCHINDUCTOR_CACHE_DIR says.
+void add_default_also(Settings& settings, const User& user, const Environment& environment) {
+  const std::string torch = torch_default_directory(user, environment);
+  if (is_at_or_below(torch, settings.mountpoint) || is_at_or_below(settings.mountpoint, torch)) return;
+  constexpr std::string_view kName = "precompiled_headers";
+  const std::string path = torch + "/" + std::string(kName);
+  const bool given = std::any_of(settings.also.begin(), settings.also.end(),
+                                 [&](const Also& also) { return also.path == path || also.name == kName; });
+  if (!given) settings.also.push_back({std::string(kName), path});
+}
+
+}  // namespace
+
+std::span<const Option> mount_options() { return kMountOptions; }
+
+Result<uint64_t> parse_size(std::string_view text) {
+  unsigned shift = 0;
+  std::string_view digits = text;
+  if (!digits.empty()) {
+    switch (digits.back()) {
+      case 'K':
+        shift = 10;
+        break;
+      case 'M':
+        shift = 20;
+        break;
+      case 'G':
+        shift = 30;
+        break;
+      case 'T':
+        shift = 40;
+        break;
+      default:
+        break;
+    }
+  }
+  if (shift > 0) digits.remove_suffix(1);
+  const std::optional<uint64_t> value = to_number(digits);
+  if (!value || *value > (static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) >> shift)) {
+    return fail(ErrorCode::kInvalid, "give a number of bytes, with K, M, G or T for powers of 1024");
+  }
+  return *value << shift;
+}
+
+namespace {
+
+Error refuse_value(std::string_view name, const std::string& value, const std::string& where, const Error& why) {
+  std::string text(name);
+  text.append(" \"").append(printable(value)).append("\": ").append(where).append(": ").append(why.what());
+  return Error(ErrorCode::kInvalid, std::move(text));
+}
+
+Error refuse_name(const std::string& name, const std::string& where) {
+  return Error(ErrorCode::kInvalid, "unknown option: " + name + " (" + where + ")");
+}
+
+}  // namespace
+
+Result<void> apply(const RawValues& values, const std::string& where, const std::string& base, Settings& settings) {
+  for (const auto& [name, given] : values) {
+    const Option* option = find_option(name);
+    if (option == nullptr) return fail(refuse_name(name, where));
+    if (option->kind == Kind::kList) settings.also.clear();
+    for (const std::string& value : given) {
+      const Result<void> done = option->set(settings, value, base);
+      if (!done) return fail(refuse_value(name, value, where, done.error()));
+    }
+  }
+  return {};
+}
+
+Result<void> complete(Settings& settings, const User& user, const Environment& environment) {
+  if (settings.store.empty()) settings.store = default_store(settings.mountpoint, user, environment);
+  if (settings.no_also) {
+    settings.also.clear();
+  } else {
+    add_default_also(settings, user, environment);
+  }
+  if (!settings.allow_other) settings.allow_other = user.uid == 0;
+  return check_places(settings);
+}
+
+}  // namespace inductorfs::daemon

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/log.h"
+#include "inductorfs/base/result.h"
+#include "paths.h"
+
+/// What a mount is told: one table of options feeds the command line's help, its parser and the configuration file.
+namespace inductorfs::daemon {
+
+/// A directory of the mount that is shown at a further place.
+struct Also {
+  std::string name;  ///< relative to the mount
+  std::string path;  ///< absolute
+  bool operator==(const Also&) const = default;
+};
+
+struct Settings {
+  std::string mountpoint;  ///< absolute, with symbolic links followed
+  std::string alias;       ///< absolute, as the user spelled it
+  std::string remote;
+  std::string password_file;
+  std::string ca_file;
+  std::string cert_file;
+  std::string key_file;
+  std::string store;
+  bool foreground = false;
+  std::string python;
+  std::string fingerprint;
+  std::vector<Also> also;
+  bool no_also = false;
+  std::string log;
+  log::Level log_level = log::Level::kInfo;
+  uint64_t store_limit = 20ULL << 30;
+  uint64_t artefact_limit = 512ULL << 20;
+  uint64_t prefetch = 512ULL << 20;
+  Milliseconds quiet_time{2000};
+  Milliseconds poll_interval{1000};
+  std::string prefix = "ifs1";
+  size_t threads = 8;
+  std::optional<bool> allow_other;  ///< unset: for root yes, else no
+  std::chrono::seconds start_timeout{60};
+};
+
+struct Option {
+  enum class Kind {
+    kText,    ///< one value
+    kList,    ///< repeatable
+    kSwitch,  ///< present or not; a boolean in the file
+    kToggle,  ///< --NAME or --no-NAME; a boolean in the file
+  };
+  std::string_view name;  ///< without dashes; the key in the file
+  Kind kind = Kind::kText;
+  std::string_view value_name;  ///< as help shows it; empty for switches
+  std::string_view default_text;
+  std::string_view help;
+  /// `base`: the directory that relative paths are taken from.
+  Result<void> (*set)(Settings& settings, const std::string& value, const std::string& base);
+};
+
+/// Of `inductorfs mount` and of its configuration file.
+[[nodiscard]] std::span<const Option> mount_options();
+
+/// The raw values of options, by name, as a command line or a file gave them. Switches have "true" or "false".
+using RawValues = std::map<std::string, std::vector<std::string>, std::less<>>;
+
+/// Applies what is in `values`; a list replaces what was there. Errors name the option, its value and what it may be;
+/// `where` says who gave it ("command line", or the file's path).
+[[nodiscard]] Result<void> apply(const RawValues& values, const std::string& where, const std::string& base,
+                                 Settings& settings);
+/// kInvalid names the line, or the key that is unknown; kNotFound when there is no such file.
+[[nodiscard]] Result<RawValues> read_configuration(const std::string& path);
+
+/// Fills in what was not given (store, default --also) and refuses what cannot work together.
+[[nodiscard]] Result<void> complete(Settings& settings, const User& user, const Environment& environment);
+
+/// "512", "20G": K, M, G and T are powers of 1024.
+[[nodiscard]] Result<uint64_t> parse_size(std::string_view text);
+
+}  // namespace inductorfs::daemon

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "socket.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+namespace inductorfs::daemon {
+namespace {
+
+Result<sockaddr_un> address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return fail(ErrorCode::kNameTooLong, "control socket: " + path + ": set XDG_RUNTIME_DIR to a shorter path");
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+Result<Fd> new_socket() {
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return fail_errno("socket");
+  return fd;
+}
+
+const sockaddr* generic(const sockaddr_un& address) { return reinterpret_cast<const sockaddr*>(&address); }
+
+/// One recv: nothing when the call is to be repeated after a poll.
+Result<std::optional<size_t>> receive_some(int fd, char* out, size_t size) {
+  const ssize_t got = ::recv(fd, out, size, 0);
+  if (got >= 0) return std::optional<size_t>(static_cast<size_t>(got));
+  if (errno == EAGAIN || errno == EINTR) return std::optional<size_t>();
+  return fail(ErrorCode::kUnavailable, std::string("control socket: ") + std::strerror(errno));
+}
+
+tl::unexpected<Error> too_late() { return fail(ErrorCode::kTimedOut, "the other end of the control socket is silent"); }
+
+}  // namespace
+
+bool wait_for(int fd, short events, Deadline deadline) {
+  while (true) {
+    pollfd item{fd, events, 0};
+    const int ready = ::poll(&item, 1, static_cast<int>(std::min<int64_t>(deadline.left().count(), 1'000'000)));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return true;  // the call that follows reports it
+    if (deadline.passed()) return false;
+  }
+}
+
+Result<Fd> connect_to(const std::string& path) {
+  const Result<sockaddr_un> address = address_of(path);
+  if (!address) return fail(address.error());
+  Result<Fd> fd = new_socket();
+  if (!fd) return fd;
+  if (::connect(fd->get(), generic(*address), sizeof *address) == 0) return fd;
+  // EAGAIN: its backlog is full, so it is there but does not come round to accepting.
+  if (errno == ECONNREFUSED || errno == EAGAIN) return fail(ErrorCode::kUnavailable, "nobody answers at " + path);
+  return fail_errno("connect", path);
+}
+
+Result<Fd> listen_at(const std::string& path, int backlog) {
+  const Result<sockaddr_un> address = address_of(path);
+  if (!address) return fail(address.error());
+  Result<Fd> fd = new_socket();
+  if (!fd) return fd;
+  if (::bind(fd->get(), generic(*address), sizeof *address) != 0) return fail_errno("bind", path);
+  if (::listen(fd->get(), backlog) != 0) return fail_errno("listen", path);
+  return fd;
+}
+
+Result<std::string> receive_line(int fd, size_t limit, Deadline deadline) {
+  std::string line;
+  std::array<char, 16384> piece{};
+  while (true) {
+    if (!wait_for(fd, POLLIN, deadline)) return too_late();
+    const Result<std::optional<size_t>> got = receive_some(fd, piece.data(), piece.size());
+    if (!got) return fail(got.error());
+    if (!*got) continue;
+    if (**got == 0) return fail(ErrorCode::kUnavailable, "the other end of the control socket has gone");
+    const std::string_view fresh(piece.data(), **got);
+    const size_t newline = fresh.find('\n');
+    line.append(fresh.substr(0, newline));
+    if (line.size() > limit) return fail(ErrorCode::kTooLarge, "a line on the control socket is too long");
+    if (newline != std::string_view::npos) return line;
+  }
+}
+
+Result<void> send_line(int fd, std::string_view line, Deadline deadline) {
+  std::string bytes(line);
+  bytes.push_back('\n');
+  std::string_view rest = bytes;
+  while (!rest.empty()) {
+    const ssize_t sent = ::send(fd, rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (sent > 0) {
+      rest.remove_prefix(static_cast<size_t>(sent));
+    } else if (errno != EAGAIN && errno != EINTR) {
+      return fail(ErrorCode::kUnavailable, std::string("control socket: ") + std::strerror(errno));
+    } else if (!wait_for(fd, POLLOUT, deadline)) {
+      return too_late();
+    }
+  }
+  return {};
+}
+
+Result<void> await_end(int fd, Deadline deadline) {
+  std::array<char, 256> ignored{};
+  while (true) {
+    if (!wait_for(fd, POLLIN, deadline)) return too_late();
+    const Result<std::optional<size_t>> got = receive_some(fd, ignored.data(), ignored.size());
+    if (!got || (*got && **got == 0)) return {};  // a reset is an end too
+  }
+}
+
+}  // namespace inductorfs::daemon

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/result.h"
+
+/// What both ends of the control socket need.
+namespace inductorfs::daemon {
+
+/// A non-blocking, close-on-exec socket, connected to `path` or listening at it. kNameTooLong beyond sun_path.
+[[nodiscard]] Result<Fd> connect_to(const std::string& path);
+[[nodiscard]] Result<Fd> listen_at(const std::string& path, int backlog);
+
+/// Up to a newline, which is not part of the result. kTooLarge, kTimedOut, kUnavailable when the peer ends before.
+[[nodiscard]] Result<std::string> receive_line(int fd, size_t limit, Deadline deadline);
+[[nodiscard]] Result<void> send_line(int fd, std::string_view line, Deadline deadline);
+/// Waits until the peer closes. kTimedOut.
+[[nodiscard]] Result<void> await_end(int fd, Deadline deadline);
+/// poll(2) for `events` until the deadline; false when it passed.
+[[nodiscard]] bool wait_for(int fd, short events, Deadline deadline);
+
+}  // namespace inductorfs::daemon

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "also.h"
+#include "layers.h"
+#include "remote_watch.h"
+
+/// What the queries answer: JSON made by the daemon, and text made of that JSON by the command line.
+namespace inductorfs::daemon {
+
+/// Everything that the status of a mount is made of.
+struct StatusFacts {
+  const Settings& settings;
+  const Layers& layers;
+  RemoteWatch::Knowledge server;
+  std::vector<AlsoState> also;
+};
+[[nodiscard]] std::string status_json(const StatusFacts& facts);
+[[nodiscard]] std::string where_json(const std::string& mountpoint, const std::vector<AlsoState>& also);
+[[nodiscard]] std::string explanation_json(const vfs::Explanation& explanation);
+
+[[nodiscard]] std::string status_text(std::string_view json);
+[[nodiscard]] std::string explanation_text(std::string_view json);
+[[nodiscard]] std::string fingerprint_text(const fingerprint::Fingerprint& facts);
+
+/// "1.5 GiB".
+[[nodiscard]] std::string human_bytes(uint64_t bytes);
+
+}  // namespace inductorfs::daemon

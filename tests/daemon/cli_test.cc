@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/fingerprint/fingerprint.h"
+#include "json.h"
+#include "mount_table.h"
+#include "socket.h"
+#include "support/temporary_directory.h"
+
+/// The built program, run as a user runs it: exit codes, the one line of an error, mounts that come and go.
+namespace inductorfs::daemon {
+namespace {
+
+constexpr Milliseconds kPatience{60000};
+constexpr uint64_t kOutputLimit = 16ULL << 20;
+
+struct Outcome {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+std::string contents(const std::string& path) { return read_file(AT_FDCWD, path, kOutputLimit).value_or(""); }
+
+/// Polls for what another process does; every wait has a deadline.
+template <typename Condition>
+bool eventually(Condition&& condition) {
+  const Deadline deadline = Deadline::after(kPatience);
+  while (!condition()) {
+    if (deadline.passed()) return false;
+    (void)::poll(nullptr, 0, 10);
+  }
+  return true;
+}
+
+bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+bool is_one_line(const std::string& text) { return !text.empty() && text.find('\n') == text.size() - 1; }
+
+class Cli : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(::mkdir(mount_.c_str(), 0755), 0);
+    fingerprint::Fingerprint facts;
+    for (const fingerprint::Facet facet : fingerprint::kAllFacets) {
+      fingerprint::Fact fact;
+      fact.known = true;
+      fact.value = "test";
+      facts.set(facet, fact);
+    }
+    ASSERT_TRUE(write_file_atomically(AT_FDCWD, facts_, facts.to_json()).has_value());
+  }
+
+  void TearDown() override {
+    if (is_mounted()) (void)run({"unmount", "--lazy", mount_});
+    while (is_mounted() && ::umount2(mount_.c_str(), MNT_DETACH) == 0) {
+    }
+    for (const pid_t pid : started_) {
+      (void)::kill(pid, SIGKILL);
+      (void)::waitpid(pid, nullptr, 0);
+    }
+  }
+
+  pid_t start(std::vector<std::string> arguments, const std::string& out, const std::string& err,
+              const std::vector<std::string>& environment = {}) {
+    const pid_t pid = ::fork();
+    if (pid != 0) return pid;
+    (void)::dup2(::open("/dev/null", O_RDONLY), STDIN_FILENO);
+    (void)::dup2(::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
+    (void)::dup2(::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+    for (const std::string& variable : environment) (void)::putenv(const_cast<char*>(variable.c_str()));
+    arguments.insert(arguments.begin(), INDUCTORFS_PROGRAM);
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    (void)::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+
+  Outcome run(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {}) {
+    const std::string out = directory_ / "out";
+    const std::string err = directory_ / "err";
+    const pid_t pid = start(arguments, out, err, environment);
+    int status = 0;
+    (void)::waitpid(pid, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), contents(out), contents(err)};
+  }
+
+  std::vector<std::string> mount_arguments(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> all{"mount", mount_, "--store", store_, "--fingerprint", facts_, "--quiet-time", "50"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  /// Expects exit code 1 and one line that has all the parts.
+  void expect_refusal(const Outcome& outcome, const std::vector<std::string>& parts) {
+    EXPECT_EQ(outcome.code, 1) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_TRUE(is_one_line(outcome.err)) << outcome.err;
+    EXPECT_EQ(outcome.err.find("inductorfs: "), 0U) << outcome.err;
+    for (const std::string& part : parts) EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+  }
+
+  bool is_mounted() const {
+    const std::vector<MountEntry> table = read_mount_table();
+    return find_mount_at(table, mount_) != nullptr;
+  }
+  bool shows_mount(const std::string& path) const {
+    const std::vector<MountEntry> table = read_mount_table();
+    const MountEntry* entry = find_mount_at(table, path);
+    return entry != nullptr && entry->is_ours();
+  }
+
+  Json status() {
+    const Outcome outcome = run({"status", "--json", mount_});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return Json::parse(outcome.out, nullptr, false);
+  }
+  pid_t daemon_pid() { return status().value("pid", pid_t{-1}); }
+  bool is_gone(pid_t pid) { return ::kill(pid, 0) != 0; }
+
+  testing::TemporaryDirectory directory_;
+  std::string mount_ = directory_ / "mnt";
+  std::string store_ = directory_ / "store";
+  std::string facts_ = directory_ / "facts.json";
+  std::vector<pid_t> started_;
+};
+
+/// Tests that mount need the device and the right.
+class CliMount : public Cli {
+ protected:
+  void SetUp() override {
+    if (!exists("/dev/fuse")) GTEST_SKIP() << "no /dev/fuse here";
+    if (::geteuid() != 0) GTEST_SKIP() << "runs as root; tests/mount has the ordinary user";
+    Cli::SetUp();
+  }
+  void mount(const std::vector<std::string>& more = {"--no-also"}) {
+    const Outcome outcome = run(mount_arguments(more));
+    ASSERT_EQ(outcome.code, 0) << outcome.err << contents(store_ + "/log");
+    EXPECT_EQ(outcome.err, "");
+    EXPECT_EQ(outcome.out, "");
+  }
+};
+
+TEST_F(Cli, PrintsItsVersion) {
+  const Outcome outcome = run({"--version"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.out.find("inductorfs "), 0U);
+}
+
+TEST_F(Cli, AnswersAWrongCommandLineWithCodeTwo) {
+  for (const auto& arguments : std::vector<std::vector<std::string>>{
+           {}, {"mount"}, {"paint"}, {"mount", mount_, "--threads", "none"}, {"status", mount_, "--what"}}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_TRUE(is_one_line(outcome.err)) << outcome.err;
+  }
+}
+
+TEST_F(Cli, RefusesABadMountInOneLine) {
+  expect_refusal(run({"mount", directory_ / "absent", "--store", store_, "--fingerprint", facts_}),
+                 {directory_ / "absent", "mkdir -p"});
+  expect_refusal(run({"mount", facts_, "--store", store_, "--fingerprint", facts_}), {facts_, "directory"});
+  expect_refusal(run(mount_arguments({"--remote", "http://x"})), {"http"});
+  expect_refusal(run(mount_arguments({"--remote", "redis://h", "--password-file", "/no/such/file"})),
+                 {"/no/such/file"});
+  expect_refusal(run(mount_arguments({"--config", "/no/such.toml"})), {"/no/such.toml"});
+  expect_refusal(run({"mount", mount_, "--store", store_, "--fingerprint", store_ + "/none"}), {"fingerprint"});
+  expect_refusal(run({"mount", mount_, "--store", mount_ + "/in"}), {"store"});
+  EXPECT_FALSE(is_mounted());
+}
+
+TEST_F(Cli, NamesAnUnknownKeyOfItsConfiguration) {
+  const std::string file = directory_ / "c.toml";
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, file, "stoer = \"x\"\n").has_value());
+  expect_refusal(run(mount_arguments({"--config", file})), {"stoer", file + ":1"});
+}
+
+TEST_F(Cli, SaysThatNothingIsMounted) {
+  for (const char* command : {"status", "unmount", "sync", "explain"}) {
+    expect_refusal(run({command, mount_}), {mount_});
+  }
+}
+
+TEST_F(Cli, ShowsAFingerprintThatMountTakes) {
+  const Outcome json = run({"fingerprint", "--json", "--fingerprint", facts_});
+  ASSERT_EQ(json.code, 0) << json.err;
+  EXPECT_TRUE(fingerprint::Fingerprint::from_json(json.out).has_value());
+  const Outcome text = run({"fingerprint", "--fingerprint", facts_});
+  EXPECT_EQ(text.code, 0);
+  EXPECT_NE(text.out.find("scopes\n"), std::string::npos);
+}
+
+TEST_F(Cli, GivesUpADaemonThatDoesNotGetReady) {
+  const std::string python = directory_ / "python";
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, python, "#!/bin/sh\nexec sleep 15\n", 0755).has_value());
+  expect_refusal(run({"mount", mount_, "--store", store_, "--python", python, "--start-timeout", "1"}),
+                 {"within 1 s", store_ + "/log"});
+  EXPECT_FALSE(is_mounted());
+}
+
+TEST_F(CliMount, RefusesADirectoryThatIsNotEmpty) {
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, mount_ + "/x", "x").has_value());
+  expect_refusal(run(mount_arguments()), {mount_});
+  EXPECT_FALSE(is_mounted());
+}
+
+TEST_F(CliMount, ComesAnswersAndGoes) {
+  mount();
+  ASSERT_TRUE(is_mounted());
+  const std::string file = mount_ + "/private.txt";
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, file, "hello").has_value());
+  EXPECT_EQ(contents(file), "hello");
+
+  const Json facts = status();
+  EXPECT_EQ(facts["mountpoint"], mount_);
+  EXPECT_EQ(facts["store"]["directory"], store_);
+  EXPECT_EQ(facts["remote"]["configured"], false);
+  EXPECT_TRUE(facts["counters"].is_object());
+  EXPECT_TRUE(facts["also"].empty());
+  EXPECT_NE(run({"status", mount_}).out.find(mount_), std::string::npos);
+  const Outcome synced = run({"sync", mount_});
+  EXPECT_EQ(synced.code, 0) << synced.err;
+  EXPECT_EQ(synced.out, "");
+
+  const Outcome unmounted = run({"unmount", mount_});
+  EXPECT_EQ(unmounted.code, 0) << unmounted.err;
+  EXPECT_FALSE(is_mounted());
+  EXPECT_TRUE(eventually([&] { return is_gone(facts["pid"].get<pid_t>()); }));
+  const std::string log = contents(store_ + "/log");
+  for (const char* event : {" mounted ", " ready ", " unmounting ", " stopped "}) {
+    EXPECT_NE(log.find(event), std::string::npos) << event << log;
+  }
+}
+
+TEST_F(CliMount, LeavesTheStoreFreeForTheNextMount) {
+  for (int round = 0; round < 3; ++round) {
+    mount();
+    ASSERT_TRUE(write_file_atomically(AT_FDCWD, mount_ + "/kept", std::to_string(round)).has_value());
+    ASSERT_EQ(run({"unmount", mount_}).code, 0);
+  }
+  mount();
+  EXPECT_EQ(contents(mount_ + "/kept"), "2");
+}
+
+TEST_F(CliMount, ExplainsAPathHoweverItIsSpelled) {
+  mount();
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, mount_ + "/x.txt", "x").has_value());
+  for (const std::string& path : {mount_ + "/x.txt", mount_ + "/./y/../x.txt"}) {
+    const Outcome outcome = run({"explain", "--json", path});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const Json explanation = Json::parse(outcome.out, nullptr, false);
+    EXPECT_EQ(explanation["path"], "x.txt");
+    EXPECT_FALSE(explanation["family"].get<std::string>().empty());
+  }
+  EXPECT_EQ(run({"explain", mount_ + "/no/such"}).code, 0);
+  expect_refusal(run({"explain", "/etc/passwd"}), {"/etc/passwd"});
+}
+
+TEST_F(CliMount, IsFoundThroughASymbolicLink) {
+  const std::string link = directory_ / "link";
+  ASSERT_EQ(::symlink(mount_.c_str(), link.c_str()), 0);
+  std::vector<std::string> arguments = mount_arguments({"--no-also"});
+  arguments[1] = link;
+  const Outcome mounted = run(arguments);
+  ASSERT_EQ(mounted.code, 0) << mounted.err;
+
+  EXPECT_TRUE(is_mounted());
+  EXPECT_EQ(run({"status", link}).code, 0);
+  EXPECT_EQ(run({"status", mount_}).code, 0);
+  EXPECT_EQ(run({"unmount", link}).code, 0);
+  EXPECT_FALSE(is_mounted());
+}
+
+TEST_F(CliMount, RefusesASecondMountOfTheSamePlaceOrStore) {
+  mount();
+  expect_refusal(run(mount_arguments({"--no-also"})), {mount_});
+  const std::string other = directory_ / "other";
+  ASSERT_EQ(::mkdir(other.c_str(), 0755), 0);
+  expect_refusal(run({"mount", other, "--no-also", "--store", store_, "--fingerprint", facts_}), {store_, "in use"});
+  EXPECT_EQ(run({"status", mount_}).code, 0);
+}
+
+TEST_F(CliMount, RefusesToUnmountWhatIsInUse) {
+  mount();
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, mount_ + "/x", "x").has_value());
+  {
+    const Result<Fd> user = open_at(AT_FDCWD, mount_ + "/x", O_RDONLY);
+    ASSERT_TRUE(user.has_value());
+    expect_refusal(run({"unmount", mount_}), {mount_});
+    EXPECT_EQ(contents(mount_ + "/x"), "x");
+  }
+  EXPECT_EQ(run({"unmount", mount_}).code, 0);
+}
+
+TEST_F(CliMount, DetachesWhatIsInUseWhenAsked) {
+  mount();
+  const Result<Fd> user = open_at(AT_FDCWD, mount_, O_RDONLY | O_DIRECTORY);
+  ASSERT_TRUE(user.has_value());
+  EXPECT_EQ(run({"unmount", "--lazy", mount_}).code, 0);
+  EXPECT_FALSE(is_mounted());
+}
+
+TEST_F(CliMount, EndsCleanlyAtASignal) {
+  for (const int number : {SIGTERM, SIGINT}) {
+    mount();
+    const pid_t pid = daemon_pid();
+    ASSERT_GT(pid, 0);
+    ASSERT_EQ(::kill(pid, number), 0);
+    EXPECT_TRUE(eventually([&] { return is_gone(pid); }));
+    EXPECT_FALSE(is_mounted());
+  }
+}
+
+TEST_F(CliMount, EndsQuicklyAtASecondSignal) {
+  mount();
+  const pid_t pid = daemon_pid();
+  const Result<Fd> user = open_at(AT_FDCWD, mount_, O_RDONLY | O_DIRECTORY);
+  ASSERT_TRUE(user.has_value());
+  ASSERT_EQ(::kill(pid, SIGTERM), 0);
+  // The first is taken when the log says so: two at once would be one.
+  ASSERT_TRUE(eventually([&] { return ::kill(pid, SIGTERM) != 0 || is_gone(pid); }));
+  EXPECT_FALSE(is_mounted());
+}
+
+TEST_F(CliMount, ReopensItsLog) {
+  mount();
+  const pid_t pid = daemon_pid();
+  ASSERT_EQ(::rename((store_ + "/log").c_str(), (store_ + "/log.old").c_str()), 0);
+  ASSERT_EQ(::kill(pid, SIGHUP), 0);
+  EXPECT_TRUE(eventually([&] { return contents(store_ + "/log").find("log_reopened") != std::string::npos; }));
+  EXPECT_EQ(run({"status", mount_}).code, 0);
+}
+
+TEST_F(CliMount, EndsWhenItIsUnmountedFromOutside) {
+  const std::string place = directory_ / "tmp/headers";
+  mount({"--also", "headers=" + place});
+  const pid_t pid = daemon_pid();
+  ASSERT_TRUE(shows_mount(place));
+
+  ASSERT_EQ(::umount2(mount_.c_str(), 0), 0);
+
+  EXPECT_TRUE(eventually([&] { return is_gone(pid); }));
+  EXPECT_FALSE(shows_mount(place));
+}
+
+TEST_F(CliMount, ShowsADirectoryAtAFurtherPlace) {
+  const std::string place = directory_ / "tmp/torchinductor_x/precompiled_headers";
+  mount({"--also", "precompiled_headers=" + place});
+
+  ASSERT_TRUE(shows_mount(place));
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, place + "/a.txt", "through the place").has_value());
+  EXPECT_EQ(contents(mount_ + "/precompiled_headers/a.txt"), "through the place");
+  const Json facts = status();
+  ASSERT_EQ(facts["also"].size(), 1U);
+  EXPECT_EQ(facts["also"][0]["path"], place);
+  EXPECT_EQ(facts["also"][0]["state"], "bound");
+  const Outcome explained = run({"explain", "--json", place + "/a.txt"});
+  ASSERT_EQ(explained.code, 0) << explained.err;
+  EXPECT_EQ(Json::parse(explained.out)["path"], "precompiled_headers/a.txt");
+
+  EXPECT_EQ(run({"unmount", mount_}).code, 0);
+  EXPECT_FALSE(shows_mount(place));
+  EXPECT_FALSE(exists(directory_ / "tmp"));
+}
+
+TEST_F(CliMount, ShowsThePrecompiledHeadersByDefault) {
+  const std::string temporary = directory_ / "tmpdir";
+  ASSERT_EQ(::mkdir(temporary.c_str(), 01777), 0);
+  const Outcome outcome = run(mount_arguments(), {"TMPDIR=" + temporary, "LOGNAME=root"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(shows_mount(temporary + "/torchinductor_root/precompiled_headers"));
+}
+
+TEST_F(CliMount, MountsAllTheSameWhenAPlaceCannotBeHad) {
+  mount({"--also", "headers=/dev/null/x"});
+  const Json facts = status();
+  EXPECT_EQ(facts["also"][0]["state"].get<std::string>().find("failed: "), 0U);
+  EXPECT_FALSE(facts["warnings"].empty());
+}
+
+TEST_F(CliMount, ReplacesWhatADeadDaemonLeft) {
+  const std::string place = directory_ / "tmp/headers";
+  mount({"--also", "headers=" + place});
+  const pid_t pid = daemon_pid();
+  ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  ASSERT_TRUE(eventually([&] { return is_gone(pid); }));
+  ASSERT_TRUE(is_mounted());
+  expect_refusal(run({"status", mount_}), {mount_, "unmount --lazy"});
+
+  mount({"--also", "headers=" + place});
+
+  EXPECT_TRUE(shows_mount(place));
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, place + "/x", "alive").has_value());
+  EXPECT_EQ(run({"unmount", mount_}).code, 0);
+  EXPECT_FALSE(is_mounted());
+  EXPECT_FALSE(shows_mount(place));
+}
+
+TEST_F(CliMount, UnmountsAMountWithoutADaemon) {
+  const std::string place = directory_ / "tmp/headers";
+  mount({"--also", "headers=" + place});
+  const pid_t pid = daemon_pid();
+  ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  ASSERT_TRUE(eventually([&] { return is_gone(pid); }));
+
+  const Outcome outcome = run({"unmount", "--lazy", mount_});
+
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_FALSE(is_mounted());
+  EXPECT_FALSE(shows_mount(place));
+}
+
+TEST_F(CliMount, TakesAnAbsentServerAsAWarningAndKeepsItsSecret) {
+  const std::string secret = directory_ / "secret";
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, secret, "s3cret-of-file\n").has_value());
+  mount({"--no-also", "--remote", "unix:///no/such/socket", "--password-file", secret, "--log-level", "debug"});
+
+  const Outcome json = run({"status", "--json", mount_});
+  EXPECT_EQ(Json::parse(json.out)["remote"]["reachable"], false);
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, mount_ + "/x", "x").has_value());
+  EXPECT_EQ(json.out.find("s3cret"), std::string::npos);
+  EXPECT_EQ(run({"unmount", mount_}).code, 0);
+  const std::string log = contents(store_ + "/log");
+  EXPECT_NE(log.find("remote_"), std::string::npos);
+  EXPECT_EQ(log.find("s3cret"), std::string::npos);
+}
+
+TEST_F(CliMount, HidesThePasswordOfItsUrl) {
+  mount({"--no-also", "--remote", "redis://user:pass-word@127.0.0.1:1/0", "--log-level", "debug"});
+  const pid_t pid = daemon_pid();
+  EXPECT_EQ(contents("/proc/" + std::to_string(pid) + "/cmdline").find("pass-word"), std::string::npos);
+  EXPECT_EQ(run({"status", "--json", mount_}).out.find("pass-word"), std::string::npos);
+  EXPECT_EQ(run({"unmount", mount_}).code, 0);
+  EXPECT_EQ(contents(store_ + "/log").find("pass-word"), std::string::npos);
+}
+
+TEST_F(CliMount, RefusesAServerThatIsNoRedis) {
+  const std::string path = directory_ / "server";
+  const Result<Fd> listener = listen_at(path, 8);
+  ASSERT_TRUE(listener.has_value());
+  std::jthread server([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      if (!wait_for(listener->get(), POLLIN, Deadline::after(Milliseconds(50)))) continue;
+      const Fd connection(::accept(listener->get(), nullptr, nullptr));
+      (void)receive_line(connection.get(), 1 << 16, Deadline::after(Milliseconds(500)));
+      (void)send_line(connection.get(), "HTTP/1.1 400 Bad Request\r\n\r", Deadline::after(Milliseconds(500)));
+    }
+  });
+
+  expect_refusal(run(mount_arguments({"--no-also", "--remote", "unix://" + path})), {path});
+
+  EXPECT_FALSE(is_mounted());
+}
+
+TEST_F(CliMount, TellsSystemdFromTheForeground) {
+  const std::string path = directory_ / "notify";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const Fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+
+  const pid_t pid = start(mount_arguments({"--no-also", "--foreground"}), directory_ / "out1", directory_ / "err1",
+                          {"NOTIFY_SOCKET=" + path});
+  started_.push_back(pid);
+  ASSERT_TRUE(wait_for(socket.get(), POLLIN, Deadline::after(kPatience)));
+  std::array<char, 256> word{};
+  ASSERT_GT(::recv(socket.get(), word.data(), word.size() - 1, 0), 0);
+
+  EXPECT_EQ(std::string(word.data()).find("READY=1\n"), 0U) << word.data();
+  EXPECT_TRUE(is_mounted());
+  EXPECT_EQ(daemon_pid(), pid);
+  ASSERT_EQ(::kill(pid, SIGTERM), 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  started_.clear();
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_FALSE(is_mounted());
+  EXPECT_NE(contents(directory_ / "err1").find(" ready "), std::string::npos);
+}
+
+}  // namespace
+}  // namespace inductorfs::daemon

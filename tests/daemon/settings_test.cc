@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "settings.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include "inductorfs/base/fd.h"
+#include "support/temporary_directory.h"
+
+namespace inductorfs::daemon {
+namespace {
+
+const Environment kNoEnvironment = [](const std::string&) { return std::optional<std::string>(); };
+const User kAlice{1000, "alice", "/home/alice"};
+
+Settings mounted_at(const std::string& mountpoint) {
+  Settings settings;
+  settings.mountpoint = mountpoint;
+  settings.alias = mountpoint;
+  return settings;
+}
+
+std::string error_of(const Result<void>& result) { return result ? "no error" : result.error().what(); }
+
+/// What reading `text` as a configuration gives, or its error.
+class Configuration : public ::testing::Test {
+ protected:
+  Result<RawValues> read(const std::string& text) {
+    EXPECT_TRUE(write_file_atomically(AT_FDCWD, file_, text).has_value());
+    return read_configuration(file_);
+  }
+  std::string error(const std::string& text) {
+    const Result<RawValues> values = read(text);
+    return values ? "no error" : values.error().what();
+  }
+
+  testing::TemporaryDirectory directory_;
+  std::string file_ = directory_ / "c.toml";
+};
+
+TEST(ParseSize, KnowsPowersOf1024) {
+  EXPECT_EQ(parse_size("0").value(), 0U);
+  EXPECT_EQ(parse_size("512").value(), 512U);
+  EXPECT_EQ(parse_size("3K").value(), 3072U);
+  EXPECT_EQ(parse_size("20G").value(), 20ULL << 30);
+  EXPECT_EQ(parse_size("1T").value(), 1ULL << 40);
+}
+
+TEST(ParseSize, RefusesAllElse) {
+  for (const char* text : {"", "K", "-1", "1.5G", "10KB", "1k", " 1", "99999999999999999999", "9999999999T"}) {
+    EXPECT_FALSE(parse_size(text).has_value()) << text;
+  }
+}
+
+TEST(MountOptions, HaveHelpAndOneNameEach) {
+  std::map<std::string_view, int> names;
+  for (const Option& option : mount_options()) {
+    EXPECT_FALSE(option.help.empty()) << option.name;
+    EXPECT_EQ(++names[option.name], 1) << option.name;
+    const bool takes_value = option.kind == Option::Kind::kText || option.kind == Option::Kind::kList;
+    EXPECT_EQ(option.value_name.empty(), !takes_value) << option.name;
+  }
+}
+
+TEST(MountOptions, DefaultsThatHelpShowsAreThoseInForce) {
+  Settings shown;
+  RawValues values;
+  for (const Option& option : mount_options()) {
+    const bool literal = option.kind == Option::Kind::kText && option.name != "store" && option.name != "python" &&
+                         option.name != "log" && option.name != "ca-file" && !option.default_text.empty();
+    if (literal) values[std::string(option.name)] = {std::string(option.default_text)};
+  }
+  ASSERT_EQ(error_of(apply(values, "help", "/", shown)), "no error");
+
+  const Settings defaults;
+  EXPECT_EQ(values.size(), 9U);
+  EXPECT_EQ(shown.store_limit, defaults.store_limit);
+  EXPECT_EQ(shown.artefact_limit, defaults.artefact_limit);
+  EXPECT_EQ(shown.prefetch, defaults.prefetch);
+  EXPECT_EQ(shown.quiet_time, defaults.quiet_time);
+  EXPECT_EQ(shown.poll_interval, defaults.poll_interval);
+  EXPECT_EQ(shown.threads, defaults.threads);
+  EXPECT_EQ(shown.prefix, defaults.prefix);
+  EXPECT_EQ(shown.start_timeout, defaults.start_timeout);
+  EXPECT_EQ(shown.log_level, defaults.log_level);
+}
+
+TEST(Apply, SetsEveryKindOfValue) {
+  Settings settings = mounted_at("/m");
+  const RawValues values{{"remote", {"redis://h"}}, {"store", {"s"}},         {"also", {"a=/x", "b/c=y"}},
+                         {"no-also", {"false"}},    {"log-level", {"debug"}}, {"store-limit", {"1M"}},
+                         {"quiet-time", {"5"}},     {"threads", {"3"}},       {"allow-other", {"false"}},
+                         {"start-timeout", {"7"}},  {"prefix", {"team.a"}},   {"foreground", {"true"}}};
+
+  ASSERT_EQ(error_of(apply(values, "test", "/base", settings)), "no error");
+
+  EXPECT_EQ(settings.remote, "redis://h");
+  EXPECT_EQ(settings.store, "/base/s");
+  EXPECT_EQ(settings.also, (std::vector<Also>{{"a", "/x"}, {"b/c", "/base/y"}}));
+  EXPECT_EQ(settings.log_level, log::Level::kDebug);
+  EXPECT_EQ(settings.store_limit, 1U << 20);
+  EXPECT_EQ(settings.quiet_time, Milliseconds(5));
+  EXPECT_EQ(settings.threads, 3U);
+  EXPECT_EQ(settings.allow_other, std::optional<bool>(false));
+  EXPECT_EQ(settings.start_timeout, std::chrono::seconds(7));
+  EXPECT_EQ(settings.prefix, "team.a");
+  EXPECT_TRUE(settings.foreground);
+}
+
+TEST(Apply, AListReplacesTheEarlierOne) {
+  Settings settings = mounted_at("/m");
+  ASSERT_TRUE(apply({{"also", {"a=/x", "b=/y"}}}, "file", "/", settings).has_value());
+  ASSERT_TRUE(apply({{"also", {"c=/z"}}}, "command line", "/", settings).has_value());
+  EXPECT_EQ(settings.also, (std::vector<Also>{{"c", "/z"}}));
+}
+
+TEST(Apply, NamesTheOptionTheValueAndWhatItMayBe) {
+  struct Case {
+    const char* name;
+    const char* value;
+    const char* expected;
+  };
+  for (const Case& c :
+       {Case{"store-limit", "10X", "store-limit \"10X\": here: give a number of bytes"},
+        Case{"threads", "0", "threads \"0\": here: give a whole number from 1 to 256"},
+        Case{"quiet-time", "soon", "quiet-time \"soon\": here: give a whole number"},
+        Case{"log-level", "loud", "log-level \"loud\": here: give one of debug, info, warning, error"},
+        Case{"prefix", "a b", "prefix \"a b\": here: give 1 to 64 of letters"},
+        Case{"also", "nothing", "also \"nothing\": here: give NAME=PATH"},
+        Case{"also", "../up=/x", "also \"../up=/x\": here: give NAME=PATH"},
+        Case{"also", "x=", "also \"x=\": here: give NAME=PATH"}, Case{"store", "", "store \"\": here: give a path"},
+        Case{"colour", "red", "unknown option: colour (here)"}}) {
+    Settings settings = mounted_at("/m");
+    const std::string error = error_of(apply({{c.name, {c.value}}}, "here", "/", settings));
+    EXPECT_EQ(error.substr(0, std::string(c.expected).size()), c.expected);
+  }
+}
+
+TEST_F(Configuration, HasTheNamesOfTheCommandLine) {
+  const Result<RawValues> values = read(
+      "remote = \"redis://h/1\"\nthreads = 4\nstore-limit = \"5G\"\nprefetch = 0\nno-also = true\n"
+      "allow-other = false\nalso = [\"a=/x\", \"b=/y\"]\n");
+
+  ASSERT_TRUE(values.has_value()) << values.error().what();
+  EXPECT_EQ(values->at("remote"), std::vector<std::string>{"redis://h/1"});
+  EXPECT_EQ(values->at("threads"), std::vector<std::string>{"4"});
+  EXPECT_EQ(values->at("no-also"), std::vector<std::string>{"true"});
+  EXPECT_EQ(values->at("allow-other"), std::vector<std::string>{"false"});
+  EXPECT_EQ(values->at("also"), (std::vector<std::string>{"a=/x", "b=/y"}));
+}
+
+TEST_F(Configuration, NamesAnUnknownKeyAndItsLine) {
+  EXPECT_EQ(error("threads = 4\nstore_limit = 1\n").find("unknown key \"store_limit\": " + file_ + ":2: "), 0U);
+  EXPECT_EQ(error("[remote]\nurl = \"x\"\n").find("wrong type of \"remote\": " + file_ + ":1: give a string"), 0U);
+  EXPECT_EQ(error("mountpoint = \"/m\"\n").find("unknown key \"mountpoint\""), 0U);
+}
+
+TEST_F(Configuration, NamesAWrongType) {
+  EXPECT_NE(error("no-also = \"yes\"\n").find("wrong type of \"no-also\""), std::string::npos);
+  EXPECT_NE(error("threads = true\n").find("give a string or a number"), std::string::npos);
+  EXPECT_NE(error("also = [1]\n").find("give a list of strings"), std::string::npos);
+  EXPECT_NE(error("threads = 1.5\n").find("wrong type"), std::string::npos);
+}
+
+TEST_F(Configuration, NamesTheLineOfASyntaxError) {
+  const std::string text = error("threads = 4\nthis is no toml\n");
+  EXPECT_EQ(text.find("configuration is no TOML: " + file_ + ":2: "), 0U) << text;
+  EXPECT_EQ(text.find('\n'), std::string::npos);
+}
+
+TEST_F(Configuration, ThatIsMissingIsAnError) {
+  const Result<RawValues> values = read_configuration(directory_ / "none.toml");
+  ASSERT_FALSE(values.has_value());
+  EXPECT_EQ(values.error().code(), ErrorCode::kNotFound);
+  EXPECT_NE(values.error().what().find("none.toml: it does not exist"), std::string::npos);
+}
+
+TEST(Complete, ShowsThePrecompiledHeadersInTorchsDefaultDirectory) {
+  Settings settings = mounted_at("/m");
+  ASSERT_TRUE(complete(settings, kAlice, kNoEnvironment).has_value());
+  EXPECT_EQ(settings.also,
+            (std::vector<Also>{{"precompiled_headers", "/tmp/torchinductor_alice/precompiled_headers"}}));
+  EXPECT_EQ(settings.store, "/home/alice/.cache/inductorfs/store/m");
+  EXPECT_EQ(settings.allow_other, std::optional<bool>(false));
+}
+
+TEST(Complete, LeavesThatOutWhereItMakesNoSense) {
+  Settings off = mounted_at("/m");
+  off.no_also = true;
+  off.also = {{"a", "/x"}};
+  ASSERT_TRUE(complete(off, kAlice, kNoEnvironment).has_value());
+  EXPECT_TRUE(off.also.empty());
+
+  Settings itself = mounted_at("/tmp/torchinductor_alice");
+  ASSERT_TRUE(complete(itself, kAlice, kNoEnvironment).has_value());
+  EXPECT_TRUE(itself.also.empty());
+
+  Settings given = mounted_at("/m");
+  given.also = {{"precompiled_headers", "/elsewhere"}};
+  ASSERT_TRUE(complete(given, kAlice, kNoEnvironment).has_value());
+  EXPECT_EQ(given.also, (std::vector<Also>{{"precompiled_headers", "/elsewhere"}}));
+}
+
+TEST(Complete, LetsOthersInForRootOnly) {
+  Settings settings = mounted_at("/m");
+  ASSERT_TRUE(complete(settings, {0, "root", "/root"}, kNoEnvironment).has_value());
+  EXPECT_EQ(settings.allow_other, std::optional<bool>(true));
+}
+
+TEST(Complete, RefusesPlacesThatLieInEachOther) {
+  const auto error = [](auto change) {
+    Settings settings = mounted_at("/m/c");
+    change(settings);
+    return error_of(complete(settings, kAlice, kNoEnvironment));
+  };
+  EXPECT_NE(error([](Settings& s) { s.store = "/m/c/store"; }).find("the store and the mountpoint"), std::string::npos);
+  EXPECT_NE(error([](Settings& s) { s.store = "/m"; }).find("the store and the mountpoint"), std::string::npos);
+  EXPECT_NE(error([](Settings& s) { s.log = "/m/c/log"; }).find("the log lies in the mount"), std::string::npos);
+  EXPECT_NE(error([](Settings& s) {
+              s.also = {{"a", "/m/c/a"}};
+            }).find("shows the mount in itself"),
+            std::string::npos);
+  EXPECT_NE(error([](Settings& s) {
+              s.store = "/s/t";
+              s.also = {{"a", "/s"}};
+            }).find("would hide the store"),
+            std::string::npos);
+  EXPECT_EQ(error([](Settings& s) { s.store = "/m/c2"; }), "no error");
+}
+
+}  // namespace
+}  // namespace inductorfs::daemon

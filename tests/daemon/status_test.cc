@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "status.h"
+
+#include <gtest/gtest.h>
+
+#include "json.h"
+
+namespace inductorfs::daemon {
+namespace {
+
+constexpr const char* kStatus = R"({"version":"1.2.3","mountpoint":"/m","pid":77,
+  "store":{"directory":"/s","blobs":3,"bytes":1536,"size_limit":21474836480,"evicted":1},
+  "remote":{"configured":true,"address":"redis://h:6379/0","reachable":true,"last_error":"","version":"7.0.15"},
+  "catalog":{"entries":40,"hidden":2,"queued":5,"synced":true,"oldest_queued_error":"timed out","queued_paths":["a"]},
+  "file_system":{"nodes":9,"unsealed":1,"contested":0,"refused":["ab/x.so: no ELF\u001b[31m"]},
+  "counters":{"lookup.first_touch":12,"fetch.blobs":11,"fetch.bytes":2097152,"publish.published":4},
+  "also":[{"name":"precompiled_headers","path":"/t/p","state":"bound"}],
+  "warnings":["maxmemory-policy is allkeys-lru"],
+  "private_families":[{"family":"triton","why":"gpu-arch is not known"}]})";
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(HumanBytes, UsesTheLargestUnitThatFits) {
+  EXPECT_EQ(human_bytes(0), "0 B");
+  EXPECT_EQ(human_bytes(1023), "1023 B");
+  EXPECT_EQ(human_bytes(1536), "1.5 KiB");
+  EXPECT_EQ(human_bytes(20ULL << 30), "20.0 GiB");
+  EXPECT_EQ(human_bytes(1ULL << 50), "1024.0 TiB");
+}
+
+TEST(StatusText, HasWhatAPersonAsksFor) {
+  const std::string text = status_text(kStatus);
+
+  EXPECT_TRUE(has(text, "/m (pid 77, version 1.2.3)")) << text;
+  EXPECT_TRUE(has(text, "redis://h:6379/0, reachable, Redis 7.0.15")) << text;
+  EXPECT_TRUE(has(text, "40 entries, 2 hidden here, 5 queued (oldest: timed out)")) << text;
+  EXPECT_TRUE(has(text, "/s: 3 blobs, 1.5 KiB of 20.0 GiB, 1 evicted")) << text;
+  EXPECT_TRUE(has(text, "12 first touches, 11 blobs fetched (2.0 MiB), 4 groups published")) << text;
+  EXPECT_TRUE(has(text, "/t/p shows precompiled_headers: bound")) << text;
+  EXPECT_TRUE(has(text, "triton: gpu-arch is not known")) << text;
+  EXPECT_TRUE(has(text, "warning       maxmemory-policy is allkeys-lru")) << text;
+}
+
+TEST(StatusText, ShowsNoControlCharacters) {
+  const std::string text = status_text(kStatus);
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_TRUE(has(text, "ab/x.so: no ELF\\x1b[31m")) << text;
+}
+
+TEST(StatusText, SaysWhetherTheRemoteAnswers) {
+  Json status = Json::parse(kStatus);
+  status["remote"]["reachable"] = false;
+  status["remote"]["last_error"] = "connection refused";
+  EXPECT_TRUE(has(status_text(to_line(status)), "NOT reachable: connection refused"));
+  status["remote"]["configured"] = false;
+  EXPECT_TRUE(has(status_text(to_line(status)), "remote        none: a local cache"));
+}
+
+TEST(StatusText, TakesWhatItGets) {
+  EXPECT_EQ(status_text("no json"), "");
+  EXPECT_FALSE(status_text("{}").empty());
+  EXPECT_FALSE(status_text(R"({"store":7,"also":{},"warnings":[1,{}],"counters":[]})").empty());
+}
+
+TEST(ExplanationText, SaysWhyAPathIsNotVisible) {
+  vfs::Explanation explanation;
+  explanation.path = "fxgraph/ab/x";
+  explanation.family = "fxgraph";
+  explanation.where = "nowhere";
+  explanation.why = "no entry of this scope has it";
+  explanation.scope = "0123";
+
+  const std::string text = explanation_text(explanation_json(explanation));
+
+  EXPECT_TRUE(has(text, "family        fxgraph\n")) << text;
+  EXPECT_TRUE(has(text, "visible       no: no entry of this scope has it\n")) << text;
+  EXPECT_FALSE(has(text, "digest"));
+}
+
+TEST(ExplanationJson, TakesAPathOfAnyBytes) {
+  vfs::Explanation explanation;
+  explanation.path = "a\xff\n";
+  const Json json = Json::parse(explanation_json(explanation));
+  EXPECT_TRUE(json["path"].is_string());
+  EXPECT_EQ(json["visible"], false);
+  EXPECT_EQ(explanation_json(explanation).find('\n'), std::string::npos);
+}
+
+TEST(WhereJson, NamesTheFurtherPlaces) {
+  AlsoState state;
+  state.also = {"n", "/p"};
+  state.kind = AlsoState::Kind::kFailed;
+  state.why = "in the way";
+  const Json where = Json::parse(where_json("/m", {state}));
+  EXPECT_EQ(where["mountpoint"], "/m");
+  EXPECT_EQ(where["also"][0]["state"], "failed: in the way");
+}
+
+TEST(FingerprintText, ShowsFactsAndScopes) {
+  fingerprint::Fingerprint facts;
+  fingerprint::Fact python;
+  python.known = true;
+  python.value = "soabi=cpython-311\nother=1";
+  python.source = "/usr/bin/python3";
+  facts.set(fingerprint::Facet::kPython, python);
+  fingerprint::Fact torch;
+  torch.problem = "torch is not installed";
+  facts.set(fingerprint::Facet::kTorch, torch);
+
+  const std::string text = fingerprint_text(facts);
+
+  EXPECT_TRUE(has(text, "python (/usr/bin/python3)\n    soabi=cpython-311\n    other=1\n")) << text;
+  EXPECT_TRUE(has(text, "torch: NOT KNOWN: torch is not installed\n")) << text;
+  EXPECT_TRUE(has(text, "private: ")) << text;
+}
+
+}  // namespace
+}  // namespace inductorfs::daemon

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Costs of warm files in C, mount against the directory beside it, and the daemon's memory with many entries.
+
+  bench_files.py FILE_COSTS [--entries 10000]
+"""
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support" / "python"))
+
+from inductorfs_testing import compare  # noqa: E402
+from inductorfs_testing.fixtures import Cluster  # noqa: E402
+from inductorfs_testing.processes import run  # noqa: E402
+
+LIMIT = 1.2
+ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
+
+
+def code_name(number):
+    """<xx>/<c+51>.py: a generated module, the most numerous small file."""
+    digits = ""
+    for _ in range(51):
+        digits += ALPHABET[number % 32]
+        number //= 32
+    return f"{digits[:2]}/c{digits}.py"
+
+
+def put(root, name, content):
+    """write_atomic of torch/_inductor/codecache.py."""
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".{os.getpid()}.1.tmp"
+    temporary.write_bytes(content)
+    temporary.rename(path)
+    return path
+
+
+def file_costs(cluster, program):
+    """The file is made on node a and read on node b, twice: the first touch fetches."""
+    a, b = cluster.node("a"), cluster.node("b")
+    content = (b"# 16 KiB\n" * 2000)[:16 * 1024]
+    put(a.cache, code_name(1), content)
+    a.sync()
+    b.catch_up(a)
+    local = put(cluster.directory / "plain", code_name(1), content)
+    files = [local, b.cache / code_name(1)]
+    run([program, *files])
+    before = b.counters()
+    done = run([program, *files], seconds=120)
+    requests = {name: grown for name, grown in compare.difference(before, b.counters()).items() if name == "fuse.requests"}
+    costs = json.loads(done.out)
+    plain, mount = (costs[str(path)] for path in files)
+    print(f"{'nanoseconds':18} {'ext4':>10} {'mount':>10} {'ratio':>8}")
+    for what in plain:
+        ratio = mount[what] / plain[what]
+        print(f"{what:18} {plain[what]:10.0f} {mount[what]:10.0f} {ratio:8.3f}{'' if ratio <= LIMIT else '   OVER'}")
+    print(f"requests to the daemon meanwhile: {sum(requests.values())}")
+    return {"ext4": plain, "mount": mount, "requests": sum(requests.values())}
+
+
+def resident(node):
+    """Resident MiB of the processes that serve the mount."""
+    total = 0
+    for pid in node.daemons():
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                total += int(line.split()[1])
+    return total / 1024
+
+
+def memory(cluster, entries):
+    writer = cluster.node("writer")
+    empty = resident(writer)
+    for number in range(entries):
+        put(writer.cache, code_name(number + 100), f"# module {number}\n".encode() * 20)
+    writer.sync(300)
+    reader = cluster.node("reader")
+    reader.catch_up(writer, 60)
+    mounted = resident(reader)
+    for name in compare.names(reader.cache):
+        os.stat(reader.cache / name)
+    result = {"empty": empty, "writer": resident(writer), "reader, listed": mounted, "reader, all touched": resident(reader)}
+    print(f"RSS in MiB with {entries} entries: " + json.dumps({name: round(value, 1) for name, value in result.items()}))
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", type=Path)
+    parser.add_argument("--entries", type=int, default=10000)
+    parser.add_argument("--torch", default="2.15", help="whose Python the mount asks for its facts")
+    arguments = parser.parse_args()
+    with Cluster(torch=arguments.torch) as cluster:
+        out = {"costs": file_costs(cluster, arguments.program)}
+    with Cluster(torch=arguments.torch) as cluster:
+        out["rss"] = memory(cluster, arguments.entries)
+    print(json.dumps(out))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

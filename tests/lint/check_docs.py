@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Holds what the documents say of the code: links, paths and constants that exist, every option in the man pages, every
+error code with its errno in docs/semantics.md, the families of docs/families.md, the form of decisions. Exit code 1 and one
+line for each offence.   check_docs.py [ROOT]"""
+import re
+import sys
+from pathlib import Path
+
+LINK = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s]+)\)")
+CODE_PATH = re.compile(r"`((?:src|include|tests|docs|scripts|systemd|\.ci)/[\w./@-]+)`")
+CONSTANT = re.compile(r"`(?:\w+::)?(k[A-Z]\w*)`")
+TEST_NAME = re.compile(r"`([A-Z]\w+)\.([A-Z]\w+)`")
+TEST = re.compile(r"\bTEST(?:_F|_P)?\((\w+), (\w+)\)")
+OPTION = re.compile(r'Option\{"([a-z-]+)", Kind::(\w+)')
+OTHER_OPTION = re.compile(r'add_(?:option|flag)\("(--[a-z-]+)"')
+# The project stands alone: no document may lead out of it.
+FOREIGN = re.compile(r"\.\./shared|(?<![\w/])/work/")
+PARTS = ("**Status**", "**Context.**", "**Options.**", "**Outcome.**", "**Consequences.**", "**Checked by**")
+
+
+def documents(root):
+    return sorted(root.glob("*.md")) + sorted((root / "docs").rglob("*.md"))
+
+
+def text_of(root, *folders):
+    return "\n".join(path.read_text(errors="replace") for folder in folders for path in sorted((root / folder).rglob("*"))
+                     if path.suffix in (".h", ".cc"))
+
+
+def slug(heading):
+    """The anchor that a heading gets."""
+    plain = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+def anchors(path):
+    return {slug(match[1]) for match in re.finditer(r"^#+ (.*)$", path.read_text(), re.MULTILINE)}
+
+
+def check_link(root, path, target):
+    if re.match(r"[a-z]+:", target):
+        return None
+    name, _, anchor = target.partition("#")
+    file = (path.parent / name).resolve() if name else path
+    if not file.is_relative_to(root) or not file.exists():
+        return f"there is no {name}"
+    if anchor and anchor not in anchors(file):
+        return f"{file.relative_to(root)} has no heading #{anchor}"
+    return None
+
+
+def check_text(root, path, code):
+    """Links, paths, constants and foreign places of one document."""
+    where = path.relative_to(root)
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        for target in LINK.findall(line):
+            if problem := check_link(root, path, target):
+                yield f"{where}:{number}: {problem}"
+        for name in CODE_PATH.findall(line):
+            if not (root / name).exists():
+                yield f"{where}:{number}: there is no {name}"
+        for name in CONSTANT.findall(line):
+            if not re.search(rf"\b{name}\b", code):
+                yield f"{where}:{number}: the code has no {name}"
+        if FOREIGN.search(line):
+            yield f"{where}:{number}: leads out of the project"
+
+
+def check_options(root):
+    """Every option of the table in both man pages, those of the other commands in the first."""
+    manual = (root / "docs/man/inductorfs.1").read_text().replace("\\-", "-")
+    keys = (root / "docs/man/inductorfs.conf.5").read_text().replace("\\-", "-")
+    table = OPTION.findall((root / "src/daemon/settings.cc").read_text())
+    if not table:
+        yield "src/daemon/settings.cc: no option was found; has the table another form?"
+    names = [name for name, _ in table] + [f"no-{name}" for name, kind in table if kind == "kToggle"]
+    names += [name[2:] for name in OTHER_OPTION.findall((root / "src/daemon/command_line.cc").read_text())]
+    for name in sorted(set(names)):
+        if not re.search(rf"Fl -{re.escape(name)}(?![\w-])", manual):
+            yield f"docs/man/inductorfs.1: the option --{name} is missing"
+    known = {name for name, _ in table}
+    said = set(re.findall(r"^\.It ([a-z-]+) Ta", keys, re.MULTILINE))
+    yield from (f"docs/man/inductorfs.conf.5: the key {name} is missing" for name in sorted(known - said))
+    yield from (f"docs/man/inductorfs.conf.5: there is no option {name}" for name in sorted(said - known))
+
+
+def errno_of_codes(root):
+    """{kName: errno} as errno_map.cc has it: labels that follow each other share the return after them."""
+    labels, found = [], {}
+    for line in (root / "src/fuse/errno_map.cc").read_text().splitlines():
+        if match := re.search(r"case ErrorCode::(\w+):", line):
+            labels.append(match[1])
+        elif match := re.search(r"return (E\w+);", line):
+            found.update(dict.fromkeys(labels, match[1]))
+            labels = []
+    return found
+
+
+def check_error_codes(root):
+    enum = re.search(r"enum class ErrorCode \{(.*?)\}", (root / "include/inductorfs/base/result.h").read_text(), re.DOTALL)
+    codes = re.findall(r"\bk\w+", enum[1]) if enum else []
+    if not codes:
+        yield "include/inductorfs/base/result.h: no ErrorCode was found"
+    semantics, errnos = (root / "docs/semantics.md").read_text(), errno_of_codes(root)
+    for code in codes:
+        name = re.sub(r"(?<!^)([A-Z])", r"_\1", code[1:]).lower()
+        if f"| `{code}` | `{name}` | {errnos.get(code)} |" not in semantics:
+            yield f"docs/semantics.md: no row `{code}`, `{name}`, {errnos.get(code)}"
+
+
+def check_families(root):
+    rules = set(re.findall(r'\.name = "(\w+)"', (root / "src/layout/rules.cc").read_text()))
+    table = (root / "docs/families.md").read_text().split("\n## ", 1)[0]
+    said = set(re.findall(r"^\| (\w+) \| `", table, re.MULTILINE))
+    if not said:
+        yield "docs/families.md: no family was found"
+    yield from (f"docs/families.md: src/layout/rules.cc has no family {name}" for name in sorted(said - rules))
+    yield from (f"docs/families.md: the family {name} is missing" for name in sorted(rules - said))
+
+
+def check_decisions(root):
+    tests = set(TEST.findall(text_of(root, "tests")))
+    numbers = []
+    for path in sorted((root / "docs/decisions").glob("*.md")):
+        where, text = path.relative_to(root), path.read_text()
+        numbers.append(path.name[:4])
+        if not re.match(rf"# {path.name[:4]}: ", text):
+            yield f"{where}:1: the title does not begin with # {path.name[:4]}:"
+        yield from (f"{where}: no {part}" for part in PARTS if part not in text)
+        yield from (f"{where}: there is no test {suite}.{name}" for suite, name in TEST_NAME.findall(text)
+                    if (suite, name) not in tests)
+    if numbers != [f"{number:04}" for number in range(1, len(numbers) + 1)]:
+        yield "docs/decisions: the numbers do not follow each other"
+
+
+def check(root):
+    code = text_of(root, "include", "src")
+    for path in documents(root):
+        yield from check_text(root, path, code)
+    yield from check_options(root)
+    yield from check_error_codes(root)
+    yield from check_families(root)
+    yield from check_decisions(root)
+
+
+def main():
+    root = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else Path(__file__).resolve().parents[2]
+    offences = list(check(root))
+    print("\n".join(offences) or "documents: as the code says")
+    return 1 if offences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

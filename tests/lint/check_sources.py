@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Holds what no compiler checks: lengths of files, first lines, locks, words, the thread sentence of each class. Exit code 1
+and one line for each offence; what is over the aim but under the limit is only said.   check_sources.py [ROOT]"""
+import re
+import sys
+from pathlib import Path
+
+# (aim, limit) in lines
+LENGTHS = {"source": (500, 700), "contract header": (200, 300), "private header": (150, 250), "script": (300, 500)}
+LICENCE = "SPDX-License-Identifier: Apache-2.0"
+LOCKS = re.compile(r"\bstd::(recursive_|shared_|timed_)*mutex\b|\bstd::condition_variable|\bpthread_(mutex|rwlock|cond)_t"
+                   r"|\bstd::(lock_guard|scoped_lock)\b")
+WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|\b[Ff]or now\b")
+SLEEPS = re.compile(r"\bsleep_for\b|\bsleep_until\b|\busleep\s*\(|\bnanosleep\s*\(|(?<![\w.])sleep\s*\(")
+WORDS_ALLOWED = {"tests/lint/check_sources.py", "tests/lint/test_lint.py"}
+# getaddrinfo has no deadline: the caller leaves, the thread cannot.
+DETACHED = {"src/redis/dial.cc"}
+THREADS = ("Immutable after construction.", "Safe for concurrent use.", "safe for concurrent use", "Needs external",
+           "Confined to the")
+CLASS = re.compile(r"^(template\s*<[^>]*>\s*)?class\s+(?!\w+\s*;)(\[\[nodiscard\]\]\s*)?(\w+)[^;]*\{")
+
+
+def kind_of(relative):
+    if relative.parts[0] == "include":
+        return "contract header"
+    if relative.suffix == ".h":
+        return "private header"
+    return "source" if relative.suffix == ".cc" else "script"
+
+
+def check_classes(relative, lines):
+    """Each class of a contract header says how threads may use it."""
+    whole = "\n".join(lines)
+    everything = re.search(r"Everything (in|here)[^\n]*\n?[^\n]*(concurrent|pure)", whole)
+    for number, line in enumerate(lines, 1):
+        if not CLASS.match(line) or everything:
+            continue
+        above = number - 2
+        while above >= 0 and (lines[above].startswith("///") or lines[above].startswith("template")):
+            above -= 1
+        comment = " ".join(lines[above + 1:number - 1])
+        if not any(sentence in comment for sentence in THREADS):
+            yield f"{relative}:{number}: class {CLASS.match(line)[3]} does not say how threads may use it"
+
+
+def check_text(relative, lines):
+    name, kind = relative.as_posix(), kind_of(relative)
+    aim, limit = LENGTHS[kind]
+    if len(lines) > limit:
+        yield f"{name}: {len(lines)} lines; a {kind} has at most {limit}: split it by responsibility"
+    if LICENCE not in "\n".join(lines[:2]):
+        yield f"{name}:1: no {LICENCE}"
+    if relative.suffix == ".h" and "#pragma once" not in lines:
+        yield f"{name}: no #pragma once"
+    for number, line in enumerate(lines, 1):
+        if name not in WORDS_ALLOWED and (match := WORDS.search(line)):
+            yield f"{name}:{number}: the word {match[0]}"
+        if relative.suffix not in (".h", ".cc"):
+            continue
+        if name != "include/inductorfs/base/guarded.h" and relative.parts[0] != "tests" and LOCKS.search(line):
+            yield f"{name}:{number}: a bare lock; use Guarded<T> of base/guarded.h"
+        if relative.parts[0] == "tests" and SLEEPS.search(line):
+            yield f"{name}:{number}: a sleep in a test; wait for a condition with a deadline"
+        if ".detach()" in line and name not in DETACHED:
+            yield f"{name}:{number}: a detached thread"
+
+
+def files(root):
+    for folder, suffixes in (("include", (".h",)), ("src", (".h", ".cc")), ("tests", (".h", ".cc", ".py"))):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in suffixes and path.is_file():
+                yield path
+
+
+def check(root):
+    """(offences, remarks)"""
+    offences, remarks = [], []
+    for path in files(root):
+        relative = path.relative_to(root)
+        lines = path.read_text(errors="replace").splitlines()
+        offences += check_text(relative, lines)
+        if relative.parts[0] == "include":
+            offences += check_classes(relative, lines)
+        aim, limit = LENGTHS[kind_of(relative)]
+        if aim < len(lines) <= limit:
+            remarks.append(f"{relative}: {len(lines)} lines, aim {aim}")
+    return offences, remarks
+
+
+def main():
+    root = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else Path(__file__).resolve().parents[2]
+    offences, remarks = check(root)
+    print("\n".join(remarks + offences) or "sources: as the style says")
+    return 1 if offences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lint checks find what they are for."""
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import check_layers  # noqa: E402
+import check_sources  # noqa: E402
+
+TABLE = "base:\nstore: base\nvfs: base store\n<sqlite3> = store\n<tl/> = base/result.h\n!vfs: redis\n"
+GOOD = "// SPDX-License-Identifier: Apache-2.0\n#pragma once\n"
+
+
+def write(root, name, text):
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def layer_offences(root):
+    return [line.split(": ", 1)[1] for line in check_layers.check(root, TABLE)]
+
+
+def source_offences(root):
+    return [line.split(": ", 1)[1] for line in check_sources.check(root)[0]]
+
+
+@pytest.mark.parametrize("name, text, offence", [
+    ("src/base/a.cc", '#include "inductorfs/store/s.h"', "base may not use store"),
+    ("include/inductorfs/store/s.h", '#include "inductorfs/vfs/v.h"', "store may not use vfs"),
+    ("src/vfs/a.cc", "#include <sqlite3.h>", "<sqlite3.h> belongs to store"),
+    ("include/inductorfs/store/s.h", "#include <sqlite3.h>", "a contract header may not show <sqlite3.h>"),
+    ("src/store/a.cc", "#include <tl/expected.hpp>", "<tl/expected.hpp> belongs to base/result.h"),
+    ("src/vfs/a.cc", '#include "store/private.h"', "a private header of store"),
+    ("src/vfs/a.cc", "auto x = redis::find();", "the word redis has no place in vfs"),
+    ("src/other/a.cc", "", "other is not in layers.txt"),
+])
+def test_layers_finds(tmp_path, name, text, offence):
+    write(tmp_path, name, text)
+    assert layer_offences(tmp_path) == [offence]
+
+
+@pytest.mark.parametrize("name, text", [
+    ("src/vfs/a.cc", '#include "inductorfs/store/s.h"\n#include "inductorfs/vfs/v.h"\n#include "vfs/private.h"\n#include <map>'),
+    ("src/store/a.cc", "#include <sqlite3.h>"),
+    ("include/inductorfs/base/result.h", "#include <tl/expected.hpp>"),
+    ("src/vfs/a.cc", "int x;  // as redis does"),
+])
+def test_layers_allows(tmp_path, name, text):
+    write(tmp_path, name, text)
+    assert layer_offences(tmp_path) == []
+
+
+def test_layers_refuses_a_circle_in_the_table():
+    modules, _, _ = check_layers.read_layers("base: store\nstore: base\n")
+    assert len(list(check_layers.check_table(modules))) == 1
+
+
+@pytest.mark.parametrize("name, text, offence", [
+    ("src/a/a.cc", "int x;", "no SPDX-License-Identifier: Apache-2.0"),
+    ("src/a/a.h", GOOD.splitlines()[0], "no #pragma once"),
+    ("src/a/a.cc", GOOD + "std::mutex m;", "a bare lock; use Guarded<T> of base/guarded.h"),
+    ("src/a/a.cc", GOOD + "// TO" + "DO later", "the word TO" + "DO"),
+    ("tests/a/a.cc", GOOD + "sleep(1);", "a sleep in a test; wait for a condition with a deadline"),
+    ("src/a/a.cc", GOOD + "thread.detach();", "a detached thread"),
+    ("src/a/a.cc", GOOD + "\n" * 700, "702 lines; a source has at most 700: split it by responsibility"),
+    ("include/inductorfs/a/a.h", GOOD + "\n" * 300, "302 lines; a contract header has at most 300: split it by responsibility"),
+    ("include/inductorfs/a/a.h", GOOD + "/// A thing.\nclass Thing {", "class Thing does not say how threads may use it"),
+])
+def test_sources_finds(tmp_path, name, text, offence):
+    write(tmp_path, name, text)
+    assert source_offences(tmp_path) == [offence]
+
+
+@pytest.mark.parametrize("name, text", [
+    ("include/inductorfs/base/guarded.h", GOOD + "std::mutex m;"),
+    ("include/inductorfs/a/a.h", GOOD + "/// A thing. Safe for concurrent use.\nclass Thing {"),
+    ("include/inductorfs/a/a.h", GOOD + "class Thing;"),
+    ("tests/a/a.cc", GOOD + "clock.sleep(1);"),
+])
+def test_sources_allows(tmp_path, name, text):
+    write(tmp_path, name, text)
+    assert source_offences(tmp_path) == []

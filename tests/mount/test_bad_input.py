@@ -1,0 +1,477 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad input: each case ends soon, with the right exit code and one line on stderr that says what, where and the remedy;
+nothing is mounted, and nothing is lost."""
+import contextlib
+import os
+import re
+import shutil
+import socket
+import sqlite3
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from inductorfs_testing import artefacts, compare, mounts, places
+from inductorfs_testing.mounts import QuickCluster
+from inductorfs_testing.processes import run, wait_until
+
+PROGRAM = places.program()
+ROOT = os.geteuid() == 0
+needs_root = pytest.mark.skipif(not ROOT, reason="prepares a file system or a namespace")
+NOBODY = 65534
+
+
+@pytest.fixture
+def cluster():
+    with QuickCluster() as made:
+        yield made
+
+
+@pytest.fixture
+def place(cluster):
+    """A node's directories; nothing is mounted yet."""
+    return cluster.node("a", start=False)
+
+
+def mount(cluster, node, *more, mountpoint=None, store=None, before=(), remote=None, env=None):
+    words = [*before, PROGRAM, "mount", mountpoint or node.cache, "--store", store or node.store, "--log", node.log,
+             *cluster.options(*more)]
+    if remote:
+        words += ["--remote", remote]
+    return run(words, env or node.env(), seconds=30)
+
+
+def refused(done, *told, code=1):
+    assert done.code == code, (done.code, done.out, done.err)
+    assert done.out == ""
+    assert done.err.startswith("inductorfs: ") and done.err.endswith("\n") and done.err.count("\n") == 1, done.err
+    for pattern in told:
+        assert re.search(pattern, done.err), (pattern, done.err)
+    assert done.seconds < 10
+
+
+def not_mounted(node):
+    assert compare.mounts_below(node.cache) == []
+    wait_until(lambda: not node.daemons(), 10, "the daemon's end")
+
+
+# ---- mountpoints
+
+def test_mountpoint_that_is_missing(cluster, place):
+    missing = place.root / "none"
+    refused(mount(cluster, place, mountpoint=missing), re.escape(str(missing)), "does not exist", "mkdir -p")
+    not_mounted(place)
+
+
+def test_mountpoint_that_is_not_empty(cluster, place):
+    (place.cache / "precious").write_text("mine")
+    refused(mount(cluster, place), re.escape(str(place.cache)), "not empty", "precious")
+    not_mounted(place)
+    assert (place.cache / "precious").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_mountpoint_that_is_no_directory(cluster, place, name):
+    (place.root / "file").write_text("mine")
+    refused(mount(cluster, place, mountpoint=place.root / name), re.escape(str(place.root / name)), "no directory",
+            "name an empty directory")
+    assert (place.root / "file").read_text() == "mine"
+
+
+def test_mountpoint_that_is_mounted_already(cluster, place):
+    place.start(*cluster.options())
+    marker = artefacts.write_graph(place.cache, "k", "value")
+    refused(mount(cluster, place, store=place.root / "other"), re.escape(str(place.cache)), "already mounted", "unmount it first")
+    assert marker.read_bytes() == b"value"
+    assert len(compare.mounts_below(place.cache)) == 1
+
+
+@needs_root
+def test_mountpoint_with_another_file_system(cluster, place):
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place.cache], check=True)
+    try:
+        refused(mount(cluster, place), "already mounted", "tmpfs", "unmount it first, or")
+    finally:
+        subprocess.run(["umount", place.cache], check=True)
+
+
+# ---- stores
+
+def test_store_in_use(cluster, place):
+    place.start(*cluster.options())
+    (pid,) = place.daemons()
+    other = cluster.node("b", start=False)
+    refused(mount(cluster, other, store=place.store), re.escape(str(place.store)), f"in use by process {pid}",
+            "end that mount or name another")
+    not_mounted(other)
+
+
+def test_store_of_a_newer_version(cluster, place):
+    place.start(*cluster.options())
+    place.unmount()
+    text = (place.store / "format").read_text()
+    (place.store / "format").write_text(re.sub(r"\d+", "99", text))
+    refused(mount(cluster, place), re.escape(str(place.store)), "99", "upgrade inductorfs or name another")
+    not_mounted(place)
+    assert "99" in (place.store / "format").read_text()
+
+
+def test_catalog_of_a_newer_version(cluster, place):
+    place.start(*cluster.options())
+    place.unmount()
+    with contextlib.closing(sqlite3.connect(place.store / "catalog.sqlite")) as database, database:
+        database.execute("UPDATE meta SET value = 99 WHERE name = 'version'")
+    refused(mount(cluster, place), "catalog", "99", "newer inductorfs, or another directory")
+    not_mounted(place)
+
+
+@pytest.mark.parametrize("text", [b"", b"garbage", b"\0" * 100_000], ids=["empty", "garbage", "zeros"])
+def test_store_whose_format_is_damaged(cluster, place, text):
+    place.start(*cluster.options())
+    place.unmount()
+    (place.store / "format").write_bytes(text)
+    refused(mount(cluster, place), re.escape(str(place.store)), "damaged", "remove")
+    not_mounted(place)
+
+
+def test_directory_that_is_no_store(cluster, place):
+    (place.store / "thesis.txt").write_text("mine")
+    refused(mount(cluster, place), re.escape(str(place.store)), "thesis.txt", "name an empty directory")
+    assert os.listdir(place.store) == ["thesis.txt"]
+
+
+def test_store_that_is_a_file(cluster, place):
+    shutil.rmtree(place.store)
+    place.store.write_text("mine")
+    refused(mount(cluster, place), re.escape(str(place.store)))
+    assert place.store.read_text() == "mine"
+
+
+def test_store_within_the_mountpoint(cluster, place):
+    refused(mount(cluster, place, store=place.cache / "store"), re.escape(str(place.cache)), "lie in each other")
+
+
+@pytest.mark.parametrize("damage", [b"garbage" * 1000, b"", None], ids=["garbage", "empty", "bits"])
+def test_catalog_that_is_damaged_is_begun_anew(cluster, place, damage):
+    """What it held comes again from the cluster, and files of this host from its disk."""
+    a = place.start(*cluster.options())
+    name = artefacts.write_graph(a.cache, "k", "value").relative_to(a.cache)
+    a.sync()
+    a.unmount()
+    file = a.store / "catalog.sqlite"
+    if damage is None:
+        raw = bytearray(file.read_bytes())
+        raw[100:len(raw):7] = b"\xff" * len(raw[100:len(raw):7])
+        damage = bytes(raw)
+    file.write_bytes(damage)
+    a.start(*cluster.options())
+    mounts.appears(a.cache / name)
+    assert (a.cache / name).read_bytes() == b"value"
+
+
+def test_blob_that_is_damaged_on_the_disk_is_not_read(cluster, place):
+    a, b = place.start(*cluster.options()), cluster.quick("b")
+    name = artefacts.write_graph(a.cache, "k", "value" * 1000).relative_to(a.cache)
+    a.sync()
+    mounts.appears(b.cache / name)
+    b.unmount()
+    for blob in (path for path in (b.store / "blobs").rglob("*") if path.is_file()):
+        blob.write_bytes(b"x" * blob.stat().st_size)
+    (b.store / "state").unlink(missing_ok=True)  # as after a crash of the host: what is there is verified
+    mounts.remount(b, cluster)
+    mounts.appears(b.cache / name)
+    assert (b.cache / name).read_bytes() == b"value" * 1000
+
+
+@needs_root
+def test_store_on_a_read_only_disk(cluster, place):
+    disk = cluster.directory / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", disk], check=True)
+    try:
+        refused(mount(cluster, place, store=disk / "store"), re.escape(str(disk)), "(?i)read.only")
+        not_mounted(place)
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+@needs_root
+def test_store_on_a_full_disk(cluster, place):
+    disk = cluster.directory / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], check=True)
+    try:
+        with contextlib.suppress(OSError):
+            (disk / "filler").write_bytes(b"x" * (300 << 10))
+        (disk / "filler").chmod(0o600)
+        refused(mount(cluster, place, store=disk / "store"), re.escape(str(disk)), "(?i)(full|space)")
+        not_mounted(place)
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+@needs_root
+def test_disk_that_becomes_full_is_enospc_to_the_writer_and_reads_go_on(cluster, place):
+    disk = cluster.directory / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], check=True)
+    try:
+        assert mount(cluster, place, store=disk / "store", remote=cluster.redis.url).code == 0
+        kept = artefacts.write_graph(place.cache, "k", "value")
+        with pytest.raises(OSError) as full:
+            with open(place.cache / "big", "wb") as file:
+                for _ in range(64):
+                    file.write(os.urandom(1 << 18))
+        assert full.value.errno == 28
+        with contextlib.suppress(FileNotFoundError):  # a miss at most: what is published may be evicted for the writer
+            assert kept.read_bytes() == b"value"
+        os.unlink(place.cache / "big")
+        assert mounts.appears(kept).read_bytes() == b"value"
+        (place.cache / "small").write_bytes(b"x" * 100_000)
+        place.sync()
+        place.unmount()
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+# ---- servers
+
+@pytest.mark.parametrize("url", ["http://localhost:6379", "redis://", "localhost:6379", "redis://host:99999", "redis://host:x",
+                                 "redis://host/x", "unix://", "redis://[::1", "rediss://host/0/1", "nonsense"])
+def test_wrong_url(cluster, place, url):
+    done = mount(cluster, place, remote=url)
+    refused(done, "(?i)(url|redis://)", code=done.code)
+    assert done.code in (1, 2)
+    not_mounted(place)
+
+
+def test_the_password_of_a_url_is_never_shown(cluster, place):
+    done = mount(cluster, place, remote="redis://user:s3cret@host:99999")
+    assert "s3cret" not in done.err + done.out
+    assert done.code in (1, 2)
+
+
+@pytest.mark.parametrize("remote", ["redis://127.0.0.1:1/0", "unix:///nonexistent/socket", "redis://no.such.host.invalid"])
+def test_server_that_is_away_is_no_error(cluster, place, remote):
+    done = mount(cluster, place, remote=remote)
+    assert (done.code, done.err) == (0, "")
+    assert done.seconds < 5
+    assert artefacts.write_graph(place.cache, "k", "value").read_bytes() == b"value"
+    assert place.status()["remote"]["reachable"] is False
+    failed = run([PROGRAM, "sync", place.cache, "--timeout", "1"], place.env(), seconds=30)
+    refused(failed)
+    place.unmount()
+
+
+@pytest.mark.parametrize("given", [b"wrong\n", b"", b"\xff\n\n", None], ids=["wrong", "empty", "bytes", "none"])
+def test_wrong_password(cluster, place, given):
+    cluster.redis.command("CONFIG", "SET", "requirepass", "right")
+    more = []
+    if given is not None:
+        file = place.root / "password"
+        file.write_bytes(given)
+        more = ["--password-file", file]
+    done = mount(cluster, place, *more, remote=cluster.redis.url)
+    refused(done, re.escape(cluster.redis.url) + "|" + re.escape(str(place.root)), "(?i)password")
+    not_mounted(place)
+
+
+def test_password_file_that_is_missing(cluster, place):
+    missing = place.root / "none"
+    refused(mount(cluster, place, "--password-file", missing, remote=cluster.redis.url), re.escape(str(missing)))
+
+
+@contextlib.contextmanager
+def server(answer):
+    """A TCP server. answer: what it says to each INFO (and OK to all else); bytes it says to anything; None: silence."""
+    def reply(data):
+        if not isinstance(answer, str):
+            return answer
+        commands = re.findall(rb"\*\d+\r\n\$\d+\r\n(\w+)", data)
+        info = f"${len(answer)}\r\n{answer}\r\n".encode()
+        return b"".join(info if command == b"INFO" else b"+OK\r\n" for command in commands)
+
+    def talk(peer):
+        with peer, contextlib.suppress(OSError):
+            while data := peer.recv(65536):
+                if answer is not None:
+                    peer.sendall(reply(data))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=talk, args=listener.accept()[:1], daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(("answer", "told"), [
+    (b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", "no Redis"),
+    (b"220 mail.example ESMTP\r\n", "no Redis"),
+    ("# Server\r\nredis_version:6.2.14\r\n", "6.2.14.*7.0"),
+    ("# Server\r\nother:1\r\n", "no Redis")], ids=["http", "smtp", "old", "other"])
+def test_server_that_is_not_redis_or_too_old(cluster, place, answer, told):
+    with server(answer) as url:
+        done = mount(cluster, place, remote=url)
+    refused(done, told, re.escape(url))
+    not_mounted(place)
+
+
+def test_server_that_never_answers_costs_the_mount_little(cluster, place):
+    with server(None) as url:
+        done = mount(cluster, place, remote=url)
+        assert (done.code, done.err) == (0, "")
+        assert done.seconds < 5
+        assert artefacts.write_graph(place.cache, "k", "value").read_bytes() == b"value"
+        place.unmount()
+
+
+def test_policy_that_throws_the_index_away_is_a_warning():
+    with QuickCluster(redis_settings=("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")) as cluster:
+        a = cluster.quick("a")
+        (warning,) = wait_until(lambda: a.status()["warnings"], what="the warning")
+        assert "allkeys-lru" in str(warning) and "volatile-lru" in str(warning)
+        assert "maxmemory-policy" in a.log.read_text()
+
+
+def test_index_that_holds_garbage_breaks_nothing(cluster, place):
+    a = place.start(*cluster.options())
+    artefacts.write_graph(a.cache, "k", "value")
+    a.sync()
+    (index,) = cluster.redis.keys("*:idx")
+    for path in (b"../../etc/passwd", b"/absolute", b"a\0b", b"fxgraph/../x", b"x" * 5000, b"\xff\xfe", b"", b"."):
+        cluster.redis.command("HSET", index, path, os.urandom(50))
+    good = cluster.redis.command("HVALS", index)[0]
+    cluster.redis.command("HSET", index, b"triton/@/../../x", good, b"locks/x.lock", good)
+    cluster.redis.command("DEL", *cluster.redis.keys("*:log"))  # as when it was trimmed: the index is read as a whole
+    b = cluster.quick("b")
+    wait_until(lambda: compare.names(b.cache), what="the good entry")
+    assert compare.names(b.cache) == compare.names(a.cache)
+    assert b.counters()["remote.bad_entries"] >= 8
+
+
+# ---- blobs (others: test_promises.py)
+
+def test_blob_that_inflates_beyond_its_size(cluster, place):
+    """A frame of 64 MiB under the name of 20 bytes: with its own head, and with a head that lies."""
+    a, b = place.start(*cluster.options()), cluster.quick("b", "--prefetch", "0")
+    small, large = "print()\n" * 20, "x" * (64 << 20)
+    keys = []
+    for seed, content in (("small", small), ("large", large)):
+        before = set(mounts.blobs(cluster))
+        name = artefacts.write_atomic(a.cache, artefacts.code(seed), content).relative_to(a.cache)
+        a.sync()
+        (key,) = set(mounts.blobs(cluster)) - before
+        keys.append((name, key, cluster.redis.command("GET", key)))
+    (name, key, frame), (_, _, bomb) = keys
+    head = os.path.commonprefix([frame, bomb])
+    assert 0 < len(head) < 64
+    begin = frame.index(b"IFSF")
+    body = begin + 46  # magic, version, codec, size, digest
+    for value in (bomb, frame[:body] + bomb[body:], bomb[:begin] + frame[begin:body] + bomb[body:]):
+        cluster.redis.command("SET", key, value)
+        wait_until(lambda: b.status()["catalog"]["entries"] >= 1, what="the entries")
+        assert not (b.cache / name).exists()
+        (pid,) = b.daemons()
+        resident = int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1])
+        assert resident < 200_000
+    assert b.counters()["fetch.corrupt"] >= 1
+
+
+# ---- names
+
+@pytest.mark.parametrize("name", [b"\x01\x1b[31m", b"a\nb", b"\xff\xfe", b"'\"; rm -rf /", b"-x", b"n" * 255, b"%n%s"])
+def test_explain_of_any_name(cluster, place, name):
+    place.start(*cluster.options())
+    path = os.fsencode(place.cache) + b"/" + name
+    Path(os.fsdecode(path)).write_bytes(b"x")
+    for words in ([], ["--json"]):
+        done = subprocess.run([PROGRAM, "explain", path, *words], capture_output=True, timeout=20, env=place.env())
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert not re.search(rb"[\x00-\x08\x0b-\x1f]", done.stdout)
+
+
+def test_commands_on_what_is_no_mount(cluster, place):
+    for words in (["status", place.cache], ["sync", place.cache], ["unmount", place.cache], ["explain", place.cache / "x"],
+                  ["status", place.root / "none"], ["explain", "/"]):
+        refused(run([PROGRAM, *words], place.env(), 20), re.escape(str(words[1])))
+
+
+@pytest.mark.parametrize("words", [["mount"], ["nonsense"], ["mount", "/tmp/x", "--nonsense"], ["mount", "/tmp/x", "--threads", "0"],
+                                   ["mount", "/tmp/x", "--store-limit", "many"], ["status"], [],
+                                   ["mount", "/tmp/x", "--also", "x"], ["mount", "/tmp/x", "--log-level", "loud"]])
+def test_usage(place, words):
+    done = run([PROGRAM, *words], place.env(), 20)
+    refused(done, "usage|--help|--", code=2)
+
+
+# ---- no FUSE, no right
+
+def in_namespace(script):
+    """`before` words: runs the command in a mount namespace of its own, after the script."""
+    return ["unshare", "-m", "sh", "-c", f"{script}; exec \"$@\"", "sh"]
+
+
+@needs_root
+def test_no_fuse_device(cluster, place):
+    refused(mount(cluster, place, before=in_namespace("mount -t tmpfs tmpfs /dev; touch /dev/null")), "/dev/fuse", "modprobe fuse")
+    not_mounted(place)
+
+
+@needs_root
+def test_fuse_device_that_is_none(cluster, place):
+    done = mount(cluster, place, before=in_namespace("mount --bind /dev/null /dev/fuse"))
+    refused(done, re.escape(str(place.cache)) + "|/dev/fuse")
+
+
+AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+
+
+@pytest.fixture
+def nobodys(cluster):
+    """A node that belongs to nobody, and the program at a place that nobody can reach."""
+    os.chmod(cluster.directory, 0o755)
+    node = cluster.node("nobodys", start=False)
+    for path in (node.root, node.cache, node.store, node.home, node.tmp):
+        os.chown(path, NOBODY, NOBODY)
+    program = cluster.directory / "inductorfs"
+    shutil.copy2(PROGRAM, program)
+    program.chmod(0o755)
+    return node, program
+
+
+def mount_as_nobody(cluster, node, program, mode, path=None):
+    """With a /dev/fuse of that mode."""
+    device = cluster.directory / "fuse"
+    script = f"mknod {device} c 10 229; chmod {mode} {device}; mount --bind {device} /dev/fuse"
+    words = [*in_namespace(script), *AS_NOBODY, "env", *([f"PATH={path}"] if path else []), program, "mount", node.cache,
+             "--store", node.store, *cluster.options()]
+    return run(words, node.env(USER="nobody", LOGNAME="nobody"), seconds=30)
+
+
+@needs_root
+def test_fuse_device_without_permission(cluster, nobodys):
+    refused(mount_as_nobody(cluster, *nobodys, "600"), "/dev/fuse", "(?i)chmod|permission|group")
+
+
+@needs_root
+def test_no_fusermount(cluster, nobodys):
+    refused(mount_as_nobody(cluster, *nobodys, "666", path="/nonexistent"), "fusermount3", "fuse3|install")
+
+
+@needs_root
+def test_mountpoint_of_somebody_else(cluster, nobodys):
+    node, program = nobodys
+    os.chown(node.cache, 0, 0)
+    refused(mount_as_nobody(cluster, node, program, "666"), re.escape(str(node.cache)))
+
+
+@needs_root
+def test_root_without_the_right_to_mount(cluster, place):
+    done = mount(cluster, place, before=["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"])
+    refused(done, re.escape(str(place.cache)), "CAP_SYS_ADMIN")
+    not_mounted(place)

@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon and its commands: users, signals, further places, queries, configuration, secrets, and that nothing is left."""
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from inductorfs_testing import artefacts, compare, mounts, places
+from inductorfs_testing.mounts import QuickCluster
+from inductorfs_testing.processes import Job, run, wait_until
+
+PROGRAM = places.program()
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="changes its user or its namespace")
+NOBODY = 65534
+
+
+@pytest.fixture
+def cluster():
+    with QuickCluster() as made:
+        yield made
+
+
+@pytest.fixture
+def place(cluster):
+    """A node's directories; nothing is mounted yet."""
+    return cluster.node("a", start=False)
+
+
+def mount(cluster, node, *more, **environment):
+    """Only what is given: no --no-also."""
+    facts = cluster.options()[:2]
+    return run([PROGRAM, "mount", node.cache, "--store", node.store, "--log", node.log, "--remote", cluster.redis.url, *facts,
+                *more], node.env(**environment), seconds=30)
+
+
+def nothing_is_left(node):
+    assert compare.mounts_below(node.root) == []
+    wait_until(lambda: not node.daemons(), 10, "the daemon's end")
+
+
+# ---- life
+
+def test_mount_returns_when_it_answers_and_unmount_when_it_is_gone(cluster, place):
+    for _ in range(5):
+        place.start(*cluster.options())
+        (place.cache / "x").write_text("x")
+        place.unmount()
+        nothing_is_left(place)
+        assert os.listdir(place.cache) == []
+
+
+def test_the_daemon_has_no_terminal_and_holds_no_directory(cluster, place):
+    place.start(*cluster.options())
+    (pid,) = place.daemons()
+    assert os.readlink(f"/proc/{pid}/cwd") == "/"
+    assert {os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)} == {"/dev/null"}
+    assert os.getsid(pid) != os.getsid(0)
+
+
+def foreground(cluster, node, *more):
+    job = Job([PROGRAM, "mount", node.cache, "--foreground", "--store", node.store, "--remote", cluster.redis.url,
+               *cluster.options(*more)], node.env(), node.root / "jobs", "foreground")
+    wait_until(lambda: "ready " in (node.root / "jobs" / "foreground.err").read_text(), 20, "the mount")
+    return job
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_foreground_mount_cleanly(cluster, place, number):
+    job = foreground(cluster, place)
+    name = artefacts.write_graph(place.cache, "k", "value").relative_to(place.cache)
+    os.kill(job._child.pid, number)
+    done = job.wait(20)
+    assert done.code == 0
+    assert "stopped" in done.err
+    nothing_is_left(place)
+    place.start(*cluster.options())
+    assert (place.cache / name).read_bytes() == b"value"
+
+
+def test_a_signal_to_a_mount_in_use_detaches_it(cluster, place):
+    job = foreground(cluster, place)
+    (place.cache / "held").write_text("x")
+    with open(place.cache / "held", encoding="ascii"):
+        os.kill(job._child.pid, signal.SIGTERM)
+        wait_until(lambda: job.running and compare.is_mounted(place.cache), 5, "the patience")
+        os.kill(job._child.pid, signal.SIGTERM)
+        assert job.wait(20).code == 0
+        assert not compare.is_mounted(place.cache)
+    nothing_is_left(place)
+
+
+def test_hangup_reopens_the_log(cluster, place):
+    place.start(*cluster.options())
+    (pid,) = place.daemons()
+    place.log.rename(place.root / "old.log")
+    os.kill(pid, signal.SIGHUP)
+    wait_until(lambda: place.log.exists() and "log_reopened" in place.log.read_text(), 10, "the new log")
+    (place.cache / "x").write_text("still here")
+    assert place.daemons() == [pid]
+
+
+def test_unmount_of_a_mount_in_use_is_refused_and_lazy_is_not(cluster, place):
+    place.start(*cluster.options())
+    (place.cache / "held").write_text("x")
+    with open(place.cache / "held", encoding="ascii") as held:
+        done = place.cli("unmount", place.cache)
+        assert done.code == 1
+        assert done.err.count("\n") == 1 and "in use" in done.err and str(os.getpid()) in done.err
+        assert compare.is_mounted(place.cache) and held.read() == "x"
+        done = place.cli("unmount", place.cache, "--lazy")
+        assert (done.code, done.err) == (0, "")
+        assert not compare.is_mounted(place.cache)
+    nothing_is_left(place)
+
+
+def test_umount_by_hand_ends_the_daemon(cluster, place):
+    place.start(*cluster.options())
+    subprocess.run(["umount", place.cache], check=True, timeout=20)
+    nothing_is_left(place)
+
+
+def test_the_mount_has_owner_and_mode_of_its_directory(cluster, place):
+    place.cache.chmod(0o1777)
+    place.start(*cluster.options())
+    assert place.cache.stat().st_mode & 0o7777 == 0o1777
+
+
+# ---- users
+
+@needs_root
+def test_an_ordinary_user_mounts_through_fusermount(cluster):
+    """In a mount namespace with a /dev/fuse that everybody may open, as hosts with FUSE have it."""
+    os.chmod(cluster.directory, 0o755)
+    os.chmod(cluster.redis.directory, 0o755)
+    os.chmod(cluster.redis.socket, 0o777)
+    writer = cluster.quick("writer")
+    name = artefacts.write_graph(writer.cache, "k", "value").relative_to(writer.cache)
+    writer.sync()
+    node = cluster.node("nobodys", start=False)
+    for path in (node.root, node.cache, node.store, node.home, node.tmp):
+        os.chown(path, NOBODY, NOBODY)
+    program, device = cluster.directory / "inductorfs", cluster.directory / "fuse"
+    shutil.copy2(PROGRAM, program)
+    program.chmod(0o755)
+    script = node.root / "script"
+    script.write_text(f"""set -eu
+{program} mount {node.cache} --store {node.store} --remote {cluster.redis.url} {' '.join(map(str, cluster.options()))}
+grep -c ' {node.cache} fuse.inductorfs .*user_id={NOBODY}' /proc/mounts
+cd {node.cache}
+i=0; while [ $i -lt 200 ] && ! [ -e {name} ]; do i=$((i+1)); sleep 0.05; done
+cat {name}; echo
+echo mine > own; stat -c '%u %a' own; mkdir d; mv own d; rm -r d
+cd /
+{program} status {node.cache} | grep -c reachable
+{program} unmount {node.cache}
+grep -c {node.cache} /proc/mounts || true
+""")
+    setup = f"mknod {device} c 10 229; chmod 666 {device}; mount --bind {device} /dev/fuse; umask 022; exec \"$@\""
+    done = run(["unshare", "-m", "sh", "-c", setup, "sh", "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+                "sh", script], node.env(USER="nobody", LOGNAME="nobody"), seconds=60)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.split("\n") == ["1", "value", f"{NOBODY} 644", "1", "0", ""]
+    nothing_is_left(node)
+
+
+@needs_root
+def test_other_users_use_the_mount_of_root(cluster, place):
+    os.chmod(cluster.directory, 0o755)
+    place.cache.chmod(0o1777)
+    place.start(*cluster.options())
+    (place.cache / "secret").write_text("root's")
+    (place.cache / "secret").chmod(0o600)
+    script = f"cd {place.cache} && echo theirs > own && stat -c %u own && ! cat secret 2>/dev/null && ! rm -f secret 2>/dev/null"
+    done = run(["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "sh", "-c", script], seconds=30)
+    assert (done.code, done.out) == (0, f"{NOBODY}\n"), done.err
+
+
+# ---- further places
+
+@needs_root
+def test_also_binds_appear_and_go(cluster, place):
+    elsewhere = place.root / "some" / "where"
+    done = mount(cluster, place, "--also", f"precompiled_headers={elsewhere}")
+    assert (done.code, done.err) == (0, "")
+    (elsewhere / "x").write_text("through the bind")
+    assert (place.cache / "precompiled_headers" / "x").read_text() == "through the bind"
+    (place.cache / "precompiled_headers" / "y").write_text("through the mount")
+    assert (elsewhere / "y").read_text() == "through the mount"
+    (told,) = place.status()["also"]
+    assert told["path"] == str(elsewhere) and told["name"] == "precompiled_headers"
+    place.unmount()
+    assert not (place.root / "some").exists()
+    nothing_is_left(place)
+
+
+@needs_root
+def test_also_is_the_precompiled_headers_of_torchs_default_directory(cluster, place):
+    assert mount(cluster, place).code == 0
+    default = place.tmp / f"torchinductor_{pwd.getpwuid(os.getuid()).pw_name}" / "precompiled_headers"
+    assert compare.mounts_below(place.tmp) == [str(default)]
+    place.unmount()
+    assert list(place.tmp.iterdir()) == []
+    assert mount(cluster, place, "--no-also").code == 0
+    assert place.status()["also"] == [] and compare.mounts_below(place.tmp) == []
+
+
+@needs_root
+def test_also_keeps_what_was_at_the_place(cluster, place):
+    elsewhere = place.root / "there"
+    elsewhere.mkdir()
+    (elsewhere / "old").write_text("old")
+    assert mount(cluster, place, "--also", f"precompiled_headers={elsewhere}").code == 0
+    assert not (elsewhere / "old").exists()
+    place.unmount()
+    assert (elsewhere / "old").read_text() == "old"
+
+
+@needs_root
+def test_binds_of_a_killed_daemon_are_replaced(cluster, place):
+    elsewhere = place.root / "there"
+    assert mount(cluster, place, "--also", f"precompiled_headers={elsewhere}").code == 0
+    place.kill_daemon()
+    assert mount(cluster, place, "--also", f"precompiled_headers={elsewhere}").code == 0
+    (elsewhere / "x").write_text("x")
+    assert len(compare.mounts_below(elsewhere)) == 1
+    place.unmount()
+    nothing_is_left(place)
+
+
+@needs_root
+def test_lazy_unmount_of_a_dead_mount_takes_its_binds(cluster, place):
+    assert mount(cluster, place, "--also", f"precompiled_headers={place.root / 'there'}").code == 0
+    place.kill_daemon()
+    assert place.cli("unmount", place.cache, "--lazy").code == 0
+    assert compare.mounts_below(place.root) == []
+
+
+# ---- queries
+
+def test_status_tells_what_is_going_on(cluster, place):
+    place.start(*cluster.options())
+    artefacts.write_graph(place.cache, "k", "value")
+    place.sync()
+    told = place.status()
+    assert told["mountpoint"] == str(place.cache) and told["pid"] == place.daemons()[0]
+    assert told["remote"]["reachable"] is True and told["remote"]["version"].startswith(("7.", "8."))
+    assert told["catalog"]["entries"] == 1 and told["catalog"]["queued"] == 0
+    text = place.cli("status", place.cache).out
+    assert str(place.cache) in text and "reachable" in text and "1 entries" in text
+
+
+def test_sync_tells_what_is_not_published(cluster, place):
+    place.start(*cluster.options())
+    done = place.cli("sync", place.cache, "--json")
+    assert (done.code, json.loads(done.out)) == (0, {"synced": True})
+    cluster.redis.kill()
+    artefacts.write_graph(place.cache, "k", "value")
+    done = place.cli("sync", place.cache, "--json", "--timeout", "1")
+    assert done.code == 1 and json.loads(done.out)["synced"] is False
+    done = place.cli("sync", place.cache, "--timeout", "1")
+    assert done.code == 1 and done.err.count("\n") == 1 and "fxgraph" in done.err
+    cluster.redis.start()
+    place.sync()
+
+
+@pytest.mark.parametrize("what", ["local", "published", "remote", "absent", "private", "directory"])
+def test_explain_tells_why(cluster, place, what):
+    place.start(*cluster.options())
+    name = Path(artefacts.graph("k", "value"))
+    if what == "local":
+        cluster.redis.kill()
+    if what in ("local", "published"):
+        artefacts.write_graph(place.cache, "k", "value")
+    if what == "published":
+        place.sync()
+    if what in ("remote", "directory"):
+        other = cluster.quick("b")
+        artefacts.write_graph(other.cache, "k", "value")
+        other.sync()
+        mounts.appears(place.cache / "fxgraph")
+    if what == "private":
+        name = Path("locks/x.lock")
+        (place.cache / "locks").mkdir()
+        (place.cache / name).write_text("")
+    if what == "directory":
+        name = name.parent
+    done = place.cli("explain", place.cache / name, "--json")
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert told["visible"] is (what != "absent") and told["why"]
+    assert told["family"] == {"private": "lock", "directory": "other"}.get(what, "fxgraph")
+    if what == "published":
+        assert told["publish"].startswith("published") and len(told["digest"]) == 64
+    if what == "local":
+        assert told["publish"].startswith("queued")
+    text = place.cli("explain", place.cache / name).out
+    assert told["family"] in text and told["why"] in text
+
+
+def test_fingerprint_is_read_back(cluster, place):
+    first = place.cli("fingerprint", "--json").out
+    assert set(json.loads(first)["facets"]) == set(artefacts.FACETS)
+    (place.root / "facts.json").write_text(first)
+    assert json.loads(place.cli("fingerprint", "--json", "--fingerprint", place.root / "facts.json").out)["facets"] == \
+        json.loads(first)["facets"]
+    assert "fxgraph" in place.cli("fingerprint").out
+
+
+def test_version():
+    done = run([PROGRAM, "--version"])
+    assert done.code == 0 and done.out.startswith("inductorfs ")
+
+
+# ---- configuration and secrets
+
+def test_the_command_line_wins_over_the_file(cluster, place):
+    file = place.root / "node.toml"
+    file.write_text(f'remote = "unix:///nonexistent"\nstore = "{place.store}"\nstore-limit = "16M"\nno-also = true\n'
+                    f'log = "{place.log}"\nprefix = "other"\n')
+    facts = cluster.options()[:2]
+    done = run([PROGRAM, "mount", place.cache, "--config", file, "--remote", cluster.redis.url, *facts], place.env(), 30)
+    assert (done.code, done.err) == (0, "")
+    told = place.status()
+    assert told["remote"]["reachable"] is True and told["store"]["size_limit"] == 16 << 20
+    artefacts.write_graph(place.cache, "k", "value")
+    place.sync()
+    assert all(key.startswith(b"other:") for key in cluster.redis.keys())
+
+
+@pytest.mark.parametrize(("text", "told"), [("nonsense = 1\n", "nonsense"), ("remote = [", ":1"), ("threads = \"many\"\n", "threads"),
+                                            ("store-limit = true\n", "store-limit")])
+def test_a_bad_file_names_its_line(cluster, place, text, told):
+    (place.root / "node.toml").write_text(text)
+    done = run([PROGRAM, "mount", place.cache, "--config", place.root / "node.toml"], place.env(), 20)
+    assert done.code in (1, 2)
+    assert done.err.count("\n") == 1 and str(place.root / "node.toml") in done.err and told in done.err
+
+
+def test_a_password_is_nowhere_to_be_seen(cluster, place):
+    secret = "correct-horse-battery"
+    cluster.redis.command("CONFIG", "SET", "requirepass", secret)
+    (place.root / "password").write_text(secret + "\n")
+    place.remote = cluster.redis.url
+    place.start(*cluster.options("--password-file", place.root / "password", "--log-level", "debug"))
+    artefacts.write_graph(place.cache, "k", "value")
+    place.sync()
+    (pid,) = place.daemons()
+    shown = [place.log.read_text(), json.dumps(place.status()), place.cli("status", place.cache).out,
+             Path(f"/proc/{pid}/cmdline").read_bytes().decode(), Path("/proc/mounts").read_text()]
+    assert all(secret not in text for text in shown)
+    stored = [path for path in place.store.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+    assert stored == []
+
+
+def test_a_password_in_the_url_is_hidden(cluster, place):
+    secret = "correct-horse-battery"
+    cluster.redis.command("CONFIG", "SET", "requirepass", secret)
+    place.remote = f"unix://:{secret}@{cluster.redis.socket}"
+    started = place.cli("mount", place.cache, "--store", place.store, "--log", place.log, "--remote", place.remote,
+                        *cluster.options())
+    assert secret not in started.err + started.out
+    if started.code != 0:
+        pytest.fail(started.err)
+    place.sync()
+    (pid,) = place.daemons()
+    shown = [place.log.read_text(), json.dumps(place.status()), Path(f"/proc/{pid}/cmdline").read_bytes().decode()]
+    assert all(secret not in text for text in shown)
+
+
+def test_files_of_the_daemon_are_not_for_everybody(cluster, place):
+    place.start(*cluster.options())
+    artefacts.write_graph(place.cache, "k", "value")
+    place.sync()
+    assert place.store.stat().st_mode & 0o022 == 0
+    open_to_all = [path for path in place.store.rglob("*") if path.is_file() and path.stat().st_mode & 0o002]
+    assert open_to_all == []

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pytest fixtures for the rings that use a real mount. What a ring needs and lacks is loud: a failure where CI is set,
+else a skip with the reason."""
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from . import node as node_module
+from . import places
+from .node import Node
+from .redis_server import RedisServer
+
+
+def lack(reason):
+    """The ring cannot run here."""
+    if os.environ.get("CI"):
+        pytest.fail(f"this ring may not be skipped in CI: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+def need(*programs):
+    for program in programs:
+        if not shutil.which(program):
+            lack(f"{program} is missing (scripts/deps installs it)")
+    if node_module.BACKING == "mount":
+        if not os.path.exists("/dev/fuse"):
+            lack("there is no /dev/fuse")
+        if not places.program().exists():
+            lack(f"{places.program()} is not built")
+
+
+class Cluster:
+    """A Redis and the nodes that share it and nothing else. close() ends all of them."""
+
+    def __init__(self, torch=None, redis_settings=(), environment=None):
+        need("redis-server")
+        self.directory = Path(tempfile.mkdtemp(prefix="inductorfs-cluster-"))
+        self.torch = torch
+        self.python = places.venv_python(torch) if torch else None
+        self._environment = environment
+        self.redis = RedisServer(settings=redis_settings)
+        self._nodes = []
+
+    def start(self):
+        self.redis.start()
+        return self
+
+    def node(self, name, start=True, remote=True, options=(), environment=None, **keywords):
+        """A further node, mounted unless start is False. remote: True for this cluster's Redis, None, or a URL."""
+        node = Node(self.directory / name, remote=self.redis.url if remote is True else remote, python=self.python,
+                    exchange=self.directory / "exchange", environment={**(self._environment or {}), **(environment or {})},
+                    **keywords)
+        self._nodes.append(node)
+        return node.start(*options) if start else node
+
+    def close(self):
+        for node in reversed(self._nodes):
+            node.stop()
+        self.redis.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.close()
+
+
+@pytest.fixture
+def cluster():
+    """A cluster without Python: for tests that only use files."""
+    with Cluster() as made:
+        yield made
+
+
+@pytest.fixture
+def redis_server():
+    need("redis-server")
+    with RedisServer() as server:
+        yield server

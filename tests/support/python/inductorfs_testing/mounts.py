@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes for the rings without torch: mounted with a fingerprint from a file, so that a mount costs milliseconds."""
+import base64
+import contextlib
+import os
+from pathlib import Path
+
+from . import artefacts, places
+from .fixtures import Cluster
+from .processes import Failed, run, wait_until
+
+# The cluster's news are looked at often, and a file written in place counts as complete soon.
+QUICK = ("--no-also", "--poll-interval", "20", "--quiet-time", "200")
+
+
+class QuickCluster(Cluster):
+    """A Redis and nodes of equal facts. Needs external synchronisation."""
+
+    def options(self, *more, **facts):
+        name = "-".join(["facts", *(f"{key}={value}" for key, value in sorted(facts.items()))])
+        path = self.directory / f"{name}.json"
+        if not path.exists():
+            artefacts.fingerprint(path, **facts)
+        return ["--fingerprint", path, *QUICK, *more]
+
+    def quick(self, name, *more, facts=None, **keywords):
+        """A mounted node; `more` are further options of mount."""
+        return self.node(name, options=self.options(*more, **(facts or {})), **keywords)
+
+
+def remount(node, cluster, *more):
+    return node.start(*cluster.options(*more))
+
+
+def appears(path: Path, seconds=15):
+    """Waits until the name can be looked up; a miss before is what the cache promises."""
+    try:
+        wait_until(lambda: os.path.lexists(path), seconds, f"{path} to appear")
+    except Failed as late:
+        told, above = run([places.program(), "explain", path], seconds=20), path
+        while not os.path.lexists(above):
+            above = above.parent
+        raise Failed(f"{late}\n{told.out}{told.err}the kernel shows {above}: {sorted(os.listdir(above))[:20]}") from None
+    return path
+
+
+def disappears(path: Path, seconds=15):
+    wait_until(lambda: not os.path.lexists(path), seconds, f"{path} to go")
+
+
+def published(cluster, seconds=15):
+    """Names in the cluster's index, over all scopes."""
+    names = []
+    for key in cluster.redis.keys("*:idx"):
+        names += cluster.redis.command("HKEYS", key)
+    return sorted(name.decode(errors="surrogateescape") for name in names)
+
+
+def blobs(cluster):
+    """{key: size} of the blobs in Redis."""
+    return {key: cluster.redis.command("STRLEN", key) for key in cluster.redis.keys("*:b:*")}
+
+
+@contextlib.contextmanager
+def suspended(redis):
+    """Redis takes connections and answers nothing."""
+    redis.suspend()
+    try:
+        yield
+    finally:
+        redis.resume()
+
+
+def text(size, seed=0):
+    """Text that zstd cannot make much smaller, other for each seed."""
+    raw = b"".join(seed.to_bytes(8, "little") + os.urandom(4096) for _ in range(size * 3 // 4 // 4104 + 1))
+    return base64.b64encode(raw)[:size]
+
+
+def populate(node):
+    """Some artefacts of most shared families; their paths below the mount."""
+    cache, made = node.cache, []
+    for index in range(6):
+        made.append(artefacts.write_graph(cache, f"graph {index}", f"pickle {index}" * 100))
+        made.append(artefacts.write_atomic(cache, artefacts.code(f"code {index}"), f"print({index})\n" * 200))
+    made.append(artefacts.build_library(cache, "library"))
+    for index in range(2):
+        directory = artefacts.triton_compile(cache, f"kernel {index}", node.name)
+        made += [directory / name for name in (*artefacts.TRITON_FILES, "__grp__k.json")]
+    return [path.relative_to(cache) for path in made]

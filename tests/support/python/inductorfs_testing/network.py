@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes whose daemons live in network namespaces of their own, on a bridge with a Redis: links can be cut. Root only."""
+import os
+import random
+import socket
+import subprocess
+
+from .fixtures import lack
+from .mounts import QuickCluster
+from .node import Node
+from .processes import run
+from . import places
+
+
+def ip(*words):
+    subprocess.run(["ip", *map(str, words)], check=True, capture_output=True, timeout=20)
+
+
+class Network:
+    """A bridge with an address, and namespaces on it. close() removes all of it, whatever state it is in."""
+
+    def __init__(self):
+        self.name = f"ifs{os.getpid() % 0xffff:x}{random.randrange(16):x}"
+        self.prefix = f"10.{random.randrange(64, 128)}.{random.randrange(256)}"
+        self.address = f"{self.prefix}.1"
+        self._hosts = []
+        try:
+            # An address of its own: else it is the lowest of its ports', changes with each, and all ARP tables are stale.
+            mac = "02:" + ":".join(f"{random.randrange(256):02x}" for _ in range(5))
+            ip("link", "add", self.name, "address", mac, "type", "bridge")
+            ip("address", "add", f"{self.address}/24", "dev", self.name)
+            ip("link", "set", self.name, "up")
+        except (subprocess.CalledProcessError, FileNotFoundError) as error:
+            self.close()
+            lack(f"no bridge can be made here: {getattr(error, 'stderr', error)}")
+
+    def free_port(self):
+        with socket.create_server((self.address, 0)) as listener:
+            return listener.getsockname()[1]
+
+    def add(self):
+        """A new namespace with a link to the bridge; its name."""
+        number = len(self._hosts)
+        host, link = f"{self.name}n{number}", f"{self.name}v{number}"
+        self._hosts.append(host)
+        ip("netns", "add", host)
+        ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", host)
+        ip("link", "set", link, "master", self.name, "up")
+        ip("-n", host, "link", "set", "lo", "up")
+        ip("-n", host, "address", "add", f"{self.prefix}.{number + 2}/24", "dev", "eth0")
+        ip("-n", host, "link", "set", "eth0", "up")
+        return host
+
+    def cut(self, host):
+        ip("link", "set", self._link(host), "down")
+
+    def heal(self, host):
+        ip("link", "set", self._link(host), "up")
+
+    def _link(self, host):
+        return f"{self.name}v{self._hosts.index(host)}"
+
+    def close(self):
+        for host in self._hosts:
+            subprocess.run(["ip", "netns", "delete", host], capture_output=True, timeout=20)
+        subprocess.run(["ip", "link", "delete", self.name], capture_output=True, timeout=20)
+
+
+class RemoteNode(Node):
+    """A node whose commands run in its network namespace; files are touched from this one, as mounts are not apart."""
+
+    host = None
+
+    def cli(self, *words, seconds=60):
+        return run(["nsenter", f"--net=/run/netns/{self.host}", places.program(), *words], self.env(), seconds)
+
+
+class NetworkCluster(QuickCluster):
+    """Redis on the bridge, each node in a namespace of its own. Needs external synchronisation."""
+
+    def __init__(self):
+        if os.geteuid() != 0:
+            lack("network namespaces are root's")
+        self.network = Network()
+        try:
+            self.port = self.network.free_port()
+            super().__init__(redis_settings=("--port", str(self.port), "--bind", self.network.address,
+                                             "--protected-mode", "no"))
+        except BaseException:
+            self.network.close()
+            raise
+
+    def start(self):
+        try:
+            return super().start()
+        except BaseException:
+            self.close()
+            raise
+
+    def host(self, name, *more):
+        """A mounted node."""
+        node = RemoteNode(self.directory / name, remote=f"redis://{self.network.address}:{self.port}/0")
+        node.host = self.network.add()
+        self._nodes.append(node)
+        return node.start(*self.options(*more))
+
+    def cut(self, node):
+        self.network.cut(node.host)
+
+    def heal(self, node):
+        self.network.heal(node.host)
+
+    def close(self):
+        super().close()
+        self.network.close()

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One node: a temporary directory, a home, a store, a mountpoint and tools of its own. Backed by a real inductorfs mount,
+or, to try a workload without one, by a plain directory whose content goes to other nodes by copying."""
+import getpass
+import json
+import os
+import re
+import shutil
+import signal
+import time
+from pathlib import Path
+
+from . import compare, places
+from .processes import Failed, Job, run, wait_until
+from .toolchain import CountingCompilers
+
+# What of this process's environment would reach into a job.
+FOREIGN = re.compile(r"^(TORCH|TRITON|INDUCTORFS|PYTEST|PYTHON|LD_PRELOAD|FAKE_CUDA|NOGPU|XDG_|MESON|MALLOC_PERTURB)")
+# Counters of the fuse module that count no request of the kernel, and the sum of all of them.
+NO_REQUEST = {"fuse.requests", "fuse.nanoseconds", "fuse.slow", "fuse.forget", "fuse.notify_name", "fuse.notify_content",
+              "fuse.notify_unknown", "fuse.lost_replies"}
+BACKING = os.environ.get("INDUCTORFS_TEST_BACKING", "mount")
+
+
+class Node:
+    """Needs start() before use; stop() cleans up whatever state it is in. `cache` is the mountpoint."""
+
+    def __init__(self, root: Path, remote=None, python=None, backing=None, exchange: Path = None, environment=None):
+        self.root, self.remote, self.python = root, remote, python
+        self.name = root.name
+        self.backing = backing or BACKING
+        self._exchange = exchange  # the "cluster" of directory-backed nodes
+        self._environment = dict(environment or {})
+        self.cache, self.store, self.home, self.tmp = root / "cache", root / "store", root / "home", root / "tmp"
+        self.log = root / "daemon.log"
+        for directory in (self.cache, self.store, self.home, self.tmp):
+            directory.mkdir(parents=True)
+        self.compilers = CountingCompilers(root / "tools", root / "compilers.log")
+        self._jobs, self._count = [], 0
+
+    # ---- what jobs see
+
+    @property
+    def default_cache(self):
+        """Where torch puts the precompiled headers, whatever TORCHINDUCTOR_CACHE_DIR says."""
+        return self.tmp / f"torchinductor_{getpass.getuser()}"
+
+    def env(self, **more):
+        """The environment of this node's programs: jobs and the daemon alike."""
+        env = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
+        env.update(TMPDIR=str(self.tmp), HOME=str(self.home), TORCHINDUCTOR_CACHE_DIR=str(self.cache),
+                   PATH=f"{self.root / 'tools'}{os.pathsep}{os.environ['PATH']}", PYTHONNOUSERSITE="1",
+                   PYTHONDONTWRITEBYTECODE="1")
+        env.update(self._environment)
+        env.update({name: str(value) for name, value in more.items()})
+        return env
+
+    def begin(self, *command, **environment) -> Job:
+        """Starts a job: arguments for this node's Python."""
+        self._count += 1
+        job = Job([self.python, *command], self.env(**environment), self.root / "jobs", f"{self._count:02}")
+        self._jobs.append(job)
+        return job
+
+    def run(self, *command, seconds=600, **environment):
+        return self.begin(*command, **environment).wait(seconds)
+
+    # ---- the mount
+
+    def start(self, *options):
+        if self.backing == "directory":
+            self._receive()
+            return self
+        if not places.program().exists():
+            raise Failed(f"{places.program()} is not built")
+        arguments = ["--store", self.store, "--log", self.log, *options]
+        if self.remote:
+            arguments += ["--remote", self.remote]
+        if self.python:
+            arguments += ["--python", self.python]
+        done = self.cli("mount", self.cache, *arguments, seconds=60)
+        if done.code != 0:
+            raise Failed(f"mount of {self.name}: exit code {done.code}: {done.err}{self.log_tail()}")
+        if not compare.is_mounted(self.cache):
+            raise Failed(f"mount of {self.name} returned 0, but nothing is mounted: {done.out}{done.err}")
+        return self
+
+    def cli(self, *words, seconds=60):
+        """Runs the inductorfs command; the first word is its subcommand."""
+        return run([places.program(), *words], self.env(), seconds)
+
+    def status(self):
+        done = self.cli("status", self.cache, "--json")
+        if done.code != 0:
+            raise Failed(f"status of {self.name}: {done.err}")
+        return json.loads(done.out)
+
+    def counters(self):
+        return {} if self.backing == "directory" else self.status()["counters"]
+
+    def requests(self):
+        """What the kernel has asked the daemon so far, by operation (FORGET has no answer and is not among them)."""
+        return {name: value for name, value in self.counters().items()
+                if name.startswith("fuse.") and name not in NO_REQUEST and value}
+
+    def sync(self, seconds=60):
+        if self.backing == "directory":
+            self._send()
+            return
+        done = self.cli("sync", self.cache, "--timeout", seconds, seconds=seconds + 20)
+        if done.code != 0:
+            raise Failed(f"sync of {self.name}: exit code {done.code}: {done.err}{self.log_tail()}")
+
+    def catch_up(self, other, seconds=20):
+        """Waits until this node lists what the other's shared families list (its tail of the log is rate-limited)."""
+        if self.backing == "directory":
+            self._receive()
+            return
+        wanted = compare.shared_names(other.cache)
+
+        def missing():
+            return sorted(wanted - compare.shared_names(self.cache))
+
+        try:
+            wait_until(lambda: not missing(), seconds, "catching up", pause=0.1)
+        except Failed:
+            raise Failed(f"{self.name} does not list, {seconds} s after sync, {missing()[:8]}") from None
+
+    def daemons(self):
+        """Pids of the processes that serve this mountpoint."""
+        binary, found = str(places.program()), []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                except OSError:
+                    continue
+                if words[0] and os.path.basename(words[0]) == os.path.basename(binary) and str(self.cache) in words \
+                        and "mount" in words:
+                    found.append(int(entry.name))
+        return found
+
+    def unmount(self, seconds=30):
+        if self.backing == "directory":
+            return
+        done = self.cli("unmount", self.cache, seconds=seconds)
+        if done.code != 0:
+            raise Failed(f"unmount of {self.name}: exit code {done.code}: {done.err}{self.log_tail()}")
+        wait_until(lambda: not self.daemons(), 20, "the daemon's end")
+        if left := compare.mounts_below(self.root):
+            raise Failed(f"unmount of {self.name} left {left}")
+
+    def kill_daemon(self):
+        for pid in self.daemons():
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not self.daemons(), 10, "the daemon's end")
+
+    def stop(self):
+        """Never fails and never leaves a mount or a process."""
+        for job in self._jobs:
+            if job.running:
+                job.stop()
+        if self.backing != "directory":
+            try:
+                if compare.mounts_below(self.root):
+                    self.cli("unmount", self.cache, seconds=20)
+            except Failed:
+                pass
+            for pid in self.daemons():
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            for point in reversed(compare.mounts_below(self.root)):
+                run(["umount", "-l", point], seconds=20)
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def log_tail(self, lines=30):
+        if not self.log.exists():
+            return ""
+        return "\n" + "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    # ---- directory backing: what a complete copy by hand does
+
+    def _headers(self):
+        return self.default_cache / "precompiled_headers"
+
+    def _send(self):
+        target = self._exchange / "cache"
+        for name in compare.names(self.cache):
+            if compare.PRIVATE.search(name):
+                continue
+            destination = target / name
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(self.cache / name, destination)
+            if destination.name.startswith("__grp__"):
+                text = destination.read_text().replace(str((self.cache / name).parent), "[DIRECTORY]")
+                destination.write_text(text)
+        if self._headers().exists():
+            shutil.copytree(self._headers(), self._exchange / "headers", dirs_exist_ok=True,
+                            ignore=shutil.ignore_patterns("locks"))
+
+    def _receive(self):
+        source = self._exchange / "cache"
+        for name in compare.names(source) if source.exists() else ():
+            devices = sorted({Path(name).parts[1], *self._devices()}) if name.startswith("triton/") else [None]
+            for device in devices:
+                own = self.cache / (name if device is None else Path("triton", device, *Path(name).parts[2:]))
+                if own.exists():
+                    continue
+                own.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source / name, own)
+                if own.name.startswith("__grp__"):
+                    own.write_text(own.read_text().replace("[DIRECTORY]", str(own.parent)))
+        if (self._exchange / "headers").exists():
+            shutil.copytree(self._exchange / "headers", self._headers(), dirs_exist_ok=True)
+
+    @staticmethod
+    def _devices():
+        return ("0", "3")
+
+
+def elapsed(function, *arguments, **keywords):
+    """(seconds, result)"""
+    begin = time.monotonic()
+    result = function(*arguments, **keywords)
+    return time.monotonic() - begin, result

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where things are: the tree, the program under test, the Python environments."""
+import functools
+import os
+import subprocess
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[4]
+WORKLOADS = REPOSITORY / "tests" / "torch" / "workloads"
+NOGPU = REPOSITORY / "tests" / "support" / "nogpu"
+
+
+def program() -> Path:
+    """The inductorfs binary under test: INDUCTORFS_BUILD, which Meson sets, else the default build directory."""
+    return Path(os.environ.get("INDUCTORFS_BUILD", REPOSITORY / "build" / "src" / "daemon" / "inductorfs"))
+
+
+@functools.cache
+def venv(version: str) -> Path:
+    """The environment with this torch ("2.15", "2.9"), made first when it is missing."""
+    requirements = REPOSITORY / "tests" / "torch" / "requirements" / f"torch-{version}.txt"
+    done = subprocess.run([REPOSITORY / "scripts" / "venv", requirements], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, text=True, check=True, timeout=1800)
+    return Path(done.stdout.strip())
+
+
+def venv_python(version: str) -> Path:
+    return venv(version) / "bin" / "python"
+
+
+def site_packages(version: str) -> Path:
+    return next((venv(version) / "lib").glob("python3.*/site-packages"))

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Child processes with a deadline, and waiting for a condition with one."""
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class Failed(AssertionError):
+    """A child failed or a wait ran out; the message holds what is needed to see why."""
+
+
+def wait_until(condition, seconds=10.0, what="the condition", pause=0.02):
+    """Returns condition()'s first true value."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise Failed(f"{what}: not within {seconds} s")
+        time.sleep(pause)
+
+
+@dataclass
+class Result:
+    """How a job ended."""
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def json(self):
+        """The last line of stdout, which every workload prints."""
+        if self.code != 0:
+            raise Failed(f"exit code {self.code}\n{self.out[-2000:]}\n{self.err[-6000:]}")
+        return json.loads(self.out.strip().splitlines()[-1])
+
+
+class Job:
+    """A running child in a session of its own, so that stop() ends its workers too."""
+
+    def __init__(self, command, env, directory: Path, name="job"):
+        directory.mkdir(parents=True, exist_ok=True)
+        self._out, self._err = directory / f"{name}.out", directory / f"{name}.err"
+        self._begin = time.monotonic()
+        with open(self._out, "wb") as out, open(self._err, "wb") as err:
+            self._child = subprocess.Popen([str(part) for part in command], env=env, stdin=subprocess.DEVNULL,
+                                           stdout=out, stderr=err, cwd=directory, start_new_session=True)
+
+    @property
+    def running(self):
+        return self._child.poll() is None
+
+    def wait(self, seconds=600) -> Result:
+        try:
+            code = self._child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.stop()
+            raise Failed(f"{self._child.args} hung for {seconds} s\n{self._read(self._err)[-6000:]}") from None
+        return Result(code, self._read(self._out), self._read(self._err), time.monotonic() - self._begin)
+
+    def stop(self):
+        try:
+            os.killpg(self._child.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._child.wait(10)
+
+    @staticmethod
+    def _read(path):
+        return path.read_text(errors="replace")
+
+
+def run(command, env=None, seconds=60, directory=None) -> Result:
+    """A short command with captured output; a hang is a failure."""
+    begin = time.monotonic()
+    try:
+        done = subprocess.run([str(part) for part in command], env=env, stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=seconds, cwd=directory)
+    except subprocess.TimeoutExpired as hung:
+        raise Failed(f"{command} hung for {seconds} s: {hung.stdout!r} {hung.stderr!r}") from None
+    return Result(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"),
+                  time.monotonic() - begin)

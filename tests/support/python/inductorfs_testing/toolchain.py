@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tools that stand first in PATH, log what they are asked for and run the real one, or refuse."""
+import collections
+import os
+import shutil
+from pathlib import Path
+
+# One short line per call (a whole command line is longer than PIPE_BUF, and lines of two compilers would mix).
+COMPILER = """#!/bin/sh
+# {name}: logs its kind of work, then is the real one.
+kind= output= source=
+previous=
+for word do
+  case $previous in -o) output=$word ;; -x) case $word in *-header) kind=header ;; esac ;; esac
+  case $word in
+    --version|-dumpversion|-dumpfullversion|-dumpmachine|-print*|--print*) kind=query ;;
+    -v|-Q|--help*) [ -n "$kind" ] || kind=query ;;
+    -E|-M|-MM) kind=preprocess ;;
+    -c|-S) kind=compile ;;
+    -) source=- ;;
+    *.cpp|*.c|*.cc|*.h|*.hpp|*.o|*.s) [ "$previous" = -o ] || [ "$previous" = -include ] || source=$word ;;
+  esac
+  previous=$word
+done
+if [ -n "$source" ] && [ "${{kind:-query}}" = query ]; then kind=link; fi
+printf '%s\\t%s\\t%s\\n' "${{kind:-other}}" "$output" "$source" >> '{log}'
+exec '{real}' "$@"
+"""
+
+PTXAS = """#!/bin/sh
+# ptxas: logs; answers --version as the real one does (that text is in Triton's keys); {rule} at anything else.
+case "$*" in --version) exec '{real}' --version ;; esac
+printf '%s\\n' "$*" >> '{log}'
+{action}
+"""
+
+
+def _write(path: Path, text: str):
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+class CountingCompilers:
+    """g++, gcc, cc and c++ in `directory`, each logging one line per call."""
+
+    KINDS = ("query", "preprocess", "header", "compile", "link", "other")
+
+    def __init__(self, directory: Path, log: Path):
+        directory.mkdir(parents=True, exist_ok=True)
+        self._log = log
+        log.touch()
+        clean = os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if part != str(directory))
+        for name in ("g++", "gcc", "cc", "c++"):
+            real = shutil.which(name, path=clean)
+            if real:
+                _write(directory / name, COMPILER.format(name=name, log=log, real=real))
+
+    def clear(self):
+        self._log.write_text("")
+
+    def calls(self):
+        """[(kind, output, source)]"""
+        return [tuple(line.split("\t")) for line in self._log.read_text().splitlines()]
+
+    def counts(self):
+        """{kind: number}; a call that makes an object from a source and links it in one is a "link"."""
+        return dict(collections.Counter(kind for kind, _, _ in self.calls()))
+
+
+class CountingPtxas:
+    """Triton's ptxas and ptxas-blackwell. `works=False`: only --version is answered."""
+
+    def __init__(self, directory: Path, log: Path, triton_bin: Path, works: bool):
+        directory.mkdir(parents=True, exist_ok=True)
+        self._log = log
+        log.touch()
+        self.env = {}
+        for name, variable in (("ptxas", "TRITON_PTXAS_PATH"), ("ptxas-blackwell", "TRITON_PTXAS_BLACKWELL_PATH")):
+            real = triton_bin / name
+            if not real.exists():
+                continue
+            action = f"exec '{real}' \"$@\"" if works else "echo 'ptxas: this node must not compile' >&2; exit 1"
+            _write(directory / name, PTXAS.format(real=real, log=log, action=action,
+                                                  rule="is the real one" if works else "fails"))
+            self.env[variable] = str(directory / name)
+
+    def calls(self):
+        return self._log.read_text().splitlines()

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Two nodes on this host: the same job on node A, which compiles, and on node B, which shares nothing with A but Redis.
+scripts/run calls it.
+
+  two_nodes.py [--jobs train,inference,dynamic] [--torch 2.15]
+"""
+import argparse
+import signal
+import sys
+
+from inductorfs_testing import compare, places
+from inductorfs_testing.fixtures import Cluster
+from inductorfs_testing.node import elapsed
+from inductorfs_testing.processes import Failed
+
+JOBS = places.WORKLOADS / "cpu_jobs.py"
+COLUMNS = "{:28} {:>9} {:>9} {:>10} {:>10} {:>9} {:>12}"
+
+
+def job(node, what, names):
+    """One run of the job, as a line of the table."""
+    node.compilers.clear()
+    out = node.run(JOBS, "--jobs", names).json
+    counts, counters = node.compilers.counts(), out["counters"]
+
+    def pair(name):
+        return f"{counters.get(name + '_hit', 0)}/{counters.get(name + '_miss', 0)}"
+
+    compiled = sum(counts.get(kind, 0) for kind in ("compile", "link", "header"))
+    print(COLUMNS.format(what, f"{out['compile_seconds']:.2f} s", pair("inductor.fxgraph_cache"),
+                         pair("aot_autograd.autograd_cache"), compiled, counts.get("preprocess", 0),
+                         node.counters().get("fetch.blobs", 0)), flush=True)
+    return out
+
+
+def show(version, names):
+    with Cluster(torch=version) as cluster:
+        print(f"redis-server at {cluster.redis.socket}, torch {version}, jobs {names}\n")
+        print(COLUMNS.format("", "compile", "fxgraph", "aotautogr.", "C++ builds", "g++ -E", "fetched"))
+        print(COLUMNS.format("", "seconds", "hit/miss", "hit/miss", "", "", "artefacts"), flush=True)
+        a, b = cluster.node("a"), cluster.node("b")
+        cold = job(a, "node A, empty cluster", names)
+        seconds, _ = elapsed(a.sync, 120)
+        b.catch_up(a)
+        a_again = job(a, "node A, again", names)
+        fresh = job(b, "node B, first run ever", names)
+        job(b, "node B, again", names)
+        same = all(out["results"] == cold["results"] for out in (a_again, fresh))
+        keys = cluster.redis.keys()
+        total = sum(cluster.redis.size_of(key) for key in keys)
+        print(f"\nresults equal to the bit: {'yes' if same else 'NO'}")
+        print(f"node A's sync returned after {seconds:.2f} s; Redis holds {total / 1e6:.1f} MB in {len(keys)} keys")
+        print(f"node B lists {len(compare.shared_names(b.cache))} shared artefacts below {b.cache}")
+        hit = fresh["counters"].get("inductor.fxgraph_cache_hit") and not fresh["counters"].get("inductor.fxgraph_cache_miss")
+        return 0 if same and hit else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", default="train,inference,dynamic")
+    parser.add_argument("--torch", default="2.15")
+    arguments = parser.parse_args()
+    # So that an interrupt ends the mounts too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        return show(arguments.torch, arguments.jobs)
+    except Failed as failure:
+        print(f"scripts/run: {failure}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

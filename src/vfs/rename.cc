@@ -126,7 +126,8 @@ Result<void> Overlay::exchange(const Site& from, const Site& to) {
       auto own = a.backing == Backing::kShared ? make_private(*first, a, std::nullopt) : Result<void>{};
       if (own && b != nullptr && b->backing == Backing::kShared) own = make_private(*second, *b, std::nullopt);
       if (!own) return own;
-      INDUCTORFS_TRY(tree_.rename(LocalTree::view(from.path), LocalTree::view(to.path), RENAME_EXCHANGE));
+      own = tree_.rename(LocalTree::view(from.path), LocalTree::view(to.path), RENAME_EXCHANGE);
+      if (!own) return own;
       nodes_.exchange(from.parent, from.name, to.parent, to.name);
       return {};
     });

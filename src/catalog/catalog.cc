@@ -116,6 +116,8 @@ void CatalogImpl::hide(std::string_view path) {
   if (!full) {
     parts_->count_failure(parts_->durable.with([&](Durable& durable) { return durable.database.hide(marks); }));
   }
+  // The marks that these push out of a path's limit go on disk too, or the next start would load others in their place.
+  std::vector<Database::Mark> dropped;
   parts_->tree.write([&](Tree& tree) {
     for (const auto& hidden : marks) {
       if (full) {
@@ -124,7 +126,10 @@ void CatalogImpl::hide(std::string_view path) {
         tree.mark_hidden(hidden.path, hidden.digest);
       }
     }
+    for (auto& [gone, digest] : tree.take_dropped_marks()) dropped.push_back({std::move(gone), digest});
   });
+  if (dropped.empty()) return;
+  parts_->count_failure(parts_->durable.with([&](Durable& durable) { return durable.database.drop_marks(dropped); }));
 }
 
 Result<void> CatalogImpl::check(const Publish& publish) const {

@@ -108,7 +108,7 @@ Result<Json> describe(const Driver& driver, int index) {
 
 int ask_driver(const Driver& driver) {
   CUresult result = driver.init(0);
-  // A stub is what toolkits install for linking on hosts without a driver.
+  // A library without a driver behind it is what toolkits install for linking on hosts without a driver.
   if (result == CUDA_ERROR_NO_DEVICE || result == CUDA_ERROR_STUB_LIBRARY) {
     return answer("absent", "no device: " + text_of(driver, result), kProbeAbsent);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "vfs/overlay.h"
 
@@ -79,21 +80,30 @@ void Overlay::on_published(const catalog::PublishReport& report) {
 
 void Overlay::adopt_merged(const codec::Entry& merged) {
   const std::string& path = merged.path;
-  const auto state = catalog_.publish_state(path);
-  if (state && state->state == catalog::PublishState::kQueued) return;  // newer timings of its own wait to be merged
-  const auto walked = nodes_.walk(path);
-  const NodePtr node = walked.missing.empty() ? walked.node : nullptr;
-  const Site where{walked.parent, walked.name, path, path};
-  const bool adopted = moves_.read([&](const Moves&) {
-    if (!node) return tree_.unlink(LocalTree::view(path)).has_value();
-    return node->content.with([&](Content& content) {
-      if (!content.sealed) return false;  // written to since: it will be sealed, and merged, again
-      return take_name_away(where, node, &content).has_value();
-    });
+  // Only a file whose own timings have left the queue may go: what is written since and not queued yet has no seal on
+  // the disk, and the next writer starts from what it reads here and replaces in the queue what waits there. No name
+  // changes meanwhile, or the file that is taken away would be another than the one that was looked at.
+  const auto may_go = [&](const Queueing&) {
+    const auto state = catalog_.publish_state(path);
+    return !(state && state->state == catalog::PublishState::kQueued) && !seal_on_disk(path).empty();
+  };
+  const auto [walked, adopted] = moves_.write([&](Moves&) {
+    auto found = nodes_.walk(path);
+    const auto take = [&](Content* content) {
+      return queueing_.with([&](const Queueing& queueing) {
+        if (!may_go(queueing)) return false;
+        if (content == nullptr) return tree_.unlink(LocalTree::view(path)).has_value();
+        return take_name_away({found.parent, found.name, path, path}, found.node, content).has_value();
+      });
+    };
+    const bool taken = !found.missing.empty()
+                           ? take(nullptr)
+                           : found.node->content.with([&](Content& c) { return c.sealed && take(&c); });
+    return std::make_pair(std::move(found), taken);
   });
   if (!adopted) return;  // its own timings stay visible; the cluster has all
-  if (node) {
-    let_go(nodes_.release(node));
+  if (walked.missing.empty()) {
+    let_go(nodes_.release(walked.node));
     notifier_.forget_name(walked.parent->id, walked.name);
   }
   counters_.get("view.merged").add();

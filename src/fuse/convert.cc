@@ -7,7 +7,9 @@
 namespace inductorfs::fuse {
 namespace {
 
-constexpr blksize_t kBlockSize = 4096;
+/// What glibc's stdio takes as its buffer, BUFSIZ at most (libio/filedoalloc.c): g++ writes a precompiled header of
+/// 150 MB in pieces of it, each a request.
+constexpr blksize_t kBlockSize = 8192;
 constexpr mode_t kModeBits = 07777;
 
 timespec to_timespec(const vfs::Timestamp& time) noexcept { return {time.seconds, time.nanoseconds}; }

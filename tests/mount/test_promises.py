@@ -168,6 +168,22 @@ def test_a_set_never_mixes_writers(cluster):
             assert len(artefacts.triton_writers(children)) == 1, (node.name, seed, children)
 
 
+def test_the_first_set_of_a_key_stays(cluster):
+    a, b = cluster.quick("a"), cluster.quick("b")
+    cluster.redis.kill()
+    for node in (a, b):
+        artefacts.triton_compile(node.cache, "kernel", node.name)
+    b.unmount()
+    cluster.redis.start()
+    a.sync(60)
+    mounts.remount(b, cluster)
+    b.sync(60)
+    late = cluster.quick("late")
+    late.catch_up(a)
+    assert artefacts.triton_writers(artefacts.triton_read(late.cache, "kernel")) == {"a"}
+    assert len(artefacts.triton_writers(artefacts.triton_read(b.cache, "kernel"))) == 1
+
+
 def test_a_reader_during_the_write_sees_all_of_a_set_or_nothing(cluster):
     a, b = cluster.quick("a"), cluster.quick("b")
     seeds = [f"kernel {index}" for index in range(30)]
@@ -220,12 +236,15 @@ def test_a_file_written_in_place_is_published_at_its_sign(cluster):
 
 # ---- 3: Redis never hurts a job
 
-@pytest.mark.parametrize("how", ["hung", "dead"])
+@pytest.mark.parametrize("how", ["hung", "hung while connected", "dead"])
 def test_reads_answer_within_the_deadline(cluster, how):
     a, b = cluster.quick("a"), cluster.quick("b", "--prefetch", "0")
-    names = [artefacts.write_graph(a.cache, f"k{index}", f"value {index}").relative_to(a.cache) for index in range(20)]
+    names = [artefacts.write_graph(a.cache, f"k{index}", f"value {index}").relative_to(a.cache) for index in range(21)]
     a.sync()
     wait_until(lambda: b.status()["catalog"]["entries"] == len(names), what="the entries")
+    first = names.pop()
+    if how == "hung while connected":
+        assert (b.cache / first).exists()
 
     def read_without_redis():
         slowest = 0.0
@@ -235,7 +254,7 @@ def test_reads_answer_within_the_deadline(cluster, how):
             slowest = max(slowest, time.monotonic() - begin)
         return slowest
 
-    if how == "hung":
+    if how.startswith("hung"):
         with suspended(cluster.redis):
             begin = time.monotonic()
             assert read_without_redis() < DEADLINE

@@ -121,11 +121,14 @@ PRIVATE = ["locks/abc.lock", "ab/.123.456.tmp", "dynamo/job.pkl", "tmpabcd1234/f
            "ab/" + "c" * 52 + "_CxxBuild/x.cpp"]
 
 
-def test_private_names_never_leave(cluster):
+@pytest.mark.parametrize("how", ["written in place", "renamed"])
+def test_private_names_never_leave(cluster, how):
     a, b = cluster.quick("a"), cluster.quick("b")
     for name in PRIVATE:
         (a.cache / name).parent.mkdir(parents=True, exist_ok=True)
-        (a.cache / name).write_text(f"private {name}")
+        first = a.cache / (name if how == "written in place" else "new")
+        first.write_text(f"private {name}")
+        first.rename(a.cache / name)  # in shared families the sign that it is whole
     good = artefacts.write_graph(a.cache, "good", "value").relative_to(a.cache)
     a.sync()
     appears(b.cache / good)

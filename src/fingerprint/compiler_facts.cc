@@ -7,6 +7,7 @@
 
 #include "child.h"
 #include "facts.h"
+#include "inductorfs/codec/digest.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -38,6 +39,104 @@ std::string standard_library(std::vector<std::string> command, Milliseconds dead
   return error ? "unknown" : real.filename().string();
 }
 
+/// The words of a command line as clang's -### prints it: each in double quotes.
+std::vector<std::string> quoted_words(std::string_view text) {
+  std::vector<std::string> words;
+  size_t at = 0;
+  while ((at = text.find('"', at)) != std::string_view::npos) {
+    const size_t end = text.find('"', at + 1);
+    if (end == std::string_view::npos) break;
+    words.emplace_back(text.substr(at + 1, end - at - 1));
+    at = end + 1;
+  }
+  return words;
+}
+
+bool is_clang(const Lines& identity) {
+  return std::any_of(identity.begin(), identity.end(), [](const auto& line) {
+    return line.first == "version" && line.second.find("clang version ") != std::string::npos;
+  });
+}
+
+std::string output_of(std::vector<std::string> command, const std::vector<std::string>& more, Milliseconds deadline) {
+  command.insert(command.end(), more.begin(), more.end());
+  const auto answer = run_child(command, deadline);
+  return answer && answer->exit_code == 0 ? answer->out + answer->err : std::string();
+}
+
+NativeTarget native_target(const std::vector<std::string>& command, bool clang, Milliseconds deadline) {
+  if (clang) {
+    return clang_native(
+        output_of(command, {"-march=native", "-###", "-x", "c++", "-c", "/dev/null", "-o", "/dev/null"}, deadline));
+  }
+  NativeTarget native = gcc_native(output_of(command, {"-march=native", "-Q", "--help=target"}, deadline));
+  // What is enabled without any extension too is the calling convention and the like.
+  const NativeTarget plain = gcc_native(output_of(command, {"-march=x86-64", "-Q", "--help=target"}, deadline));
+  if (plain.march.empty()) return native;
+  std::erase_if(native.features, [&plain](const std::string& name) { return plain.features.contains(name); });
+  return native;
+}
+
+/// Names of a compiler for what other names say too, for what is no instruction, and for instructions of the kernel
+/// (gcc 12 enables mwait whatever CPUID says of it).
+constexpr std::string_view kDerived[] = {"abm", "sse4", "crc32", "mwait", "x87", "64bit"};
+
+/// What the compiler would use here that the cpu facet does not list.
+Flags beyond(const NativeTarget& native, const Fact& cpu) {
+  Flags listed;
+  std::string_view text(cpu.value);
+  const size_t start = text.starts_with("flags=") ? 0 : text.find("\nflags=");
+  if (start == std::string_view::npos) return {};
+  text.remove_prefix(text.find('=', start) + 1);
+  text = text.substr(0, text.find('\n'));
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    listed.emplace(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  Flags result;
+  for (const std::string& name : native.features) {
+    const bool derived = std::find(std::begin(kDerived), std::end(kDerived), name) != std::end(kDerived);
+    if (!derived && !listed.contains(name)) result.insert(name);
+  }
+  return result;
+}
+
+/// What -march=native is to this compiler. In the details alone: a host without a compiler can run what an equal CPU's
+/// compiler made, so the cpu facet comes from the CPU and the kernel.
+std::string native_details(const std::vector<std::string>& command, bool clang, Milliseconds deadline,
+                           const Fact& cpu) {
+  const NativeTarget native = native_target(command, clang, deadline);
+  if (native.march.empty()) return "warning=the compiler does not say what -march=native is";
+  Lines lines = {{"native_march", native.march}};
+  if (!native.mtune.empty()) lines.emplace_back("native_mtune", native.mtune);
+  std::string features;
+  for (const std::string& name : native.features) features += (features.empty() ? "" : " ") + name;
+  lines.emplace_back("native_features", features);
+  std::string missing;
+  for (const std::string& name : beyond(native, cpu)) missing += " " + name;
+  if (!missing.empty()) {
+    lines.emplace_back("warning",
+                       "-march=native turns on what the cpu facet does not list:" + missing +
+                           "; hosts that differ in it would share C++ objects: tighten the family cpp_binary");
+  }
+  return canonical(lines);
+}
+
+/// The compiler takes longer to say this than its version. Remembered while its identity and the CPU stay the same;
+/// only details, so that an identity that says too little (a wrapper's) cannot make a wrong scope.
+std::string remembered_details(const std::vector<std::string>& command, const Lines& identity, Milliseconds deadline,
+                               const Fact& cpu, KeyMemory& memory) {
+  if (cpu.value.find("arch=x86_64") == std::string::npos) return {};
+  std::string name = "native";
+  for (const std::string& word : command) name += " " + word;
+  const std::string manifest = codec::digest_of(canonical(identity)).to_hex() + cpu.digest().to_hex();
+  if (auto known = memory.find(name, manifest)) return *known;
+  std::string details = native_details(command, is_clang(identity), deadline, cpu);
+  memory.keep(name, manifest, details);
+  return details;
+}
+
 }  // namespace
 
 Lines compiler_identity(std::string_view text) {
@@ -65,7 +164,41 @@ Lines compiler_identity(std::string_view text) {
   return versioned ? lines : Lines{};
 }
 
-Fact compiler_fact(const ProbeOptions& options) {
+NativeTarget gcc_native(std::string_view text) {
+  NativeTarget target;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const size_t start = line.find("-m");
+    if (start == std::string_view::npos || line.substr(0, start).find_first_not_of(' ') != std::string_view::npos)
+      continue;
+    line.remove_prefix(start + 2);
+    const size_t name_end = std::min(line.find_first_of(" \t"), line.size());
+    const std::string_view name = line.substr(0, name_end);
+    const size_t value_start = line.find_first_not_of(" \t", name_end);
+    const std::string_view value =
+        value_start == std::string_view::npos ? std::string_view() : line.substr(value_start);
+    if (name == "arch=") target.march = value;
+    if (name == "tune=") target.mtune = value;
+    if (value == "[enabled]") target.features.emplace(name);
+  }
+  return target;
+}
+
+NativeTarget clang_native(std::string_view text) {
+  NativeTarget target;
+  const std::vector<std::string> words = quoted_words(text);
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    const std::string& value = words[i + 1];
+    if (words[i] == "-target-cpu") target.march = value;
+    if (words[i] == "-tune-cpu") target.mtune = value;
+    if (words[i] == "-target-feature" && value.starts_with('+')) target.features.emplace(value.substr(1));
+  }
+  return target;
+}
+
+Fact compiler_fact(const ProbeOptions& options, const Fact& cpu, KeyMemory& memory) {
   std::vector<std::string> command = compiler_command(options);
   const std::string source = command.front() + " -v";
   command.emplace_back("-v");
@@ -79,7 +212,9 @@ Fact compiler_fact(const ProbeOptions& options) {
   }
   command.pop_back();
   lines.emplace_back("libstdcxx", standard_library(command, options.deadline));
-  return known_fact(canonical(lines), source);
+  Fact fact = known_fact(canonical(lines), source);
+  fact.details = remembered_details(command, lines, options.deadline, cpu, memory);
+  return fact;
 }
 
 }  // namespace inductorfs::fingerprint

@@ -14,107 +14,18 @@
 #include "facts.h"
 #include "inductorfs/base/fd.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 namespace inductorfs::fingerprint {
 namespace {
-
-using Flags = std::set<std::string, std::less<>>;
 
 constexpr const char* kCpuInfo = "/proc/cpuinfo";
 /// 4 KiB a CPU on recent x86.
 constexpr uint64_t kCpuInfoLimit = uint64_t{64} << 20;
 
-/// Flags of the kernel's own state, of mitigations, timers and virtualisation (arch/x86/include/asm/cpufeatures.h):
-/// they come and go with the kernel's version and settings, and no compiler asks for them.
-constexpr std::string_view kNotInstructions[] = {"acpi",
-                                                 "aperfmperf",
-                                                 "apic",
-                                                 "arat",
-                                                 "arch_capabilities",
-                                                 "arch_lbr",
-                                                 "arch_perfmon",
-                                                 "art",
-                                                 "bts",
-                                                 "bus_lock_detect",
-                                                 "cat_l2",
-                                                 "cat_l3",
-                                                 "cdp_l2",
-                                                 "cdp_l3",
-                                                 "constant_tsc",
-                                                 "cpuid",
-                                                 "cpuid_fault",
-                                                 "cqm",
-                                                 "cqm_llc",
-                                                 "cqm_mbm_local",
-                                                 "cqm_mbm_total",
-                                                 "cqm_occup_llc",
-                                                 "dtes64",
-                                                 "dtherm",
-                                                 "dts",
-                                                 "epb",
-                                                 "ept",
-                                                 "ept_ad",
-                                                 "est",
-                                                 "flexpriority",
-                                                 "flush_l1d",
-                                                 "ht",
-                                                 "hwp",
-                                                 "hwp_act_window",
-                                                 "hwp_epp",
-                                                 "hwp_notify",
-                                                 "hwp_pkg_req",
-                                                 "hypervisor",
-                                                 "ibpb",
-                                                 "ibrs",
-                                                 "ibrs_enhanced",
-                                                 "ida",
-                                                 "intel_ppin",
-                                                 "intel_pt",
-                                                 "mba",
-                                                 "md_clear",
-                                                 "monitor",
-                                                 "nonstop_tsc",
-                                                 "nopl",
-                                                 "pbe",
-                                                 "pcid",
-                                                 "pconfig",
-                                                 "pdcm",
-                                                 "pebs",
-                                                 "pln",
-                                                 "pti",
-                                                 "pts",
-                                                 "rdt_a",
-                                                 "rep_good",
-                                                 "ssbd",
-                                                 "smap",
-                                                 "smep",
-                                                 "smx",
-                                                 "split_lock_detect",
-                                                 "ss",
-                                                 "stibp",
-                                                 "tm",
-                                                 "tm2",
-                                                 "tme",
-                                                 "tpr_shadow",
-                                                 "tsc_adjust",
-                                                 "tsc_deadline_timer",
-                                                 "tsc_known_freq",
-                                                 "umip",
-                                                 "user_shstk",
-                                                 "vmx",
-                                                 "vnmi",
-                                                 "vpid",
-                                                 "x2apic",
-                                                 "xtopology",
-                                                 "xtpr"};
-
 struct CpuText {
   std::map<std::string, std::set<std::string>, std::less<>> values;  ///< by key: the distinct values of all CPUs
   Flags common;                                                      ///< flags that every CPU has
   Flags all;                                                         ///< flags that some CPU has
+  size_t blocks = 0;                                                 ///< CPUs
 };
 
 std::string_view trimmed(std::string_view text) {
@@ -136,6 +47,7 @@ Flags words_of(std::string_view text) {
 CpuText parse_cpuinfo(std::string_view text) {
   CpuText cpu;
   bool first = true;
+  std::string_view last;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, end);
@@ -144,7 +56,10 @@ CpuText parse_cpuinfo(std::string_view text) {
     if (colon == std::string_view::npos) continue;
     const std::string_view key = trimmed(line.substr(0, colon));
     const std::string_view value = trimmed(line.substr(colon + 1));
+    if (key == "processor") ++cpu.blocks;
     if (key == "flags" || key == "Features") {
+      if (!first && value == last) continue;  // as on all CPUs of most hosts
+      last = value;
       const Flags flags = words_of(value);
       Flags both;
       std::set_intersection(cpu.common.begin(), cpu.common.end(), flags.begin(), flags.end(),
@@ -169,33 +84,94 @@ std::string joined(const Texts& texts, std::string_view separator) {
   return result;
 }
 
-Flags instruction_flags(const Flags& flags) {
-  Flags result = flags;
-  for (std::string_view name : kNotInstructions) {
-    const auto found = result.find(name);
-    if (found != result.end()) result.erase(found);
+/// Values of the keys that `names` gives, as lines.
+Lines lines_of(const CpuText& cpu, std::initializer_list<std::pair<const char*, const char*>> names) {
+  Lines lines;
+  for (const auto& [key, name] : names) {
+    const auto found = cpu.values.find(std::string_view(key));
+    if (found != cpu.values.end()) lines.emplace_back(name, joined(found->second, ","));
+  }
+  return lines;
+}
+
+/// The extensions that some CPU of this host lacks, by the compilers' names.
+Flags partial_features(const CpuText& cpu) {
+  Flags result;
+  for (const std::string& flag : cpu.all) {
+    if (cpu.common.contains(flag)) continue;
+    if (std::string feature = feature_of_flag(flag); !feature.empty()) result.insert(std::move(feature));
   }
   return result;
 }
 
-/// Which register sets the kernel saves: AVX-512 or AMX that is off there faults although CPUID lists it.
-std::string read_xcr0() {
-#if defined(__x86_64__)
-  constexpr unsigned kOsxsave = 1U << 27;
-  unsigned eax = 0;
-  unsigned ebx = 0;
-  unsigned ecx = 0;
-  unsigned edx = 0;
-  if (__get_cpuid_count(1, 0, &eax, &ebx, &ecx, &edx) == 0 || (ecx & kOsxsave) == 0) return {};
-  unsigned low = 0;
-  unsigned high = 0;
-  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+/// What every CPU of this host can run.
+Flags usable_features(const CpuSight& sight, const CpuText& cpu) {
+  const Flags partial = partial_features(cpu);
+  Flags result;
+  std::set_difference(sight.x86->features.begin(), sight.x86->features.end(), partial.begin(), partial.end(),
+                      std::inserter(result, result.end()));
+  return result;
+}
+
+std::string hexadecimal(uint64_t value) {
   char text[24];
-  (void)std::snprintf(text, sizeof text, "0x%llx", (static_cast<unsigned long long>(high) << 32) | low);
+  (void)std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
   return text;
-#else
-  return {};
-#endif
+}
+
+/// For people, and for the reader of a miss: nothing of this changes what a compiler makes or a CPU runs. The stepping
+/// and the microcode's revision change neither -march=native nor -mtune=native; mitigations change the kernel's code
+/// only.
+std::string cpu_details(const CpuSight& sight, const CpuText& cpu) {
+  Lines lines = lines_of(cpu, {{"model name", "model_name"},
+                               {"microcode", "microcode"},
+                               {"stepping", "stepping"},
+                               {"CPU revision", "stepping"}});
+  lines.emplace_back("cpus", std::to_string(cpu.blocks));
+  if (sight.x86) {
+    const X86Cpu& x86 = *sight.x86;
+    lines.emplace_back("family", std::to_string(x86.family));
+    lines.emplace_back("model", std::to_string(x86.model));
+    lines.emplace_back("hypervisor", x86.hypervisor ? "yes: it may hide what the processor has" : "no");
+    lines.emplace_back("hybrid", x86.hybrid ? "yes" : "no");
+    lines.emplace_back("xcr0", hexadecimal(sight.xcr0));
+    lines.emplace_back("xcomp_permitted", hexadecimal(sight.permitted));
+    if (!x86.withheld.empty()) lines.emplace_back("withheld_by_kernel", joined(x86.withheld, " "));
+  }
+  return canonical(lines);
+}
+
+Fact x86_fact(const CpuSight& sight, const CpuText& cpu) {
+  const X86Cpu& x86 = *sight.x86;
+  if (x86.features.empty()) return unknown_fact("CPUID lists no instruction set extension", "CPUID");
+  Lines lines = {{"arch", sight.machine}, {"vendor", x86.vendor}, {"flags", joined(usable_features(sight, cpu), " ")}};
+  const auto models = cpu.values.find(std::string_view("model"));
+  const bool mixed = models != cpu.values.end() && models->second.size() > 1;
+  if (mixed || x86.microarchitecture.empty()) {
+    lines.emplace_back("family", std::to_string(x86.family));
+    lines.emplace_back("model", mixed ? joined(models->second, ",") : std::to_string(x86.model));
+  } else {
+    lines.emplace_back("microarchitecture", x86.microarchitecture);
+  }
+  if (const Flags partial = partial_features(cpu); !partial.empty()) {
+    lines.emplace_back("heterogeneous", joined(partial, " "));
+  }
+  return known_fact(canonical(lines), "CPUID, XGETBV, arch_prctl, " + std::string(kCpuInfo));
+}
+
+/// Arm kernels list instruction set extensions and nothing else.
+Fact other_fact(const CpuSight& sight, const CpuText& cpu) {
+  if (cpu.all.empty()) return unknown_fact("no CPU flags in " + std::string(kCpuInfo), kCpuInfo);
+  Lines lines = lines_of(cpu, {{"CPU implementer", "vendor"}, {"CPU part", "model"}, {"CPU variant", "variant"}});
+  lines.emplace_back("arch", sight.machine);
+  lines.emplace_back("flags", joined(cpu.common, " "));
+  if (cpu.common != cpu.all) {
+    Flags partial;
+    std::set_difference(cpu.all.begin(), cpu.all.end(), cpu.common.begin(), cpu.common.end(),
+                        std::inserter(partial, partial.end()));
+    lines.emplace_back("heterogeneous", joined(partial, " "));
+  }
+  return known_fact(canonical(lines), kCpuInfo);
 }
 
 }  // namespace
@@ -204,37 +180,19 @@ Fact libc_fact() {
   return known_fact(canonical({{"name", "glibc"}, {"version", gnu_get_libc_version()}}), "gnu_get_libc_version");
 }
 
-Fact cpu_fact(std::string_view cpuinfo, const std::string& machine, const std::string& xcr0) {
-  const CpuText cpu = parse_cpuinfo(cpuinfo);
-  if (cpu.all.empty()) return unknown_fact("no CPU flags in " + std::string(kCpuInfo), kCpuInfo);
-  Lines lines = {{"arch", machine}};
-  // x86 first, then the names that arm64 kernels print for the same.
-  constexpr std::pair<const char*, const char*> kKeys[] = {
-      {"vendor_id", "vendor"},    {"cpu family", "family"},      {"model", "model"},
-      {"stepping", "stepping"},   {"CPU implementer", "vendor"}, {"CPU part", "model"},
-      {"CPU variant", "variant"}, {"CPU revision", "stepping"}};
-  for (const auto& [key, name] : kKeys) {
-    const auto found = cpu.values.find(std::string_view(key));
-    if (found != cpu.values.end()) lines.emplace_back(name, joined(found->second, ","));
-  }
-  const Flags common = instruction_flags(cpu.common);
-  const Flags all = instruction_flags(cpu.all);
-  lines.emplace_back("flags", joined(common, " "));
-  if (common != all) {
-    Flags partial;
-    std::set_difference(all.begin(), all.end(), common.begin(), common.end(), std::inserter(partial, partial.end()));
-    lines.emplace_back("heterogeneous", joined(partial, " "));
-  }
-  if (!xcr0.empty()) lines.emplace_back("xcr0", xcr0);
-  return known_fact(canonical(lines), xcr0.empty() ? kCpuInfo : std::string(kCpuInfo) + ", XGETBV");
+Fact cpu_fact(const CpuSight& sight) {
+  const CpuText cpu = parse_cpuinfo(sight.cpuinfo);
+  Fact fact = sight.x86 ? x86_fact(sight, cpu) : other_fact(sight, cpu);
+  fact.details = cpu_details(sight, cpu);
+  return fact;
 }
 
-Fact cpu_isa_fact(std::string_view cpuinfo, const std::string& machine) {
-  if (machine != "x86_64") return unknown_fact("which vector ISA torch picks is only known here for x86_64", kCpuInfo);
-  const CpuText cpu = parse_cpuinfo(cpuinfo);
-  if (cpu.all.empty()) return unknown_fact("no CPU flags in " + std::string(kCpuInfo), kCpuInfo);
-  const auto has = [&cpu](std::initializer_list<std::string_view> flags) {
-    return std::all_of(flags.begin(), flags.end(), [&cpu](std::string_view f) { return cpu.common.contains(f); });
+Fact cpu_isa_fact(const CpuSight& sight) {
+  if (!sight.x86) return unknown_fact("which vector ISA torch picks is only known here for x86_64", kCpuInfo);
+  if (sight.x86->features.empty()) return unknown_fact("CPUID lists no instruction set extension", "CPUID");
+  const Flags features = usable_features(sight, parse_cpuinfo(sight.cpuinfo));
+  const auto has = [&features](std::initializer_list<std::string_view> names) {
+    return std::all_of(names.begin(), names.end(), [&features](std::string_view f) { return features.contains(f); });
   };
   // torch/_inductor/cpu_vec_isa.py x86_isa_checker over torch/cpu/__init__.py. AVX-512 with all that
   // VecAVX512._arch_flags compiles for; 2.15 asks for F alone, which differs only on Knights Landing. The names are
@@ -242,23 +200,25 @@ Fact cpu_isa_fact(std::string_view cpuinfo, const std::string& machine) {
   const bool avx512 = has({"avx512f", "avx512vl", "avx512bw", "avx512dq", "fma"});
   const std::pair<const char*, bool> isas[] = {{"avx2", has({"avx2", "fma"})},
                                                {"avx512", avx512},
-                                               {"avx512_bf16", avx512 && has({"avx512_bf16"})},
-                                               {"avx512_vnni", avx512 && has({"avx512_vnni"})},
-                                               {"amx_tile", has({"amx_tile"})},
-                                               {"amx_fp16", has({"amx_fp16"})}};
+                                               {"avx512_bf16", avx512 && has({"avx512bf16"})},
+                                               {"avx512_vnni", avx512 && has({"avx512vnni"})},
+                                               {"amx_tile", has({"amx-tile"})},
+                                               {"amx_fp16", has({"amx-fp16"})}};
   Lines lines;
   for (const auto& [name, present] : isas) lines.emplace_back(name, present ? "yes" : "no");
-  return known_fact(canonical(lines), kCpuInfo);
+  return known_fact(canonical(lines), "CPUID, XGETBV, arch_prctl, " + std::string(kCpuInfo));
 }
 
 std::pair<Fact, Fact> cpu_facts() {
-  const auto text = read_file(AT_FDCWD, kCpuInfo, kCpuInfoLimit);
   utsname host{};
+  auto text = read_file(AT_FDCWD, kCpuInfo, kCpuInfoLimit);
   if (!text || uname(&host) != 0) {
     const Fact unknown = unknown_fact(std::string(kCpuInfo) + " or uname cannot be read", kCpuInfo);
     return {unknown, unknown};
   }
-  return {cpu_fact(*text, host.machine, read_xcr0()), cpu_isa_fact(*text, host.machine)};
+  CpuSight sight{std::move(*text), host.machine, host_xcr0(), host_permitted(), {}};
+  if (sight.machine == "x86_64") sight.x86 = read_x86(host_cpuid(), sight.xcr0, sight.permitted);
+  return {cpu_fact(sight), cpu_isa_fact(sight)};
 }
 
 }  // namespace inductorfs::fingerprint

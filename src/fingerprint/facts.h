@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "cpu_features.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "key_memory.h"
@@ -34,10 +36,15 @@ struct PythonFacts {
   std::string triton;
 };
 [[nodiscard]] Result<PythonFacts> learn_python(const ProbeOptions& options);
+[[nodiscard]] Result<PythonFacts> learn_python(const ProbeOptions& options, KeyMemory& memory);
 [[nodiscard]] Fact python_fact(const Result<PythonFacts>& python);
 
 [[nodiscard]] Fact torch_fact(const Result<PythonFacts>& python, KeyMemory& memory);
 [[nodiscard]] Fact triton_fact(const Result<PythonFacts>& python, KeyMemory& memory);
+
+/// Whether a device ran the probe's kernel with the right results. Untried: there was no kernel for it, or it was busy;
+/// nothing speaks against the device then.
+enum class Runs { kYes, kNo, kUntried };
 
 /// One CUDA device as the driver describes it. Immutable value.
 struct GpuDevice {
@@ -46,17 +53,26 @@ struct GpuDevice {
   int64_t multiprocessors = 0;
   uint64_t memory_bytes = 0;
   std::string uuid;
+  Runs runs = Runs::kUntried;
+  std::string why;  ///< for all but kYes
+  Lines details;
 };
 enum class GpuState { kPresent, kAbsent, kUnknown };
 struct GpuAnswer {
   GpuState state = GpuState::kUnknown;
   std::string detail;  ///< why absent or unknown
   std::string source;
-  int driver = 0;  ///< the driver's CUDA level: 13020 is 13.2
+  int driver = 0;              ///< the driver's CUDA level: 13020 is 13.2
+  std::string driver_release;  ///< the kernel driver's own number, "580.65.06"; empty where it is not told
+  std::string kernel;          ///< what the probe's kernel is compiled for
   std::vector<GpuDevice> devices;
 };
 /// Runs the probe child and reads its answer.
 [[nodiscard]] GpuAnswer ask_gpu(const ProbeOptions& options);
+/// CUDA's packed version: 13020 is "13.2".
+[[nodiscard]] std::string cuda_level(int packed);
+/// "580.65.06" from the text of /proc/driver/nvidia/version; empty when it names none.
+[[nodiscard]] std::string driver_release(std::string_view text);
 /// The answer in the probe's JSON; kUnknown for anything that is not such an answer.
 [[nodiscard]] GpuAnswer parse_gpu_answer(std::string_view text);
 [[nodiscard]] Fact gpu_fact(const GpuAnswer& gpu);
@@ -64,16 +80,33 @@ struct GpuAnswer {
 [[nodiscard]] Fact cuda_fact(const Result<PythonFacts>& python, const GpuAnswer& gpu);
 
 [[nodiscard]] Fact libc_fact();
-/// Both take the text of /proc/cpuinfo and the machine name of uname(2); `xcr0` is empty where it cannot be read.
-[[nodiscard]] Fact cpu_fact(std::string_view cpuinfo, const std::string& machine, const std::string& xcr0);
-[[nodiscard]] Fact cpu_isa_fact(std::string_view cpuinfo, const std::string& machine);
+/// What a host shows of its CPUs. Immutable value.
+struct CpuSight {
+  std::string cpuinfo;     ///< text of /proc/cpuinfo
+  std::string machine;     ///< of uname(2)
+  uint64_t xcr0 = 0;       ///< as read_x86 takes it
+  uint64_t permitted = 0;  ///< as read_x86 takes it
+  std::optional<X86Cpu> x86;
+};
+[[nodiscard]] Fact cpu_fact(const CpuSight& sight);
+[[nodiscard]] Fact cpu_isa_fact(const CpuSight& sight);
 /// The two above for this host.
 [[nodiscard]] std::pair<Fact, Fact> cpu_facts();
 
-[[nodiscard]] Fact compiler_fact(const ProbeOptions& options);
+/// `cpu`: the cpu facet, against which the compiler's own reading of this CPU is held.
+[[nodiscard]] Fact compiler_fact(const ProbeOptions& options, const Fact& cpu, KeyMemory& memory);
 /// The identity lines of `gcc -v` or `clang -v`, without paths that depend on where it was called; empty when the text
 /// names no version.
 [[nodiscard]] Lines compiler_identity(std::string_view text);
+/// What -march=native is to a compiler: names of -march and -mtune, and the instruction set extensions. From the text
+/// of `g++ -march=native -Q --help=target`, or of `clang++ -march=native -### -c`; empty for another text.
+struct NativeTarget {
+  std::string march;
+  std::string mtune;
+  Flags features;
+};
+[[nodiscard]] NativeTarget gcc_native(std::string_view text);
+[[nodiscard]] NativeTarget clang_native(std::string_view text);
 
 /// Set in the GPU probe's environment: a program that links this module and does not know the command `gpu-probe` would
 /// otherwise probe again, without end.

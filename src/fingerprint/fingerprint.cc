@@ -11,10 +11,17 @@ using Json = nlohmann::json;
 
 /// A fingerprint has a few KiB; another host's file is read, so its size is not ours to trust.
 constexpr size_t kJsonLimit = size_t{1} << 20;
-constexpr std::pair<Facet, std::string_view> kNames[] = {
-    {Facet::kTorch, "torch"},      {Facet::kTriton, "triton"},    {Facet::kCuda, "cuda"}, {Facet::kGpu, "gpu"},
-    {Facet::kGpuArch, "gpu-arch"}, {Facet::kPython, "python"},    {Facet::kLibc, "libc"}, {Facet::kCpu, "cpu"},
-    {Facet::kCpuIsa, "cpu-isa"},   {Facet::kCompiler, "compiler"}};
+constexpr std::pair<Facet, std::string_view> kNames[] = {{Facet::kTorch, "torch"},
+                                                         {Facet::kTriton, "triton"},
+                                                         {Facet::kCuda, "cuda"},
+                                                         {Facet::kGpu, "gpu"},
+                                                         {Facet::kGpuArch, "gpu-arch"},
+                                                         {Facet::kPython, "python"},
+                                                         {Facet::kLibc, "libc"},
+                                                         {Facet::kCpu, "cpu"},
+                                                         {Facet::kCpuIsa, "cpu-isa"},
+                                                         {Facet::kCompiler, "compiler"},
+                                                         {Facet::kEnvironment, "environment"}};
 
 /// The optional text member `name`; false when it is there and no text.
 bool read_text(const Json& object, const char* name, std::string& out) {
@@ -29,7 +36,8 @@ Result<Fact> fact_from_json(std::string_view name, const Json& json) {
   const auto known = json.is_object() ? json.find("known") : json.end();
   Fact fact;
   if (!json.is_object() || known == json.end() || !known->is_boolean() || !read_text(json, "value", fact.value) ||
-      !read_text(json, "source", fact.source) || !read_text(json, "problem", fact.problem)) {
+      !read_text(json, "source", fact.source) || !read_text(json, "problem", fact.problem) ||
+      !read_text(json, "details", fact.details)) {
     return fail(ErrorCode::kInvalid, "facet " + std::string(name) + " is malformed");
   }
   fact.known = known->get<bool>();
@@ -56,7 +64,7 @@ Result<Facet> facet_from_string(std::string_view name) {
 }
 
 const Fact& Fingerprint::get(Facet facet) const {
-  static const Fact never_set{false, {}, {}, "not probed"};
+  static const Fact never_set{false, {}, {}, "not probed", {}};
   const auto found = facts_.find(facet);
   return found == facts_.end() ? never_set : found->second;
 }
@@ -69,6 +77,7 @@ std::string Fingerprint::to_json() const {
     if (fact.known || !fact.value.empty()) json["value"] = fact.value;
     if (!fact.source.empty()) json["source"] = fact.source;
     if (!fact.problem.empty()) json["problem"] = fact.problem;
+    if (!fact.details.empty()) json["details"] = fact.details;
     facets[std::string(to_string(facet))] = std::move(json);
   }
   const nlohmann::ordered_json root = {{"facets", std::move(facets)}};

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "child.h"
 #include "facts.h"
+#include "inductorfs/base/fd.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -13,12 +17,42 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kDeviceLimit = 256;
+constexpr size_t kDetailLimit = 64;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
+constexpr const char* kDriverVersion = "/proc/driver/nvidia/version";
+/// PTX that the driver compiles for the probe is not worth a file in the user's home.
+constexpr const char* kNoJitCache = "CUDA_CACHE_DISABLE=1";
+constexpr uint64_t kDriverVersionLimit = 64 << 10;
 
 GpuAnswer unknown_answer(std::string detail) {
   GpuAnswer answer;
   answer.detail = std::move(detail);
   return answer;
+}
+
+/// What the probe says of its kernel on this device; a probe that says nothing has not tried.
+bool read_run(const Json& json, GpuDevice& device) {
+  const auto runs = json.find("runs");
+  if (runs == json.end()) {
+    device.why = "the probe did not try it";
+    return true;
+  }
+  if (*runs != "yes" && *runs != "no" && *runs != "untried") return false;
+  device.runs = *runs == "yes" ? Runs::kYes : *runs == "no" ? Runs::kNo : Runs::kUntried;
+  const auto why = json.find("why");
+  if (why != json.end() && why->is_string()) device.why = why->get<std::string>();
+  return true;
+}
+
+bool read_details(const Json& json, GpuDevice& device) {
+  const auto details = json.find("details");
+  if (details == json.end()) return true;
+  if (!details->is_object() || details->size() > kDetailLimit) return false;
+  for (const auto& [key, value] : details->items()) {
+    if (!value.is_string()) return false;
+    device.details.emplace_back(key, value.get<std::string>());
+  }
+  return true;
 }
 
 bool read_device(const Json& json, GpuDevice& device) {
@@ -36,7 +70,7 @@ bool read_device(const Json& json, GpuDevice& device) {
   if (memory == json.end() || !memory->is_number_unsigned()) return false;
   device.multiprocessors = multiprocessors->get<int64_t>();
   device.memory_bytes = memory->get<uint64_t>();
-  return !device.name.empty() && !device.capability.empty();
+  return !device.name.empty() && !device.capability.empty() && read_run(json, device) && read_details(json, device);
 }
 
 bool read_devices(const Json& json, GpuAnswer& answer) {
@@ -45,6 +79,8 @@ bool read_devices(const Json& json, GpuAnswer& answer) {
   if (driver == json.end() || !driver->is_number_integer()) return false;
   if (devices == json.end() || !devices->is_array() || devices->empty() || devices->size() > kDeviceLimit) return false;
   answer.driver = driver->get<int>();
+  const auto kernel = json.find("kernel");
+  if (kernel != json.end() && kernel->is_string()) answer.kernel = kernel->get<std::string>();
   for (const Json& entry : *devices) {
     GpuDevice device;
     if (!read_device(entry, device)) return false;
@@ -57,9 +93,39 @@ bool read_devices(const Json& json, GpuAnswer& answer) {
 /// part two hosts; models and MIG slices differ by GiB.
 std::string memory_text(uint64_t bytes) { return std::to_string((bytes + kGiB / 2) / kGiB); }
 
-Fact fact_of(const GpuAnswer& gpu, const Lines& lines) {
+std::string named(const GpuAnswer& gpu, size_t index) {
+  return "device " + std::to_string(index) + " (" + gpu.devices[index].name + ")";
+}
+
+/// Everything about the devices that no artefact depends on.
+std::string details_of(const GpuAnswer& gpu) {
+  Lines lines;
+  if (!gpu.driver_release.empty()) lines.emplace_back("driver_release", gpu.driver_release);
+  if (gpu.driver != 0) lines.emplace_back("driver_cuda", cuda_level(gpu.driver));
+  if (gpu.state == GpuState::kPresent) {
+    lines.emplace_back("probe_kernel", gpu.kernel.empty() ? "none: this program was built without nvcc" : gpu.kernel);
+  }
+  for (size_t i = 0; i < gpu.devices.size(); ++i) {
+    const GpuDevice& device = gpu.devices[i];
+    const std::string prefix = "gpu" + std::to_string(i) + ".";
+    lines.emplace_back(prefix + "name", device.name);
+    lines.emplace_back(prefix + "memory_bytes", std::to_string(device.memory_bytes));
+    const char* word = device.runs == Runs::kYes ? "yes" : device.runs == Runs::kNo ? "no: " : "not tried: ";
+    lines.emplace_back(prefix + "runs_code", device.runs == Runs::kYes ? word : word + device.why);
+    for (const auto& [key, value] : device.details) lines.emplace_back(prefix + key, value);
+  }
+  return canonical(lines);
+}
+
+Fact value_of(const GpuAnswer& gpu, const Lines& lines) {
   if (gpu.state == GpuState::kUnknown) return unknown_fact(gpu.detail, gpu.source);
   if (gpu.state == GpuState::kAbsent) return known_fact("none", gpu.source + ": " + gpu.detail);
+  for (size_t i = 0; i < gpu.devices.size(); ++i) {
+    if (gpu.devices[i].runs != Runs::kNo) continue;
+    return unknown_fact(named(gpu, i) + " does not run code: " + gpu.devices[i].why +
+                            "; hide it with CUDA_VISIBLE_DEVICES to share all the same",
+                        gpu.source);
+  }
   return known_fact(canonical(lines), gpu.source);
 }
 
@@ -85,13 +151,33 @@ GpuAnswer parse_gpu_answer(std::string_view text) {
   return answer;
 }
 
+std::string cuda_level(int packed) { return std::to_string(packed / 1000) + "." + std::to_string(packed % 1000 / 10); }
+
+std::string driver_release(std::string_view text) {
+  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul ...": the first word that begins with a digit
+  // and has a dot; the line of the compiler follows.
+  text = text.substr(0, text.find('\n'));
+  if (!text.starts_with("NVRM version:")) return {};
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    if (!word.empty() && std::isdigit(static_cast<unsigned char>(word.front())) != 0 &&
+        word.find('.') != std::string_view::npos) {
+      return std::string(word);
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return {};
+}
+
 GpuAnswer ask_gpu(const ProbeOptions& options) {
   GpuAnswer answer;
   const std::string program = options.gpu_probe.empty() ? "/proc/self/exe" : options.gpu_probe;
   const std::string marker(kProbeMarker);
   if (std::getenv(marker.c_str()) != nullptr) {
     answer = unknown_answer("this is the GPU probe itself");
-  } else if (const auto child = run_child({program, "gpu-probe"}, options.deadline, {marker + "=1"}); !child) {
+  } else if (const auto child = run_child({program, "gpu-probe"}, options.deadline, {marker + "=1", kNoJitCache});
+             !child) {
     answer = unknown_answer("the GPU probe: " + child.error().what());
     if (child.error().code() == ErrorCode::kTimedOut) answer.detail += "; the driver may hang: see nvidia-smi";
   } else if (child->exit_code == kProbePresent || child->exit_code == kProbeAbsent ||
@@ -102,6 +188,9 @@ GpuAnswer ask_gpu(const ProbeOptions& options) {
                             child->err.substr(0, 500));
   }
   answer.source = options.gpu_probe.empty() ? "CUDA driver" : options.gpu_probe;
+  if (const auto text = read_file(AT_FDCWD, kDriverVersion, kDriverVersionLimit)) {
+    answer.driver_release = driver_release(*text);
+  }
   return answer;
 }
 
@@ -112,13 +201,15 @@ Fact gpu_fact(const GpuAnswer& gpu) {
                                      "; sms=" + std::to_string(device.multiprocessors) +
                                      "; memory_gib=" + memory_text(device.memory_bytes));
   }
-  return fact_of(gpu, lines);
+  Fact fact = value_of(gpu, lines);
+  fact.details = details_of(gpu);
+  return fact;
 }
 
 Fact gpu_arch_fact(const GpuAnswer& gpu) {
   Lines lines;
   for (const GpuDevice& device : gpu.devices) lines.emplace_back("cc", device.capability);
-  return fact_of(gpu, lines);
+  return value_of(gpu, lines);
 }
 
 }  // namespace inductorfs::fingerprint

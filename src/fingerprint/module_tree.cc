@@ -19,6 +19,7 @@ constexpr int kDepthLimit = 32;
 struct Listed {
   std::string name;
   bool is_directory = false;
+  bool is_file = false;
 };
 
 Result<std::vector<Listed>> sorted_listing(const std::string& folder) {
@@ -26,7 +27,8 @@ Result<std::vector<Listed>> sorted_listing(const std::string& folder) {
   std::vector<Listed> result;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     std::error_code unreadable;  // a dangling link is no directory, and no error either
-    result.push_back({at->path().filename().string(), at->is_directory(unreadable)});
+    const bool is_directory = at->is_directory(unreadable);
+    result.push_back({at->path().filename().string(), is_directory, !is_directory && at->is_regular_file(unreadable)});
   }
   if (error) return fail(error_from_errno(error.value(), "list", folder));
   std::sort(result.begin(), result.end(), [](const Listed& a, const Listed& b) { return a.name < b.name; });
@@ -39,6 +41,20 @@ std::string loaded_file(const std::string& base, const ModuleSuffixes& suffixes)
     std::error_code error;
     std::string path = base + suffix;
     if (fs::is_regular_file(path, error)) return path;
+  }
+  return {};
+}
+
+/// The same for a module of the listed folder, without asking the file system: most modules of torch would cost four
+/// calls.
+std::string listed_file(const std::string& folder, const std::vector<Listed>& listing, const std::string& module,
+                        const ModuleSuffixes& suffixes) {
+  for (const std::string& suffix : suffixes.all()) {
+    const std::string name = module + suffix;
+    const auto at =
+        std::lower_bound(listing.begin(), listing.end(), name,
+                         [](const Listed& entry, const std::string& wanted) { return entry.name < wanted; });
+    if (at != listing.end() && at->name == name && at->is_file) return folder + "/" + name;
   }
   return {};
 }
@@ -93,7 +109,7 @@ Result<std::vector<Module>> modules_in(const std::string& folder, const ModuleSu
       module.folder = path;
     }
     if (module.name.empty() || module.name.find('.') != std::string::npos) continue;
-    if (module.file.empty()) module.file = loaded_file(folder + "/" + module.name, suffixes);
+    if (module.file.empty()) module.file = listed_file(folder, *listing, module.name, suffixes);
     if (module.file.empty()) return fail(ErrorCode::kNotFound, path + ": Python would find no file for this module");
     seen.insert(module.name);
     result.push_back(std::move(module));

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+
 #include <utility>
 
 #include "facts.h"
+#include "inductorfs/base/fd.h"
 #include "inductorfs/codec/digest.h"
 #include "package_keys.h"
 
@@ -12,8 +15,32 @@ constexpr const char* kNoPython = "the interpreter could not be asked where its 
 
 std::string or_none(const std::string& text) { return text.empty() ? "none" : text; }
 
-/// CUDA's packed version: 13020 is 13.2.
-std::string cuda_level(int packed) { return std::to_string(packed / 1000) + "." + std::to_string(packed % 1000 / 10); }
+/// Whether libtorch is built with the string and list classes of C++11, as torch.compiled_with_cxx11_abi() says. No
+/// text file of the package says it (TorchConfig.cmake stopped to): the mangled names of its smallest library do.
+std::string cxx11_abi(const std::string& library) {
+  constexpr uint64_t kLibraryLimit = uint64_t{64} << 20;
+  const auto bytes = read_file(AT_FDCWD, library, kLibraryLimit);
+  if (!bytes) return "unknown";
+  return bytes->find("NSt7__cxx1112basic_string") != std::string::npos ? "yes" : "no";
+}
+
+std::string torch_details(const std::string& torch, KeyMemory& memory) {
+  const std::string file = torch + "/version.py";
+  const std::string library = torch + "/lib/libc10.so";
+  const auto manifest = manifest_of({file, library});
+  const std::string remembered = "torch details " + torch;
+  if (manifest) {
+    if (auto known = memory.find(remembered, manifest->digest)) return *known;
+  }
+  Lines lines = {{"cxx11_abi", cxx11_abi(library)}};
+  for (const char* name : {"cuda", "hip", "git_version", "debug"}) {
+    const auto value = assigned_in_file(file, name);
+    if (value && !value->empty()) lines.emplace_back(name, *value);
+  }
+  std::string details = canonical(lines);
+  if (manifest && !manifest->too_fresh) memory.keep(remembered, manifest->digest, details);
+  return details;
+}
 
 }  // namespace
 
@@ -27,12 +54,14 @@ Fact torch_fact(const Result<PythonFacts>& python, KeyMemory& memory) {
   const auto revision = assigned_in_file(version_file, "git_version");
   const auto key = torch_key(torch, python->extensions, memory);
   if (!key) return unknown_fact("torch_key: " + key.error().what(), torch);
-  const auto record = record_digest(torch);
+  const auto record = record_digest(torch, memory);
   if (!record) return unknown_fact(record.error().what(), torch);
-  return known_fact(
+  Fact fact = known_fact(
       canonical(
           {{"version", *version}, {"key", *key}, {"git", revision ? or_none(*revision) : "none"}, {"record", *record}}),
       torch);
+  fact.details = torch_details(torch, memory);
+  return fact;
 }
 
 Fact triton_fact(const Result<PythonFacts>& python, KeyMemory& memory) {
@@ -43,7 +72,9 @@ Fact triton_fact(const Result<PythonFacts>& python, KeyMemory& memory) {
   if (!version) return unknown_fact(version.error().what(), triton);
   const auto key = triton_key(triton, python->extensions, memory);
   if (!key) return unknown_fact("triton_key: " + key.error().what(), triton);
-  return known_fact(canonical({{"version", *version}, {"key", codec::digest_of(*key).to_hex()}}), triton);
+  Fact fact = known_fact(canonical({{"version", *version}, {"key", codec::digest_of(*key).to_hex()}}), triton);
+  fact.details = canonical({{"triton_key", *key}});
+  return fact;
 }
 
 Fact cuda_fact(const Result<PythonFacts>& python, const GpuAnswer& gpu) {
@@ -61,7 +92,9 @@ Fact cuda_fact(const Result<PythonFacts>& python, const GpuAnswer& gpu) {
   // A ROCm build has cuda None; its HIP version is what tells two such builds apart.
   const auto hip = assigned_in_file(file, "hip");
   if (hip && !hip->empty()) lines.emplace_back("hip", *hip);
-  return known_fact(canonical(lines), file);
+  Fact fact = known_fact(canonical(lines), file);
+  if (!gpu.driver_release.empty()) fact.details = canonical({{"driver_release", gpu.driver_release}});
+  return fact;
 }
 
 }  // namespace inductorfs::fingerprint

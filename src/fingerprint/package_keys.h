@@ -23,5 +23,6 @@ namespace inductorfs::fingerprint {
 /// so is everything that depends on where the wheel was installed. Says what was installed, not what was changed since.
 /// kNotFound when torch was not installed from a wheel.
 [[nodiscard]] Result<std::string> record_digest(const std::string& torch_directory);
+[[nodiscard]] Result<std::string> record_digest(const std::string& torch_directory, KeyMemory& memory);
 
 }  // namespace inductorfs::fingerprint

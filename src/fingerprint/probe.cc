@@ -6,6 +6,7 @@
 #include "facts.h"
 #include "inductorfs/base/thread.h"
 #include "inductorfs/fingerprint/fingerprint.h"
+#include "inductorfs/fingerprint/variables.h"
 #include "key_memory.h"
 
 namespace inductorfs::fingerprint {
@@ -29,11 +30,25 @@ std::string canonical(const Lines& lines) {
   return result;
 }
 
-Fact known_fact(std::string value, std::string source) { return {true, std::move(value), std::move(source), {}}; }
+Fact known_fact(std::string value, std::string source) { return {true, std::move(value), std::move(source), {}, {}}; }
 
 Fact unknown_fact(std::string problem, std::string source) {
-  return {false, {}, std::move(source), std::move(problem)};
+  return {false, {}, std::move(source), std::move(problem), {}};
 }
+
+namespace {
+
+/// The name under which torch keeps its timings (`cache/<hash>`), for whoever looks at the directory.
+void add_system_hash(Fingerprint& facts) {
+  Fact torch = facts.get(Facet::kTorch);
+  if (!torch.known || torch.value == "none") return;
+  const auto hash = torch_system_hash(facts);
+  const std::string line = hash ? "system_hash=" + *hash : "system_hash=unknown: " + hash.error().what();
+  torch.details += (torch.details.empty() ? "" : "\n") + line;
+  facts.set(Facet::kTorch, std::move(torch));
+}
+
+}  // namespace
 
 Fingerprint probe(const ProbeOptions& options) {
   // The driver takes a second to start, longer than all the rest once the keys are remembered.
@@ -41,22 +56,24 @@ Fingerprint probe(const ProbeOptions& options) {
   std::jthread asking = start_thread("gpu-probe", [&gpu, &options](const std::stop_token&) { gpu = ask_gpu(options); });
 
   Fingerprint result;
-  const auto python = learn_python(options);
   KeyMemory memory(options.cache_file);
+  const auto python = learn_python(options, memory);
   result.set(Facet::kPython, python_fact(python));
   result.set(Facet::kTorch, torch_fact(python, memory));
   result.set(Facet::kTriton, triton_fact(python, memory));
-  (void)memory.save();  // an unwritable memory costs time at the next start, nothing else
   auto [cpu, isa] = cpu_facts();
+  result.set(Facet::kCompiler, compiler_fact(options, cpu, memory));
   result.set(Facet::kCpu, std::move(cpu));
   result.set(Facet::kCpuIsa, std::move(isa));
   result.set(Facet::kLibc, libc_fact());
-  result.set(Facet::kCompiler, compiler_fact(options));
+  result.set(Facet::kEnvironment, known_fact(environment_text(options.environment), "declared for the mount"));
+  (void)memory.save();  // an unwritable memory costs time at the next start, nothing else
 
   asking.join();
   result.set(Facet::kGpu, gpu_fact(gpu));
   result.set(Facet::kGpuArch, gpu_arch_fact(gpu));
   result.set(Facet::kCuda, cuda_fact(python, gpu));
+  add_system_hash(result);
   return result;
 }
 

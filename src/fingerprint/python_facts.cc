@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 #include "child.h"
@@ -32,6 +39,8 @@ print(json.dumps({
     "extensions": machinery.EXTENSION_SUFFIXES,
     "torch": folder("torch"),
     "triton": folder("triton"),
+    "prefix": sys.prefix,
+    "path": [p for p in sys.path if p],
 }))
 )";
 
@@ -69,26 +78,130 @@ Result<PythonFacts> parse(const std::string& text) {
   return facts;
 }
 
+/// The file that `name` is, as the shell would find it; empty when there is none.
+std::string program_file(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  const std::string path = environment("PATH");
+  for (size_t at = 0; at <= path.size();) {
+    const size_t end = std::min(path.find(':', at), path.size());
+    std::string file = path.substr(at, end - at) + "/" + name;
+    if (access(file.c_str(), X_OK) == 0) return file;
+    at = end + 1;
+  }
+  return {};
+}
+
+bool is_same_file(const std::string& one, const std::string& other) {
+  struct stat a {};
+  struct stat b {};
+  return stat(one.c_str(), &a) == 0 && stat(other.c_str(), &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/// What the answer depends on: the interpreter, its environment's file, and in each directory of its path the directory
+/// itself (a package comes or goes) and the files that extend the path.
+std::vector<std::string> watched_files(const std::string& program, const Json& answer) {
+  std::vector<std::string> files = {program};
+  const auto add_if_there = [&files](std::string file) {
+    std::error_code error;
+    if (std::filesystem::exists(file, error)) files.push_back(std::move(file));
+  };
+  const auto prefix = answer.find("prefix");
+  if (prefix != answer.end() && prefix->is_string()) add_if_there(prefix->get<std::string>() + "/pyvenv.cfg");
+  const auto path = answer.find("path");
+  if (path == answer.end() || !path->is_array()) return {};
+  for (const Json& entry : *path) {
+    if (!entry.is_string()) return {};
+    const auto folder = entry.get<std::string>();
+    add_if_there(folder);
+    for (const char* name : {"/sitecustomize.py", "/usercustomize.py"}) add_if_there(folder + name);
+    std::error_code error;
+    for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+      if (at->path().extension() == ".pth") files.push_back(at->path().string());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// An answer of an earlier run, remembered until something that it depends on changes. Starting an interpreter costs
+/// more than all other facts together once their keys are remembered. Needs external synchronisation.
+class Remembered {
+ public:
+  Remembered(const std::string& python, KeyMemory& memory) : memory_(memory), program_(program_file(python)) {
+    name_ = program_ + " " + environment("PYTHONNOUSERSITE") + " " + environment("HOME");
+  }
+  [[nodiscard]] std::optional<std::string> find() const {
+    const auto list = memory_.find("python files " + name_, "");
+    if (!list) return std::nullopt;
+    std::vector<std::string> files;
+    for (size_t at = 0; at < list->size();) {
+      const size_t end = std::min(list->find('\n', at), list->size());
+      files.push_back(list->substr(at, end - at));
+      at = end + 1;
+    }
+    const auto manifest = manifest_of(files);
+    return manifest ? memory_.find("python " + name_, manifest->digest) : std::nullopt;
+  }
+  void keep(const std::string& answer) {
+    const Json json = Json::parse(answer, nullptr, false);
+    const auto executable = json.is_object() ? json.find("executable") : json.end();
+    // A script that chooses an interpreter by more than we see (pyenv's shims) is asked each time.
+    if (!json.is_object() || executable == json.end() || !executable->is_string() ||
+        !is_same_file(program_, executable->get<std::string>())) {
+      return;
+    }
+    const std::vector<std::string> files = watched_files(program_, json);
+    const auto manifest = manifest_of(files);
+    if (files.empty() || !manifest || manifest->too_fresh) return;
+    std::string list;
+    for (const std::string& file : files) list += file + "\n";
+    memory_.keep("python files " + name_, "", list);
+    memory_.keep("python " + name_, manifest->digest, answer);
+  }
+
+ private:
+  KeyMemory& memory_;
+  std::string program_;
+  std::string name_;
+};
+
 }  // namespace
 
-Result<PythonFacts> learn_python(const ProbeOptions& options) {
+Result<PythonFacts> learn_python(const ProbeOptions& options, KeyMemory& memory) {
   const std::string python = interpreter(options);
+  Remembered remembered(python, memory);
+  if (const auto known = remembered.find()) {
+    if (auto facts = parse(*known)) return facts;
+  }
   auto answer = run_child({python, "-I", "-B", "-c", kScript}, options.deadline);
   if (!answer) return fail(std::move(answer).error());
   if (answer->exit_code != 0) {
     return fail(ErrorCode::kUnavailable,
                 python + " failed with code " + std::to_string(answer->exit_code) + ": " + answer->err.substr(0, 500));
   }
-  return parse(answer->out);
+  auto facts = parse(answer->out);
+  if (facts) remembered.keep(answer->out);
+  return facts;
+}
+
+Result<PythonFacts> learn_python(const ProbeOptions& options) {
+  KeyMemory nothing("");
+  return learn_python(options, nothing);
 }
 
 Fact python_fact(const Result<PythonFacts>& python) {
   if (!python) return unknown_fact(python.error().what() + "; name the interpreter with --python");
   const std::string source = python->executable;
   if (python->soabi.empty()) return unknown_fact("the interpreter has no SOABI", source);
-  return known_fact(
+  Fact fact = known_fact(
       canonical({{"implementation", python->implementation}, {"soabi", python->soabi}, {"version", python->version}}),
       source);
+  Lines lines = {{"executable", python->executable},
+                 {"torch", python->torch.empty() ? "none" : python->torch},
+                 {"triton", python->triton.empty() ? "none" : python->triton}};
+  for (const std::string& suffix : python->extensions) lines.emplace_back("extension", suffix);
+  fact.details = canonical(lines);
+  return fact;
 }
 
 }  // namespace inductorfs::fingerprint

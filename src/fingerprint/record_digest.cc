@@ -57,9 +57,13 @@ Result<std::string> record_file(const fs::path& site) {
 
 }  // namespace
 
-Result<std::string> record_digest(const std::string& torch_directory) {
+Result<std::string> record_digest(const std::string& torch_directory, KeyMemory& memory) {
   const auto file = record_file(fs::path(torch_directory).parent_path());
   if (!file) return fail(file.error());
+  const auto manifest = manifest_of({*file});
+  if (!manifest) return fail(manifest.error());
+  const std::string name = "record " + torch_directory;
+  if (auto known = memory.find(name, manifest->digest)) return *known;
   const auto text = read_file(AT_FDCWD, *file, kRecordLimit);
   if (!text) return fail(Error(text.error()).with_context(*file));
   std::vector<std::string_view> lines;
@@ -71,7 +75,14 @@ Result<std::string> record_digest(const std::string& torch_directory) {
     hasher.update(line);
     hasher.update("\n");
   }
-  return hasher.finish().to_hex();
+  std::string digest = hasher.finish().to_hex();
+  if (!manifest->too_fresh) memory.keep(name, manifest->digest, digest);
+  return digest;
+}
+
+Result<std::string> record_digest(const std::string& torch_directory) {
+  KeyMemory nothing("");
+  return record_digest(torch_directory, nothing);
 }
 
 }  // namespace inductorfs::fingerprint

@@ -50,7 +50,8 @@ def vector_isas():
         "avx512": torch.cpu._is_avx512_supported(),
         "avx512_bf16": torch.cpu._is_avx512_bf16_supported(),
         "avx512_vnni": torch.cpu._is_vnni_supported(),
-        "amx_tile": torch.cpu._is_amx_tile_supported(),
+        # VecAMX asks for the permission too, which the kernel may not give.
+        "amx_tile": torch.cpu._is_amx_tile_supported() and torch.cpu._init_amx(),
         "amx_fp16": torch.cpu._is_amx_fp16_supported(),
     }
     return {name: ["yes" if answer else "no"] for name, answer in answers.items()}
@@ -81,6 +82,29 @@ def expected():
     return facets
 
 
+def details():
+    """By facet: {key: text} of what the details should say, where torch has a word for it."""
+    wanted = {"torch": {"cxx11_abi": "yes" if torch.compiled_with_cxx11_abi() else "no",
+                        "system_hash": CacheBase.get_system()["hash"], "cuda": torch.version.cuda},
+              "python": {"executable": sys.executable}, "gpu": {}}
+    if triton is not None:
+        wanted["triton"] = {"triton_key": triton_key()}
+    names = {"registers_per_multiprocessor": "regs_per_multiprocessor", "shared_memory_per_block": "shared_memory_per_block",
+             "shared_memory_per_block_optin": "shared_memory_per_block_optin", "warp_size": "warp_size",
+             "shared_memory_per_multiprocessor": "shared_memory_per_multiprocessor", "name": "name",
+             "threads_per_multiprocessor": "max_threads_per_multi_processor", "memory_bytes": "total_memory",
+             "l2_cache_bytes": "L2_cache_size"}
+    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        found = torch.cuda.get_device_properties(index)
+        for ours, theirs in names.items():
+            if hasattr(found, theirs):
+                wanted["gpu"][f"gpu{index}.{ours}"] = str(getattr(found, theirs))
+        if hasattr(found, "uuid"):
+            wanted["gpu"][f"gpu{index}.uuid"] = f"GPU-{found.uuid}"
+        wanted["gpu"][f"gpu{index}.runs_code"] = "yes"
+    return wanted
+
+
 def system_hash(facets):
     """CacheBase.get_system()["hash"] from the fingerprint's words (its form changed in 2.15)."""
     version = {"triton": triton_key() if triton is not None else None}
@@ -106,6 +130,11 @@ def differences(facts):
                 continue
             if wanted.get(key) != found[name].get(key):
                 yield f"{name}: {key}: torch says {wanted.get(key)}, the fingerprint {found[name].get(key)}"
+    for name, wanted in details().items():
+        said = lines_of(facts.get(name, {}).get("details", ""))
+        for key, text in wanted.items():
+            if text is not None and said.get(key) != [text]:
+                yield f"{name}: details: {key}: torch says {text}, the fingerprint {said.get(key)}"
     if len(found["gpu"].get("device", [])) <= 1:  # with several models torch takes the current device
         ours, theirs = system_hash(found), CacheBase.get_system()["hash"]
         if ours != theirs:

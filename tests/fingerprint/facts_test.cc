@@ -28,55 +28,104 @@ TEST(Canonical, SortsAndLeavesOutRepeatsAndLineBreaks) {
   EXPECT_EQ(canonical({}), "");
 }
 
+X86Cpu x86(const Flags& features) {
+  X86Cpu cpu;
+  cpu.vendor = "GenuineIntel";
+  cpu.family = 6;
+  cpu.model = 143;
+  cpu.stepping = 8;
+  cpu.microarchitecture = "sapphirerapids";
+  cpu.features = features;
+  return cpu;
+}
+
+CpuSight sight(const std::string& cpuinfo, const X86Cpu& cpu) { return {cpuinfo, "x86_64", 0xe7, 0, cpu}; }
+
 TEST(CpuFact, IsTheSameForTwoHostsThatRunTheSameCode) {
-  const Fact one = cpu_fact(cpu_block("fpu sse avx2 fma constant_tsc md_clear"), "x86_64", "0xe7");
-  const Fact two = cpu_fact(cpu_block("avx2 fma fpu sse hypervisor ibrs_enhanced") + cpu_block("fpu sse avx2 fma"),
-                            "x86_64", "0xe7");
-  EXPECT_EQ(one.value,
-            "arch=x86_64\nfamily=6\nflags=avx2 fma fpu sse\nmodel=143\nstepping=8\nvendor=GenuineIntel\nxcr0=0xe7");
-  EXPECT_EQ(two.value, one.value);
+  const Fact one = cpu_fact(sight(cpu_block("fpu sse avx2 fma constant_tsc md_clear"), x86({"sse", "avx2", "fma"})));
+  EXPECT_EQ(one.value, "arch=x86_64\nflags=avx2 fma sse\nmicroarchitecture=sapphirerapids\nvendor=GenuineIntel");
+  // Another kernel with other mitigations, in a virtual machine, with newer microcode, of a later stepping, with a
+  // protection key register that the kernel saves.
+  X86Cpu other = x86({"sse", "avx2", "fma"});
+  other.stepping = 11;
+  other.hypervisor = true;
+  CpuSight two =
+      sight(cpu_block("avx2 fma fpu sse hypervisor ibrs_enhanced") + cpu_block("avx2 fma fpu sse hypervisor"), other);
+  two.xcr0 = 0x2e7;
+  const size_t microcode = two.cpuinfo.find("0x2b");
+  two.cpuinfo.replace(microcode, 4, "0x3c");
+  EXPECT_EQ(cpu_fact(two).value, one.value);
+  EXPECT_NE(cpu_fact(two).details, one.details);
+  EXPECT_EQ(cpu_fact(two).digest(), one.digest());
 }
 
-TEST(CpuFact, DiffersByFlagModelAndSavedRegisters) {
-  const Fact base = cpu_fact(cpu_block("sse avx2"), "x86_64", "0x7");
-  EXPECT_NE(cpu_fact(cpu_block("sse avx2 avx512f"), "x86_64", "0x7").value, base.value);
-  EXPECT_NE(cpu_fact(cpu_block("sse avx2", "85"), "x86_64", "0x7").value, base.value);
-  EXPECT_NE(cpu_fact(cpu_block("sse avx2"), "x86_64", "0xe7").value, base.value);
+TEST(CpuFact, DiffersByWhatMarchNativeWouldResolveTo) {
+  const Fact base = cpu_fact(sight(cpu_block("sse avx2"), x86({"sse", "avx2"})));
+  EXPECT_NE(cpu_fact(sight(cpu_block("sse avx2"), x86({"sse", "avx2", "avx512f"}))).value, base.value)
+      << "what CPUID has counts, also where the kernel is too old to name it";
+  X86Cpu tuned = x86({"sse", "avx2"});
+  tuned.microarchitecture = "icelake-server";
+  EXPECT_NE(cpu_fact(sight(cpu_block("sse avx2"), tuned)).value, base.value);
 }
 
-TEST(CpuFact, NamesWhatOnlySomeCoresHave) {
-  const Fact fact = cpu_fact(cpu_block("sse avx2 avx512f", "151") + cpu_block("sse avx2 gfni", "154"), "x86_64", "");
+TEST(CpuFact, TakesFamilyAndModelWhereNoNameIsKnown) {
+  X86Cpu unknown = x86({"sse"});
+  unknown.microarchitecture.clear();
+  const Fact fact = cpu_fact(sight(cpu_block("sse"), unknown));
+  EXPECT_TRUE(has_line(fact, "family=6")) << fact.value;
+  EXPECT_TRUE(has_line(fact, "model=143")) << fact.value;
+}
+
+TEST(CpuFact, LeavesOutWhatOnlySomeCoresHave) {
+  X86Cpu cpu = x86({"sse", "avx2", "avx512f", "gfni"});
+  cpu.hybrid = true;
+  const Fact fact =
+      cpu_fact(sight(cpu_block("sse avx2 avx512f constant_tsc", "151") + cpu_block("sse avx2 gfni", "154"), cpu));
   EXPECT_TRUE(has_line(fact, "flags=avx2 sse")) << fact.value;
   EXPECT_TRUE(has_line(fact, "heterogeneous=avx512f gfni")) << fact.value;
   EXPECT_TRUE(has_line(fact, "model=151,154")) << fact.value;
+  EXPECT_NE(fact.details.find("hybrid=yes"), std::string::npos);
+}
+
+TEST(CpuFact, SaysWhatTheKernelAndAHypervisorWithhold) {
+  X86Cpu cpu = x86({"sse"});
+  cpu.withheld = {"amx-tile", "avx512f"};
+  cpu.hypervisor = true;
+  const Fact fact = cpu_fact(sight(cpu_block("sse"), cpu));
+  EXPECT_NE(fact.details.find("withheld_by_kernel=amx-tile avx512f"), std::string::npos) << fact.details;
+  EXPECT_NE(fact.details.find("hypervisor=yes"), std::string::npos);
+  EXPECT_NE(fact.details.find("microcode=0x2b"), std::string::npos);
 }
 
 TEST(CpuFact, ReadsTheFormOfArmKernels) {
-  const Fact fact =
-      cpu_fact("processor : 0\nFeatures : fp asimd sve\nCPU implementer : 0x41\nCPU part : 0xd40\n", "aarch64", "");
-  EXPECT_EQ(fact.value, "arch=aarch64\nflags=asimd fp sve\nmodel=0xd40\nvendor=0x41");
+  const CpuSight arm{
+      "processor : 0\nFeatures : fp asimd sve\nCPU implementer : 0x41\nCPU part : 0xd40\nCPU revision : 1\n",
+      "aarch64",
+      0,
+      0,
+      {}};
+  EXPECT_EQ(cpu_fact(arm).value, "arch=aarch64\nflags=asimd fp sve\nmodel=0xd40\nvendor=0x41");
+  EXPECT_FALSE(cpu_isa_fact(arm).known);
+  EXPECT_NE(cpu_isa_fact(arm).problem.find("x86_64"), std::string::npos);
 }
 
 TEST(CpuFact, IsUnknownWithoutFlags) {
-  EXPECT_FALSE(cpu_fact("", "x86_64", "").known);
-  EXPECT_FALSE(cpu_fact("processor : 0\n", "x86_64", "").known);
-  EXPECT_FALSE(cpu_isa_fact("", "x86_64").known);
+  EXPECT_FALSE(cpu_fact({"", "aarch64", 0, 0, {}}).known);
+  EXPECT_FALSE(cpu_fact({"processor : 0\n", "aarch64", 0, 0, {}}).known);
+  EXPECT_FALSE(cpu_fact(sight("", X86Cpu{})).known);
+  EXPECT_FALSE(cpu_isa_fact(sight("", X86Cpu{})).known);
 }
 
 TEST(CpuIsaFact, FollowsTorchsConditions) {
-  const Fact plain = cpu_isa_fact(cpu_block("sse avx2 fma"), "x86_64");
-  EXPECT_EQ(plain.value, "amx_fp16=no\namx_tile=no\navx2=yes\navx512=no\navx512_bf16=no\navx512_vnni=no");
-  const Fact large = cpu_isa_fact(
-      cpu_block("fma avx2 avx512f avx512dq avx512bw avx512vl avx512_vnni avx512_bf16 amx_tile amx_fp16"), "x86_64");
-  EXPECT_EQ(large.value, "amx_fp16=yes\namx_tile=yes\navx2=yes\navx512=yes\navx512_bf16=yes\navx512_vnni=yes");
-  EXPECT_TRUE(has_line(cpu_isa_fact(cpu_block("fma avx2 avx512f"), "x86_64"), "avx512=no")) << "Knights Landing";
-  EXPECT_TRUE(has_line(cpu_isa_fact(cpu_block("avx2 fma") + cpu_block("sse"), "x86_64"), "avx2=no"));
-}
-
-TEST(CpuIsaFact, IsNotGuessedElsewhere) {
-  const Fact fact = cpu_isa_fact("Features : fp asimd\n", "aarch64");
-  EXPECT_FALSE(fact.known);
-  EXPECT_NE(fact.problem.find("x86_64"), std::string::npos);
+  const auto isa = [](const Flags& features) { return cpu_isa_fact(sight("", x86(features))); };
+  EXPECT_EQ(isa({"sse", "avx2", "fma"}).value,
+            "amx_fp16=no\namx_tile=no\navx2=yes\navx512=no\navx512_bf16=no\navx512_vnni=no");
+  const Flags large = {"fma",      "avx2",       "avx512f",    "avx512dq", "avx512bw",
+                       "avx512vl", "avx512vnni", "avx512bf16", "amx-tile", "amx-fp16"};
+  EXPECT_EQ(isa(large).value, "amx_fp16=yes\namx_tile=yes\navx2=yes\navx512=yes\navx512_bf16=yes\navx512_vnni=yes");
+  EXPECT_TRUE(has_line(isa({"fma", "avx2", "avx512f"}), "avx512=no")) << "Knights Landing";
+  const Fact mixed = cpu_isa_fact(sight(cpu_block("avx2 fma") + cpu_block("sse"), x86({"avx2", "fma"})));
+  EXPECT_TRUE(has_line(mixed, "avx2=no")) << "only some cores have it";
 }
 
 TEST(CpuFacts, AreKnownOnThisHost) {
@@ -112,6 +161,99 @@ TEST(CompilerIdentity, LeavesOutWhereTheCompilerWasCalled) {
   EXPECT_TRUE(compiler_identity("").empty());
 }
 
+Fact fact_of_compiler(const ProbeOptions& options, const Fact& cpu) {
+  KeyMemory nothing("");
+  return compiler_fact(options, cpu, nothing);
+}
+
+constexpr const char* kGccNative =
+    "The following options are target specific:\n"
+    "  -m128bit-long-double        \t\t[enabled]\n"
+    "  -madx                       \t\t[enabled]\n"
+    "  -march=                     \t\tsapphirerapids\n"
+    "  -mavx512f                   \t\t[enabled]\n"
+    "  -mclwb                      \t\t[disabled]\n"
+    "  -mtune=                     \t\tgeneric\n"
+    "\n  Known valid arguments for -march= option:\n    i386 i486 -mavx2 native\n";
+
+TEST(GccNative, ReadsNamesAndExtensions) {
+  const NativeTarget target = gcc_native(kGccNative);
+  EXPECT_EQ(target.march, "sapphirerapids");
+  EXPECT_EQ(target.mtune, "generic");
+  EXPECT_EQ(target.features, (Flags{"128bit-long-double", "adx", "avx512f"}));
+  EXPECT_TRUE(gcc_native("").march.empty());
+}
+
+TEST(ClangNative, ReadsNamesAndExtensions) {
+  const NativeTarget target = clang_native(
+      "Debian clang version 14.0.6\n \"/usr/bin/clang\" \"-cc1\" \"-target-cpu\" \"rocketlake\" \"-target-feature\" "
+      "\"+avx2\" \"-target-feature\" \"-tbm\" \"-tune-cpu\" \"generic\" \"-o\" \"/dev/null\"\n");
+  EXPECT_EQ(target.march, "rocketlake");
+  EXPECT_EQ(target.mtune, "generic");
+  EXPECT_EQ(target.features, Flags{"avx2"});
+  EXPECT_TRUE(clang_native("\"unfinished").march.empty());
+}
+
+/// A compiler that enables `plain` for every x86-64 and `native` beside it here.
+void write_compiler(const std::string& path, const std::string& plain, const std::string& native) {
+  const auto options = [](const std::string& names) {
+    std::string text;
+    for (size_t at = 0; at < names.size(); at = std::min(names.find(' ', at), names.size() - 1) + 1) {
+      text += "  -m" + names.substr(at, names.find(' ', at) - at) + " [enabled]\n";
+    }
+    return text;
+  };
+  write_script(path, "case \"$*\" in\n-v) echo 'gcc version 12.2.0' >&2;;\n*-march=native*) printf '  -march= xyz\n" +
+                         options(plain) + options(native) + "';;\n*-march=x86-64*) printf '  -march= x86-64\n" +
+                         options(plain) + "';;\n*) echo nothing;;\nesac\n");
+}
+
+TEST(CompilerFact, SaysInItsDetailsWhatNativeIs) {
+  const TemporaryDirectory temporary;
+  ProbeOptions options;
+  options.compiler = temporary / "cxx";
+  const Fact cpu = known_fact("arch=x86_64\nflags=avx2 sse\nvendor=GenuineIntel", "test");
+  write_compiler(options.compiler, "red-zone sse2", "avx2 abm");
+  const Fact fact = fact_of_compiler(options, cpu);
+  EXPECT_EQ(fact.details, "native_features=abm avx2\nnative_march=xyz");
+  // A host without a compiler has the same cpu facet: what the compiler says is in no value.
+  write_compiler(options.compiler, "red-zone sse2", "avx2 abm avx10.9");
+  const Fact newer = fact_of_compiler(options, cpu);
+  EXPECT_EQ(newer.value, fact.value);
+  EXPECT_NE(newer.details.find("warning=-march=native turns on what the cpu facet does not list: avx10.9;"),
+            std::string::npos)
+      << newer.details;
+}
+
+TEST(CompilerFact, RemembersWhatNativeIsForThisCompilerAndCpu) {
+  const TemporaryDirectory temporary;
+  ProbeOptions options;
+  options.compiler = temporary / "cxx";
+  const Fact cpu = known_fact("arch=x86_64\nflags=avx2", "test");
+  KeyMemory memory("");
+  write_compiler(options.compiler, "", "avx2");
+  const Fact first = compiler_fact(options, cpu, memory);
+  write_compiler(options.compiler, "", "avx2 fma");  // of the same version: not asked again
+  EXPECT_EQ(compiler_fact(options, cpu, memory).details, first.details);
+  const Fact other = known_fact("arch=x86_64\nflags=avx2 fma", "test");
+  EXPECT_EQ(compiler_fact(options, other, memory).details, "native_features=avx2 fma\nnative_march=xyz");
+}
+
+TEST(CompilerFact, ThisHostsCompilersAgreeWithItsCpuFacet) {
+  const Fact cpu = cpu_facts().first;
+  size_t asked = 0;
+  for (const char* name : {"g++", "clang++"}) {
+    ProbeOptions options;
+    options.compiler = name;
+    const Fact fact = fact_of_compiler(options, cpu);
+    if (!fact.known || cpu.value.find("x86_64") == std::string::npos) continue;
+    ++asked;
+    EXPECT_NE(fact.details.find("native_march="), std::string::npos) << name << ": " << fact.details;
+    EXPECT_EQ(fact.details.find("warning"), std::string::npos) << name << ": " << fact.details << "\n" << cpu.value;
+  }
+  if (asked == 0) GTEST_SKIP() << "neither g++ nor clang++ for x86-64 here";
+}
+
 TEST(CompilerFact, AsksTheNamedCompilerWithItsWords) {
   const TemporaryDirectory temporary;
   write_text(temporary / "libstdc++.so.6.0.99", "");
@@ -120,7 +262,7 @@ TEST(CompilerFact, AsksTheNamedCompilerWithItsWords) {
                                       "/libstdc++.so.6.0.99; fi");
   ProbeOptions options;
   options.compiler = temporary / "cxx" + " word";
-  const Fact fact = compiler_fact(options);
+  const Fact fact = fact_of_compiler(options, Fact{});
   ASSERT_TRUE(fact.known) << fact.problem;
   EXPECT_TRUE(has_line(fact, "libstdcxx=libstdc++.so.6.0.99")) << fact.value;
   EXPECT_TRUE(has_line(fact, "version=gcc version 12.2.0 (Debian 12.2.0-14+deb12u1)"));
@@ -131,11 +273,11 @@ TEST(CompilerFact, SaysWhyThereIsNone) {
   const TemporaryDirectory temporary;
   ProbeOptions options;
   options.compiler = temporary / "absent";
-  EXPECT_FALSE(compiler_fact(options).known);
-  EXPECT_NE(compiler_fact(options).problem.find("no such program"), std::string::npos);
+  EXPECT_FALSE(fact_of_compiler(options, Fact{}).known);
+  EXPECT_NE(fact_of_compiler(options, Fact{}).problem.find("no such program"), std::string::npos);
   write_script(temporary / "broken", "echo gcc version 1 >&2; exit 4");
   options.compiler = temporary / "broken";
-  EXPECT_NE(compiler_fact(options).problem.find("code 4"), std::string::npos);
+  EXPECT_NE(fact_of_compiler(options, Fact{}).problem.find("code 4"), std::string::npos);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ TEST(Facet, NamesAreDistinctAndReadBack) {
 TEST(Facet, NamesStayAsTheyAreInScopeDigests) {
   std::string all;
   for (Facet facet : kAllFacets) all += std::string(to_string(facet)) + " ";
-  EXPECT_EQ(all, "torch triton cuda gpu gpu-arch python libc cpu cpu-isa compiler ");
+  EXPECT_EQ(all, "torch triton cuda gpu gpu-arch python libc cpu cpu-isa compiler environment ");
 }
 
 TEST(Fingerprint, AFacetThatWasNeverSetIsUnknown) {
@@ -34,9 +34,10 @@ TEST(Fingerprint, AFacetThatWasNeverSetIsUnknown) {
 
 TEST(Fingerprint, ComesBackFromItsJson) {
   Fingerprint original;
-  original.set(Facet::kTorch, {true, "key=ab\nversion=2.15.0+cu132", "/venv/torch", ""});
-  original.set(Facet::kGpu, {true, "device=NVIDIA \"H100\" \\ \xc3\xa9", "CUDA driver", ""});
-  original.set(Facet::kCompiler, {false, "", "g++ -v", "no compiler"});
+  original.set(Facet::kTorch, {true, "key=ab\nversion=2.15.0+cu132", "/venv/torch", "", "git_version=cd\ncuda=13.2"});
+  original.set(Facet::kGpu, {true, "device=NVIDIA \"H100\" \\ \xc3\xa9", "CUDA driver", "", ""});
+  original.set(Facet::kCompiler, {false, "", "g++ -v", "no compiler", ""});
+  original.set(Facet::kEnvironment, {true, "none", "declared for the mount", "", ""});
   const auto back = Fingerprint::from_json(original.to_json());
   ASSERT_TRUE(back) << back.error().to_string();
   for (Facet facet : kAllFacets) {
@@ -46,9 +47,16 @@ TEST(Fingerprint, ComesBackFromItsJson) {
     EXPECT_EQ(now.value, was.value);
     EXPECT_EQ(now.source, was.source);
     EXPECT_EQ(now.problem, was.problem);
+    EXPECT_EQ(now.details, was.details);
     EXPECT_EQ(now.digest(), was.digest());
   }
   EXPECT_EQ(back->to_json(), original.to_json());
+}
+
+TEST(Fingerprint, DetailsAreNoPartOfAFactsDigest) {
+  const Fact plain{true, "version=1", "here", "", ""};
+  const Fact detailed{true, "version=1", "there", "", "uuid=1"};
+  EXPECT_EQ(plain.digest(), detailed.digest());
 }
 
 TEST(Fingerprint, AnEmptyOneComesBackToo) {
@@ -70,6 +78,7 @@ TEST(Fingerprint, RefusesWhatIsNoFingerprint) {
                                "{\"facets\": {\"torch\": {\"known\": true, \"value\": 3}}}",
                                "{\"facets\": {\"torch\": {\"known\": true, \"value\": \"\"}}}",
                                "{\"facets\": {\"torch\": {\"known\": false, \"problem\": null}}}",
+                               "{\"facets\": {\"torch\": {\"known\": false, \"details\": []}}}",
                                "{\"facets\": {\"taste\": {\"known\": true, \"value\": \"x\"}}}",
                                "{\"facets\": {\"torch\": {\"known\": true, \"value\": \"\xff\"}}}",
                                std::string(200000, '['),
@@ -83,7 +92,7 @@ TEST(Fingerprint, RefusesWhatIsNoFingerprint) {
 
 TEST(Fingerprint, SurvivesCuttingItsJsonAnywhere) {
   Fingerprint original;
-  original.set(Facet::kTorch, {true, "version=1", "s", ""});
+  original.set(Facet::kTorch, {true, "version=1", "s", "", "a=b"});
   const std::string json = original.to_json();
   const size_t closing = json.rfind('}');
   for (size_t length = 0; length <= closing; ++length) {

@@ -139,6 +139,17 @@ TEST(RecordDigest, IsEqualForAReinstallInAnotherOrderAndDiffersForAnotherLibrary
   EXPECT_NE(one, record_of("torch/a.py,sha256=AAA,3\ntorch/lib/l.so,sha256=BBC,10\n"));
 }
 
+TEST(RecordDigest, IsRememberedUntilTheFileChanges) {
+  const TemporaryDirectory site;
+  const std::string record = site / "torch-9.9.9.dist-info/RECORD";
+  write_text(record, "torch/a.py,sha256=AAA,3\n");
+  KeyMemory memory("");
+  memory.keep("record " + (site / "torch"), manifest_of({record})->digest, "planted");
+  EXPECT_EQ(record_digest(site / "torch", memory).value_or("?"), "planted");
+  write_text(record, "torch/a.py,sha256=AAB,30\n");
+  EXPECT_EQ(record_digest(site / "torch", memory).value_or("?"), hex("torch/a.py,sha256=AAB,30\n"));
+}
+
 TEST(RecordDigest, RefusesWhatProvesNothing) {
   EXPECT_NE(record_of("").find("names no file"), std::string::npos);
   EXPECT_NE(record_of("torch/a.py,,\n").find("names no file"), std::string::npos);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -140,6 +141,73 @@ TEST_F(Probe, ADamagedPackageIsUnknownWithItsReason) {
   const Fingerprint host = probe(options());
   EXPECT_NE(host.get(Facet::kTorch).problem.find("RECORD"), std::string::npos);
   EXPECT_NE(host.get(Facet::kTriton).problem.find("libtriton.so"), std::string::npos);
+}
+
+TEST_F(Probe, TellsWhatNoArtefactDependsOnInDetails) {
+  write_text(site_ + "/torch/lib/libc10.so", "_ZN3c105ErrorC1ENSt7__cxx1112basic_stringIcE");
+  const Fingerprint host = probe(options());
+  EXPECT_EQ(host.get(Facet::kTorch).details.substr(0, host.get(Facet::kTorch).details.find("\nsystem_hash")),
+            "cuda=13.2\ncxx11_abi=yes\ngit_version=abcdef");
+  const auto key = triton_key(site_ + "/triton", testing::kSuffixes311, "");
+  EXPECT_EQ(host.get(Facet::kTriton).details, "triton_key=" + key.value_or("?"));
+  EXPECT_NE(host.get(Facet::kPython).details.find("executable=/fake/python"), std::string::npos);
+  const auto hash = torch_system_hash(host);
+  ASSERT_TRUE(hash) << hash.error().to_string();
+  EXPECT_TRUE(host.get(Facet::kTorch).details.ends_with("system_hash=" + *hash));
+  write_text(site_ + "/torch/lib/libc10.so", "_ZN3c105ErrorC1ESs");
+  EXPECT_NE(probe(options()).get(Facet::kTorch).details.find("cxx11_abi=no"), std::string::npos);
+}
+
+TEST_F(Probe, TheEnvironmentIsWhatTheMountDeclares) {
+  EXPECT_EQ(probe(options()).get(Facet::kEnvironment).value, "none");
+  ProbeOptions declared = options();
+  declared.environment = {{"TRITON_DEFAULT_FP_FUSION", "0"}, {"HOME", "/root"}};
+  EXPECT_EQ(probe(declared).get(Facet::kEnvironment).value, "TRITON_DEFAULT_FP_FUSION=0");
+}
+
+/// The names under which the interpreter's answer is remembered.
+std::string memory_name(const std::string& program) {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value == nullptr ? std::string() : std::string(value);
+  };
+  return program + " " + variable("PYTHONNOUSERSITE") + " " + variable("HOME");
+}
+
+TEST_F(Probe, AsksTheInterpreterAgainOnlyWhenSomethingHasChanged) {
+  const ProbeOptions asked = options();
+  const std::string name = memory_name(asked.python);
+  const std::vector<std::string> files = {asked.python, site_};
+  KeyMemory memory("");
+  memory.keep("python files " + name, "", files[0] + "\n" + files[1] + "\n");
+  memory.keep(
+      "python " + name, manifest_of(files)->digest,
+      R"({"executable": "/planted", "implementation": "cpython", "version": "3.11", "soabi": "s", "extensions": [],
+                  "torch": "", "triton": ""})");
+  EXPECT_EQ(learn_python(asked, memory)->executable, "/planted");
+  write_text(site_ + "/newpackage/__init__.py", "");
+  EXPECT_EQ(learn_python(asked, memory)->executable, "/fake/python") << "a package has come";
+  memory.keep("python " + name, manifest_of(files)->digest, "{}");
+  EXPECT_EQ(learn_python(asked, memory)->executable, "/fake/python") << "a damaged memory";
+}
+
+TEST_F(Probe, RemembersARealInterpreterAndWhatItsAnswerDependsOn) {
+  ProbeOptions real;
+  real.python = "python3";  // may be a script that chooses one
+  const auto chosen = learn_python(real);
+  if (!chosen) GTEST_SKIP() << "no python3 here: " << chosen.error().to_string();
+  real.python = chosen->executable;
+  KeyMemory memory("");
+  const auto first = learn_python(real, memory);
+  ASSERT_TRUE(first) << first.error().to_string();
+  const auto files = memory.find("python files " + memory_name(first->executable), "");
+  ASSERT_TRUE(files) << first->executable;
+  EXPECT_NE(files->find(first->executable + "\n"), std::string::npos);
+  EXPECT_NE(files->find("-packages\n"), std::string::npos) << *files;
+  const auto second = learn_python(real, memory);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->soabi, first->soabi);
+  EXPECT_EQ(second->extensions, first->extensions);
 }
 
 TEST_F(Probe, FindsTheInterpreterOfTheActiveEnvironment) {

@@ -27,10 +27,14 @@ def test_fingerprint_says_what_torch_says(version, tmp_path):
     compare(version, tmp_path, {}, {})
 
 
-def test_fingerprint_says_what_torch_says_of_a_gpu(tmp_path):
+@pytest.mark.parametrize("version, include, level", [("2.15", "cu13", "13020"), ("2.9", "cuda_runtime", "12080")])
+def test_fingerprint_says_what_torch_says_of_a_gpu(version, include, level, tmp_path):
+    """Its system hash too, whose form without a device is another in each of the two."""
     need()
-    include = places.site_packages("2.15") / "nvidia" / "cu13" / "include"
-    done = run([places.venv_python("2.15"), NOGPU, "--print-env", "--lib", tmp_path, "--cuda-include", include], seconds=120)
+    headers = places.site_packages(version) / "nvidia" / include / "include"
+    done = run([places.venv_python(version), NOGPU, "--print-env", "--lib", tmp_path, "--cuda-include", headers],
+               seconds=120)
     assert done.code == 0, done.err
-    compare("2.15", tmp_path, {"LD_LIBRARY_PATH": str(tmp_path)},
-            {"LD_PRELOAD": str(tmp_path / "libcuda.so.1"), "TRITON_LIBCUDA_PATH": str(tmp_path)})
+    compare(version, tmp_path, {"LD_LIBRARY_PATH": str(tmp_path), "FAKE_CUDA_VERSION": level},
+            {"LD_PRELOAD": str(tmp_path / "libcuda.so.1"), "TRITON_LIBCUDA_PATH": str(tmp_path),
+             "FAKE_CUDA_VERSION": level})

@@ -14,9 +14,22 @@
 namespace inductorfs::fingerprint {
 
 /// One group of facts that some family depends on. The names are part of every scope's digest: never rename one.
-enum class Facet { kTorch, kTriton, kCuda, kGpu, kGpuArch, kPython, kLibc, kCpu, kCpuIsa, kCompiler };
-inline constexpr Facet kAllFacets[] = {Facet::kTorch,  Facet::kTriton, Facet::kCuda, Facet::kGpu,    Facet::kGpuArch,
-                                       Facet::kPython, Facet::kLibc,   Facet::kCpu,  Facet::kCpuIsa, Facet::kCompiler};
+enum class Facet {
+  kTorch,
+  kTriton,
+  kCuda,
+  kGpu,
+  kGpuArch,
+  kPython,
+  kLibc,
+  kCpu,
+  kCpuIsa,
+  kCompiler,
+  kEnvironment,  ///< declared values of the variables that change generated code but are in no key (variables.h)
+};
+inline constexpr Facet kAllFacets[] = {Facet::kTorch,   Facet::kTriton,   Facet::kCuda,       Facet::kGpu,
+                                       Facet::kGpuArch, Facet::kPython,   Facet::kLibc,       Facet::kCpu,
+                                       Facet::kCpuIsa,  Facet::kCompiler, Facet::kEnvironment};
 [[nodiscard]] std::string_view to_string(Facet facet);
 [[nodiscard]] Result<Facet> facet_from_string(std::string_view name);
 
@@ -26,6 +39,9 @@ struct Fact {
   std::string value;    ///< canonical text, lines of key=value; "none" where the thing is certainly absent (no GPU)
   std::string source;   ///< where it was read: a file, a command, CPUID
   std::string problem;  ///< why it is not known, and what to do
+  /// For people: further lines of key=value about the same thing that no artefact depends on (a UUID, a driver's patch
+  /// level, a git revision). Never part of a scope.
+  std::string details;
 
   [[nodiscard]] codec::Digest digest() const { return codec::digest_of(value); }
 };
@@ -51,6 +67,8 @@ struct ProbeOptions {
   std::string cache_file;        ///< remembers digests of large files by identity; empty: not remembered
   std::string gpu_probe;         ///< program that answers the GPU facts as JSON; empty: this program's own probe
   Milliseconds deadline{20000};  ///< for each outside command
+  /// What the mount declares for variables of the environment facet; one that is not named here is unset.
+  std::map<std::string, std::string> environment;
 };
 
 /// Learns all facts. Never fails as a whole: what cannot be learned is unknown, with the reason. Runs short-lived
@@ -66,6 +84,9 @@ struct ProbeOptions {
 /// `suffixes`: the interpreter's importlib.machinery EXTENSION_SUFFIXES, in order.
 [[nodiscard]] Result<std::string> torch_key(const std::string& torch_directory,
                                             const std::vector<std::string>& suffixes);
+/// torch._inductor.codecache.CacheBase.get_system()["hash"] on a host with these facts, 64 hex digits. kUnavailable
+/// when a fact that it needs is not known.
+[[nodiscard]] Result<std::string> torch_system_hash(const Fingerprint& facts);
 /// triton's triton_key() of an installed package.
 [[nodiscard]] Result<std::string> triton_key(const std::string& triton_directory,
                                              const std::vector<std::string>& suffixes, const std::string& cache_file);

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+/// What an x86 CPU offers, from CPUID itself: /proc/cpuinfo shows only what its kernel has a name for, and mixes it
+/// with the kernel's own state.
+namespace inductorfs::fingerprint {
+
+struct CpuidAnswer {
+  uint32_t eax = 0;
+  uint32_t ebx = 0;
+  uint32_t ecx = 0;
+  uint32_t edx = 0;
+};
+/// Empty for a leaf that the CPU does not have.
+using Cpuid = std::function<std::optional<CpuidAnswer>(uint32_t leaf, uint32_t subleaf)>;
+
+using Flags = std::set<std::string, std::less<>>;
+
+struct X86Cpu {
+  std::string vendor;
+  unsigned family = 0;
+  unsigned model = 0;
+  unsigned stepping = 0;
+  /// As compilers name it for -march; empty when this model is not known here.
+  std::string microarchitecture;
+  /// Instruction set extensions that a process can use, by the names of gcc's -m options.
+  Flags features;
+  /// Those that CPUID lists and the kernel has not enabled (no register state saved for them, no permission for AMX).
+  Flags withheld;
+  bool hypervisor = false;
+  bool hybrid = false;  ///< cores of two kinds
+};
+/// `xcr0`: register sets that the kernel saves (XGETBV; 0 where it cannot be read). `permitted`: those that a process
+/// may ask for (arch_prctl ARCH_GET_XCOMP_SUPP; 0 before Linux 5.16).
+[[nodiscard]] X86Cpu read_x86(const Cpuid& cpuid, uint64_t xcr0, uint64_t permitted);
+
+/// Whether `name` is an extension that X86Cpu::features would hold on a CPU that has it.
+[[nodiscard]] bool is_known_feature(std::string_view name);
+/// The gcc name of a flag of /proc/cpuinfo: "avx512_vnni" is "avx512vnni"; empty for one that is no such extension.
+[[nodiscard]] std::string feature_of_flag(std::string_view flag);
+
+/// This CPU; no answers where this is not an x86 program.
+[[nodiscard]] Cpuid host_cpuid();
+/// XCR0 and what arch_prctl permits on this host; 0 where they cannot be asked for.
+[[nodiscard]] uint64_t host_xcr0();
+[[nodiscard]] uint64_t host_permitted();
+
+}  // namespace inductorfs::fingerprint

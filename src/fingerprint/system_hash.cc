@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "facts.h"
+#include "inductorfs/codec/digest.h"
+
+namespace inductorfs::fingerprint {
+namespace {
+
+using Version = std::pair<int, int>;
+/// From here on a host without a device has the version in its hash; before, nothing at all ("{}").
+constexpr Version kVersionAlways{2, 15};
+
+/// The values of `key` in lines of key=value, in their order.
+std::vector<std::string> values_of(std::string_view text, std::string_view key) {
+  std::vector<std::string> values;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.size() > key.size() && line.starts_with(key) && line[key.size()] == '=') {
+      values.emplace_back(line.substr(key.size() + 1));
+    }
+  }
+  return values;
+}
+
+std::optional<std::string> value_of(std::string_view text, std::string_view key) {
+  auto values = values_of(text, key);
+  if (values.empty()) return std::nullopt;
+  return std::move(values.front());
+}
+
+/// "2.15.0+cu132" and "13.2" alike; what does not parse is 0.
+Version version_of(std::string_view text) {
+  Version version;
+  const char* end = text.data() + text.size();
+  const auto major = std::from_chars(text.data(), end, version.first);
+  if (major.ptr < end) (void)std::from_chars(major.ptr + 1, end, version.second);  // a version without minor is .0
+  return version;
+}
+
+/// A string as Python's json.dumps writes it: in ASCII.
+std::string quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+/// The name of the device that torch takes: the first one; empty where torch sees none.
+Result<std::string> device_name(const Fingerprint& facts, const std::string& torch_cuda) {
+  const Fact& gpu = facts.get(Facet::kGpu);
+  if (!gpu.known) return fail(ErrorCode::kUnavailable, "the gpu facet is not known: " + gpu.problem);
+  const auto driver = value_of(facts.get(Facet::kCuda).value, "driver");
+  if (gpu.value == "none" || torch_cuda == "none" || !driver) return std::string();
+  // A driver of an older major version: cudaErrorInsufficientDriver, so that torch.cuda answers with a RuntimeError.
+  if (version_of(*driver).first < version_of(torch_cuda).first) return std::string();
+  const auto devices = values_of(gpu.value, "device");
+  if (const auto first = value_of(gpu.details, "gpu0.name")) return *first;
+  if (devices.size() != 1) {
+    return fail(ErrorCode::kUnavailable, "unequal devices, and the fingerprint does not say which is the first");
+  }
+  return devices.front().substr(0, devices.front().rfind("; cc="));
+}
+
+}  // namespace
+
+Result<std::string> torch_system_hash(const Fingerprint& facts) {
+  for (Facet facet : {Facet::kTorch, Facet::kTriton, Facet::kCuda}) {
+    const Fact& fact = facts.get(facet);
+    if (!fact.known) {
+      return fail(ErrorCode::kUnavailable,
+                  "the " + std::string(to_string(facet)) + " facet is not known: " + fact.problem);
+    }
+  }
+  const Fact& torch = facts.get(Facet::kTorch);
+  const auto version = value_of(torch.value, "version");
+  if (!version) return fail(ErrorCode::kUnavailable, "this environment has no torch");
+  const std::string& cuda_text = facts.get(Facet::kCuda).value;
+  const std::string cuda = value_of(cuda_text, "torch").value_or("none");
+  const bool is_rocm = value_of(cuda_text, "hip").has_value();
+  const auto name = device_name(facts, cuda);
+  if (!name) return fail(name.error());
+  if (is_rocm && facts.get(Facet::kGpu).value != "none") {
+    return fail(ErrorCode::kUnavailable, "for ROCm the hash has the device's gcnArchName, which no facet has");
+  }
+
+  const Fact& triton = facts.get(Facet::kTriton);
+  std::string key = "null";
+  if (triton.value != "none") {
+    const auto text = value_of(triton.details, "triton_key");
+    if (!text) return fail(ErrorCode::kUnavailable, "the fingerprint has no triton_key");
+    key = quoted(*text);
+  }
+  // codecache.py CacheBase.get_system: json.dumps(..., sort_keys=True).
+  std::string json = "{}";
+  if (!name->empty()) {
+    json = R"({"device": {"name": )" + quoted(*name) + R"(}, "version": {"cuda": )" + quoted(cuda) + R"(, "triton": )" +
+           key + "}}";
+  } else if (version_of(*version) >= kVersionAlways) {
+    json = R"({"version": {"triton": )" + key + "}}";
+  }
+  return codec::digest_of(json).to_hex();
+}
+
+}  // namespace inductorfs::fingerprint

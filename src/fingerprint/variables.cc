@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/fingerprint/variables.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace inductorfs::fingerprint {
+namespace {
+
+/// Everything that Triton makes, and what torch makes with Triton.
+constexpr Facet kMadeByTriton[] = {Facet::kTriton};
+/// Inductor's own entries: their keys hold Triton's version, but none of its variables.
+constexpr Facet kMadeByInductor[] = {Facet::kTorch, Facet::kTriton};
+/// Entries with C++ code for the vector ISA that torch picks.
+constexpr Facet kShapedByIsa[] = {Facet::kTorch, Facet::kCpuIsa};
+/// What the C++ compiler makes: named by its source and command line, not by its environment. A library depends on the
+/// CPU; on the compiler only what the compiler itself will read.
+constexpr Facet kMadeByCompiler[] = {Facet::kCpu};
+
+constexpr std::string_view kInductorKey =
+    "in Triton's key (runtime/cache.py, get_cache_key: get_cache_invalidating_env_vars), in none of torch's "
+    "(_inductor/codecache.py, FxGraphHashDetails)";
+constexpr std::string_view kOptionKey =
+    "in Triton's key as an option (backends/nvidia/compiler.py, CUDAOptions.hash), in none of torch's "
+    "(_inductor/codecache.py, FxGraphHashDetails)";
+constexpr std::string_view kAmdNoKey = "read by backends/amd/compiler.py while a kernel is lowered; in no key";
+constexpr std::string_view kTracingKey =
+    "aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, while AOTAutograd traces; not in its key, which is of the "
+    "graph before (_functorch/_aot_autograd/autograd_cache.py, AOTAutogradCacheDetails)";
+constexpr std::string_view kCompilerKey =
+    "read by the compiler driver or the linker; a .so is named by its source and command line only "
+    "(_inductor/codecache.py, CppCodeCache.load_async)";
+
+constexpr Variable kVariables[] = {
+    {"ALLOW_LHS_TMEM_LAYOUT_CONVERSION", "layout of an operand in tensor memory", kInductorKey, Reading::kOff,
+     kMadeByInductor},
+    {"AMDGCN_ANALYZE_SMALL_TENSOR_RANGE", "which loads become buffer operations", kAmdNoKey, Reading::kOff,
+     kMadeByTriton},
+    {"AMDGCN_SCALARIZE_PACKED_FOPS", "packed float instructions are taken apart", kAmdNoKey, Reading::kOff,
+     kMadeByTriton},
+    {"AMDGCN_USE_*", "buffer loads and buffer atomics", kInductorKey, Reading::kSwitch, kMadeByInductor},
+    {"ATEN_CPU_CAPABILITY", "another vector ISA shapes the C++ code of a graph",
+     "_inductor/cpu_vec_isa.py, pick_vec_isa; FxGraphHashDetails holds cpp.simdlen, not the ISA that is picked",
+     Reading::kCapability, kShapedByIsa},
+    {"CCC_OVERRIDE_OPTIONS", "adds or removes arguments of every clang command", kCompilerKey, Reading::kText,
+     kMadeByCompiler},
+    {"COMPILER_PATH", "gcc takes its compiler, assembler and linker from there", kCompilerKey, Reading::kText,
+     kMadeByCompiler},
+    {"CPATH", "headers from there hide the system's", kCompilerKey, Reading::kText, kMadeByCompiler},
+    {"CPLUS_INCLUDE_PATH", "headers from there hide the system's", kCompilerKey, Reading::kText, kMadeByCompiler},
+    {"DISABLE_LLVM_OPT", "LLVM leaves out all or some of its passes", kInductorKey, Reading::kPasses, kMadeByInductor},
+    {"DISABLE_MMA_V3", "other tensor core instructions", kInductorKey, Reading::kOff, kMadeByInductor},
+    {"DISABLE_MMA_V5", "other tensor core instructions", kInductorKey, Reading::kOff, kMadeByInductor},
+    {"DISABLE_PTXAS_OPT", "ptxas does not optimise", kInductorKey, Reading::kOff, kMadeByInductor},
+    {"GCC_EXEC_PREFIX", "gcc takes its compiler, assembler and linker from there", kCompilerKey, Reading::kText,
+     kMadeByCompiler},
+    {"LD_RUN_PATH", "the linker writes it into the library as its run path", kCompilerKey, Reading::kText,
+     kMadeByCompiler},
+    {"LLVM_EXTRACT_DI_LOCAL_VARIABLES", "ptxas gets debug code, which it does not optimise", kInductorKey,
+     Reading::kOff, kMadeByInductor},
+    {"LLVM_PASS_PLUGIN_PATH", "LLVM runs passes of a plugin", kInductorKey, Reading::kText, kMadeByInductor},
+    {"PTXAS_OPTIONS", "further arguments of ptxas", kOptionKey, Reading::kText, kMadeByInductor},
+    {"TORCHINDUCTOR_XPU_KERNEL_FORMAT", "the kind of binary for Intel GPUs",
+     "_inductor/utils.py, XPU_KERNEL_FORMAT: a module's constant, not in config, hence not in FxGraphHashDetails",
+     Reading::kText, kMadeByInductor},
+    {"TORCH_CUDNN_SDPA_DEPRIORITIZED", "another attention operator in the graph that AOTAutograd makes", kTracingKey,
+     Reading::kOff, kMadeByInductor},
+    {"TORCH_CUDNN_SDPA_PREFERRED", "as TORCH_CUDNN_SDPA_DEPRIORITIZED, in torch 2.9", kTracingKey, Reading::kSwitch,
+     kMadeByInductor},
+    {"TORCH_LINEAR_FLATTEN_3D", "another form of a linear layer in the graph that AOTAutograd makes",
+     "aten/src/ATen/native/Linear.cpp, linear, while AOTAutograd traces; not in its key, which is of the graph before "
+     "(_functorch/_aot_autograd/autograd_cache.py, AOTAutogradCacheDetails)",
+     Reading::kOff, kMadeByInductor},
+    {"TRITON_ALLOW_NON_CONSTEXPR_GLOBALS", "values of plain globals are compiled into a kernel",
+     "compiler/code_generator.py, _define_name_lookup; runtime/jit.py, cache_key holds the values of constexpr globals "
+     "only",
+     Reading::kOff, kMadeByTriton},
+    {"TRITON_CONSAN_INIT_ALLOCATIONS", "instrumented kernels fill what they allocate", kInductorKey, Reading::kOff,
+     kMadeByInductor},
+    {"TRITON_DEFAULT_BACKEND", "another backend compiles", "runtime/driver.py, _create_driver; in none of torch's keys",
+     Reading::kText, kMadeByInductor},
+    {"TRITON_DEFAULT_FP_FUSION", "multiplications and additions are fused, or not: results differ in the last bits",
+     kInductorKey, Reading::kOn, kMadeByInductor},
+    {"TRITON_DISABLE_LINE_INFO", "no line information in kernels", kInductorKey, Reading::kOff, kMadeByInductor},
+    {"TRITON_ENABLE_ASAN", "kernels are instrumented", kInductorKey, Reading::kOff, kMadeByInductor},
+    {"TRITON_ENABLE_EXPERIMENTAL_CONSAN", "kernels are instrumented",
+     "backends/nvidia/compiler.py of Triton 3.5, make_llir: in no key; 3.9 has it in Triton's, none in torch's",
+     Reading::kOff, kMadeByTriton},
+    {"TRITON_F32_DEFAULT", "precision of a dot product of floats", kInductorKey, Reading::kText, kMadeByInductor},
+    {"TRITON_FORCE_DISABLE_FP_FUSION", "multiplications and additions are not fused", kInductorKey, Reading::kOff,
+     kMadeByInductor},
+    {"TRITON_HIP_*", "scheduling and prefetching on AMD GPUs", kInductorKey, Reading::kSwitch, kMadeByInductor},
+    {"TRITON_INTERPRET", "kernels are interpreted: timings of tunings are those of the interpreter",
+     "runtime/jit.py, jit; in no key", Reading::kOff, kMadeByTriton},
+    {"TRITON_KERNEL_OVERRIDE", "code from a directory is stored in place of what was compiled",
+     "compiler/compiler.py, compile (fn_override_manager); in no key", Reading::kOff, kMadeByTriton},
+    {"TRITON_LIBDEVICE_PATH", "another library of device functions is linked in", kOptionKey, Reading::kText,
+     kMadeByInductor},
+    {"TRITON_MOCK_PTX_VERSION", "stands in the key for the version of ptxas",
+     "backends/nvidia/compiler.py, get_ptxas_version; in none of torch's keys", Reading::kText, kMadeByInductor},
+    {"TRITON_OVERRIDE_ARCH", "kernels are for another architecture", kInductorKey, Reading::kText, kMadeByInductor},
+    {"TRITON_PLUGIN_PATHS", "Triton runs passes of a plugin", kInductorKey, Reading::kText, kMadeByInductor},
+    {"TRITON_PTXAS_BLACKWELL_PATH", "another ptxas assembles",
+     "backends/nvidia/compiler.py, get_ptxas; in Triton's key by its version, in none of torch's", Reading::kTool,
+     kMadeByInductor},
+    {"TRITON_PTXAS_PATH", "another ptxas assembles",
+     "backends/nvidia/compiler.py, get_ptxas; in Triton's key by its version, in none of torch's", Reading::kTool,
+     kMadeByInductor},
+    {"TRITON_STORE_BINARY_ONLY", "key directories and bundles without ttir, ttgir, llir and ptx",
+     "compiler/compiler.py, compile; in no key", Reading::kOff, kMadeByTriton},
+    {"TRITON_SWAP_MIR*", "machine code from a directory takes the place of what was compiled", kAmdNoKey,
+     Reading::kText, kMadeByTriton},
+    {"USE_IR_LOC", "line information of an intermediate form", kInductorKey, Reading::kText, kMadeByInductor},
+};
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return result;
+}
+
+/// The words that Triton's knobs take (tried with 3.5.1 and 3.9.0; its C++ side knows no "yes").
+std::optional<bool> switch_of(std::string_view value) {
+  const std::string text = lower(value);
+  if (text == "on" || text == "true" || text == "1" || text == "yes" || text == "y") return true;
+  if (text == "off" || text == "false" || text == "0") return false;
+  return std::nullopt;
+}
+
+std::string_view number(bool on) { return on ? "1" : "0"; }
+
+/// torch sets TRITON_PTXAS_PATH itself when its wheel has a ptxas (_inductor/runtime/compile_tasks.py,
+/// _set_triton_ptxas_path): what is equal to the packages' own tool is told by the packages.
+bool is_packaged_tool(std::string_view path) {
+  return path.ends_with("/torch/bin/ptxas") || path.ends_with("/triton/backends/nvidia/bin/ptxas") ||
+         path.ends_with("/triton/backends/nvidia/bin/ptxas-blackwell");
+}
+
+/// The words of get_isa_from_cpu_capability (_inductor/cpu_vec_isa.py).
+bool is_capability(std::string_view value) {
+  constexpr std::string_view kWords[] = {"default", "zvector", "vsx", "avx2", "avx512"};
+  return std::find(std::begin(kWords), std::end(kWords), value) != std::end(kWords);
+}
+
+/// The canonical value; empty when it is the same as unset.
+std::string canonical_value(Reading reading, std::string_view value) {
+  const std::optional<bool> on = switch_of(value);
+  switch (reading) {
+    case Reading::kOff:
+      return on.value_or(false) ? "1" : "";
+    case Reading::kOn:
+      return on.value_or(false) ? "" : "0";
+    case Reading::kSwitch:
+      return std::string(on ? number(*on) : value);
+    case Reading::kPasses:
+      if (on) return *on ? "1" : "";
+      return std::string(value);
+    case Reading::kCapability:
+      return is_capability(value) ? std::string(value) : "";
+    case Reading::kTool:
+      return is_packaged_tool(value) ? "" : std::string(value);
+    case Reading::kText:
+      break;
+  }
+  return std::string(value);
+}
+
+/// A name with a line break would be more than one line of the text; torch and Triton have none.
+bool is_plain(std::string_view name) {
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+}  // namespace
+
+std::span<const Variable> variables() { return kVariables; }
+
+const Variable* find_variable(std::string_view name) {
+  for (const Variable& variable : kVariables) {
+    const bool prefix = variable.name.ends_with('*');
+    const std::string_view stem = variable.name.substr(0, variable.name.size() - (prefix ? 1 : 0));
+    if (prefix ? name.starts_with(stem) && is_plain(name) : name == stem) return &variable;
+  }
+  return nullptr;
+}
+
+bool matters(const Variable& variable, std::span<const Facet> facets) {
+  return std::all_of(variable.with.begin(), variable.with.end(), [facets](Facet needed) {
+    return std::find(facets.begin(), facets.end(), needed) != facets.end();
+  });
+}
+
+std::map<std::string, std::string> environment_values(const std::map<std::string, std::string>& environment) {
+  std::map<std::string, std::string> result;
+  for (const auto& [name, value] : environment) {
+    const Variable* const variable = find_variable(name);
+    std::string canonical = variable == nullptr ? std::string() : canonical_value(variable->reading, value);
+    // A value is one line of the text, as in every facet (canonical() in probe.cc).
+    std::replace(canonical.begin(), canonical.end(), '\n', ' ');
+    if (!canonical.empty()) result.emplace(name, std::move(canonical));
+  }
+  return result;
+}
+
+std::string environment_text(const std::map<std::string, std::string>& environment) {
+  std::string text;
+  for (const auto& [name, value] : environment_values(environment)) {
+    if (!text.empty()) text += '\n';
+    text.append(name).append("=").append(value);
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::map<std::string, std::string> environment_from_text(std::string_view text) {
+  std::map<std::string, std::string> result;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const size_t equals = line.find('=');
+    if (equals != std::string_view::npos) result.emplace(line.substr(0, equals), line.substr(equals + 1));
+  }
+  return result;
+}
+
+}  // namespace inductorfs::fingerprint

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "inductorfs/fingerprint/writers.h"
+#include "writers_process.h"
+
+namespace inductorfs::fingerprint {
+
+/// What a mount publishes under. Immutable after construction.
+class MountFacts {
+ public:
+  explicit MountFacts(const Fingerprint& facts);
+  [[nodiscard]] const Fact& get(Facet facet) const { return facts_.get(facet); }
+  [[nodiscard]] const std::map<std::string, std::string>& environment() const { return environment_; }
+
+ private:
+  Fingerprint facts_;
+  std::map<std::string, std::string> environment_;
+};
+
+/// The torch, triton or libc facet of a process's environment; empty when it is not known yet.
+using FactOf = std::function<std::optional<Fact>(Facet facet, const Process& process)>;
+
+/// What differs decides over what is not known, and that over what is not known yet.
+[[nodiscard]] Judgement judge_writer(const Writer* writer, std::span<const Facet> facets, const MountFacts& mount,
+                                     const FactOf& fact_of);
+
+}  // namespace inductorfs::fingerprint

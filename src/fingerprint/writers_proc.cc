@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <functional>
+#include <utility>
+
+#include "inductorfs/base/fd.h"
+#include "key_memory.h"
+#include "writers_process.h"
+
+namespace inductorfs::fingerprint {
+namespace {
+
+constexpr size_t kStatLimit = 4096;
+/// A job with torch has 1,000 to 5,000 mappings of 100 bytes; a process may have 65,530 with paths of 4 KiB.
+constexpr size_t kMapsLimit = size_t{16} << 20;
+constexpr size_t kMapsPiece = size_t{64} << 10;
+constexpr size_t kLinkLimit = 4096;
+/// What /proc/PID/maps puts behind the path of a file that has no name any more.
+constexpr std::string_view kDeleted = " (deleted)";
+// Fields of /proc/PID/stat after the name, counted from the state as 0 (proc_pid_stat(5) counts from 1 with the pid).
+constexpr size_t kParentField = 1;
+constexpr size_t kStartField = 19;
+constexpr size_t kCodeField = 23;
+constexpr size_t kStackField = 25;
+constexpr size_t kFields = 26;
+
+template <typename Number>
+bool parse_number(std::string_view text, Number& out, int base = 10) {
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, out, base);
+  return parsed.ec == std::errc() && parsed.ptr == end;
+}
+
+std::string_view take_word(std::string_view& rest) {
+  const size_t start = std::min(rest.find_first_not_of(' '), rest.size());
+  rest.remove_prefix(start);
+  const size_t end = std::min(rest.find(' '), rest.size());
+  const std::string_view word = rest.substr(0, end);
+  rest.remove_prefix(end);
+  return word;
+}
+
+std::string read_link(const std::string& path) {
+  std::array<char, kLinkLimit> target;
+  const ssize_t size = readlink(path.c_str(), target.data(), target.size());
+  return size > 0 && static_cast<size_t>(size) < target.size() ? std::string(target.data(), static_cast<size_t>(size))
+                                                               : std::string();
+}
+
+/// Reads a small file of /proc with one call: its content is made when it is read.
+std::string_view read_once(const std::string& path, std::array<char, kStatLimit>& buffer) {
+  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return {};
+  const ssize_t size = read(fd.get(), buffer.data(), buffer.size());
+  return size > 0 ? std::string_view(buffer.data(), static_cast<size_t>(size)) : std::string_view();
+}
+
+std::optional<struct stat> status_of(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return std::nullopt;
+  return status;
+}
+
+bool is_same_file(const std::string& one, const std::string& other) {
+  const auto first = status_of(one);
+  const auto second = status_of(other);
+  return first && second && first->st_dev == second->st_dev && first->st_ino == second->st_ino;
+}
+
+/// Which files a package has: its directory, and the file that every installation writes anew.
+std::string package_identity(const std::string& directory, std::string_view marker) {
+  const auto folder = status_of(directory);
+  const auto file = status_of(directory + "/" + std::string(marker));
+  if (!folder || !file) return {};
+  return std::to_string(folder->st_dev) + ":" + std::to_string(folder->st_ino) + " " + identity_of(*file);
+}
+
+std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+/// "/x/torch" for "/x/torch/lib/libtorch_cpu.so" with folder "lib" and package "torch"; else empty.
+std::string_view package_of(std::string_view path, std::string_view folder, std::string_view package) {
+  for (const std::string_view name : {base_name(path), folder}) {
+    if (!path.ends_with(name) || path.size() <= name.size()) return {};
+    path.remove_suffix(name.size());
+    if (!path.ends_with('/')) return {};
+    path.remove_suffix(1);
+  }
+  return base_name(path) == package ? path : std::string_view();
+}
+
+/// The SOABI in "_ssl.cpython-311-x86_64-linux-gnu.so"; empty for other names.
+std::string_view soabi_of(std::string_view name) {
+  if (!name.ends_with(".so")) return {};
+  name.remove_suffix(3);
+  const std::string_view abi = name.substr(name.rfind('.') + 1);
+  return abi.size() < name.size() && (abi.starts_with("cpython-") || abi.starts_with("pypy")) ? abi
+                                                                                              : std::string_view();
+}
+
+bool is_libc(std::string_view name) {
+  return name == "libc.so.6" || (name.starts_with("libc-") && name.ends_with(".so")) || name.starts_with("ld-musl-") ||
+         name.starts_with("libc.musl-");
+}
+
+/// One line of /proc/PID/maps that maps a file.
+struct MappedFile {
+  uint64_t start = 0;
+  uint64_t offset = 0;
+  std::string_view path;
+};
+
+std::optional<MappedFile> parse_line(std::string_view line) {
+  const size_t slash = line.find('/');
+  if (slash == std::string_view::npos) return std::nullopt;
+  std::string_view rest = line.substr(0, slash);
+  const std::string_view range = take_word(rest);
+  (void)take_word(rest);  // permissions say nothing about which file it is
+  const std::string_view offset = take_word(rest);
+  MappedFile file;
+  file.path = line.substr(slash);
+  if (!parse_number(range.substr(0, range.find('-')), file.start, 16) || !parse_number(offset, file.offset, 16)) {
+    return std::nullopt;
+  }
+  return file;
+}
+
+/// What is collected from the mapped files of a process.
+struct Maps {
+  Process process;
+  std::string executable;
+  uint64_t executable_start = 0;  ///< where its first byte is mapped; 0: it is not
+  uint64_t libc_start = 0;
+};
+
+void take(Maps& maps, const MappedFile& file) {
+  Process& process = maps.process;
+  const std::string_view name = base_name(file.path);
+  if (file.offset == 0 && maps.executable_start == 0 && file.path == maps.executable)
+    maps.executable_start = file.start;
+  if (name.find(".so") == std::string_view::npos && !is_libc(name)) return;
+  const bool deleted = file.path.ends_with(kDeleted);
+  if (process.torch.path.empty() && name.starts_with("libtorch")) {
+    process.torch = {std::string(package_of(file.path, "lib", "torch")), deleted, {}};
+  } else if (process.triton.path.empty() && name.starts_with("libtriton")) {
+    process.triton = {std::string(package_of(file.path, "_C", "triton")), deleted, {}};
+  } else if (process.libc.path.empty() && file.offset == 0 && is_libc(name)) {
+    process.libc = {std::string(file.path), deleted, {}};
+    maps.libc_start = file.start;
+  } else if (const std::string_view abi = soabi_of(name); !abi.empty()) {
+    if (process.soabi.empty()) process.soabi = abi;
+    // A distribution's torch has its libraries elsewhere, its extension module not.
+    const std::string_view folder = file.path.substr(0, file.path.size() - name.size() - 1);
+    const bool of_torch = name.starts_with("_C.") && base_name(folder) == "torch";
+    if (of_torch && process.torch.path.empty()) process.torch = {std::string(folder), deleted, {}};
+  }
+}
+
+/// Calls `use` for each whole line; false when the file has more than kMapsLimit, empty when it cannot be read.
+std::optional<bool> read_lines(const std::string& path, const std::function<void(std::string_view)>& use) {
+  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return std::nullopt;
+  std::string buffer;
+  size_t total = 0;
+  for (;;) {
+    const size_t have = buffer.size();
+    buffer.resize(have + kMapsPiece);
+    const ssize_t got = read(fd.get(), buffer.data() + have, kMapsPiece);
+    if (got < 0 && errno == EINTR) {
+      buffer.resize(have);
+      continue;
+    }
+    buffer.resize(have + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    if (got <= 0) return total > 0 ? std::optional<bool>(true) : std::nullopt;
+    total += static_cast<size_t>(got);
+    size_t start = 0;
+    for (size_t end = buffer.find('\n'); end != std::string::npos; end = buffer.find('\n', start)) {
+      use(std::string_view(buffer).substr(start, end - start));
+      start = end + 1;
+    }
+    buffer.erase(0, start);
+    if (total >= kMapsLimit) return false;
+  }
+}
+
+}  // namespace
+
+ProcReader::ProcReader(std::string proc) : proc_(std::move(proc)) {}
+
+std::string ProcReader::path(pid_t pid, std::string_view name) const {
+  std::string result = proc_;
+  result.append("/").append(std::to_string(pid)).append("/").append(name);
+  return result;
+}
+
+std::optional<ProcessStat> ProcReader::stat_of(pid_t pid) const {
+  std::array<char, kStatLimit> buffer;
+  std::string_view text = read_once(path(pid, "stat"), buffer);
+  // The name stands in parentheses and may itself hold parentheses and blanks.
+  const size_t close = text.rfind(')');
+  if (close == std::string_view::npos) return std::nullopt;
+  text.remove_prefix(close + 1);
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  std::array<std::string_view, kFields> fields;
+  for (std::string_view& field : fields) field = take_word(text);
+  ProcessStat result;
+  if (!parse_number(fields[kParentField], result.parent) || !parse_number(fields[kStartField], result.identity.start) ||
+      !parse_number(fields[kCodeField], result.identity.code) ||
+      !parse_number(fields[kStackField], result.identity.stack)) {
+    return std::nullopt;
+  }
+  return result;
+}
+
+std::optional<pid_t> ProcReader::process_of(pid_t tid) const {
+  std::array<char, kStatLimit> buffer;
+  const std::string_view text = read_once(path(tid, "status"), buffer);
+  constexpr std::string_view kLabel = "\nTgid:\t";
+  const size_t at = text.find(kLabel);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view rest = text.substr(at + kLabel.size());
+  pid_t pid = 0;
+  if (!parse_number(rest.substr(0, rest.find('\n')), pid) || pid <= 0) return std::nullopt;
+  return pid;
+}
+
+std::string ProcReader::root_of(pid_t pid) const {
+  const std::string root = path(pid, "root");
+  // Equal roots of different mount namespaces can have other file systems below them.
+  const std::string theirs = read_link(path(pid, "ns/mnt"));
+  const bool same = !theirs.empty() && theirs == read_link("/proc/self/ns/mnt") && is_same_file(root, "/");
+  return same ? std::string() : root;
+}
+
+std::optional<Process> ProcReader::look_at(pid_t pid, const ProcessIdentity& identity) const {
+  Maps maps;
+  maps.executable = read_link(path(pid, "exe"));
+  const auto whole = read_lines(path(pid, "maps"), [&maps](std::string_view line) {
+    if (const auto file = parse_line(line)) take(maps, *file);
+  });
+  if (!whole) return std::nullopt;
+  Process& process = maps.process;
+  process.pid = pid;
+  process.identity = identity;
+  process.whole = *whole;
+  if (!process.has_package()) return std::move(process);
+  process.root = root_of(pid);
+  process.torch.identity = package_identity(process.root + process.torch.path, "version.py");
+  if (process.triton.path.empty()) {
+    // torch loads Triton when it compiles for it; which one that would be is known before.
+    const std::string beside = process.torch.path.substr(0, process.torch.path.rfind('/')) + "/triton";
+    if (status_of(process.root + beside)) process.triton.path = beside;
+  }
+  if (!process.triton.path.empty()) {
+    process.triton.identity = package_identity(process.root + process.triton.path, "__init__.py");
+  }
+  if (const auto libc = status_of(process.root + process.libc.path)) process.libc.identity = identity_of(*libc);
+
+  // A program that names `environ` itself has it in its own data (a copy relocation), and libc uses that one.
+  const std::pair<std::string, uint64_t> files[] = {{path(pid, "exe"), maps.executable_start},
+                                                    {process.root + process.libc.path, maps.libc_start}};
+  for (const auto& [file, start] : files) {
+    const auto place = start == 0 ? std::nullopt : find_environ(file);
+    if (!place) continue;
+    process.environ_address = place->fixed ? place->offset : start + place->offset;
+    break;
+  }
+  return std::move(process);
+}
+
+}  // namespace inductorfs::fingerprint

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "inductorfs/base/clock.h"
+
+/// What /proc tells of a process. Its content is another user's: every size has a limit, and nothing in it is trusted
+/// for more than whether an artefact is published.
+namespace inductorfs::fingerprint {
+
+/// What tells one process from a later one with the same id, and from itself before an exec. Immutable value.
+struct ProcessIdentity {
+  uint64_t start = 0;  ///< clock ticks since boot
+  /// Bottom of the stack and start of the code, random for each exec; 0 and 1 where we may not know them.
+  uint64_t stack = 0;
+  uint64_t code = 0;
+  bool operator==(const ProcessIdentity&) const = default;
+};
+struct ProcessStat {
+  ProcessIdentity identity;
+  pid_t parent = 0;
+};
+
+/// A mapped thing of which the whole is elsewhere: a package by one of its libraries. Immutable value.
+struct Package {
+  std::string path;       ///< within the process's root: the package's directory, or the C library; empty: not mapped
+  bool replaced = false;  ///< the mapped file was deleted: what lies at the path now is another
+  /// Says which files these are (identity_of), as seen while the process lived; empty when they are not there any more.
+  std::string identity;
+};
+
+/// What its mapped files say of a process. Immutable after construction.
+struct Process {
+  pid_t pid = 0;
+  ProcessIdentity identity;
+  /// Put before a path of the process to reach it from here: empty when it has our root, else PROC/PID/root.
+  std::string root;
+  Package torch;
+  Package triton;
+  Package libc;
+  std::string soabi;             ///< "cpython-311-x86_64-linux-gnu", from the names of mapped extension modules
+  uint64_t environ_address = 0;  ///< of the variable `environ`; 0: not found
+  bool whole = true;             ///< false: it has more mapped files than are looked at
+  [[nodiscard]] bool has_package() const { return !torch.path.empty() || !triton.path.empty(); }
+};
+
+/// The variables that matter (variables.h) as they are set now. Immutable value.
+struct LiveEnvironment {
+  std::map<std::string, std::string> values;
+  bool live = false;  ///< false: as at the start of the process, for want of the right to read its memory
+};
+
+/// What was seen of a writing process. Immutable after construction.
+class Writer {
+ public:
+  Writer(std::shared_ptr<const Process> process, LiveEnvironment environment)
+      : process_(std::move(process)), environment_(std::move(environment)) {}
+  [[nodiscard]] const Process& process() const { return *process_; }
+  [[nodiscard]] const LiveEnvironment& environment() const { return environment_; }
+
+ private:
+  std::shared_ptr<const Process> process_;
+  LiveEnvironment environment_;
+};
+
+/// Reads one /proc. Immutable after construction.
+class ProcReader {
+ public:
+  explicit ProcReader(std::string proc);
+
+  [[nodiscard]] std::optional<ProcessStat> stat_of(pid_t pid) const;
+  /// The process that a thread belongs to.
+  [[nodiscard]] std::optional<pid_t> process_of(pid_t tid) const;
+  /// Empty when the mapped files may not be seen, or the process has none (a kernel thread, a zombie).
+  [[nodiscard]] std::optional<Process> look_at(pid_t pid, const ProcessIdentity& identity) const;
+  /// Empty when neither its memory nor its first environment may be read.
+  [[nodiscard]] std::optional<LiveEnvironment> environment_of(const Process& process) const;
+
+ private:
+  [[nodiscard]] std::string path(pid_t pid, std::string_view name) const;
+  [[nodiscard]] std::string root_of(pid_t pid) const;
+  [[nodiscard]] std::optional<LiveEnvironment> from_memory(const Process& process) const;
+
+  std::string proc_;
+};
+
+/// Where `environ` lies in a mapped ELF file of this machine's class, counted from the address at which the file's
+/// first byte is mapped; for ET_EXEC the address itself. Empty when the file does not define it.
+struct SymbolPlace {
+  bool fixed = false;
+  uint64_t offset = 0;
+};
+[[nodiscard]] std::optional<SymbolPlace> find_environ(const std::string& file);
+
+}  // namespace inductorfs::fingerprint

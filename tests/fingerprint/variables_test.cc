@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/fingerprint/variables.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fake_packages.h"
+
+namespace inductorfs::fingerprint {
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+TEST(Variables, EachHasAnEffectASourceAndAPlace) {
+  std::set<std::string_view> names;
+  for (const Variable& variable : variables()) {
+    EXPECT_TRUE(names.insert(variable.name).second) << variable.name;
+    EXPECT_FALSE(variable.effect.empty()) << variable.name;
+    EXPECT_FALSE(variable.source.empty()) << variable.name;
+    EXPECT_FALSE(variable.with.empty()) << variable.name;
+  }
+  EXPECT_GT(names.size(), 30U);
+}
+
+TEST(Variables, AreInOrderOfTheirNames) {
+  std::vector<std::string_view> names;
+  for (const Variable& variable : variables()) names.push_back(variable.name);
+  EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
+}
+
+TEST(Variables, AreAllInTheDecision) {
+  const std::string text = testing::read_text(DECISION_PATH);
+  ASSERT_FALSE(text.empty());
+  for (const Variable& variable : variables()) {
+    EXPECT_NE(text.find("| `" + std::string(variable.name) + "` | " + std::string(variable.effect) + " |"),
+              std::string::npos)
+        << variable.name;
+  }
+}
+
+TEST(Variables, AreFoundByWholeNameOrByPrefix) {
+  ASSERT_NE(find_variable("TRITON_DEFAULT_FP_FUSION"), nullptr);
+  EXPECT_EQ(find_variable("TRITON_DEFAULT_FP_FUSION")->reading, Reading::kOn);
+  EXPECT_EQ(find_variable("TRITON_DEFAULT_FP_FUSIO"), nullptr);
+  EXPECT_EQ(find_variable("TRITON_DEFAULT_FP_FUSION2"), nullptr);
+  ASSERT_NE(find_variable("TRITON_HIP_USE_ASYNC_COPY"), nullptr);
+  EXPECT_EQ(find_variable("TRITON_HIP_USE_ASYNC_COPY")->name, "TRITON_HIP_*");
+  EXPECT_EQ(find_variable("TRITON_HIP"), nullptr);
+  EXPECT_EQ(find_variable("TRITON_HIP_A\nTRITON_F32_DEFAULT"), nullptr) << "a name is one line";
+  EXPECT_EQ(find_variable(""), nullptr);
+}
+
+/// Paths of caches, verbosity, and what a key holds: a value of these must not cost a hit.
+TEST(Variables, LeaveOutWhatChangesNoArtefactOrIsInAKey) {
+  for (const char* name : {"TORCHINDUCTOR_CACHE_DIR",
+                           "TRITON_CACHE_DIR",
+                           "TRITON_HOME",
+                           "TRITON_DUMP_DIR",
+                           "TORCH_LOGS",
+                           "TRITON_KERNEL_DUMP",
+                           "TRITON_PRINT_AUTOTUNING",
+                           "TRITON_ALWAYS_COMPILE",
+                           "NVPTX_ENABLE_DUMP",
+                           "MLIR_ENABLE_DUMP",
+                           "CXX",
+                           "TORCHINDUCTOR_MAX_AUTOTUNE",
+                           "TORCHINDUCTOR_COMPILE_THREADS",
+                           "TORCHINDUCTOR_CPP_MARCH",
+                           "CUDA_VISIBLE_DEVICES",
+                           "OMP_NUM_THREADS",
+                           "LD_LIBRARY_PATH",
+                           "CI",
+                           "PATH",
+                           "HOME"}) {
+    EXPECT_EQ(find_variable(name), nullptr) << name;
+  }
+}
+
+TEST(EnvironmentText, IsNoneWithoutVariables) {
+  EXPECT_EQ(environment_text({}), "none");
+  EXPECT_EQ(environment_text({{"PATH", "/bin"}, {"TRITON_CACHE_DIR", "/x"}}), "none");
+}
+
+TEST(EnvironmentText, ListsVariablesInOrderOfTheirNames) {
+  EXPECT_EQ(environment_text({{"TRITON_F32_DEFAULT", "ieee"}, {"HOME", "/root"}, {"PTXAS_OPTIONS", "-O1"}}),
+            "PTXAS_OPTIONS=-O1\nTRITON_F32_DEFAULT=ieee");
+}
+
+TEST(EnvironmentText, TakesASwitchAsTritonDoes) {
+  for (const char* off : {"0", "false", "OFF", "", "no", "2"}) {
+    EXPECT_EQ(environment_text({{"DISABLE_PTXAS_OPT", off}}), "none") << off;
+    EXPECT_EQ(environment_text({{"TRITON_DEFAULT_FP_FUSION", off}}), "TRITON_DEFAULT_FP_FUSION=0") << off;
+  }
+  for (const char* on : {"1", "true", "On", "TRUE", "yes"}) {
+    EXPECT_EQ(environment_text({{"DISABLE_PTXAS_OPT", on}}), "DISABLE_PTXAS_OPT=1") << on;
+    EXPECT_EQ(environment_text({{"TRITON_DEFAULT_FP_FUSION", on}}), "none") << on;
+    EXPECT_EQ(environment_text({{"TRITON_HIP_USE_ASYNC_COPY", on}}), "TRITON_HIP_USE_ASYNC_COPY=1") << on;
+  }
+  EXPECT_EQ(environment_text({{"TRITON_HIP_USE_ASYNC_COPY", "off"}}), "TRITON_HIP_USE_ASYNC_COPY=0");
+  EXPECT_EQ(environment_text({{"TRITON_HIP_GLOBAL_PREFETCH", "3"}}), "TRITON_HIP_GLOBAL_PREFETCH=3");
+}
+
+TEST(EnvironmentText, TakesPassesAsASwitchOrAList) {
+  EXPECT_EQ(environment_text({{"DISABLE_LLVM_OPT", "0"}}), "none");
+  EXPECT_EQ(environment_text({{"DISABLE_LLVM_OPT", "True"}}), "DISABLE_LLVM_OPT=1");
+  EXPECT_EQ(environment_text({{"DISABLE_LLVM_OPT", "disable-lsr"}}), "DISABLE_LLVM_OPT=disable-lsr");
+}
+
+TEST(EnvironmentText, KnowsOnlyTheWordsThatTorchTakesForACapability) {
+  EXPECT_EQ(environment_text({{"ATEN_CPU_CAPABILITY", "avx2"}}), "ATEN_CPU_CAPABILITY=avx2");
+  EXPECT_EQ(environment_text({{"ATEN_CPU_CAPABILITY", "default"}}), "ATEN_CPU_CAPABILITY=default");
+  for (const char* ignored : {"", "AVX2", "sse", "avx2 "}) {
+    EXPECT_EQ(environment_text({{"ATEN_CPU_CAPABILITY", ignored}}), "none") << ignored;
+  }
+}
+
+TEST(EnvironmentText, DoesNotCountAToolOfThePackagesThemselves) {
+  EXPECT_EQ(environment_text({{"TRITON_PTXAS_PATH", "/venv/site-packages/torch/bin/ptxas"}}), "none");
+  EXPECT_EQ(environment_text({{"TRITON_PTXAS_PATH", "/v/triton/backends/nvidia/bin/ptxas"}}), "none");
+  EXPECT_EQ(environment_text({{"TRITON_PTXAS_PATH", "/usr/local/cuda/bin/ptxas"}}),
+            "TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas");
+  EXPECT_EQ(environment_text({{"TRITON_PTXAS_PATH", ""}}), "none");
+}
+
+TEST(EnvironmentText, KeepsAValueOnOneLine) {
+  EXPECT_EQ(environment_text({{"PTXAS_OPTIONS", "-O1\nTRITON_F32_DEFAULT=ieee"}}),
+            "PTXAS_OPTIONS=-O1 TRITON_F32_DEFAULT=ieee");
+}
+
+TEST(EnvironmentText, IsReadBackAsItsCanonicalValues) {
+  const Environment environment = {{"TRITON_DEFAULT_FP_FUSION", "off"}, {"PTXAS_OPTIONS", "-a=b -c"}, {"X", "y"}};
+  const Environment values = {{"TRITON_DEFAULT_FP_FUSION", "0"}, {"PTXAS_OPTIONS", "-a=b -c"}};
+  EXPECT_EQ(environment_from_text(environment_text(environment)), values);
+  EXPECT_EQ(environment_values(environment), values);
+  EXPECT_TRUE(environment_from_text("none").empty());
+  EXPECT_TRUE(environment_from_text("").empty());
+}
+
+TEST(Matters, FollowsTheKeysThatHoldTheVariable) {
+  const std::vector<Facet> graphs = {Facet::kTorch, Facet::kTriton,      Facet::kCuda,
+                                     Facet::kGpu,   Facet::kEnvironment, Facet::kCpuIsa};
+  const std::vector<Facet> kernels = {Facet::kTriton, Facet::kGpuArch, Facet::kEnvironment};
+  const std::vector<Facet> libraries = {Facet::kTorch, Facet::kPython, Facet::kLibc, Facet::kCpu, Facet::kEnvironment};
+  const auto matter = [](const char* name, const std::vector<Facet>& facets) {
+    return matters(*find_variable(name), facets);
+  };
+  // Triton's own key holds it, Inductor's do not.
+  EXPECT_TRUE(matter("TRITON_DEFAULT_FP_FUSION", graphs));
+  EXPECT_FALSE(matter("TRITON_DEFAULT_FP_FUSION", kernels));
+  EXPECT_FALSE(matter("TRITON_DEFAULT_FP_FUSION", libraries));
+  // No key holds it.
+  EXPECT_TRUE(matter("TRITON_KERNEL_OVERRIDE", graphs));
+  EXPECT_TRUE(matter("TRITON_KERNEL_OVERRIDE", kernels));
+  EXPECT_FALSE(matter("TRITON_KERNEL_OVERRIDE", libraries));
+  EXPECT_TRUE(matter("ATEN_CPU_CAPABILITY", graphs));
+  EXPECT_FALSE(matter("ATEN_CPU_CAPABILITY", kernels));
+  EXPECT_FALSE(matter("CPATH", graphs));
+  EXPECT_TRUE(matter("CPATH", libraries));
+}
+
+}  // namespace
+}  // namespace inductorfs::fingerprint

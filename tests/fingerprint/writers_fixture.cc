@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writers_fixture.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "fingerprint/facts.h"
+#include "fingerprint/key_memory.h"
+
+namespace inductorfs::fingerprint::testing {
+
+Program::Program(const Environment& environment) {
+  int to[2];
+  int from[2];
+  EXPECT_EQ(pipe2(to, O_CLOEXEC), 0);
+  EXPECT_EQ(pipe2(from, O_CLOEXEC), 0);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, from[1], STDOUT_FILENO);
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : environment) texts.push_back(name + "=" + value);
+  std::vector<char*> variables;
+  for (std::string& text : texts) variables.push_back(text.data());
+  variables.push_back(nullptr);
+  std::string name = "writers_program";
+  char* arguments[] = {name.data(), nullptr};
+  EXPECT_EQ(posix_spawn(&pid_, WRITERS_PROGRAM_PATH, &actions, nullptr, arguments, variables.data()), 0);
+  posix_spawn_file_actions_destroy(&actions);
+  (void)close(to[0]);
+  (void)close(from[1]);
+  in_ = fdopen(to[1], "w");
+  out_ = fdopen(from[0], "r");
+  char line[64] = {};
+  EXPECT_STREQ(fgets(line, sizeof line, out_), "ready\n");
+}
+
+Program::~Program() { end(); }
+
+void Program::end() {
+  if (pid_ < 0) return;
+  (void)fclose(in_);
+  (void)fclose(out_);
+  EXPECT_EQ(waitpid(pid_, nullptr, 0), pid_);
+  pid_ = -1;
+}
+
+std::string Program::ask(const std::string& command) {
+  EXPECT_GE(fprintf(in_, "%s\n", command.c_str()), 0);
+  EXPECT_EQ(fflush(in_), 0);
+  char line[256] = {};
+  if (fgets(line, sizeof line, out_) == nullptr) return "ended";
+  std::string text = line;
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+void Program::tell(const std::string& command, const std::string& expected) { EXPECT_EQ(ask(command), expected); }
+
+pid_t Program::start(const std::string& command) { return static_cast<pid_t>(std::stol("0" + ask(command))); }
+
+Site::Site(const std::string& folder) : folder_(folder) {
+  write_tree(torch(), torch_tree());
+  write_tree(triton(), triton_tree());
+  write_text(libtorch(), "TORCH");
+  write_text(torch() + "/_C." + kSoabi + ".so", "EXTENSION");
+  write_text(folder + "/torch-9.9.9.dist-info/RECORD", "torch/a.py,sha256=AAA,2\n");
+}
+
+void Site::load_torch(Program& program) const {
+  program.tell("map " + torch() + "/_C." + kSoabi + ".so");
+  program.tell("map " + libtorch());
+}
+
+Fingerprint facts_of(const Site& site, const Environment& declared) {
+  PythonFacts python;
+  python.implementation = "cpython";
+  python.version = "3.11";
+  python.soabi = kSoabi;
+  python.extensions = kSuffixes311;
+  python.torch = site.torch();
+  python.triton = site.triton();
+  python.executable = "python";
+  KeyMemory memory("");
+  Fingerprint facts;
+  facts.set(Facet::kTorch, torch_fact(python, memory));
+  facts.set(Facet::kTriton, triton_fact(python, memory));
+  facts.set(Facet::kPython, python_fact(python));
+  facts.set(Facet::kLibc, libc_fact());
+  facts.set(Facet::kEnvironment, known_fact(environment_text(declared), "declared"));
+  for (const Facet facet :
+       {Facet::kGpu, Facet::kGpuArch, Facet::kCuda, Facet::kCpu, Facet::kCpuIsa, Facet::kCompiler}) {
+    facts.set(facet, known_fact("none", "test"));
+  }
+  return facts;
+}
+
+}  // namespace inductorfs::fingerprint::testing

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gnu/libc-version.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "fingerprint/facts.h"
+#include "fingerprint/writers_packages.h"
+#include "writers_fixture.h"
+
+namespace inductorfs::fingerprint {
+namespace {
+
+using inductorfs::testing::TemporaryDirectory;
+using testing::Environment;
+using testing::facts_of;
+using testing::Program;
+using testing::Site;
+using testing::write_text;
+namespace fs = std::filesystem;
+
+const std::vector<Facet> kGraphs = {Facet::kTorch,  Facet::kTriton, Facet::kCuda,       Facet::kGpu,
+                                    Facet::kCpuIsa, Facet::kPython, Facet::kEnvironment};
+const std::vector<Facet> kKernels = {Facet::kTriton, Facet::kGpuArch, Facet::kEnvironment};
+const std::vector<Facet> kLibraries = {Facet::kTorch, Facet::kPython, Facet::kLibc, Facet::kCpu, Facet::kEnvironment};
+
+class WritersJudgeTest : public ::testing::Test {
+ protected:
+  void open(const Fingerprint& facts) {
+    WritersOptions options;
+    options.environment_age = Milliseconds{0};
+    writers_ = open_writers(options, facts, counters_);
+  }
+  Judgement judge(const Program& program, const std::vector<Facet>& facets) {
+    return writers_->judge(writers_->identify(program.pid()).get(), facets);
+  }
+  Judgement glance(const Program& program, const std::vector<Facet>& facets) {
+    return writers_->glance(writers_->identify(program.pid()).get(), facets);
+  }
+
+  TemporaryDirectory temporary_;
+  Site site_{temporary_ / "site"};
+  Counters counters_;
+  std::unique_ptr<Writers> writers_;
+};
+
+TEST_F(WritersJudgeTest, FitsTheMountsOwnEnvironment) {
+  open(facts_of(site_));
+  Program program;
+  site_.load_torch(program);
+  EXPECT_EQ(glance(program, kGraphs).fit, Fit::kLater) << "the package was not read yet";
+  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kFits) << judge(program, kGraphs).why;
+  EXPECT_EQ(glance(program, kGraphs).fit, Fit::kFits);
+  EXPECT_EQ(glance(program, kKernels).fit, Fit::kFits);
+  EXPECT_EQ(glance(program, kLibraries).fit, Fit::kLater) << "nor the C library";
+  EXPECT_EQ(judge(program, kLibraries).fit, Fit::kFits) << judge(program, kLibraries).why;
+}
+
+TEST_F(WritersJudgeTest, FitsAnEqualTorchAtAnotherPath) {
+  open(facts_of(site_));
+  const Site other(temporary_ / "elsewhere/site");
+  Program program;
+  other.load_torch(program);
+  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kFits) << judge(program, kGraphs).why;
+}
+
+TEST_F(WritersJudgeTest, TellsATorchOfEqualVersionAndOtherContentApart) {
+  open(facts_of(site_));
+  const Site other(temporary_ / "other");
+  write_text(other.torch() + "/b/c.py", "CHANGED");
+  Program program;
+  other.load_torch(program);
+  const Judgement judgement = judge(program, kGraphs);
+  EXPECT_EQ(judgement.fit, Fit::kDiffers);
+  EXPECT_NE(judgement.why.find(other.torch()), std::string::npos) << judgement.why;
+  EXPECT_NE(judgement.why.find("key="), std::string::npos) << judgement.why;
+  EXPECT_EQ(glance(program, kGraphs).fit, Fit::kDiffers) << "known now";
+  EXPECT_EQ(glance(program, kKernels).fit, Fit::kLater) << "its Triton was not asked for yet";
+  EXPECT_EQ(judge(program, kKernels).fit, Fit::kFits) << "its Triton is the same";
+}
+
+/// A hard link farm (uv, conda): the same libtorch_cpu.so, another module beside it.
+TEST_F(WritersJudgeTest, IsNotMisledByAHardLinkOfTheMountsLibrary) {
+  open(facts_of(site_));
+  const Site other(temporary_ / "other");
+  fs::remove(other.libtorch());
+  fs::create_hard_link(site_.libtorch(), other.libtorch());
+  write_text(other.torch() + "/a.py", "PATCHED");
+  Program program;
+  other.load_torch(program);
+  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kDiffers);
+}
+
+TEST_F(WritersJudgeTest, NoticesThatTheMountsOwnTorchWasUpgradedInPlace) {
+  const Fingerprint facts = facts_of(site_);
+  open(facts);
+  write_text(site_.torch() + "/version.py", "__version__ = '9.9.10'\n");
+  Program program;
+  site_.load_torch(program);
+  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kDiffers);
+  writers_->set_facts(facts_of(site_));
+  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kFits) << judge(program, kGraphs).why;
+}
+
+TEST_F(WritersJudgeTest, DoesNotKnowATorchThatWasReplacedUnderTheJob) {
+  open(facts_of(site_));
+  Program program;
+  site_.load_torch(program);
+  fs::remove(site_.libtorch());
+  write_text(site_.libtorch(), "ANOTHER");
+  const Judgement judgement = judge(program, kGraphs);
+  EXPECT_EQ(judgement.fit, Fit::kUnknown);
+  EXPECT_NE(judgement.why.find("replaced"), std::string::npos) << judgement.why;
+}
+
+TEST_F(WritersJudgeTest, TellsAnotherTritonApart) {
+  open(facts_of(site_));
+  const Site other(temporary_ / "other");
+  write_text(other.libtriton(), "OTHER");
+  Program program;
+  other.load_torch(program);
+  program.tell("map " + other.libtriton());
+  const Judgement judgement = judge(program, kKernels);
+  EXPECT_EQ(judgement.fit, Fit::kDiffers);
+  EXPECT_NE(judgement.why.find("triton"), std::string::npos);
+}
+
+TEST_F(WritersJudgeTest, CountsTheLackOfTritonAsAnEnvironmentToo) {
+  Site plain(temporary_ / "plain");
+  fs::remove_all(plain.triton());
+  Program program;
+  plain.load_torch(program);
+  open(facts_of(site_));
+  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kDiffers);
+  Fingerprint facts = facts_of(plain);
+  facts.set(Facet::kTriton, known_fact("none", "test"));
+  open(facts);
+  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kFits) << judge(program, kGraphs).why;
+  Program with;
+  site_.load_torch(with);
+  EXPECT_EQ(judge(with, kKernels).fit, Fit::kDiffers) << "the mount knows no Triton";
+}
+
+TEST_F(WritersJudgeTest, TakesAWriterOfTritonAloneForItsKernels) {
+  open(facts_of(site_));
+  Program program;
+  program.tell("map " + site_.libtriton());
+  EXPECT_EQ(judge(program, kKernels).fit, Fit::kFits) << judge(program, kKernels).why;
+  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kUnknown) << "it says nothing of torch";
+}
+
+TEST_F(WritersJudgeTest, DoesNotKnowAProcessWithoutTorchOrTriton) {
+  open(facts_of(site_));
+  Program program;
+  const Judgement judgement = judge(program, kGraphs);
+  EXPECT_EQ(judgement.fit, Fit::kUnknown);
+  EXPECT_FALSE(judgement.why.empty());
+  EXPECT_EQ(writers_->judge(nullptr, kGraphs).fit, Fit::kUnknown);
+  EXPECT_EQ(writers_->glance(nullptr, kGraphs).fit, Fit::kUnknown);
+  EXPECT_FALSE(writers_->glance(nullptr, kGraphs).why.empty());
+}
+
+TEST_F(WritersJudgeTest, NamesTheVariableAndBothValues) {
+  open(facts_of(site_));
+  Program program;
+  site_.load_torch(program);
+  ASSERT_EQ(judge(program, kGraphs).fit, Fit::kFits);
+  program.tell("set TRITON_DEFAULT_FP_FUSION 0");
+  const Judgement judgement = glance(program, kGraphs);
+  EXPECT_EQ(judgement.fit, Fit::kDiffers);
+  EXPECT_NE(judgement.why.find("TRITON_DEFAULT_FP_FUSION is \"0\" in the writer and unset for this mount"),
+            std::string::npos)
+      << judgement.why;
+  EXPECT_EQ(judge(program, kKernels).fit, Fit::kFits) << "Triton's own key holds it";
+  EXPECT_EQ(judge(program, kLibraries).fit, Fit::kFits) << "no C++ library depends on it";
+  program.tell("set TRITON_DEFAULT_FP_FUSION true");
+  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kFits) << "the same as unset";
+}
+
+TEST_F(WritersJudgeTest, HoldsTheWriterAgainstWhatTheMountDeclares) {
+  open(facts_of(site_, {{"TRITON_DEFAULT_FP_FUSION", "off"}, {"PTXAS_OPTIONS", "-O1"}}));
+  Program program(
+      Environment{{"TRITON_DEFAULT_FP_FUSION", "False"}, {"PTXAS_OPTIONS", "-O1"}, {"TRITON_CACHE_DIR", "/x"}});
+  site_.load_torch(program);
+  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kFits) << judge(program, kGraphs).why;
+  program.tell("unset PTXAS_OPTIONS");
+  const Judgement judgement = judge(program, kGraphs);
+  EXPECT_EQ(judgement.fit, Fit::kDiffers);
+  EXPECT_NE(judgement.why.find("PTXAS_OPTIONS is unset in the writer and \"-O1\""), std::string::npos) << judgement.why;
+}
+
+TEST_F(WritersJudgeTest, HoldsTheCompilersVariablesAgainstWhatItMakes) {
+  open(facts_of(site_));
+  Program program(Environment{{"CPATH", "/opt/include"}});
+  site_.load_torch(program);
+  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kFits) << "module systems set CPATH on many clusters";
+  EXPECT_EQ(judge(program, kLibraries).fit, Fit::kDiffers);
+}
+
+TEST_F(WritersJudgeTest, TellsAnotherInterpreterApart) {
+  open(facts_of(site_));
+  write_text(site_.torch() + "/_C.cpython-312-x86_64-linux-gnu.so", "EXTENSION");
+  Program program;
+  program.tell("map " + site_.torch() + "/_C.cpython-312-x86_64-linux-gnu.so");
+  program.tell("map " + site_.libtorch());
+  const std::vector<Facet> facets = {Facet::kPython};
+  const Judgement judgement = judge(program, facets);
+  EXPECT_EQ(judgement.fit, Fit::kDiffers);
+  EXPECT_NE(judgement.why.find("cpython-312"), std::string::npos) << judgement.why;
+  Program without;
+  without.tell("map " + site_.libtorch());
+  EXPECT_EQ(judge(without, facets).fit, Fit::kUnknown);
+}
+
+TEST_F(WritersJudgeTest, IsUnknownWhereTheMountDoesNotKnowAFacet) {
+  Fingerprint facts = facts_of(site_);
+  facts.set(Facet::kTorch, unknown_fact("no interpreter"));
+  open(facts);
+  Program program(Environment{{"TRITON_F32_DEFAULT", "ieee"}});
+  site_.load_torch(program);
+  const Judgement judgement = judge(program, {Facet::kTorch, Facet::kCpu});
+  EXPECT_EQ(judgement.fit, Fit::kUnknown);
+  EXPECT_NE(judgement.why.find("no interpreter"), std::string::npos);
+  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kDiffers) << "what differs decides";
+}
+
+TEST_F(WritersJudgeTest, StaysTrueAfterTheWriterHasEnded) {
+  open(facts_of(site_));
+  Program program;
+  site_.load_torch(program);
+  const auto writer = writers_->identify(program.pid());
+  program.end();
+  EXPECT_EQ(writers_->judge(writer.get(), kGraphs).fit, Fit::kFits);
+  EXPECT_EQ(writers_->judge(writer.get(), kLibraries).fit, Fit::kFits) << writers_->judge(writer.get(), kLibraries).why;
+}
+
+TEST(LibcVersion, IsReadFromTheFilesBanner) {
+  EXPECT_EQ(libc_version(own_libc()), gnu_get_libc_version());
+  const TemporaryDirectory temporary;
+  write_text(
+      temporary / "libc.so.6",
+      std::string(5000, '\0') + "GNU C Library (Debian GLIBC 2.31-13+deb11u6) stable release version 2.31.\nBy ...");
+  EXPECT_EQ(libc_version(temporary / "libc.so.6"), "2.31");
+  for (const char* text :
+       {"", "GNU C Library", "GNU C Library without", "musl libc", "GNU C Library release version "}) {
+    write_text(temporary / "other", text);
+    EXPECT_EQ(libc_version(temporary / "other"), "") << text;
+  }
+  EXPECT_EQ(libc_version(temporary / "absent"), "");
+  EXPECT_EQ(libc_version("/dev/zero"), "") << "no file";
+}
+
+TEST(LineValue, FindsALineByItsWholeKey) {
+  EXPECT_EQ(line_value("a=1\nab=2\nb=x=y", "a"), "1");
+  EXPECT_EQ(line_value("a=1\nab=2\nb=x=y", "b"), "x=y");
+  EXPECT_EQ(line_value("ab=2", "a"), "");
+  EXPECT_EQ(line_value("", "a"), "");
+  EXPECT_EQ(line_value("none", "none"), "");
+}
+
+}  // namespace
+}  // namespace inductorfs::fingerprint

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "writers_fixture.h"
+
+extern char** environ;
+
+namespace inductorfs::fingerprint {
+namespace {
+
+using inductorfs::testing::TemporaryDirectory;
+using testing::Site;
+using testing::write_text;
+namespace fs = std::filesystem;
+
+/// A /proc of files. Process 7 is the child of 5.
+class FakeProcTest : public ::testing::Test {
+ protected:
+  void add(pid_t pid, pid_t parent, const std::string& maps, const std::string& environment = {}) {
+    const std::string folder = proc_ + "/" + std::to_string(pid);
+    write_text(folder + "/stat", stat_line(pid, parent, "a) (b 7 S 1", 100));
+    write_text(folder + "/status", "Name:\tx\nUmask:\t0022\nTgid:\t" + std::to_string(pid) + "\nNgid:\t0\n");
+    write_text(folder + "/maps", maps);
+    write_text(folder + "/environ", environment);
+    fs::create_symlink("/", folder + "/root");
+  }
+  static std::string stat_line(pid_t pid, pid_t parent, const std::string& name, uint64_t start) {
+    std::string text = std::to_string(pid) + " (" + name + ") S " + std::to_string(parent);
+    for (int field = 5; field <= 52; ++field) {
+      text += " " + std::to_string(field == 22 ? start : field == 26 || field == 28 ? 4096U : 0U);
+    }
+    return text + "\n";
+  }
+  static std::string line(const std::string& path, const std::string& range = "1000-2000") {
+    return range + " r--p 00000000 fe:00 247134                     " + path + "\n";
+  }
+  std::unique_ptr<Writers> open() {
+    WritersOptions options;
+    options.proc = proc_;
+    return open_writers(options, testing::facts_of(site_), counters_);
+  }
+
+  TemporaryDirectory temporary_;
+  std::string proc_ = temporary_ / "proc";
+  Site site_{temporary_ / "site"};
+  Counters counters_;
+};
+
+TEST_F(FakeProcTest, ReadsAProcessWithOddNames) {
+  add(7, 5,
+      line("[heap]") + line("/lib/x y/libfoo.so") + line(site_.libtorch()) + "7f-80 garbage\n\n" +
+          line("/usr/lib/libc.so.6") + line("/x/_ssl.cpython-312-aarch64-linux-gnu.so"));
+  const auto writer = open()->identify(7);
+  ASSERT_TRUE(writer);
+  EXPECT_EQ(writer->process().torch.path, site_.torch());
+  EXPECT_EQ(writer->process().libc.path, "/usr/lib/libc.so.6");
+  EXPECT_EQ(writer->process().soabi, "cpython-312-aarch64-linux-gnu");
+  EXPECT_EQ(writer->process().identity.start, 100U);
+  EXPECT_EQ(writer->process().root, proc_ + "/7/root") << "no word of its mount namespace";
+}
+
+TEST_F(FakeProcTest, ReachesPackagesThroughTheRootOfAContainer) {
+  const Site inside(temporary_ / "container/opt/site");
+  add(7, 5,
+      line("/opt/site/torch/lib/libtorch_cpu.so") + line("/opt/site/torch/_C." + std::string(testing::kSoabi) + ".so"));
+  fs::remove(proc_ + "/7/root");
+  fs::create_directory_symlink(temporary_ / "container", proc_ + "/7/root");
+  const auto writers = open();
+  const auto writer = writers->identify(7);
+  ASSERT_TRUE(writer);
+  EXPECT_EQ(writer->process().torch.path, "/opt/site/torch");
+  const Facet facets[] = {Facet::kTorch, Facet::kTriton, Facet::kPython};
+  EXPECT_EQ(writers->judge(writer.get(), facets).fit, Fit::kFits) << writers->judge(writer.get(), facets).why;
+  // The container is gone: what was read of its files before is still known.
+  fs::remove_all(proc_ + "/7");
+  EXPECT_EQ(writers->glance(writer.get(), facets).fit, Fit::kFits);
+}
+
+TEST_F(FakeProcTest, DoesNotKnowThePackageOfAContainerThatIsGone) {
+  const Site inside(temporary_ / "container/opt/site");
+  add(7, 5, line("/opt/site/torch/lib/libtorch_cpu.so"));
+  fs::remove(proc_ + "/7/root");
+  fs::create_directory_symlink(temporary_ / "container", proc_ + "/7/root");
+  const auto writers = open();
+  const auto writer = writers->identify(7);
+  fs::remove_all(proc_ + "/7");
+  const Facet facets[] = {Facet::kTorch};
+  EXPECT_EQ(writers->judge(writer.get(), facets).fit, Fit::kUnknown);
+}
+
+TEST_F(FakeProcTest, TellsAContainersLibcApart) {
+  write_text(temporary_ / "container/lib/libc.so.6", "GNU C Library (X) stable release version 2.17, by Roland");
+  add(7, 5, line(site_.libtorch()) + line("/lib/libc.so.6"));
+  const auto here = open();
+  const Facet facets[] = {Facet::kLibc};
+  fs::remove(proc_ + "/7/root");
+  fs::create_directory_symlink(temporary_ / "container", proc_ + "/7/root");
+  const Judgement judgement = here->judge(here->identify(7).get(), facets);
+  EXPECT_EQ(judgement.fit, Fit::kDiffers);
+  EXPECT_NE(judgement.why.find("2.17"), std::string::npos) << judgement.why;
+}
+
+TEST_F(FakeProcTest, ClimbsToTheNearestAncestorWithAPackage) {
+  add(5, 4, line(site_.libtorch()), "TRITON_F32_DEFAULT=ieee");
+  add(6, 5, line("/bin/sh"));
+  add(7, 6, line("/usr/bin/ld"));
+  const auto writer = open()->identify(7);
+  ASSERT_TRUE(writer);
+  EXPECT_EQ(writer->process().pid, 5);
+}
+
+TEST_F(FakeProcTest, ClimbsAFewStepsOnlyAndNeverInACircle) {
+  add(7, 8, line("/bin/a"));
+  add(8, 7, line("/bin/b"));
+  const auto writer = open()->identify(7);
+  ASSERT_TRUE(writer);
+  EXPECT_EQ(writer->process().pid, 7);
+  EXPECT_FALSE(writer->process().has_package());
+}
+
+TEST_F(FakeProcTest, TakesTheFirstEnvironmentWhereItCannotReadMemory) {
+  std::string environment;
+  for (const char* text : {"HOME=/h", "TRITON_F32_DEFAULT=ieee", "TRITON_F32_DEFAULT=tf32", "=", "", "garbage"}) {
+    environment.append(text).push_back('\0');
+  }
+  add(7, 5, line(site_.libtorch()), environment + "DISABLE_PTXAS_OPT=");
+  const auto writer = open()->identify(7);
+  ASSERT_TRUE(writer);
+  EXPECT_FALSE(writer->environment().live);
+  EXPECT_EQ(writer->environment().values,
+            (std::map<std::string, std::string>{{"TRITON_F32_DEFAULT", "ieee"}, {"DISABLE_PTXAS_OPT", ""}}));
+  EXPECT_EQ(counters_.get("writers.start_environment").get(), 1U);
+}
+
+TEST_F(FakeProcTest, HasNothingToSayOfAProcessItMayNotSee) {
+  add(7, 5, line(site_.libtorch()));
+  fs::remove(proc_ + "/7/maps");
+  EXPECT_EQ(open()->identify(7), nullptr);
+  add(8, 5, "");
+  EXPECT_EQ(open()->identify(8), nullptr) << "a kernel thread";
+  add(9, 5, line(site_.libtorch()));
+  fs::remove(proc_ + "/9/environ");
+  EXPECT_EQ(open()->identify(9), nullptr) << "its environment is part of what it is";
+}
+
+TEST_F(FakeProcTest, DoesNotTakeGarbageForAProcess) {
+  for (const char* text : {"", "7", "7 (x)", "7 (x) S", "7 (x) S a b c", "7 (x S 1 2 3", ")", "\n\n\n"}) {
+    add(7, 5, line(site_.libtorch()));
+    write_text(proc_ + "/7/stat", text);
+    EXPECT_EQ(open()->identify(7), nullptr) << text;
+    fs::remove_all(proc_ + "/7");
+  }
+  add(7, 5, line(site_.libtorch()));
+  for (const char* text : {"", "Tgid:\t7", "x\nTgid:\tseven\n", "x\nTgid:\t-7\n", "x\nTgid:\t99999999999999\n"}) {
+    write_text(proc_ + "/7/status", text);
+    EXPECT_EQ(open()->identify(7), nullptr) << text;
+  }
+}
+
+TEST_F(FakeProcTest, TakesOnlyPackagesOfTheRightForm) {
+  add(7, 5,
+      line("/opt/libtorch/lib/libtorch_cpu.so") + line("/x/torch/libtorch_cpu.so") + line("libtorch_cpu.so") +
+          line("/lib/libtorch_cpu.so") + line("/torchlib/libtorch_cpu.so") + line("/x/triton/libtriton.so") +
+          line("/_C/libtriton.so") + line("/x/nottorch/lib/libtorch.so"));
+  const auto writer = open()->identify(7);
+  ASSERT_TRUE(writer);
+  EXPECT_FALSE(writer->process().has_package()) << writer->process().torch.path << writer->process().triton.path;
+}
+
+TEST_F(FakeProcTest, KnowsADistributionsTorchByItsExtensionModule) {
+  const std::string module = "/_C." + std::string(testing::kSoabi) + ".so";
+  add(7, 5,
+      line("/usr/lib/libtorch_cpu.so.2.6") + line("/usr/lib/python3/functorch" + module) +
+          line(site_.torch() + module));
+  const auto writer = open()->identify(7);
+  ASSERT_TRUE(writer);
+  EXPECT_EQ(writer->process().torch.path, site_.torch());
+  EXPECT_EQ(writer->process().soabi, testing::kSoabi);
+}
+
+TEST_F(FakeProcTest, StopsAtTheLimitOfMappedFiles) {
+  std::string maps;
+  for (int i = 0; i < 100'000; ++i)
+    maps += line("/lib/some/long/path/of/a/library/that/is/not/torch/libnothing.so.1.2.3.4.5");
+  maps += std::string(20'000'000, 'x');
+  add(7, 5, line(site_.libtorch()) + maps + line(site_.libtriton()));
+  const auto writer = open()->identify(7);
+  ASSERT_TRUE(writer);
+  EXPECT_FALSE(writer->process().whole);
+  EXPECT_EQ(writer->process().torch.path, site_.torch());
+}
+
+TEST_F(FakeProcTest, IsNotHeldUpByWildPointers) {
+  add(7, 5, line("/proc/self/exe") + line(site_.libtorch()));
+  // `mem` is small, so everything that its array points to is out of reach, or garbage.
+  std::string memory(1 << 16, '\xff');
+  for (size_t i = 0; i < 8192; ++i) {
+    const uint64_t pointer = i * 0x9e3779b97f4a7c15ULL;
+    std::memcpy(memory.data() + i * 8, &pointer, 8);
+  }
+  write_text(proc_ + "/7/mem", memory);
+  const ProcReader reader(proc_);
+  Process process;
+  process.pid = 7;
+  process.torch.path = site_.torch();
+  for (const uint64_t address : {uint64_t{8}, uint64_t{16}, uint64_t{1} << 15, ~uint64_t{0}, uint64_t{1} << 63}) {
+    process.environ_address = address;
+    const auto environment = reader.environment_of(process);
+    ASSERT_TRUE(environment);
+    EXPECT_TRUE(environment->values.empty());
+  }
+}
+
+TEST_F(FakeProcTest, ReadsTheArrayInMemory) {
+  add(7, 5, line(site_.libtorch()));
+  std::string memory(1 << 14, '\0');
+  const auto put_word = [&memory](size_t at, uint64_t value) { std::memcpy(memory.data() + at, &value, 8); };
+  const auto put_text = [&memory](size_t at, const std::string& text) { text.copy(memory.data() + at, text.size()); };
+  put_word(64, 128);
+  const uint64_t pointers[] = {12000, 1000, 1100, 1200, 8190, 16380, 1 << 20, 0};
+  for (size_t i = 0; i < std::size(pointers); ++i) put_word(128 + i * 8, pointers[i]);
+  put_text(12000, "TRITON_F32_DEFAULT=first");
+  put_text(1000, "TRITON_F32_DEFAULT=second");
+  put_text(1100, "HOME=/h");
+  put_text(1200, "DISABLE_PTXAS_OPT=1");
+  put_text(8190, "PTXAS_OPTIONS=across a page");
+  put_text(16380, "CPAT");
+  write_text(proc_ + "/7/mem", memory);
+  Process process;
+  process.pid = 7;
+  process.environ_address = 64;
+  const auto environment = ProcReader(proc_).environment_of(process);
+  ASSERT_TRUE(environment);
+  EXPECT_TRUE(environment->live);
+  EXPECT_EQ(environment->values,
+            (std::map<std::string, std::string>{
+                {"TRITON_F32_DEFAULT", "first"}, {"DISABLE_PTXAS_OPT", "1"}, {"PTXAS_OPTIONS", "across a page"}}));
+}
+
+TEST(FindEnviron, FindsTheVariableOfTheCLibrary) {
+  std::ifstream maps("/proc/self/maps");
+  std::string line;
+  uint64_t start = 0;
+  std::string libc;
+  while (libc.empty() && std::getline(maps, line)) {
+    if (line.find("/libc.so.6") == std::string::npos && line.find("/libc-2") == std::string::npos) continue;
+    start = std::stoull(line, nullptr, 16);
+    libc = line.substr(line.find('/'));
+  }
+  ASSERT_FALSE(libc.empty());
+  const auto place = find_environ(libc);
+  ASSERT_TRUE(place);
+  EXPECT_FALSE(place->fixed);
+  // Either libc's own is in use, or this program has a copy and libc's was left at its first value.
+  const auto copy = find_environ("/proc/self/exe");
+  if (!copy) {
+    EXPECT_EQ(*reinterpret_cast<char***>(start + place->offset), environ);
+  }
+}
+
+TEST(FindEnviron, RefusesWhatIsNoProgram) {
+  const TemporaryDirectory temporary;
+  const std::string path = temporary / "file";
+  for (const std::string& text : {std::string(),
+                                  std::string("\x7f"
+                                              "ELF"),
+                                  std::string(64, '\xff'), std::string(4096, '\0')}) {
+    write_text(path, text);
+    EXPECT_FALSE(find_environ(path));
+  }
+  EXPECT_FALSE(find_environ(temporary / "absent"));
+  EXPECT_FALSE(find_environ(temporary.path()));
+  EXPECT_FALSE(find_environ("/dev/null"));
+}
+
+/// Every byte of the headers, changed one at a time: an answer or none, and never a read past what is there.
+TEST(FindEnviron, SurvivesDamagedHeaders) {
+  const TemporaryDirectory temporary;
+  std::string program = testing::read_text(WRITERS_PROGRAM_PATH);
+  ASSERT_GT(program.size(), 64U);
+  const std::string path = temporary / "damaged";
+  for (size_t i = 0; i < 64; ++i) {
+    for (const char value : {'\0', '\x7f', '\xff'}) {
+      std::string damaged = program.substr(0, 1 << 16);
+      damaged[i] = value;
+      write_text(path, damaged);
+      (void)find_environ(path);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace inductorfs::fingerprint

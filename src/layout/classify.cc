@@ -8,6 +8,7 @@
 #include "inductorfs/codec/entry.h"
 #include "inductorfs/layout/layout.h"
 #include "name_shapes.h"
+#include "rule_table.h"
 
 namespace inductorfs::layout {
 namespace {
@@ -289,6 +290,11 @@ Place classify(std::string_view path) {
   Place place;
   place.family = family_of(parts);
   place.canonical = parts.clean ? with_any_device(path) : std::string(path);
+  if (place.family == Family::kOther && parts.clean) {
+    const RuleTable* changed = changed_rules();
+    // The canonical path, so that a device's index parts nothing here either.
+    if (changed != nullptr) place.family = changed->configured_family(place.canonical).value_or(Family::kOther);
+  }
   if (has_key_directory(place.family)) {
     place.key_directory = place.canonical.substr(0, place.canonical.size() - parts.last.size() - 1);
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 
 namespace inductorfs::layout {
@@ -299,6 +300,32 @@ void dump(std::string& out, const JsonValue& value, size_t depth) {
   out.push_back(object ? '}' : ']');
 }
 
+void dump_sorted(std::string& out, const JsonValue& value) {
+  if (value.kind == JsonValue::Kind::kString) {
+    out += python_string(value.text);
+    return;
+  }
+  if (value.kind != JsonValue::Kind::kObject && value.kind != JsonValue::Kind::kArray) {
+    out += value.text;
+    return;
+  }
+  const bool object = value.is_object();
+  std::vector<size_t> order(value.values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  // By code points, as Python compares strings: the order of UTF-8's bytes is the same.
+  if (object) {
+    std::sort(order.begin(), order.end(),
+              [&value](size_t one, size_t other) { return value.names[one] < value.names[other]; });
+  }
+  out.push_back(object ? '{' : '[');
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i > 0) out += ", ";
+    if (object) out += python_string(value.names[order[i]]) + ": ";
+    dump_sorted(out, value.values[order[i]]);
+  }
+  out.push_back(object ? '}' : ']');
+}
+
 }  // namespace
 
 const JsonValue* JsonValue::find(std::string_view name) const {
@@ -374,6 +401,19 @@ std::string python_dump_indented(const JsonValue& value) {
   std::string out;
   dump(out, value, 0);
   return out;
+}
+
+std::string python_dump_sorted(const JsonValue& value) {
+  std::string out;
+  dump_sorted(out, value);
+  return out;
+}
+
+bool is_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    if (decode_utf8(text, at, Surrogates::kRefuse) == kInvalid) return false;
+  }
+  return true;
 }
 
 bool same_json(const JsonValue& one, const JsonValue& other) {

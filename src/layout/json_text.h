@@ -55,6 +55,10 @@ inline constexpr size_t kNumberLength = 64;
 
 /// json.dumps(value, indent=4).
 [[nodiscard]] std::string python_dump_indented(const JsonValue& value);
+/// json.dumps(value, sort_keys=True), with numbers as written.
+[[nodiscard]] std::string python_dump_sorted(const JsonValue& value);
+/// bytes.decode() takes it.
+[[nodiscard]] bool is_utf8(std::string_view text);
 /// The same content: order of members does not count, numbers count as written.
 [[nodiscard]] bool same_json(const JsonValue& one, const JsonValue& other);
 

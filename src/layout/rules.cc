@@ -2,23 +2,27 @@
 #include <cstddef>
 
 #include "inductorfs/layout/layout.h"
+#include "rule_table.h"
 
 namespace inductorfs::layout {
 namespace {
 
 using fingerprint::Facet;
 
-// docs/families.md shows it. A change here moves entries to another scope: nothing breaks, the cluster just starts
-// empty.
-constexpr Facet kGraph[] = {Facet::kTorch, Facet::kTriton, Facet::kCuda, Facet::kGpu, Facet::kCpuIsa};
+// docs/families.md shows it, docs/semantics.md has the reason for each facet. A change here moves entries to another
+// scope: nothing breaks, the cluster just starts empty.
+constexpr Facet kGraph[] = {Facet::kTorch, Facet::kTriton, Facet::kCuda,
+                            Facet::kGpu,   Facet::kCpuIsa, Facet::kEnvironment};
 constexpr Facet kPython[] = {Facet::kTorch, Facet::kTriton};
-constexpr Facet kTuning[] = {Facet::kTorch, Facet::kTriton, Facet::kGpu};
-constexpr Facet kTimings[] = {Facet::kTorch, Facet::kTriton, Facet::kCuda, Facet::kGpu};
+constexpr Facet kTuning[] = {Facet::kTorch, Facet::kTriton, Facet::kGpu, Facet::kEnvironment};
+constexpr Facet kTimings[] = {Facet::kTorch, Facet::kTriton, Facet::kCuda, Facet::kGpu, Facet::kEnvironment};
 constexpr Facet kSource[] = {Facet::kTorch};
-constexpr Facet kNative[] = {Facet::kTorch, Facet::kPython, Facet::kLibc, Facet::kCpu, Facet::kCompiler};
-constexpr Facet kKernel[] = {Facet::kTriton, Facet::kGpuArch};
+constexpr Facet kNative[] = {Facet::kTorch, Facet::kPython, Facet::kLibc, Facet::kCpu, Facet::kEnvironment};
+constexpr Facet kHeader[] = {Facet::kTorch, Facet::kPython,   Facet::kLibc,
+                             Facet::kCpu,   Facet::kCompiler, Facet::kEnvironment};
+constexpr Facet kKernel[] = {Facet::kTriton, Facet::kGpuArch, Facet::kEnvironment};
 constexpr Facet kLauncher[] = {Facet::kTriton, Facet::kPython, Facet::kLibc, Facet::kCuda};
-constexpr Facet kKernelTimings[] = {Facet::kTriton, Facet::kCuda, Facet::kGpu};
+constexpr Facet kKernelTimings[] = {Facet::kTriton, Facet::kGpu, Facet::kEnvironment};
 constexpr Facet kState[] = {Facet::kTorch, Facet::kPython};
 
 /// In the order of Family. The facets of a family that is not shared are those it would need if an operator shared it.
@@ -30,8 +34,9 @@ constexpr Rule kRules[] = {
      .contest = Contest::kCandidates,
      .facets = kGraph,
      .why =
-         "named by its content; the key has torch, Triton, CUDA and the GPU's name, but not the CPU, and graphs with "
-         "C++ code are shaped by the vector ISA",
+         "named by its content; the key has torch, Triton, CUDA and the GPU's name, but neither the CPU, while graphs "
+         "with C++ code are shaped by the vector ISA, nor any of Triton's variables, while the kernels in it are made "
+         "under them",
      .source = "torch/_inductor/codecache.py: FxGraphCache._write_to_local_cache, FxGraphHashDetails, write_atomic",
      .pattern = "fxgraph/<k[1:3]>/<f+51>/<51>"},
     {.family = Family::kAotAutograd,
@@ -58,7 +63,7 @@ constexpr Rule kRules[] = {
      .seal = SealSign::kRename,
      .contest = Contest::kNone,
      .facets = kPython,
-     .why = "source only, named by its content (a wrapper's name may hash more than its text)",
+     .why = "source only, named by its content (the name of a candidate of max-autotune hashes more than its text)",
      .source = "torch/_inductor/codecache.py: PyCodeCache.write, write, write_atomic",
      .pattern = "<xx>/<c+51>.py"},
     {.family = Family::kBestConfig,
@@ -67,7 +72,8 @@ constexpr Rule kRules[] = {
      .seal = SealSign::kQuiet,
      .contest = Contest::kNone,
      .facets = kTuning,
-     .why = "the name holds no device: an H100 and an H200 would swap tunings. Up to torch 2.7 it is written in place "
+     .why = "the name holds no device, so that an H100 and an H200 would swap tunings, and no setting under which the "
+            "kernels were made. Up to torch 2.7 it is written in place "
             "without any sign; a part of a JSON object does not parse, so that a quiet file that parses is whole",
      .source = "torch/_inductor/runtime/autotune_cache.py: AutotuneCache; remote_cache.py: LocalCacheBackend",
      .pattern = "<xx>/<64 hex>.best_config"},
@@ -99,9 +105,11 @@ constexpr Rule kRules[] = {
      .seal = SealSign::kBuildDirectory,
      .contest = Contest::kNone,
      .facets = kNative,
-     .why = "-march=native is in the name as text only, the compiler's version, libc and torch's content not at all: "
-            "elsewhere it is SIGILL or a broken ABI under the same name. The vec-ISA probe's .so is this too. CUTLASS "
-            "makes no build directory, so that its .so stays private",
+     .why =
+         "-march=native is in the name as text only, libc and torch's content not at all: elsewhere it is SIGILL or a "
+         "broken ABI under the same name. Which compiler made it is no fact of its reader: what it needs of libraries "
+         "it says itself. The vec-ISA probe's .so is this too. CUTLASS makes no build directory, so that its .so "
+         "stays private",
      .source = "torch/_inductor/cpp_builder.py: CppBuilder.build; codecache.py: _worker_compile_cpp",
      .pattern = "<xx>/<c+51>[.main|.optimized].(so|o)"},
     {.family = Family::kVecIsaMarker,
@@ -119,9 +127,11 @@ constexpr Rule kRules[] = {
      .shared = true,
      .seal = SealSign::kBuildDirectory,
      .contest = Contest::kNone,
-     .facets = kNative,
-     .why = "as cpp_binary; g++ checks its own identity in it and falls back to the header, clang's .pch checks file "
-            "times and fails the compile, so that .pch is not of this family",
+     .facets = kHeader,
+     .why =
+         "as cpp_binary, but only the compiler that made it can read it: g++ checks its own identity in it and falls "
+         "back to the header, clang's .pch checks file times and fails the compile, so that .pch is not of this "
+         "family",
      .source = "torch/_inductor/codecache.py: _precompile_header; cpp_builder.py: CppBuilder.build",
      .pattern = "precompiled_headers/<c+51>.h[.gch]"},
     {.family = Family::kSystemAutotune,
@@ -140,8 +150,10 @@ constexpr Rule kRules[] = {
      .seal = SealSign::kRename,
      .contest = Contest::kFirst,
      .facets = kKernel,
-     .why = "a cubin is for one architecture; the key has Triton, ptxas and the options. Two writers of one key make "
-            "different bytes, so that all files of a key come from one",
+     .why =
+         "a cubin is for one architecture; the key has Triton, ptxas, the options and most of Triton's variables, the "
+         "rest are in the scope. Two writers of one key make different bytes, so that all files of a key come from "
+         "one",
      .source = "triton/runtime/cache.py: FileCacheManager.put, put_group; torch triton_bundler.py: read_and_emit",
      .pattern = "triton/<device>/<KEY>/*"},
     {.family = Family::kTritonLauncher,
@@ -150,7 +162,9 @@ constexpr Rule kRules[] = {
      .seal = SealSign::kRename,
      .contest = Contest::kFirst,
      .facets = kLauncher,
-     .why = "ELF against a Python ABI, glibc and libcuda; up to Triton 3.3 neither name nor key says which Python",
+     .why = "ELF against a Python ABI, glibc and the libcuda of one CUDA level; up to Triton 3.3 neither name nor key "
+            "says "
+            "which Python",
      .source = "triton/runtime/build.py: _compile_so; FileCacheManager.put",
      .pattern = "triton/<device>/<KEY>/*.so"},
     {.family = Family::kTritonAutotune,
@@ -159,7 +173,9 @@ constexpr Rule kRules[] = {
      .seal = SealSign::kRename,
      .contest = Contest::kNone,
      .facets = kKernelTimings,
-     .why = "timings of one GPU model, which the key does not hold",
+     .why =
+         "timings of one GPU model, which the key does not hold; it has Triton and ptxas, and CUDA's version changes "
+         "nothing in the kernels",
      .source = "triton/runtime/autotuner.py: Autotuner.check_disk_cache; FileCacheManager.put",
      .pattern = "triton/<device>/<KEY>/*.autotune.json"},
     {.family = Family::kDynamo,
@@ -271,13 +287,7 @@ static_assert(rules_are_in_order(), "one rule per family, in the order of the en
 
 }  // namespace
 
-const Rule& rule_of(Family family) {
-  const auto index = static_cast<size_t>(family);
-  INDUCTORFS_CHECK(index < std::size(kRules));
-  return kRules[index];
-}
-
-std::span<const Rule> all_rules() { return kRules; }
+std::span<const Rule> built_in_rules() { return kRules; }
 
 std::string_view to_string(SealSign sign) {
   switch (sign) {

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "inductorfs/codec/digest.h"
+#include "inductorfs/fingerprint/variables.h"
 
 namespace inductorfs::layout {
 namespace {
@@ -14,6 +16,24 @@ using fingerprint::Fact;
 
 constexpr std::string_view kHeader = "inductorfs-scope-v1\n";
 constexpr std::string_view kFacetLine = "facet=";
+/// A line of the gpu-arch facet, one for each architecture of the host's devices.
+constexpr std::string_view kArchitectureLine = "cc=";
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+std::string joined(const std::vector<std::string_view>& words, std::string_view between) {
+  std::string text;
+  for (const std::string_view word : words) text.append(text.empty() ? "" : between).append(word);
+  return text;
+}
 
 /// Why the fact cannot be part of a scope; empty when it can.
 std::string problem_of(const Fact& fact) {
@@ -25,22 +45,74 @@ std::string problem_of(const Fact& fact) {
   return {};
 }
 
-}  // namespace
+bool has_facet(const Rule& rule, Facet facet) {
+  return std::find(rule.facets.begin(), rule.facets.end(), facet) != rule.facets.end();
+}
 
-Scope scope_of(Family family, const fingerprint::Fingerprint& fingerprint) {
-  const Rule& rule = rule_of(family);
-  Scope scope;
-  if (!rule.shared) {
-    scope.why_private = std::string(rule.name) + " is never shared: " + std::string(rule.why);
-    return scope;
+/// Whether the GPU's architecture is all that the family asks of it: then each of its artefacts is for one, and says
+/// for which. The others depend on whole devices without saying on which of them they were made.
+bool is_per_architecture(const Rule& rule) {
+  return rule.shared && has_facet(rule, Facet::kGpuArch) && !has_facet(rule, Facet::kGpu);
+}
+
+/// "9.0", "10.0", ... without repeats, in the facet's order; none on a host without a GPU.
+std::vector<std::string_view> architectures_of(const Fact& fact) {
+  std::vector<std::string_view> found;
+  if (!fact.known) return found;
+  for (const std::string_view line : lines_of(fact.value)) {
+    if (!line.starts_with(kArchitectureLine)) continue;
+    const std::string_view architecture = line.substr(kArchitectureLine.size());
+    if (std::find(found.begin(), found.end(), architecture) == found.end()) found.push_back(architecture);
   }
+  return found;
+}
+
+/// The fact as a host would have it all of whose devices are of this architecture.
+Fact for_architecture(Fact fact, std::string_view architecture) {
+  std::vector<std::string_view> kept;
+  bool named = false;
+  for (const std::string_view line : lines_of(fact.value)) {
+    const bool names_one = line.starts_with(kArchitectureLine);
+    if (names_one && (named || line.substr(kArchitectureLine.size()) != architecture)) continue;
+    named = named || names_one;
+    kept.push_back(line);
+  }
+  std::string value = joined(kept, "\n");
+  fact.value = std::move(value);
+  return fact;
+}
+
+/// Without the variables that do not matter to this family, so that declaring one moves those alone that it matters to.
+/// What is not known here, from a later version's file, stays.
+Fact for_rule(Fact environment, const Rule& rule) {
+  std::vector<std::string_view> kept;
+  for (const std::string_view line : lines_of(environment.value)) {
+    const fingerprint::Variable* variable = fingerprint::find_variable(line.substr(0, line.find('=')));
+    if (variable == nullptr || fingerprint::matters(*variable, rule.facets)) kept.push_back(line);
+  }
+  std::string value = kept.empty() && !environment.value.empty() ? "none" : joined(kept, "\n");
+  environment.value = std::move(value);
+  return environment;
+}
+
+Scope private_scope(std::string why) {
+  Scope scope;
+  scope.why_private = std::move(why);
+  return scope;
+}
+
+/// `gpu_arch`: the gpu-arch facet's fact that counts.
+Scope make_scope(const Rule& rule, const fingerprint::Fingerprint& fingerprint, const Fact& gpu_arch) {
+  if (!rule.shared) return private_scope(std::string(rule.name) + " is never shared: " + std::string(rule.why));
+  Scope scope;
   std::vector<Facet> facets(rule.facets.begin(), rule.facets.end());
   std::sort(facets.begin(), facets.end(),
             [](Facet one, Facet other) { return fingerprint::to_string(one) < fingerprint::to_string(other); });
   std::string text(kHeader);
   for (const Facet facet : facets) {
     const std::string name(fingerprint::to_string(facet));
-    const Fact& fact = fingerprint.get(facet);
+    Fact fact = facet == Facet::kGpuArch ? gpu_arch : fingerprint.get(facet);
+    if (facet == Facet::kEnvironment) fact = for_rule(std::move(fact), rule);
     if (const std::string problem = problem_of(fact); !problem.empty()) {
       if (!scope.why_private.empty()) scope.why_private += "; ";
       scope.why_private.append("facet ").append(name).append(": ").append(problem);
@@ -52,6 +124,40 @@ Scope scope_of(Family family, const fingerprint::Fingerprint& fingerprint) {
   scope.id = codec::digest_of(text).to_hex();
   scope.text = std::move(text);
   return scope;
+}
+
+}  // namespace
+
+Scope scope_of(Family family, const fingerprint::Fingerprint& fingerprint) {
+  return scope_of(family, fingerprint, std::string_view());
+}
+
+Scope scope_of(Family family, const fingerprint::Fingerprint& fingerprint, std::string_view architecture) {
+  const Rule& rule = rule_of(family);
+  const Fact& fact = fingerprint.get(Facet::kGpuArch);
+  const auto devices = is_per_architecture(rule) ? architectures_of(fact) : std::vector<std::string_view>();
+  // Without a device nothing runs here: kernels for any architecture are built and kept alike.
+  if (devices.empty()) return make_scope(rule, fingerprint, fact);
+  if (architecture.empty()) {
+    if (devices.size() == 1) return make_scope(rule, fingerprint, fact);
+    return private_scope("this host's devices are of different architectures (" + joined(devices, ", ") +
+                         "), and nothing says for which of them this is");
+  }
+  if (std::find(devices.begin(), devices.end(), architecture) == devices.end()) {
+    return private_scope("it is for architecture " + std::string(architecture) + ", and this host's devices are " +
+                         joined(devices, ", "));
+  }
+  return make_scope(rule, fingerprint, for_architecture(fact, architecture));
+}
+
+std::vector<Scope> scopes_of(Family family, const fingerprint::Fingerprint& fingerprint) {
+  const Rule& rule = rule_of(family);
+  const Fact& fact = fingerprint.get(Facet::kGpuArch);
+  const auto devices = is_per_architecture(rule) ? architectures_of(fact) : std::vector<std::string_view>();
+  std::vector<Scope> scopes;
+  for (const std::string_view architecture : devices) scopes.push_back(scope_of(family, fingerprint, architecture));
+  if (scopes.empty()) scopes.push_back(scope_of(family, fingerprint));
+  return scopes;
 }
 
 }  // namespace inductorfs::layout

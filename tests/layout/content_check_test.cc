@@ -2,59 +2,57 @@
 #include <elf.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 
+#include "elf_builder.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/layout/layout.h"
 #include "sample_names.h"
+#include "shared_object.h"
 
 namespace inductorfs::layout {
 namespace {
 
 using namespace samples;
 
-#if defined(__x86_64__)
-constexpr uint16_t kHostMachine = EM_X86_64;
-constexpr uint16_t kForeignMachine = EM_AARCH64;
-#else
-constexpr uint16_t kHostMachine = EM_AARCH64;
-constexpr uint16_t kForeignMachine = EM_X86_64;
-#endif
-constexpr uint16_t kMachineCuda = 190;
-
-/// A header and two empty sections at the end, as a linker writes them.
+/// Sections and a body, as a linker or ptxas writes them.
 std::string elf(uint16_t type, uint16_t machine) {
-  constexpr size_t kBody = 300;
-  Elf64_Ehdr header{};
-  std::copy_n("\177ELF\2\1\1", 7, header.e_ident);
-  header.e_type = type;
-  header.e_machine = machine;
-  header.e_ehsize = sizeof header;
-  header.e_shoff = sizeof header + kBody;
-  header.e_shentsize = sizeof(Elf64_Shdr);
-  header.e_shnum = 2;
-  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
-  return bytes + std::string(kBody + 2 * sizeof(Elf64_Shdr), '\0');
+  Sections file;
+  file.type = type;
+  file.machine = machine;
+  file.sections = {{SHT_PROGBITS, std::string(300, 'c')}};
+  return file.build();
 }
 
 std::string kernel(const std::string& name) { return "triton/0/" + kKey + "/" + name; }
 std::string code(const std::string& suffix) { return "ab/" + kCode + suffix; }
 
-::testing::AssertionResult accepts(const std::string& path, const std::string& bytes) {
-  const auto checked = check_content(classify(path), bytes, bytes.size());
+::testing::AssertionResult accepts(const std::string& path, const std::string& bytes, const HostLimits& host = {}) {
+  const auto checked = check_content(classify(path), bytes, bytes.size(), host);
   if (checked) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << checked.error().to_string();
 }
 
-::testing::AssertionResult refuses(const std::string& path, const std::string& bytes) {
-  const auto checked = check_content(classify(path), bytes, bytes.size());
+::testing::AssertionResult fails_with(ErrorCode code, const std::string& path, const std::string& bytes,
+                                      const HostLimits& host) {
+  const auto checked = check_content(classify(path), bytes, bytes.size(), host);
   if (checked) return ::testing::AssertionFailure() << path << " was accepted";
-  if (checked.error().code() != ErrorCode::kCorrupt || checked.error().what().empty()) {
+  if (checked.error().code() != code || checked.error().what().empty()) {
     return ::testing::AssertionFailure() << checked.error().to_string();
   }
   return ::testing::AssertionSuccess();
+}
+::testing::AssertionResult refuses(const std::string& path, const std::string& bytes) {
+  return fails_with(ErrorCode::kCorrupt, path, bytes, {});
+}
+::testing::AssertionResult is_foreign(const std::string& path, const std::string& bytes, const HostLimits& host = {}) {
+  return fails_with(ErrorCode::kNotSupported, path, bytes, host);
+}
+
+std::string python_path(const std::string& hashed) {
+  const std::string name = "c" + codec::torch_hash(hashed);
+  return name.substr(1, 2) + "/" + name + ".py";
 }
 
 TEST(CheckContent, HoldsCandidatesToTheHashInTheirName) {
@@ -69,19 +67,39 @@ TEST(CheckContent, HoldsCandidatesToTheHashInTheirName) {
   }
 }
 
+TEST(CheckContent, WantsAWholePickleOfACandidateToo) {
+  const std::string torn = "\x80\x05]\x94";
+  const std::string name = codec::torch_hash(torn);
+  EXPECT_TRUE(refuses("fxgraph/ab/" + kGraphKey + "/" + name, torn));
+  EXPECT_TRUE(refuses("aotautograd/" + kAutogradKey + "/" + name, torn));
+  const std::string wrapped = "a later torch's own form";
+  EXPECT_TRUE(accepts("fxgraph/ab/" + kGraphKey + "/" + codec::torch_hash(wrapped), wrapped));
+}
+
 TEST(CheckContent, AsksForEveryByteWhereAHeadProvesNothing) {
-  const Place place = classify("fxgraph/ab/" + kGraphKey + "/" + kHash);
-  ASSERT_TRUE(needs_whole(place.family));
-
-  const auto checked = check_content(place, "head", 5);
-
-  ASSERT_FALSE(checked.has_value());
-  EXPECT_EQ(checked.error().code(), ErrorCode::kInvalid);
-  for (const Family family : {Family::kAotAutograd, Family::kAotAutogradEntry, Family::kBestConfig,
-                              Family::kSystemAutotune, Family::kTritonAutotune}) {
-    EXPECT_TRUE(needs_whole(family));
+  for (const std::string& path :
+       {"fxgraph/ab/" + kGraphKey + "/" + kHash, "aotautograd/" + kAutogradKey + "/" + kHash,
+        "aotautograd/" + kAutogradKey + "/entry", code(".py"), "ab/" + kHex + ".best_config", "cache/" + kHex,
+        kernel("k.json"), kernel("__grp__k.json"), kernel("k.autotune.json"), kernel("k.cubin"), kernel("k.ttir"),
+        kernel("k.ptx"), kernel("cuda_utils.so"), code(".so"), code(".cpp")}) {
+    const Place place = classify(path);
+    EXPECT_TRUE(needs_whole(place.family)) << path;
+    EXPECT_EQ(bytes_to_check(place, 1'000'000), 1'000'000U) << path;
+    const auto checked = check_content(place, "head", 5);
+    ASSERT_FALSE(checked.has_value()) << path;
+    EXPECT_EQ(checked.error().code(), ErrorCode::kInvalid) << path;
   }
-  EXPECT_FALSE(needs_whole(Family::kPrecompiledHeader));
+}
+
+TEST(CheckContent, AsksForAHeadWhereThatIsEnough) {
+  for (const std::string& path :
+       {"precompiled_headers/" + kCode + ".h.gch", code(".so.load_ok"), std::string("other")}) {
+    const Place place = classify(path);
+    EXPECT_FALSE(needs_whole(place.family)) << path;
+    EXPECT_EQ(bytes_to_check(place, 100), 100U);
+    EXPECT_EQ(bytes_to_check(place, 150'000'000), 65536U);
+  }
+  EXPECT_TRUE(check_content(classify("precompiled_headers/" + kCode + ".h.gch"), "gpch", 150'000'000).has_value());
 }
 
 TEST(CheckContent, RefusesAPickleThatIsCutOff) {
@@ -92,24 +110,60 @@ TEST(CheckContent, RefusesAPickleThatIsCutOff) {
   EXPECT_TRUE(refuses(path, ""));
 }
 
-TEST(CheckContent, WantsAJsonObjectForABestConfig) {
-  const std::string path = "ab/" + kHex + ".best_config";
-  EXPECT_TRUE(accepts(path, R"({"XBLOCK": 128, "num_warps": 4, "found_by_coordesc": false, "time_taken_ms": NaN})"));
-  EXPECT_TRUE(refuses(path, R"({"XBLOCK": 128, "num_warps": 4)"));
-  EXPECT_TRUE(refuses(path, "[1]"));
-  EXPECT_TRUE(refuses(path, ""));
-  EXPECT_TRUE(accepts(kernel("add.autotune.json"), R"({"key": [1, "x"], "configs_timings": [[{}, [0.1, 0.2]]]})"));
-  EXPECT_TRUE(refuses(kernel("add.autotune.json"), R"({"key": [1, "x"], )"));
+TEST(CheckContent, HoldsGeneratedCodeToTheHashInItsName) {
+  const std::string text = "import torch\nprint(1)";
+  EXPECT_TRUE(accepts(python_path(text), text));
+  // codecache.py: write() hashes what str.strip() leaves.
+  EXPECT_TRUE(accepts(python_path(text), "\n \t" + text + "\n\r\x1c\f\v "));
+  EXPECT_TRUE(refuses(python_path(text), text.substr(0, text.size() - 1)));
+  EXPECT_TRUE(refuses(python_path(text), text + "#"));
+  EXPECT_TRUE(refuses(code(".py"), text));
+  EXPECT_TRUE(accepts(python_path(""), "  \n"));
 }
 
-TEST(CheckContent, WantsTheTimingsOfTheSystemThatTheNameSays) {
-  const std::string path = "cache/" + kHex;
-  EXPECT_TRUE(accepts(path, R"({"system": {"hash": ")" + kHex + R"("}, "cache": {"mm": {}}})"));
-  EXPECT_TRUE(refuses(path, R"({"system": {"hash": ")" + kHash + R"("}, "cache": {}})"));
-  EXPECT_TRUE(refuses(path, R"({"system": {}, "cache": {}})"));
-  EXPECT_TRUE(refuses(path, R"({"system": {"hash": 1}, "cache": {}})"));
-  EXPECT_TRUE(refuses(path, R"({"system": {"hash": ")" + kHex + R"("}, "cache": []})"));
-  EXPECT_TRUE(refuses(path, "{}"));
+/// codecache.py: code_hash("hello").
+TEST(CheckContent, KnowsTorchsOwnVector) {
+  EXPECT_TRUE(accepts("ft/cftze3os7wcrq4jxihmvmlopctynrmhs4d6tuexttaqzwfe4ltas.py", "hello"));
+}
+
+/// select_algorithm.py hashes tuning parameters with the text, so that the name says nothing.
+TEST(CheckContent, AcceptsACandidateOfMaxAutotuneUnderAnyName) {
+  EXPECT_TRUE(accepts(code(".py"), "@triton_heuristics.template(\n    num_stages=2)\ndef k(): pass\n"));
+  EXPECT_TRUE(refuses(code(".py"), std::string("@triton_heuristics.template(\0", 29)));
+}
+
+TEST(CheckContent, RefusesSourceThatACrashTore) {
+  for (const std::string& path : {code(".main.cpp"), code(".h"), "precompiled_headers/" + kCode + ".h"}) {
+    EXPECT_TRUE(accepts(path, "text\n"));
+    EXPECT_TRUE(refuses(path, std::string("te\0t", 4)));
+    EXPECT_TRUE(refuses(path, ""));
+  }
+}
+
+TEST(CheckContent, ChecksEachKindOfJson) {
+  // What each of them takes and refuses: json_check_test.cc.
+  const std::string tuning = R"({"num_warps": 4, "num_stages": 1, "configs_hash": ")" + kHex + R"("})";
+  EXPECT_TRUE(accepts("ab/" + kHex + ".best_config", tuning));
+  EXPECT_TRUE(refuses("ab/" + kHex + ".best_config", R"({"XBLOCK": 128})"));
+  EXPECT_TRUE(accepts(kernel("add.autotune.json"),
+                      R"({"configs_timings": [[{"kwargs": {}, "num_warps": 4, "num_stages": 2}, [0.1, 0.2]]]})"));
+  EXPECT_TRUE(refuses(kernel("add.autotune.json"), R"({"key": [1, "x"], "configs_timings": []})"));
+  EXPECT_TRUE(accepts(
+      kernel("add.json"),
+      R"({"target": {"backend": "cuda", "arch": 90, "warp_size": 32}, "num_warps": 4, "shared": 0, "name": "k"})"));
+  EXPECT_TRUE(refuses(kernel("add.json"), R"({"hash": "x"})"));
+  const std::string empty = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
+  EXPECT_TRUE(accepts("cache/" + empty, R"({"system": {"hash": ")" + empty + R"("}, "cache": {}})"));
+  EXPECT_TRUE(refuses("cache/" + kHex, R"({"system": {"hash": ")" + kHex + R"("}, "cache": {}})"));
+}
+
+TEST(CheckContent, TakesAGroupInEitherForm) {
+  const std::string written = R"({"child_paths": {"k.ttir": "/root/triton/0/)" + kKey + R"(/k.ttir"}})";
+  EXPECT_TRUE(accepts(kernel("__grp__k.json"), written));
+  EXPECT_TRUE(accepts(kernel("__grp__k.json"), canonical_group(written, kKey).value()));
+  EXPECT_TRUE(refuses(kernel("__grp__k.json"), R"({"child_paths": {"k.ttir": "/root/triton/0/OTHER/k.ttir"}})"));
+  EXPECT_TRUE(refuses(kernel("__grp__k.json"), R"({"child_paths": {}})"));
+  EXPECT_TRUE(refuses(kernel("__grp__k.json"), "not json"));
 }
 
 TEST(CheckContent, WantsAWholeElfOfThisMachineForBinaries) {
@@ -118,11 +172,17 @@ TEST(CheckContent, WantsAWholeElfOfThisMachineForBinaries) {
   for (const std::string& path : {code(".main.so"), code(".so"), kernel("cuda_utils.so")}) {
     EXPECT_TRUE(accepts(path, library));
     EXPECT_TRUE(refuses(path, object));
-    EXPECT_TRUE(refuses(path, elf(ET_DYN, kForeignMachine)));
+    EXPECT_TRUE(is_foreign(path, elf(ET_DYN, kForeignMachine)));
     EXPECT_TRUE(refuses(path, library.substr(0, library.size() - 1)));
     EXPECT_TRUE(refuses(path, library.substr(0, 63)));
     EXPECT_TRUE(refuses(path, std::string(library.size(), '\0')));
     EXPECT_TRUE(refuses(path, ""));
+    std::string narrow = library;
+    narrow[4] = 1;  // ELFCLASS32
+    EXPECT_TRUE(refuses(path, narrow));
+    std::string big_endian = library;
+    big_endian[5] = 2;
+    EXPECT_TRUE(refuses(path, big_endian));
   }
   EXPECT_TRUE(accepts(code(".main.o"), object));
   EXPECT_TRUE(refuses(code(".main.o"), library));
@@ -137,39 +197,77 @@ TEST(CheckContent, RefusesAnElfWhoseTablesOverflow) {
   }
 }
 
-TEST(CheckContent, LooksAtTheHeadOfALargeBinary) {
+TEST(CheckContent, AsksABinaryWhatItNeedsOfTheHost) {
+  SharedObject file;
+  file.libraries = {"libstdc++.so.6"};
+  file.versions = {{"libstdc++.so.6", {"GLIBCXX_3.4.32"}}};
+  HostLimits host;
+  host.glibcxx = "3.4.30";
+  for (const std::string& path : {code(".main.so"), code(".so"), kernel("cuda_utils.so")}) {
+    EXPECT_TRUE(accepts(path, file.build()));
+    EXPECT_TRUE(is_foreign(path, file.build(), host));
+  }
+  host.glibcxx = "3.4.32";
+  EXPECT_TRUE(accepts(code(".main.so"), file.build(), host));
+
+  // A name that is not among its strings.
+  std::string torn = file.build();
+  const uint64_t needed = DT_NEEDED;
+  torn.replace(torn.find(bytes_of(needed) + bytes_of(uint64_t{1})) + 8, 8, bytes_of(uint64_t{1'000'000}));
+  EXPECT_TRUE(refuses(code(".main.so"), torn));
+
+  Sections object;
+  object.sections = {{SHT_NOTE, property_note(0xc0008002, 8)}};
+  host.x86_isa_level = 3;
+  EXPECT_TRUE(is_foreign(code(".main.o"), object.build(), host));
+}
+
+TEST(CheckContent, RefusesMoreBytesThanThereAre) {
   const std::string library = elf(ET_DYN, kHostMachine);
-  const Place place = classify(code(".main.so"));
-  EXPECT_TRUE(check_content(place, library.substr(0, 64), library.size()).has_value());
-  EXPECT_FALSE(check_content(place, library.substr(0, 64), library.size() - 1).has_value());
-  EXPECT_FALSE(check_content(place, library, library.size() - 1).has_value());
+  const Place header = classify("precompiled_headers/" + kCode + ".h.gch");
+  EXPECT_EQ(check_content(classify(code(".main.so")), library, library.size() - 1).error().code(), ErrorCode::kInvalid);
+  EXPECT_EQ(check_content(header, "gpch", 3).error().code(), ErrorCode::kInvalid);
 }
 
 TEST(CheckContent, KnowsTritonsFilesByTheirExtension) {
-  EXPECT_TRUE(accepts(kernel("add.cubin"), elf(ET_EXEC, kMachineCuda)));
-  EXPECT_TRUE(refuses(kernel("add.cubin"), elf(ET_EXEC, kHostMachine)));
+  EXPECT_TRUE(accepts(kernel("add.cubin"), cubin(7, 0x005a0d5a)));
+  EXPECT_TRUE(refuses(kernel("add.cubin"), cubin(7, 0)));
+  Sections not_for_cuda;
+  not_for_cuda.abi_version = 7;
+  not_for_cuda.flags = 0x00500550;
+  EXPECT_TRUE(refuses(kernel("add.cubin"), not_for_cuda.build()));
+  EXPECT_TRUE(refuses(kernel("add.cubin"), cubin(7, 0x005a0d5a).substr(0, 100)));
   EXPECT_TRUE(refuses(kernel("add.cubin"), "text"));
   EXPECT_TRUE(accepts(kernel("add.hsaco"), elf(ET_DYN, 224)));
+  EXPECT_TRUE(refuses(kernel("add.hsaco"), elf(ET_DYN, kHostMachine)));
   EXPECT_TRUE(accepts(kernel("add.ptx"), "//\n.version 8.7\n.target sm_90a\n"));
   EXPECT_TRUE(refuses(kernel("add.ptx"), "//\n.version 8.7\n"));
-  EXPECT_TRUE(accepts(kernel("add.json"), R"({"hash": "x", "target": {"backend": "cuda"}, "shared": 0})"));
-  EXPECT_TRUE(refuses(kernel("add.json"), R"({"hash": "x")"));
-  EXPECT_TRUE(refuses(kernel("__grp__add.json"), "not json"));
-  EXPECT_TRUE(accepts(kernel("add.ttir"), "module {}"));
-  EXPECT_TRUE(refuses(kernel("add.ttir"), std::string("module\0{}", 9)));
-  EXPECT_TRUE(refuses(kernel("add.ttir"), ""));
+  for (const char* name : {"add.ttir", "add.ttgir", "add.llir", "add.source", "add.amdgcn"}) {
+    EXPECT_TRUE(accepts(kernel(name), "module {} // \xc3\xa9"));
+    EXPECT_TRUE(refuses(kernel(name), std::string("module\0{}", 9)));
+    EXPECT_TRUE(refuses(kernel(name), "module \xff"));  // Path.read_text() raises
+    EXPECT_TRUE(refuses(kernel(name), ""));
+  }
+  EXPECT_TRUE(refuses(kernel("add.ptx"), ".version 8.7\n.target sm_90\n\xff"));
   EXPECT_TRUE(accepts(kernel("add.newformat"), "anything"));
 }
 
-TEST(CheckContent, RefusesSourceThatACrashTore) {
-  for (const std::string& path : {code(".py"), code(".main.cpp"), "precompiled_headers/" + kCode + ".h"}) {
-    EXPECT_TRUE(accepts(path, "text\n"));
-    EXPECT_TRUE(refuses(path, std::string("te\0t", 4)));
-    EXPECT_TRUE(refuses(path, ""));
-  }
+TEST(CheckContent, TakesGpuCodeThatADeviceOfThisHostRuns) {
+  HostLimits host;
+  host.cuda_architectures = {80};
+  EXPECT_TRUE(accepts(kernel("add.cubin"), cubin(7, 0x00500550), host));
+  EXPECT_TRUE(is_foreign(kernel("add.cubin"), cubin(7, 0x005a0d5a), host));
+  EXPECT_TRUE(accepts(kernel("add.ptx"), ".version 8.7\n.target sm_80\n", host));
+  EXPECT_TRUE(is_foreign(kernel("add.ptx"), ".version 8.7\n.target sm_90a\n", host));
+  host.cuda_architectures = {80, 90};
+  EXPECT_TRUE(accepts(kernel("add.cubin"), cubin(7, 0x005a0d5a), host));
+  EXPECT_TRUE(accepts(kernel("add.ptx"), ".version 8.7\n.target sm_90a\n", host));
+  const auto checked =
+      check_content(classify(kernel("add.cubin")), cubin(8, 0x06006402), cubin(8, 0x06006402).size(), host);
+  ASSERT_FALSE(checked.has_value());
+  EXPECT_NE(checked.error().what().find("for sm_100, and this host's devices are 8.0, 9.0"), std::string::npos)
+      << checked.error().what();
 }
-
-TEST(CheckContent, AcceptsSourceWhoseNameHashesMoreThanItsText) { EXPECT_TRUE(accepts(code(".py"), "import torch\n")); }
 
 TEST(CheckContent, KnowsPrecompiledHeadersAndMarkers) {
   EXPECT_TRUE(accepts("precompiled_headers/" + kCode + ".h.gch", "gpch.014..."));

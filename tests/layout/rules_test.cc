@@ -85,13 +85,37 @@ TEST(Rules, ShareNothingWithoutAFacet) {
   }
 }
 
-TEST(Rules, TieHostBoundBinariesToTheWholeHost) {
+bool has_facet(Family family, fingerprint::Facet facet) {
+  const auto facets = rule_of(family).facets;
+  return std::find(facets.begin(), facets.end(), facet) != facets.end();
+}
+
+TEST(Rules, TieHostBoundBinariesToTheHost) {
   using fingerprint::Facet;
   for (const Family family : {Family::kCppBinary, Family::kVecIsaMarker, Family::kPrecompiledHeader}) {
-    for (const Facet facet : {Facet::kTorch, Facet::kPython, Facet::kLibc, Facet::kCpu, Facet::kCompiler}) {
-      const auto facets = rule_of(family).facets;
-      EXPECT_NE(std::find(facets.begin(), facets.end(), facet), facets.end()) << rule_of(family).name;
+    for (const Facet facet : {Facet::kTorch, Facet::kPython, Facet::kLibc, Facet::kCpu, Facet::kEnvironment}) {
+      EXPECT_TRUE(has_facet(family, facet)) << rule_of(family).name;
     }
+    // A host without a compiler runs what another's compiler made; it cannot read that one's precompiled header.
+    EXPECT_EQ(has_facet(family, Facet::kCompiler), family == Family::kPrecompiledHeader) << rule_of(family).name;
+  }
+}
+
+TEST(Rules, TieTuningsToTheDeviceAndNotToTheDriver) {
+  using fingerprint::Facet;
+  for (const Family family : {Family::kBestConfig, Family::kTritonAutotune}) {
+    EXPECT_TRUE(has_facet(family, Facet::kGpu)) << rule_of(family).name;
+    EXPECT_FALSE(has_facet(family, Facet::kCuda)) << rule_of(family).name;
+  }
+}
+
+/// What was made under other variables is another thing in every family with generated code that no name tells apart.
+TEST(Rules, TieGeneratedCodeToTheEnvironment) {
+  for (const Rule& rule : all_rules()) {
+    const bool named_by_its_text = rule.family == Family::kGeneratedCode || rule.family == Family::kCppSource;
+    const bool made_by_triton_itself = rule.family == Family::kTritonLauncher;
+    if (!rule.shared || named_by_its_text || made_by_triton_itself) continue;
+    EXPECT_TRUE(has_facet(rule.family, fingerprint::Facet::kEnvironment)) << rule.name;
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -128,10 +129,33 @@ inline constexpr std::string_view kAnyDevice = "@";
 
 // ---- Checks before anything is published, and before anything that was fetched is shown
 
-/// kCorrupt with the reason when the bytes contradict the name: an fxgraph entry whose name is not the hash of its
-/// content, a best_config that does not parse, a `.so` that is no ELF, a pickle that is cut off, ... `head` is the
-/// first 64 KiB of the bytes or all of them; `whole` is set for families whose check needs every byte (needs_whole).
-[[nodiscard]] bool needs_whole(Family family);
+/// kCorrupt with the reason when the bytes contradict their name or are damaged: an fxgraph entry or a generated source
+/// whose name is not the hash of its content, a best_config without what torch reads in it, a `.so` that is no ELF, a
+/// pickle that is cut off, ... kNotSupported for machine code of another kind of CPU. `bytes` are the first
+/// bytes_to_check() of `size`; kInvalid when they are fewer and the check needs them. Nothing is ever executed.
 [[nodiscard]] Result<void> check_content(const Place& place, std::string_view bytes, uint64_t size);
+/// Whether bytes_to_check() is all of them.
+[[nodiscard]] bool needs_whole(Family family);
+
+/// What binaries may ask of this host. An empty member is not checked.
+struct HostLimits {
+  std::vector<int> cuda_architectures;  ///< 90 for 9.0; empty on a host without a GPU
+  std::string glibc;                    ///< "2.36"
+  std::string glibcxx;                  ///< newest GLIBCXX_ version of this host's libstdc++, "3.4.30"
+  std::string cxxabi;                   ///< newest CXXABI_ version of it, "1.3.13"
+  unsigned x86_isa_level = 0;           ///< 1..4, x86-64-v1 to v4; 0: not checked
+  /// Whether the loader of this host's jobs would find this soname. Not asked for an object with a search path of its
+  /// own (DT_RUNPATH), which only the loader follows.
+  std::function<bool(std::string_view soname)> resolves;
+};
+/// How many of an artefact's first bytes the checks want; all of them for families that are checked whole.
+[[nodiscard]] uint64_t bytes_to_check(const Place& place, uint64_t size);
+/// As above, and what the artefact says of the host that it needs: kNotSupported with the reason when this is another
+/// (a cubin of another architecture, a `.so` that needs a newer glibc).
+[[nodiscard]] Result<void> check_content(const Place& place, std::string_view bytes, uint64_t size,
+                                         const HostLimits& host);
+/// The compute capability that the metadata of a Triton kernel names, as the gpu-arch facet writes it ("9.0"); empty
+/// when it names none, or the backend is not CUDA. `metadata`: the key directory's `<kernel>.json`.
+[[nodiscard]] std::string triton_architecture(std::string_view metadata);
 
 }  // namespace inductorfs::layout

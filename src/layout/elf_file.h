@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "content.h"
+
+/// What an ELF file says of the host that it needs. Bytes are a stranger's: everything is checked against their end and
+/// against limits. Pure; safe for concurrent use.
+namespace inductorfs::layout {
+
+/// The file header's fields that checks look at. Immutable after construction.
+struct ElfHeader {
+  uint16_t type = 0;
+  uint16_t machine = 0;
+  uint8_t os_abi = 0;
+  uint8_t abi_version = 0;
+  uint32_t flags = 0;
+};
+/// kCorrupt unless it is ELF of 64 bit and little endian, whose tables of segments and of sections lie within the size:
+/// linkers put one of them at the end, so that a file that was cut off shows.
+[[nodiscard]] Result<ElfHeader> read_elf_header(const Content& content);
+
+/// Immutable after construction.
+struct ElfNeeds {
+  std::vector<std::string> libraries;  ///< DT_NEEDED
+  std::vector<std::string> versions;   ///< "GLIBC_2.34", "GLIBCXX_3.4.29", ... (.gnu.version_r)
+  bool own_search_path = false;        ///< DT_RPATH or DT_RUNPATH: the loader looks in places that only it knows
+  uint32_t x86_isa = 0;                ///< GNU_PROPERTY_X86_ISA_1_NEEDED: bit n is x86-64-v<n+1>
+  uint32_t operating_system = 0;       ///< of the GNU ABI note; 0 is Linux, and where there is no note
+};
+/// kCorrupt when something that the header leads to does not lie within the bytes. Requires: read_elf_header() took it;
+/// the bytes are whole.
+[[nodiscard]] Result<ElfNeeds> read_elf_needs(const Content& content);
+
+inline constexpr uint16_t kElfRelocatable = 1;       // ET_REL
+inline constexpr uint16_t kElfSharedObject = 3;      // ET_DYN
+inline constexpr uint16_t kElfMachineX86 = 62;       // EM_X86_64
+inline constexpr uint16_t kElfMachineAarch64 = 183;  // EM_AARCH64
+inline constexpr uint16_t kElfMachineCuda = 190;     // EM_CUDA
+inline constexpr uint16_t kElfMachineAmdGpu = 224;   // EM_AMDGPU
+
+}  // namespace inductorfs::layout

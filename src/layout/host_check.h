@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "content.h"
+#include "elf_file.h"
+
+namespace inductorfs::layout {
+
+/// Whether this host's loader takes what such a file needs; kNotSupported with what is missing. Pure; safe for
+/// concurrent use.
+[[nodiscard]] Result<void> check_elf_needs(const Content& content, const ElfNeeds& needs, const HostLimits& host);
+
+}  // namespace inductorfs::layout

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "json_check.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "gpu_target.h"
+#include "inductorfs/codec/digest.h"
+#include "json_text.h"
+#include "name_shapes.h"
+#include "system_autotune.h"
+
+namespace inductorfs::layout {
+namespace {
+
+/// Deeper and larger than any metadata, tuning or list of timings that was seen.
+constexpr JsonLimits kMetadataLimits{.bytes = size_t{8} << 20U, .depth = 32, .values = size_t{1} << 18U};
+/// More digits than any count in these files has: Python's integers have no end, those of a GPU do.
+constexpr size_t kCountDigits = 12;
+
+Result<JsonValue> whole_object(const Content& content) {
+  if (!content.whole()) return wants_whole();
+  auto document = parse_json(content.bytes, kMetadataLimits);
+  if (!document) return corrupt(content, document.error().what());
+  if (!document->is_object()) return corrupt(content, "no JSON object");
+  return document;
+}
+
+tl::unexpected<Error> missing(const Content& content, std::string_view name) {
+  return corrupt(content, "\"" + std::string(name) + "\" is missing or not what a reader expects");
+}
+
+bool is_string(const JsonValue* value) { return value != nullptr && value->is_string(); }
+bool is_object(const JsonValue* value) { return value != nullptr && value->is_object(); }
+bool is_number(const JsonValue& value) { return value.kind == JsonValue::Kind::kNumber; }
+bool is_null(const JsonValue& value) { return value.kind == JsonValue::Kind::kLiteral && value.text == "null"; }
+bool is_boolean(const JsonValue& value) { return value.kind == JsonValue::Kind::kLiteral && value.text != "null"; }
+bool is_array(const JsonValue& value) { return value.kind == JsonValue::Kind::kArray; }
+/// What a dictionary's key or a constant of a kernel can be; a list or a dictionary cannot be hashed.
+bool is_scalar(const JsonValue& value) { return !is_array(value) && !value.is_object(); }
+
+/// A count: an integer that is not negative.
+bool is_count(const JsonValue* value) {
+  return value != nullptr && is_number(*value) && value->text.size() <= kCountDigits &&
+         consists_of(value->text, kDigit);
+}
+
+/// What Triton asserts of num_warps (triton/backends/*/compiler.py: __post_init__ of the options).
+bool is_power_of_two(const JsonValue* value) {
+  if (!is_count(value)) return false;
+  const unsigned long long number = std::stoull(value->text);
+  return number > 0 && (number & (number - 1)) == 0;
+}
+
+bool is_sha256_hex(std::string_view text) { return is_text_of(text, kSha256HexLength, kHex); }
+
+/// collections.namedtuple takes the name for a field: an identifier that is no keyword and does not begin with `_`.
+bool is_field_name(std::string_view name) {
+  constexpr std::string_view kKeywords[] = {"False",  "None",   "True",   "and",      "as",       "assert", "async",
+                                            "await",  "break",  "class",  "continue", "def",      "del",    "elif",
+                                            "else",   "except", "for",    "finally",  "from",     "global", "if",
+                                            "import", "in",     "is",     "lambda",   "nonlocal", "not",    "or",
+                                            "pass",   "raise",  "return", "try",      "while",    "with",   "yield"};
+  if (name.empty() || name.front() == '_' || is_in(name.front(), kDigit)) return false;
+  const auto fits = [](char c) { return c == '_' || (c != '-' && is_in(c, kBase64Url)); };
+  if (!std::all_of(name.begin(), name.end(), fits)) return false;
+  return std::find(std::begin(kKeywords), std::end(kKeywords), name) == std::end(kKeywords);
+}
+
+/// One timing: a number, or the quantiles as a list of numbers.
+bool is_timing(const JsonValue& value) {
+  if (!is_array(value)) return is_number(value);
+  return !value.values.empty() && std::all_of(value.values.begin(), value.values.end(), is_number);
+}
+
+/// Config(**config) of a [config, timing] pair: its parameters become a dictionary's key.
+bool is_tuned_config(const JsonValue& pair) {
+  if (!is_array(pair) || pair.values.size() != 2 || !pair.values[0].is_object()) return false;
+  const JsonValue& config = pair.values[0];
+  const JsonValue* parameters = config.find("kwargs");
+  if (!is_object(parameters) || !is_power_of_two(config.find("num_warps")) || !is_count(config.find("num_stages"))) {
+    return false;
+  }
+  if (!std::all_of(parameters->values.begin(), parameters->values.end(), is_scalar)) return false;
+  for (size_t i = 0; i < config.names.size(); ++i) {
+    if (config.names[i] != "kwargs" && !is_scalar(config.values[i])) return false;
+  }
+  return is_timing(pair.values[1]);
+}
+
+/// json.dumps(system without its "hash", sort_keys=True), whose SHA-256 torch takes for the hash.
+std::string hashed_text(const JsonValue& system) {
+  JsonValue hashed = system;
+  const auto at = std::find(hashed.names.begin(), hashed.names.end(), "hash");
+  if (at != hashed.names.end()) {
+    hashed.values.erase(hashed.values.begin() + (at - hashed.names.begin()));
+    hashed.names.erase(at);
+  }
+  return python_dump_sorted(hashed);
+}
+
+/// PersistentCache.lookup asks cache[op][inputs][precision][choice], each with dict.get.
+bool is_cache_of_timings(const JsonValue& value, size_t depth) {
+  constexpr size_t kNames = 3;
+  if (!value.is_object()) return false;
+  if (depth == kNames) return true;
+  return std::all_of(value.values.begin(), value.values.end(),
+                     [depth](const JsonValue& member) { return is_cache_of_timings(member, depth + 1); });
+}
+
+}  // namespace
+
+Result<void> check_best_config(const Content& content) {
+  const auto document = whole_object(content);
+  if (!document) return fail(document.error());
+  if (!is_power_of_two(document->find("num_warps"))) return missing(content, "num_warps");
+  if (!is_count(document->find("num_stages"))) return missing(content, "num_stages");
+  const JsonValue* hash = document->find("configs_hash");
+  if (!is_string(hash) || !is_sha256_hex(hash->text)) return missing(content, "configs_hash");
+  for (size_t i = 0; i < document->names.size(); ++i) {
+    const std::string& name = document->names[i];
+    const JsonValue& value = document->values[i];
+    if (name == "found_by_coordesc" && !is_boolean(value)) return missing(content, name);
+    if (name == "time_taken_ms" && !is_number(value) && !is_null(value)) return missing(content, name);
+    if (name == "triton_cache_hash" && !value.is_string() && !is_null(value)) return missing(content, name);
+    if ((name == "num_consumer_groups" || name == "num_buffers_warp_spec") && !is_count(&value)) {
+      return missing(content, name);
+    }
+    // Every other member becomes a constant of the kernel; what a backend adds is never looked into.
+    if (name != "extra_options" && !is_scalar(value)) return missing(content, name);
+  }
+  return {};
+}
+
+Result<void> check_triton_metadata(const Content& content) {
+  const auto document = whole_object(content);
+  if (!document) return fail(document.error());
+  for (const std::string& name : document->names) {
+    if (!is_field_name(name)) return corrupt(content, "a member's name cannot be a field of a named tuple");
+  }
+  const JsonValue* target = document->find("target");
+  if (!is_object(target) || !is_string(target->find("backend")) || !is_count(target->find("warp_size"))) {
+    return missing(content, "target");
+  }
+  const JsonValue* arch = target->find("arch");
+  if (!is_string(arch) && !is_count(arch)) return missing(content, "arch");
+  if (!is_string(document->find("name"))) return missing(content, "name");
+  for (const std::string_view name : {"num_warps", "shared"}) {
+    if (!is_count(document->find(name))) return missing(content, name);
+  }
+  return {};
+}
+
+Result<void> check_triton_autotune(const Content& content) {
+  const auto document = whole_object(content);
+  if (!document) return fail(document.error());
+  const JsonValue* timings = document->find("configs_timings");
+  // min() of no timing, or of a number and a list, is an exception.
+  if (timings == nullptr || !is_array(*timings) || timings->values.empty()) return missing(content, "configs_timings");
+  for (const JsonValue& pair : timings->values) {
+    if (!is_tuned_config(pair)) return missing(content, "configs_timings");
+    if (is_array(pair.values[1]) != is_array(timings->values.front().values[1])) {
+      return missing(content, "configs_timings");
+    }
+  }
+  return {};
+}
+
+Result<void> check_system_autotune(const Content& content) {
+  if (!content.whole()) return wants_whole();
+  const auto document = parse_system_autotune(content.bytes);
+  if (!document) return corrupt(content, document.error().what());
+  const JsonValue* system = document->find("system");
+  const JsonValue* hash = system->find("hash");
+  if (!is_string(hash) || hash->text != content.name) return corrupt(content, "has the timings of another system");
+  if (codec::digest_of(hashed_text(*system)).to_hex() != content.name) {
+    return corrupt(content, "its name is not the hash of the system that it describes");
+  }
+  if (!is_cache_of_timings(*document->find("cache"), 0)) return missing(content, "cache");
+  return {};
+}
+
+std::string triton_architecture(std::string_view metadata) {
+  const auto document = parse_json(metadata, kMetadataLimits);
+  if (!document) return {};
+  const JsonValue* target = document->find("target");
+  if (!is_object(target)) return {};
+  const JsonValue* backend = target->find("backend");
+  const JsonValue* arch = target->find("arch");
+  constexpr size_t kArchitectureDigits = 3;
+  if (!is_string(backend) || backend->text != "cuda" || !is_count(arch)) return {};
+  if (arch->text.size() > kArchitectureDigits) return {};
+  const int number = std::stoi(arch->text);
+  constexpr int kFirstArchitecture = 10;
+  return number < kFirstArchitecture ? std::string() : capability_text(number);
+}
+
+}  // namespace inductorfs::layout

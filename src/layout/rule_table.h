@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "inductorfs/layout/layout.h"
+#include "inductorfs/layout/scope.h"
+
+namespace inductorfs::layout {
+
+/// The rules of this project, in the order of Family.
+[[nodiscard]] std::span<const Rule> built_in_rules();
+
+/// The built-in rules with an operator's changes. Immutable after construction.
+class RuleTable {
+ public:
+  /// As change_rules().
+  [[nodiscard]] static Result<std::unique_ptr<const RuleTable>> make(const std::vector<RuleChange>& changes);
+
+  [[nodiscard]] std::span<const Rule> rules() const { return rules_; }
+  /// The configured family whose pattern matches, the first in the configuration's order.
+  [[nodiscard]] std::optional<Family> configured_family(std::string_view path) const;
+
+ private:
+  RuleTable();
+  Result<void> apply(const RuleChange& change);
+  Result<void> change_built_in(Rule& rule, const RuleChange& change);
+  Result<void> add(const RuleChange& change);
+  Result<std::span<const fingerprint::Facet>> facets_of(const RuleChange& change);
+  std::string_view keep(std::string text);
+
+  std::vector<Rule> rules_;
+  std::vector<std::string_view> changed_;               ///< names that a change was for
+  std::deque<std::string> texts_;                       ///< what the rules' string views point to
+  std::deque<std::vector<fingerprint::Facet>> facets_;  ///< what their spans point to
+};
+
+/// The table that is in force; nullptr when nothing was changed. Safe for concurrent use.
+[[nodiscard]] const RuleTable* changed_rules();
+
+}  // namespace inductorfs::layout

@@ -24,25 +24,28 @@ std::span<const T> chunk_at(const std::vector<T>& all, size_t start, size_t leng
 
 }  // namespace
 
-void Tail::apply(Followed& scope, remote::Delta delta) {
+bool Tail::apply(Followed& scope, remote::Delta delta) {
   delta.set = acceptable(scope, std::move(delta.set));
   if (delta.reset) {
     // Not "forget all, then add": what stays the same must not be missing in between.
-    remove_from_memory(scope, stale_after(scope, delta.set));
+    remove_from_memory(scope.index, stale_after(scope, delta.set));
   }
-  remove_from_memory(scope, delta.removed);
-  set_in_memory(scope, delta.set);
+  remove_from_memory(scope.index, delta.removed);
+  // No longer followed: memory takes nothing of it, so the disk stays where it was, for the scope's return.
+  if (!set_in_memory(scope, delta.set)) return false;
   scope.position = delta.position;
-  state_.with([&](State& state) { state.positions[scope.id] = delta.position; });
+  state_.with([&](State& state) { state.positions[scope.index] = delta.position; });
   parts_.metrics.entries.set(parts_.tree.read([](const Tree& tree) { return tree.known(); }));
   write_down(scope, delta);
   forget_dropped_marks();
+  return true;
 }
 
-std::vector<codec::Entry> Tail::acceptable(const Followed& scope, std::vector<codec::Entry> entries) {
+std::vector<codec::Entry> Tail::acceptable(Followed& scope, std::vector<codec::Entry> entries) {
   const size_t came = entries.size();
   std::erase_if(entries, [&](const codec::Entry& entry) { return !parts_.acceptable(scope.id, entry); });
   parts_.metrics.rejected.add(came - entries.size());
+  if (entries.size() < came) scope.whole = false;
   return entries;
 }
 
@@ -55,20 +58,21 @@ std::vector<std::string> Tail::stale_after(const Followed& scope, const std::vec
   return paths;
 }
 
-void Tail::remove_from_memory(const Followed& scope, const std::vector<std::string>& paths) {
+void Tail::remove_from_memory(ScopeIndex scope, const std::vector<std::string>& paths) {
   std::vector<std::string> changed;
   for (size_t start = 0; start < paths.size(); start += kMemoryChunk) {
     parts_.tree.write([&](Tree& tree) {
       for (const auto& path : chunk_at(paths, start, kMemoryChunk)) {
-        if (tree.remove(scope.index, path)) changed.push_back(path);
+        if (tree.remove(scope, path)) changed.push_back(path);
       }
     });
     tell(changed);
   }
 }
 
-void Tail::set_in_memory(const Followed& scope, std::vector<codec::Entry>& entries) {
+bool Tail::set_in_memory(Followed& scope, std::vector<codec::Entry>& entries) {
   std::vector<std::string> changed;
+  bool gone = false;
   std::vector<bool> refused(entries.size(), false);
   for (size_t start = 0; start < entries.size(); start += kMemoryChunk) {
     parts_.tree.write([&](Tree& tree) {
@@ -77,14 +81,18 @@ void Tail::set_in_memory(const Followed& scope, std::vector<codec::Entry>& entri
         const Tree::Change change = tree.set(scope.index, entries[i]);
         if (change == Tree::Change::kVisible) changed.push_back(entries[i].path);
         refused[i] = change == Tree::Change::kRefused;
+        gone = change == Tree::Change::kGone;
       }
     });
     tell(changed);
+    if (gone) return false;
   }
   size_t place = 0;
   const size_t came = entries.size();
   std::erase_if(entries, [&](const codec::Entry&) { return refused[place++]; });
   parts_.metrics.rejected.add(came - entries.size());
+  if (entries.size() < came) scope.whole = false;
+  return true;
 }
 
 void Tail::tell(std::vector<std::string>& changed) {
@@ -92,10 +100,10 @@ void Tail::tell(std::vector<std::string>& changed) {
   changed.clear();
 }
 
-bool Tail::forget_on_disk(const Followed& scope) {
+bool Tail::forget_on_disk(const remote::ScopeId& scope) {
   while (true) {
     auto empty =
-        parts_.durable.with([&](Durable& durable) { return durable.database.forget_some(scope.id, kDatabaseChunk); });
+        parts_.durable.with([&](Durable& durable) { return durable.database.forget_some(scope, kDatabaseChunk); });
     if (!empty) {
       parts_.metrics.database_errors.add();
       return false;
@@ -107,7 +115,7 @@ bool Tail::forget_on_disk(const Followed& scope) {
 }
 
 void Tail::write_down(Followed& scope, const remote::Delta& delta) {
-  if (delta.reset) scope.durable = forget_on_disk(scope);
+  if (delta.reset) scope.durable = forget_on_disk(scope.id);
   const size_t longest = std::max(delta.set.size(), delta.removed.size());
   // The position goes with the last piece: a crash before that reads the same changes again, which is harmless.
   for (size_t start = 0; start == 0 || start < longest; start += kDatabaseChunk) {

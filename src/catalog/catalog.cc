@@ -27,12 +27,13 @@ constexpr std::string_view kDroppedWhy = "the publish queue was full and this wa
 /// Safe for concurrent use.
 class CatalogImpl final : public Catalog {
  public:
-  explicit CatalogImpl(std::unique_ptr<Parts> parts, std::map<remote::ScopeId, remote::Position> positions)
+  explicit CatalogImpl(std::unique_ptr<Parts> parts, std::map<ScopeIndex, remote::Position> positions)
       : parts_(std::move(parts)), tail_(*parts_, std::move(positions)), publisher_(*parts_, tail_) {}
   ~CatalogImpl() override { end(); }
 
   void start(ChangeListener on_change, PublishListener on_publish) override;
   void stop() override { end(); }
+  void follow(const std::vector<remote::ScopeId>& scopes) override { tail_.follow(scopes); }
   [[nodiscard]] bool wait_synced(Deadline deadline) override { return tail_.wait_synced(deadline); }
 
   [[nodiscard]] std::optional<Known> find(std::string_view path) const override {
@@ -109,8 +110,7 @@ void CatalogImpl::hide(std::string_view path) {
       if (item.paths[i] == path) mark(item.digests[i]);
     }
   });
-  const auto known = parts_->tree.read([&](const Tree& tree) { return tree.find_known(path); });
-  if (known) mark(known->entry.digest);
+  for (const auto& digest : parts_->tree.read([&](const Tree& tree) { return tree.digests_of(path); })) mark(digest);
   if (marks.empty()) return;
   const bool full = parts_->tree.read([](const Tree& tree) { return tree.marks() >= kMarkLimit; });
   if (!full) {

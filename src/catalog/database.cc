@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -23,6 +24,18 @@ constexpr const char* kSchema = R"(
   CREATE TABLE hidden(path BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY(path, digest)) WITHOUT ROWID;
   CREATE TABLE queue(id INTEGER PRIMARY KEY AUTOINCREMENT, kind INTEGER NOT NULL, payload BLOB NOT NULL,
     error TEXT NOT NULL DEFAULT '', attempts INTEGER NOT NULL DEFAULT 0);
+)";
+
+/// When each scope was followed last, counted in changes of what is followed. Not in the first files of this version:
+/// what they hold was followed before all else. The steps from one scope to the next use the index; DISTINCT reads all.
+constexpr const char* kFollowed = R"(
+  CREATE TABLE followed(scope TEXT PRIMARY KEY, turn INTEGER NOT NULL) WITHOUT ROWID;
+  INSERT INTO followed
+    WITH RECURSIVE held(scope) AS (
+      SELECT min(scope) FROM entries
+      UNION ALL
+      SELECT (SELECT min(scope) FROM entries WHERE scope > held.scope) FROM held WHERE held.scope IS NOT NULL)
+    SELECT scope, 0 FROM held WHERE scope IS NOT NULL;
 )";
 
 /// SQLite's own checkpoint runs inside a commit and does fsync; the default of 1,000 pages would put one into every
@@ -104,6 +117,7 @@ Result<void> Database::prepare_schema(const std::string& file) {
   if (fresh) {
     return in_transaction([&]() -> Result<void> {
       INDUCTORFS_TRY(execute(handle_.get(), kSchema));
+      INDUCTORFS_TRY(execute(handle_.get(), kFollowed));
       CATALOG_PREPARE(version, "INSERT INTO meta VALUES('version', ?)");
       return version.bind(kVersion).run();
     });
@@ -118,19 +132,17 @@ Result<void> Database::prepare_schema(const std::string& file) {
                                               "; use the newer inductorfs, or another directory");
   }
   if (found < 1) return fail(ErrorCode::kCorrupt, "catalog " + file + " has no version");
-  return {};
+  CATALOG_PREPARE(followed, "SELECT count(*) FROM sqlite_schema WHERE name='followed'");
+  row = followed.step();
+  if (!row) return fail(row.error());
+  if (followed.integer(0) > 0) return {};
+  followed.reset();
+  version.reset();
+  return in_transaction([&] { return execute(handle_.get(), kFollowed); });
 }
 
-Result<void> Database::keep_scopes(const std::vector<remote::ScopeId>& scopes, std::string_view release) {
+Result<void> Database::note_release(std::string_view release) {
   return in_transaction([&]() -> Result<void> {
-    INDUCTORFS_TRY(execute(handle_.get(),
-                           "CREATE TEMP TABLE IF NOT EXISTS kept(scope TEXT PRIMARY KEY);"
-                           "DELETE FROM kept"));
-    CATALOG_PREPARE(keep, "INSERT OR IGNORE INTO kept VALUES(?)");
-    for (const auto& scope : scopes) INDUCTORFS_TRY(keep.bind_text(scope).run());
-    INDUCTORFS_TRY(execute(handle_.get(),
-                           "DELETE FROM scopes WHERE scope NOT IN (SELECT scope FROM kept);"
-                           "DELETE FROM entries WHERE scope NOT IN (SELECT scope FROM kept)"));
     CATALOG_PREPARE(written, "SELECT value FROM meta WHERE name='release'");
     auto row = written.step();
     if (!row) return fail(row.error());
@@ -143,6 +155,41 @@ Result<void> Database::keep_scopes(const std::vector<remote::ScopeId>& scopes, s
   });
 }
 
+Result<void> Database::note_followed(const std::vector<remote::ScopeId>& scopes) {
+  return in_transaction([&]() -> Result<void> {
+    CATALOG_PREPARE(last, "SELECT coalesce(max(turn), 0) FROM followed");
+    auto row = last.step();
+    if (!row) return fail(row.error());
+    const int64_t turn = last.integer(0) + 1;
+    last.reset();
+    CATALOG_PREPARE(note, "INSERT OR REPLACE INTO followed VALUES(?,?)");
+    for (const auto& scope : scopes) INDUCTORFS_TRY(note.bind_text(scope).bind(turn).run());
+    return {};
+  });
+}
+
+Result<std::vector<remote::ScopeId>> Database::once_followed(const std::vector<remote::ScopeId>& now) {
+  std::vector<remote::ScopeId> found;
+  CATALOG_PREPARE(select, "SELECT scope FROM followed ORDER BY turn DESC, scope");
+  auto row = select.step();
+  for (; row && *row; row = select.step()) {
+    remote::ScopeId scope(select.bytes(0));
+    if (std::ranges::find(now, scope) == now.end()) found.push_back(std::move(scope));
+  }
+  if (!row) return fail(row.error());
+  return found;
+}
+
+Result<void> Database::forget_scope(const remote::ScopeId& scope) {
+  CATALOG_PREPARE(remove, "DELETE FROM followed WHERE scope=?");
+  return remove.bind_text(scope).run();
+}
+
+Result<void> Database::forget_position(const remote::ScopeId& scope) {
+  CATALOG_PREPARE(remove, "DELETE FROM scopes WHERE scope=?");
+  return remove.bind_text(scope).run();
+}
+
 Result<std::optional<remote::Position>> Database::position(const remote::ScopeId& scope) {
   CATALOG_PREPARE(select, "SELECT generation, nonce FROM scopes WHERE scope=?");
   auto row = select.bind_text(scope).step();
@@ -151,14 +198,22 @@ Result<std::optional<remote::Position>> Database::position(const remote::ScopeId
   return remote::Position{static_cast<uint64_t>(select.integer(0)), std::string(select.bytes(1))};
 }
 
-Result<void> Database::read_entries(const EntryReader& reader) {
-  CATALOG_PREPARE(select, "SELECT scope, path, value FROM entries");
+Result<size_t> Database::read_entries(const remote::ScopeId& scope, std::string_view after, size_t limit,
+                                      const EntryReader& reader) {
+  CATALOG_PREPARE(select, "SELECT path, value FROM entries WHERE scope=? AND path>? ORDER BY path LIMIT ?");
+  select.bind_text(scope).bind_blob(after).bind(static_cast<int64_t>(limit));
+  size_t count = 0;
   auto row = select.step();
-  for (; row && *row; row = select.step()) {
-    reader(std::string(select.bytes(0)), select.bytes(1), select.bytes(2));
-  }
+  for (; row && *row; row = select.step(), ++count) reader(select.bytes(0), select.bytes(1));
   if (!row) return fail(row.error());
-  return {};
+  return count;
+}
+
+Result<uint64_t> Database::count_entries(const remote::ScopeId& scope, uint64_t limit) {
+  CATALOG_PREPARE(count, "SELECT count(*) FROM (SELECT 1 FROM entries WHERE scope=? LIMIT ?)");
+  auto row = count.bind_text(scope).bind(static_cast<int64_t>(limit)).step();
+  if (!row) return fail(row.error());
+  return static_cast<uint64_t>(count.integer(0));
 }
 
 Result<void> Database::read_hidden(const MarkReader& reader) {
@@ -199,8 +254,7 @@ Result<void> Database::apply(const remote::ScopeId& scope, std::span<const codec
 Result<bool> Database::forget_some(const remote::ScopeId& scope, size_t limit) {
   bool empty = false;
   auto done = in_transaction([&]() -> Result<void> {
-    CATALOG_PREPARE(position, "DELETE FROM scopes WHERE scope=?");
-    INDUCTORFS_TRY(position.bind_text(scope).run());
+    INDUCTORFS_TRY(forget_position(scope));
     CATALOG_PREPARE(remove,
                     "DELETE FROM entries WHERE (scope, path) IN "
                     "(SELECT scope, path FROM entries WHERE scope=? LIMIT ?)");

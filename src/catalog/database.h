@@ -36,12 +36,9 @@ class Database {
 
   // ---- At start
 
-  /// Forgets scopes that are not followed any more, and positions when another release of this program wrote them:
-  /// what it did not accept then it might accept now.
-  [[nodiscard]] Result<void> keep_scopes(const std::vector<remote::ScopeId>& scopes, std::string_view release);
-  [[nodiscard]] Result<std::optional<remote::Position>> position(const remote::ScopeId& scope);
-  using EntryReader = std::function<void(const remote::ScopeId& scope, std::string_view path, std::string_view value)>;
-  [[nodiscard]] Result<void> read_entries(const EntryReader& reader);
+  /// Forgets positions when another release of this program wrote them: what it did not accept then it might accept
+  /// now.
+  [[nodiscard]] Result<void> note_release(std::string_view release);
   using MarkReader = std::function<void(std::string_view path, std::string_view raw_digest)>;
   [[nodiscard]] Result<void> read_hidden(const MarkReader& reader);
   struct QueueRow {
@@ -53,8 +50,26 @@ class Database {
   /// In order of age.
   [[nodiscard]] Result<void> read_queue(const std::function<void(QueueRow)>& reader);
 
+  // ---- Scopes
+
+  /// These are followed from now on, all others not.
+  [[nodiscard]] Result<void> note_followed(const std::vector<remote::ScopeId>& scopes);
+  /// Scopes of which something may be kept although they are none of these, the latest followed first.
+  [[nodiscard]] Result<std::vector<remote::ScopeId>> once_followed(const std::vector<remote::ScopeId>& now);
+  /// Requires: all its entries are forgotten.
+  [[nodiscard]] Result<void> forget_scope(const remote::ScopeId& scope);
+  [[nodiscard]] Result<std::optional<remote::Position>> position(const remote::ScopeId& scope);
+  /// What is kept of the scope is not all that its position says.
+  [[nodiscard]] Result<void> forget_position(const remote::ScopeId& scope);
+
   // ---- Entries
 
+  using EntryReader = std::function<void(std::string_view path, std::string_view value)>;
+  /// Up to `limit` entries of a scope in order of path, those after `after`; answers how many.
+  [[nodiscard]] Result<size_t> read_entries(const remote::ScopeId& scope, std::string_view after, size_t limit,
+                                            const EntryReader& reader);
+  /// How many entries of a scope are kept; counts up to `limit`.
+  [[nodiscard]] Result<uint64_t> count_entries(const remote::ScopeId& scope, uint64_t limit);
   /// One transaction. With `position` the scope is known up to there.
   [[nodiscard]] Result<void> apply(const remote::ScopeId& scope, std::span<const codec::Entry> set,
                                    std::span<const std::string> removed, const remote::Position* position);

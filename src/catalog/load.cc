@@ -2,7 +2,6 @@
 #include "load.h"
 
 #include <filesystem>
-#include <set>
 #include <utility>
 
 #include "publish_codec.h"
@@ -10,6 +9,9 @@
 
 namespace inductorfs::catalog {
 namespace {
+
+/// Rows at a time: about half a millisecond during which a lookup or an enqueue waits.
+constexpr size_t kPageRows = 512;
 
 /// The groups that can still be read from a damaged file: the only part that nobody else has.
 std::vector<std::string> salvage_queue(const std::string& file, const std::shared_ptr<Fd>& lock) {
@@ -47,24 +49,24 @@ Result<void> load_marks(Parts& parts) {
   });
 }
 
-/// Scopes in which some row could not be used have to be read again from the start.
-Result<std::set<remote::ScopeId>> load_entries(Parts& parts) {
-  std::set<remote::ScopeId> incomplete;
-  auto outcome = parts.durable.with([&](Durable& durable) {
-    return durable.database.read_entries(
-        [&](const remote::ScopeId& scope, std::string_view path, std::string_view value) {
-          auto entry = codec::decode_entry(path, value);
-          const bool set = entry && parts.acceptable(scope, *entry) && parts.tree.write([&](Tree& tree) {
-            const auto index = tree.scope_index(scope);
-            return index && tree.set(*index, *entry) != Tree::Change::kRefused;
-          });
-          if (set) return;
-          parts.metrics.rejected.add();
-          incomplete.insert(scope);
-        });
+struct Page {
+  size_t rows = 0;
+  std::string last;
+  std::vector<codec::Entry> entries;
+};
+
+Result<Page> read_page(Parts& parts, const remote::ScopeId& scope, const std::string& after) {
+  Page page;
+  auto rows = parts.durable.with([&](Durable& durable) {
+    return durable.database.read_entries(scope, after, kPageRows, [&](std::string_view path, std::string_view value) {
+      page.last = path;
+      auto entry = codec::decode_entry(path, value);
+      if (entry && parts.acceptable(scope, *entry)) page.entries.push_back(std::move(*entry));
+    });
   });
-  if (!outcome) return fail(std::move(outcome).error());
-  return incomplete;
+  if (!rows) return fail(std::move(rows).error());
+  page.rows = *rows;
+  return page;
 }
 
 Result<void> load_queue(Parts& parts) {
@@ -104,7 +106,8 @@ Metrics::Metrics(Counters& counters)
       refused(counters.get("publish.refused")),
       retries(counters.get("publish.retries")),
       dropped(counters.get("publish.dropped")),
-      tail_errors(counters.get("tail.errors")) {}
+      tail_errors(counters.get("tail.errors")),
+      scopes_forgotten(counters.get("catalog.scopes_forgotten")) {}
 
 Result<Database> open_or_renew(const std::string& file, Counters& counters) {
   if (const auto parent = std::filesystem::path(file).parent_path(); !parent.empty()) {
@@ -123,19 +126,51 @@ Result<Database> renew(const std::string& file, Counters& counters) {
   return renew_locked(file, *lock, counters);
 }
 
-Result<std::map<remote::ScopeId, remote::Position>> load(Parts& parts) {
-  INDUCTORFS_TRY(parts.durable.with(
-      [&](Durable& durable) { return durable.database.keep_scopes(parts.options.scopes, INDUCTORFS_VERSION); }));
-  INDUCTORFS_TRY(load_marks(parts));
-  auto incomplete = load_entries(parts);
-  if (!incomplete) return fail(std::move(incomplete).error());
-  INDUCTORFS_TRY(load_queue(parts));
-  std::map<remote::ScopeId, remote::Position> positions;
-  for (const auto& scope : parts.options.scopes) {
-    auto position = parts.durable.with([&](Durable& durable) { return durable.database.position(scope); });
-    if (!position) return fail(std::move(position).error());
-    positions[scope] = *position && !incomplete->contains(scope) ? **position : remote::Position{};
+Result<remote::Position> load_scope(Parts& parts, const FollowedScope& scope,
+                                    const std::function<void(std::vector<std::string>&)>& tell) {
+  uint64_t unusable = 0;
+  std::string after;
+  std::vector<std::string> changed;
+  for (bool more = true; more && !parts.stopping;) {
+    auto page = read_page(parts, scope.id, after);
+    if (!page) return fail(std::move(page).error());
+    size_t used = 0;
+    bool gone = false;
+    parts.tree.write([&](Tree& tree) {
+      for (const auto& entry : page->entries) {
+        const Tree::Change change = tree.set(scope.index, entry);
+        gone = gone || change == Tree::Change::kGone;
+        if (change != Tree::Change::kRefused) ++used;
+        if (change == Tree::Change::kVisible) changed.push_back(entry.path);
+      }
+    });
+    tell(changed);
+    if (gone) return remote::Position{};
+    unusable += page->rows - used;
+    more = page->rows == kPageRows;
+    after = std::move(page->last);
   }
+  parts.metrics.rejected.add(unusable);
+  if (unusable > 0 || parts.stopping) return remote::Position{};
+  auto position = parts.durable.with([&](Durable& durable) { return durable.database.position(scope.id); });
+  if (!position) return fail(std::move(position).error());
+  return position->value_or(remote::Position{});
+}
+
+Result<std::map<ScopeIndex, remote::Position>> load(Parts& parts) {
+  INDUCTORFS_TRY(parts.durable.with([&](Durable& durable) {
+    auto noted = durable.database.note_release(INDUCTORFS_VERSION);
+    return noted ? durable.database.note_followed(parts.options.scopes) : noted;
+  }));
+  INDUCTORFS_TRY(load_marks(parts));
+  std::map<ScopeIndex, remote::Position> positions;
+  for (const auto& scope : parts.tree.read([](const Tree& tree) { return tree.followed(); })) {
+    // Nobody listens yet.
+    auto position = load_scope(parts, scope, [](std::vector<std::string>& changed) { changed.clear(); });
+    if (!position) return fail(std::move(position).error());
+    positions[scope.index] = std::move(*position);
+  }
+  INDUCTORFS_TRY(load_queue(parts));
   parts.metrics.entries.set(parts.tree.read([](const Tree& tree) { return tree.known(); }));
   return positions;
 }

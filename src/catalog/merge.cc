@@ -53,7 +53,7 @@ Result<std::optional<std::string>> Publisher::bytes_of(const codec::Digest& dige
   }
   if (!from_cluster) return std::nullopt;
   MemorySink sink(digest);
-  parts_.remote.fetch({&digest, 1}, sink, Deadline::after(kFetchPatience));
+  remote_->fetch({&digest, 1}, sink, Deadline::after(kFetchPatience));
   if (sink.outcome()) return sink.take();
   if (is_temporary(sink.outcome().error())) return fail(sink.outcome().error());
   return std::nullopt;  // evicted, damaged or absurd: nothing to merge with
@@ -82,11 +82,8 @@ Result<Publisher::Merge> Publisher::merge(const codec::Entry& ours, const codec:
 Result<Publisher::Outcome> Publisher::publish_merged(const Item& item) {
   const codec::Entry& ours = item.publish.entries.front();
   const remote::ScopeId& scope = item.publish.scope;
-  std::optional<codec::Entry> theirs = parts_.tree.read([&](const Tree& tree) -> std::optional<codec::Entry> {
-    auto known = tree.find_known(ours.path);
-    if (!known || known->scope != scope) return std::nullopt;
-    return std::move(known->entry);
-  });
+  std::optional<codec::Entry> theirs =
+      parts_.tree.read([&](const Tree& tree) { return tree.find_known(scope, ours.path); });
   for (int round = 0; round < kMergeRounds && !parts_.stopping; ++round) {
     Merge step{ours, false, std::nullopt};
     if (theirs && theirs->digest != ours.digest) {

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,7 +17,7 @@
 #include "tree.h"
 
 /// What the catalog's two threads and its callers share. Lock order: `durable` and `tree` are never held together, but
-/// while the file is loaded, when there are no threads yet.
+/// while the marks are loaded, when there are no threads yet.
 namespace inductorfs::catalog {
 
 struct Metrics {
@@ -33,6 +35,7 @@ struct Metrics {
   Counter& retries;
   Counter& dropped;
   Counter& tail_errors;
+  Counter& scopes_forgotten;
 };
 
 /// The database and what is kept in memory of its queue; the publish thread waits on it.
@@ -50,6 +53,18 @@ struct Durable {
   size_t drainers = 0;
   uint64_t wakes = 0;  ///< counts reasons for the publish thread to look again
   std::optional<Error> last_error;
+};
+
+/// A remote whose calls end soon once `cancelled` says so. Immutable after construction.
+class CancellableRemote {
+ public:
+  CancellableRemote(remote::Remote& remote, std::function<bool()> cancelled)
+      : own_(remote.cancellable(std::move(cancelled))), used_(own_ != nullptr ? *own_ : remote) {}
+  remote::Remote* operator->() const { return &used_; }
+
+ private:
+  std::unique_ptr<remote::Remote> own_;
+  remote::Remote& used_;
 };
 
 struct Parts {

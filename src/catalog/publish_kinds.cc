@@ -11,7 +11,7 @@
 namespace inductorfs::catalog {
 namespace {
 
-/// Base of a publish's deadline, and of a read's; stop() may wait this long for a cluster that does not answer.
+/// Base of a publish's deadline, and of a read's.
 constexpr Milliseconds kPatience{2'000};
 /// A slower link than this, in bytes a millisecond, is no use for artefacts of that size.
 constexpr uint64_t kSlowestLink = 2 * 1024;
@@ -100,7 +100,7 @@ Result<Publisher::Sent> Publisher::send(const remote::PublishGroup& group) {
   for (const auto& entry : group.entries) bytes += entry.size;
   StoreSource source(parts_.store, parts_.stopping);
   const auto patience = kPatience + Milliseconds(static_cast<Milliseconds::rep>(bytes / kSlowestLink));
-  auto outcome = parts_.remote.publish(group, source, Deadline::after(patience));
+  auto outcome = remote_->publish(group, source, Deadline::after(patience));
   if (outcome) return Sent{*outcome, std::nullopt};
   if (!source.failure().empty()) {
     return Sent{{}, Outcome{ended(PublishState::kRefused, source.failure()), {}}};
@@ -126,8 +126,8 @@ Result<Publisher::Outcome> Publisher::publish_first(const Item& item) {
   // Known to be lost: spare the cluster the bytes. Only other bytes under one of our names prove it.
   const bool lost = parts_.tree.read([&](const Tree& tree) {
     return std::ranges::any_of(item.publish.entries, [&](const codec::Entry& entry) {
-      const auto known = tree.find_known(entry.path);
-      return known && known->scope == item.publish.scope && known->entry.digest != entry.digest;
+      const auto known = tree.find_known(item.publish.scope, entry.path);
+      return known && known->digest != entry.digest;
     });
   });
   if (lost) return Outcome{ended(PublishState::kKeptLocal, std::string(kSuperseded)), {}};
@@ -185,19 +185,21 @@ Result<bool> Publisher::holds_already(const Item& item) {
 
 Result<Publisher::Current> Publisher::current(const remote::ScopeId& scope, const std::vector<std::string>& paths,
                                               bool whole) {
-  // The position first: memory is never behind it, so what follows in the log is at least as new.
-  remote::Position position = whole ? remote::Position{} : tail_.position(scope);
   Current now;
   for (const auto& path : paths) now[path] = std::nullopt;
-  if (position != remote::Position{}) {
+  remote::Position position;
+  const auto index = parts_.tree.read([&](const Tree& tree) { return tree.scope_index(scope); });
+  if (index && !whole) {
+    // The position first: memory is never behind it, so what follows in the log is at least as new.
+    position = tail_.position(*index);
     parts_.tree.read([&](const Tree& tree) {
-      for (auto& [path, entry] : now) {
-        if (auto known = tree.find_known(path); known && known->scope == scope) entry = std::move(known->entry);
-      }
+      if (tree.scope_index(scope) != index) position = {};  // no longer followed: memory has nothing of it
+      if (position == remote::Position{}) return;
+      for (auto& [path, entry] : now) entry = tree.find_known(scope, path);
     });
   }
   for (int step = 0; step < kLookSteps && !parts_.stopping; ++step) {
-    auto delta = parts_.remote.read_changes(scope, position, Deadline::after(kPatience));
+    auto delta = remote_->read_changes(scope, position, Deadline::after(kPatience));
     if (!delta) return fail(std::move(delta).error());
     if (delta->reset) {
       for (auto& [path, entry] : now) entry.reset();

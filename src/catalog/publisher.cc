@@ -209,7 +209,7 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
 void Publisher::report_lost(const std::vector<Known>& lost) {
   for (size_t i = 0; i < lost.size() && !parts_.stopping; ++i) {
     const auto& entry = lost[i].entry;
-    auto told = parts_.remote.report_lost(lost[i].scope, entry.path, entry.digest, Deadline::after(kLostPatience));
+    auto told = remote_->report_lost(lost[i].scope, entry.path, entry.digest, Deadline::after(kLostPatience));
     if (told) {
       parts_.metrics.lost_reported.add();
       lost_backoff_.reset();

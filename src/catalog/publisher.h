@@ -16,7 +16,8 @@ namespace inductorfs::catalog {
 /// tells the cluster of lost blobs. Confined to the catalog-publish thread, except stop().
 class Publisher {
  public:
-  Publisher(Parts& parts, const Tail& tail) : parts_(parts), tail_(tail) {}
+  Publisher(Parts& parts, const Tail& tail)
+      : parts_(parts), remote_(parts.remote, [this] { return parts_.stopping.load(); }), tail_(tail) {}
 
   /// The catalog-publish thread; returns when parts.stopping is set and stop() was called.
   void run();
@@ -84,6 +85,7 @@ class Publisher {
   [[nodiscard]] Result<std::optional<std::string>> bytes_of(const codec::Digest& digest, bool from_cluster);
 
   Parts& parts_;
+  CancellableRemote remote_;
   const Tail& tail_;
   Backoff backoff_;
   Backoff lost_backoff_;

@@ -9,9 +9,7 @@
 namespace inductorfs::catalog {
 namespace {
 
-/// A read that gets no answer holds stop() up for this long. A scope whose snapshot takes longer is given twice the
-/// time after each timeout.
-constexpr Milliseconds kReadPatience{2'000};
+/// A scope whose snapshot takes longer is given twice the time after each timeout.
 constexpr Milliseconds kReadPatienceMost{120'000};
 /// Reading resumes at least this often, for changes whose announcement was lost.
 constexpr Milliseconds kWaitMost{5'000};
@@ -20,14 +18,15 @@ constexpr int kStepsPerTurn = 1'000;
 
 }  // namespace
 
-Tail::Tail(Parts& parts, std::map<remote::ScopeId, remote::Position> positions) : parts_(parts) {
-  for (const auto& id : parts.options.scopes) {
-    Followed scope;
-    scope.id = id;
-    scope.index = static_cast<Tree::ScopeIndex>(followed_.size());
-    scope.position = positions[id];
-    scope.patience = kReadPatience;
-    followed_.push_back(std::move(scope));
+Tail::Tail(Parts& parts, std::map<ScopeIndex, remote::Position> positions)
+    : parts_(parts), remote_(parts.remote, [this] { return disturbed(); }) {
+  for (const auto& scope : parts.tree.read([](const Tree& tree) { return tree.followed(); })) {
+    Followed followed;
+    followed.id = scope.id;
+    followed.index = scope.index;
+    followed.position = positions[scope.index];
+    followed.patience = kReadPatience;
+    followed_.push_back(std::move(followed));
   }
   state_.with([&](State& state) {
     state.positions = std::move(positions);
@@ -37,12 +36,20 @@ Tail::Tail(Parts& parts, std::map<remote::ScopeId, remote::Position> positions) 
 
 void Tail::run() {
   while (!parts_.stopping) {
+    take_up_wanted();
     for (auto& scope : followed_) {
-      if (parts_.stopping) return;
+      if (disturbed()) break;
       if (std::chrono::steady_clock::now() >= scope.due) read_to_end(scope);
     }
     note_synced();
+    if (disturbed()) continue;
+    if (std::exchange(untidy_, false)) forget_old_scopes();
     rest();
+  }
+  // What was to be taken up next is left to the next start, but what has ended has ended.
+  for (const auto& scope : followed_) {
+    const auto index = parts_.tree.read([&](const Tree& tree) { return tree.scope_index(scope.id); });
+    if (index != scope.index) end(scope);
   }
 }
 
@@ -60,7 +67,7 @@ bool Tail::synced() const {
   return state_.with([](const State& state) { return state.synced; });
 }
 
-remote::Position Tail::position(const remote::ScopeId& scope) const {
+remote::Position Tail::position(ScopeIndex scope) const {
   return state_.with([&](const State& state) {
     auto found = state.positions.find(scope);
     return found == state.positions.end() ? remote::Position{} : found->second;
@@ -68,8 +75,9 @@ remote::Position Tail::position(const remote::ScopeId& scope) const {
 }
 
 void Tail::read_to_end(Followed& scope) {
-  for (int step = 0; step < kStepsPerTurn && !parts_.stopping; ++step) {
-    auto delta = parts_.remote.read_changes(scope.id, scope.position, Deadline::after(scope.patience));
+  for (int step = 0; step < kStepsPerTurn && !disturbed(); ++step) {
+    auto delta = remote_->read_changes(scope.id, scope.position, Deadline::after(scope.patience));
+    if (!delta && disturbed()) return;  // not the cluster's fault
     if (!delta) return failed(scope, delta.error());
     succeeded(scope);
     const bool quiet = delta->set.empty() && delta->removed.empty() && delta->position == scope.position;
@@ -79,7 +87,7 @@ void Tail::read_to_end(Followed& scope) {
     const bool again = quiet && scope.synced;
     if (delta->reset && !again) parts_.metrics.resets.add();
     delta->reset |= first;
-    if (!quiet || (delta->reset && !again)) apply(scope, std::move(*delta));
+    if ((!quiet || (delta->reset && !again)) && !apply(scope, std::move(*delta))) return;
     if (quiet) {
       scope.synced = true;
       return;
@@ -109,12 +117,14 @@ void Tail::succeeded(Followed& scope) {
 
 void Tail::note_synced() {
   if (!std::ranges::all_of(followed_, &Followed::synced)) return;
-  state_.notify_with([](State& state) { state.synced = true; });
+  state_.notify_with([&](State& state) {
+    if (state.version == version_) state.synced = true;
+  });
 }
 
 void Tail::pause_until(SteadyTime when) {
   state_.wait_until(
-      when, [](const State& state) { return state.stopping; }, [](const State&) {});
+      when, [&](const State& state) { return state.stopping || state.version != version_; }, [](const State&) {});
 }
 
 void Tail::rest() {
@@ -130,11 +140,12 @@ void Tail::rest() {
       followed.emplace_back(scope.id, scope.position);
     }
   }
-  if (parts_.stopping || followed.empty()) return pause_until(wake);
+  if (disturbed()) return;
+  if (followed.empty()) return pause_until(wake);
   const Milliseconds most = Deadline(wake).left();
   if (most.count() == 0) return;
-  auto waited = parts_.remote.wait_for_changes(followed, most, [this] { return parts_.stopping.load(); });
-  if (waited) return wait_backoff_.reset();
+  auto waited = remote_->wait_for_changes(followed, most, [this] { return disturbed(); });
+  if (waited || disturbed()) return wait_backoff_.reset();
   parts_.metrics.tail_errors.add();
   pause_until(std::chrono::steady_clock::now() + wait_backoff_.next());
 }

@@ -34,8 +34,17 @@ std::string join(std::string_view directory, std::string_view name) {
 
 }  // namespace
 
-Tree::Tree(std::vector<remote::ScopeId> scopes, uint64_t entry_limit)
-    : scopes_(std::move(scopes)), entry_limit_(entry_limit) {}
+const Tree::Leaf* Tree::Node::leaf_of(ScopeIndex scope) const {
+  const Leaf* found = nullptr;
+  for_each_leaf([&](const Leaf& one) {
+    if (one.scope == scope) found = &one;
+  });
+  return found;
+}
+
+Tree::Tree(const std::vector<remote::ScopeId>& scopes, uint64_t entry_limit) : entry_limit_(entry_limit) {
+  (void)follow(scopes);  // nobody follows anything yet
+}
 
 Tree::Trail Tree::trail_of(std::string_view path) {
   Trail trail;
@@ -60,16 +69,17 @@ const Tree::Node* Tree::node_of(std::string_view path) const {
   return node;
 }
 
-const Tree::Leaf* Tree::leaf_of(std::string_view path) const {
-  const Node* node = node_of(path);
-  return node == nullptr ? nullptr : node->leaf.get();
+bool Tree::is_seen(const Leaf* leaf) const {
+  return leaf != nullptr && leaf->visible() && scopes_.contains(leaf->scope);
 }
 
+codec::Entry Tree::entry_of(const std::string& path, const Leaf& leaf) {
+  return {path, leaf.digest, leaf.size, leaf.mode, leaf.mtime_ns, *leaf.origin};
+}
+
+/// Requires: is_seen(leaf).
 Known Tree::known_of(const std::string& path, const Leaf& leaf) const {
-  Known known;
-  known.entry = {path, leaf.digest, leaf.size, leaf.mode, leaf.mtime_ns, *leaf.origin};
-  known.scope = scopes_[leaf.scope];
-  return known;
+  return {entry_of(path, leaf), scopes_.id_of(leaf.scope)};
 }
 
 std::shared_ptr<const std::string> Tree::shared_origin(const std::string& origin) {
@@ -94,6 +104,7 @@ void Tree::note(std::string_view path) {
 }
 
 Tree::Change Tree::set(ScopeIndex scope, const codec::Entry& entry) {
+  if (!scopes_.contains(scope)) return Change::kGone;
   note(entry.path);
   Trail trail = trail_of(entry.path);
   const bool blocked = trail.whole() ? trail.last().leaf == nullptr : trail.last().leaf != nullptr;
@@ -104,12 +115,11 @@ Tree::Change Tree::set(ScopeIndex scope, const codec::Entry& entry) {
             entry.size,
             entry.mtime_ns,
             shared_origin(entry.origin),
-            entry.mode,
             scope,
+            static_cast<uint16_t>(entry.mode),
             hidden_by_mark(entry.path, entry.digest),
             false};
-  if (trail.whole()) return update(trail, std::move(next));
-
+  if (trail.whole()) return place(trail, std::move(next));
   while (!trail.whole()) {
     const std::string_view name = trail.names[trail.nodes.size() - 1];
     auto made = trail.last().children.emplace(name, std::make_unique<Node>()).first;
@@ -134,11 +144,61 @@ Tree::Change Tree::update(Trail& trail, Leaf next) {
   return was || is ? Change::kVisible : Change::kHidden;
 }
 
+Tree::Change Tree::place(Trail& trail, Leaf next) {
+  // The entry of a scope that has gone only waits for its removal.
+  const bool came = !scopes_.contains(trail.last().leaf->scope) && bring_forward(trail);
+  const ScopeIndex held = trail.last().leaf->scope;
+  const bool alone = held == next.scope || !scopes_.contains(held);
+  const Change change = alone ? update(trail, std::move(next)) : add_beside(trail, std::move(next));
+  return came && change != Change::kRefused && is_seen(trail.last().leaf.get()) ? Change::kVisible : change;
+}
+
+Tree::Change Tree::add_beside(Trail& trail, Leaf next) {
+  Node& node = trail.last();
+  const ScopeIndex scope = next.scope;
+  const bool known = node.leaf_of(scope) != nullptr;
+  if (!known && known_ >= entry_limit_) return Change::kRefused;
+  if (known) (void)remove_behind(node, scope);  // it is there: leaf_of() found it, and the leaf is another's
+  if (node.others == nullptr) node.others = std::make_unique<std::vector<Leaf>>();
+  ++known_;
+  if (!scopes_.precedes(scope, node.leaf->scope)) {
+    node.others->push_back(std::move(next));
+    return Change::kHidden;
+  }
+  node.others->push_back(*node.leaf);
+  return update(trail, std::move(next));
+}
+
+bool Tree::remove_behind(Node& node, ScopeIndex scope) {
+  if (node.others == nullptr) return false;
+  const size_t removed = std::erase_if(*node.others, [&](const Leaf& other) { return other.scope == scope; });
+  known_ -= removed;
+  if (node.others->empty()) node.others.reset();
+  return removed > 0;
+}
+
+// The leaf goes; the first of those behind it takes its place. True when there is one.
+bool Tree::bring_forward(Trail& trail) {
+  Node& node = trail.last();
+  if (node.others == nullptr) return false;
+  const auto first = std::ranges::min_element(
+      *node.others, [&](const Leaf& one, const Leaf& other) { return scopes_.precedes(one.scope, other.scope); });
+  Leaf next = std::move(*first);
+  (void)remove_behind(node, next.scope);  // it is there: it was just found; what is counted off is the leaf's place
+  (void)update(trail, std::move(next));   // the caller says what could be seen
+  return true;
+}
+
 bool Tree::remove(ScopeIndex scope, std::string_view path) {
   note(path);
   Trail trail = trail_of(path);
-  if (!trail.whole() || trail.last().leaf == nullptr || trail.last().leaf->scope != scope) return false;
+  if (!trail.whole() || trail.last().leaf == nullptr) return false;
+  if (trail.last().leaf->scope != scope) {
+    (void)remove_behind(trail.last(), scope);  // nobody saw it
+    return false;
+  }
   const bool was = trail.last().leaf->visible();
+  if (bring_forward(trail)) return was || trail.last().leaf->visible();
   count(trail, was, false);
   trail.last().leaf.reset();
   --known_;
@@ -151,15 +211,28 @@ bool Tree::remove(ScopeIndex scope, std::string_view path) {
 }
 
 std::optional<Known> Tree::find(std::string_view path) const {
-  const Leaf* leaf = leaf_of(path);
-  if (leaf == nullptr || !leaf->visible()) return std::nullopt;
-  return known_of(std::string(path), *leaf);
+  const Node* node = node_of(path);
+  if (node == nullptr || !is_seen(node->leaf.get())) return std::nullopt;
+  return known_of(std::string(path), *node->leaf);
 }
 
-std::optional<Known> Tree::find_known(std::string_view path) const {
-  const Leaf* leaf = leaf_of(path);
+std::optional<codec::Entry> Tree::find_known(const remote::ScopeId& scope, std::string_view path) const {
+  const Node* node = node_of(path);
+  const auto index = scope_index(scope);
+  if (node == nullptr || !index) return std::nullopt;
+  const Leaf* leaf = node->leaf_of(*index);
   if (leaf == nullptr || leaf->lost) return std::nullopt;
-  return known_of(std::string(path), *leaf);
+  return entry_of(std::string(path), *leaf);
+}
+
+std::vector<codec::Digest> Tree::digests_of(std::string_view path) const {
+  std::vector<codec::Digest> digests;
+  if (const Node* node = node_of(path); node != nullptr) {
+    node->for_each_leaf([&](const Leaf& leaf) {
+      if (!leaf.lost) digests.push_back(leaf.digest);
+    });
+  }
+  return digests;
 }
 
 bool Tree::has_directory(std::string_view directory) const {
@@ -172,7 +245,8 @@ std::vector<Child> Tree::list(std::string_view directory) const {
   const Node* node = node_of(directory);
   if (node == nullptr) return children;
   for (const auto& [name, child] : node->children) {
-    if (child->visible > 0) children.push_back({name, child->leaf == nullptr});
+    if (child->visible == 0 || (child->leaf != nullptr && !is_seen(child->leaf.get()))) continue;
+    children.push_back({name, child->leaf == nullptr});
   }
   return children;
 }
@@ -182,7 +256,7 @@ std::vector<Known> Tree::entries_in(std::string_view directory) const {
   const Node* node = node_of(directory);
   if (node == nullptr) return entries;
   for (const auto& [name, child] : node->children) {
-    if (child->leaf != nullptr && child->leaf->visible()) {
+    if (is_seen(child->leaf.get())) {
       entries.push_back(known_of(join(directory, name), *child->leaf));
     }
   }
@@ -190,7 +264,7 @@ std::vector<Known> Tree::entries_in(std::string_view directory) const {
 }
 
 void Tree::visit(const Node& node, std::string& path, const Visitor& visitor) {
-  if (node.leaf != nullptr) visitor(path, *node.leaf);
+  if (node.leaf != nullptr) visitor(path, node);
   const size_t length = path.size();
   for (const auto& [name, child] : node.children) {
     if (!path.empty()) path += '/';
@@ -208,8 +282,9 @@ std::vector<Known> Tree::newest(size_t limit) const {
   };
   std::priority_queue<Found> oldest_first;
   std::string path;
-  visit(root_, path, [&](const std::string& at, const Leaf& leaf) {
-    if (!leaf.visible() || limit == 0) return;
+  visit(root_, path, [&](const std::string& at, const Node& node) {
+    const Leaf& leaf = *node.leaf;
+    if (!is_seen(&leaf) || limit == 0) return;
     if (oldest_first.size() == limit) {
       if (oldest_first.top().leaf->mtime_ns >= leaf.mtime_ns) return;
       oldest_first.pop();
@@ -229,8 +304,8 @@ std::vector<Tree::Candidate> Tree::candidates(const remote::ScopeId& scope, std:
   const Node* node = node_of(directory);
   if (node == nullptr || !index) return found;
   std::string path(directory);
-  visit(*node, path, [&](const std::string& at, const Leaf& leaf) {
-    if (leaf.scope == *index) found.push_back({at, leaf.lost});
+  visit(*node, path, [&](const std::string& at, const Node& one) {
+    if (const Leaf* leaf = one.leaf_of(*index)) found.push_back({at, leaf->lost});
   });
   return found;
 }
@@ -238,24 +313,20 @@ std::vector<Tree::Candidate> Tree::candidates(const remote::ScopeId& scope, std:
 std::vector<std::string> Tree::paths_of(ScopeIndex scope) const {
   std::vector<std::string> paths;
   std::string path;
-  visit(root_, path, [&](const std::string& at, const Leaf& leaf) {
-    if (leaf.scope == scope) paths.push_back(at);
+  visit(root_, path, [&](const std::string& at, const Node& node) {
+    if (node.leaf_of(scope) != nullptr) paths.push_back(at);
   });
   return paths;
 }
 
-std::optional<Tree::ScopeIndex> Tree::scope_index(const remote::ScopeId& scope) const {
-  auto found = std::ranges::find(scopes_, scope);
-  if (found == scopes_.end()) return std::nullopt;
-  return static_cast<ScopeIndex>(found - scopes_.begin());
-}
-
 void Tree::set_flags(std::string_view path, const codec::Digest& digest, const std::function<void(Leaf&)>& change) {
   Trail trail = trail_of(path);
-  if (!trail.whole() || trail.last().leaf == nullptr || trail.last().leaf->digest != digest) return;
-  Leaf& leaf = *trail.last().leaf;
+  if (!trail.whole() || trail.last().leaf == nullptr) return;
+  const Leaf& leaf = *trail.last().leaf;
   const bool was = leaf.visible();
-  change(leaf);
+  trail.last().for_each_leaf([&](Leaf& one) {
+    if (one.digest == digest) change(one);
+  });
   count(trail, was, leaf.visible());
 }
 

@@ -12,32 +12,44 @@
 #include <unordered_map>
 #include <vector>
 
+#include "followed_scopes.h"
 #include "inductorfs/catalog/catalog.h"
 
 namespace inductorfs::catalog {
 
 /// All known entries as a tree of directories, each with the number of visible leaves below it, so that find,
 /// has_directory and list cost the path's depth and not the catalog's size. Costs about 350 bytes an entry.
+///
+/// Scopes may hold the same path: each entry is kept, and the one of the scope whose id sorts first is seen, whatever
+/// the order in which they came. A scope that is no longer followed is out of sight at once; its entries are then
+/// removed one by one.
 /// Needs external synchronisation.
 class Tree {
  public:
-  using ScopeIndex = uint16_t;
+  Tree(const std::vector<remote::ScopeId>& scopes, uint64_t entry_limit);
 
-  Tree(std::vector<remote::ScopeId> scopes, uint64_t entry_limit);
+  Following follow(const std::vector<remote::ScopeId>& scopes) { return scopes_.follow(scopes); }
+  [[nodiscard]] std::vector<FollowedScope> followed() const { return scopes_.all(); }
+  [[nodiscard]] std::optional<ScopeIndex> scope_index(const remote::ScopeId& scope) const {
+    return scopes_.index_of(scope);
+  }
 
   enum class Change {
     kNone,     ///< known so already
     kHidden,   ///< taken in, but nothing that can be seen changed
     kVisible,  ///< came, changed or (hidden now) went
     kRefused,  ///< over the limit, or it would make one name a file and a directory
+    kGone,     ///< the scope is no longer followed
   };
   Change set(ScopeIndex scope, const codec::Entry& entry);
-  /// True when something visible went. An entry that another scope has set stays.
+  /// True when something visible went or another scope's entry took its place. What other scopes have set stays.
   bool remove(ScopeIndex scope, std::string_view path);
 
   [[nodiscard]] std::optional<Known> find(std::string_view path) const;
-  /// Hidden ones too, but none whose bytes were lost.
-  [[nodiscard]] std::optional<Known> find_known(std::string_view path) const;
+  /// Of this scope, hidden ones too and those behind another scope's, but none whose bytes were lost.
+  [[nodiscard]] std::optional<codec::Entry> find_known(const remote::ScopeId& scope, std::string_view path) const;
+  /// What any scope has under this path, but those whose bytes were lost.
+  [[nodiscard]] std::vector<codec::Digest> digests_of(std::string_view path) const;
   [[nodiscard]] bool has_directory(std::string_view directory) const;
   [[nodiscard]] std::vector<Child> list(std::string_view directory) const;
   [[nodiscard]] std::vector<Known> entries_in(std::string_view directory) const;
@@ -50,7 +62,6 @@ class Tree {
   /// All of one scope below a directory, visible or not.
   [[nodiscard]] std::vector<Candidate> candidates(const remote::ScopeId& scope, std::string_view directory) const;
   [[nodiscard]] std::vector<std::string> paths_of(ScopeIndex scope) const;
-  [[nodiscard]] std::optional<ScopeIndex> scope_index(const remote::ScopeId& scope) const;
 
   /// A mark outlives the entry: what was deleted here stays away when the cluster sends it again.
   void mark_hidden(const std::string& path, const codec::Digest& digest);
@@ -75,8 +86,8 @@ class Tree {
     uint64_t size = 0;
     int64_t mtime_ns = 0;
     std::shared_ptr<const std::string> origin;
-    uint32_t mode = 0;
     ScopeIndex scope = 0;
+    uint16_t mode = 0;
     bool hidden = false;
     bool lost = false;
     [[nodiscard]] bool visible() const { return !hidden && !lost; }
@@ -84,7 +95,17 @@ class Tree {
   struct Node {
     std::map<std::string, std::unique_ptr<Node>, std::less<>> children;
     std::unique_ptr<Leaf> leaf;
+    std::unique_ptr<std::vector<Leaf>> others;  ///< of scopes that stand behind the leaf's; rarely there
     uint64_t visible = 0;
+
+    [[nodiscard]] const Leaf* leaf_of(ScopeIndex scope) const;
+    /// Calls `use` for the leaf and those behind it.
+    template <typename F>
+    void for_each_leaf(F&& use) const {
+      if (leaf != nullptr) use(*leaf);
+      if (others == nullptr) return;
+      for (auto& other : *others) use(other);
+    }
   };
   /// The nodes from the root to a path, as far as they exist.
   struct Trail {
@@ -93,21 +114,26 @@ class Tree {
     [[nodiscard]] bool whole() const { return nodes.size() == names.size() + 1; }
     [[nodiscard]] Node& last() const { return *nodes.back(); }
   };
-  using Visitor = std::function<void(const std::string& path, const Leaf& leaf)>;
+  using Visitor = std::function<void(const std::string& path, const Node& node)>;
 
   [[nodiscard]] Trail trail_of(std::string_view path);
   [[nodiscard]] const Node* node_of(std::string_view path) const;
-  [[nodiscard]] const Leaf* leaf_of(std::string_view path) const;
+  [[nodiscard]] bool is_seen(const Leaf* leaf) const;
+  [[nodiscard]] static codec::Entry entry_of(const std::string& path, const Leaf& leaf);
   [[nodiscard]] Known known_of(const std::string& path, const Leaf& leaf) const;
   [[nodiscard]] std::shared_ptr<const std::string> shared_origin(const std::string& origin);
   [[nodiscard]] bool hidden_by_mark(const std::string& path, const codec::Digest& digest);
   static void count(const Trail& trail, bool before, bool after);
   static void visit(const Node& node, std::string& path, const Visitor& visitor);
+  Change place(Trail& trail, Leaf next);
   Change update(Trail& trail, Leaf next);
+  Change add_beside(Trail& trail, Leaf next);
+  bool remove_behind(Node& node, ScopeIndex scope);
+  bool bring_forward(Trail& trail);
   void set_flags(std::string_view path, const codec::Digest& digest, const std::function<void(Leaf&)>& change);
   void note(std::string_view path);
 
-  std::vector<remote::ScopeId> scopes_;
+  FollowedScopes scopes_;
   uint64_t entry_limit_;
   Node root_;
   uint64_t known_ = 0;

@@ -36,6 +36,12 @@ class LocalRemote final : public remote::Remote {
                            Deadline deadline) override {
     return index_->report_lost(scope, path, digest, deadline);
   }
+  Result<void> announce_scope(const remote::ScopeInformation& scope, Deadline deadline) override {
+    return index_->announce_scope(scope, deadline);
+  }
+  Result<std::vector<remote::ScopeInformation>> list_scopes(size_t limit, Deadline deadline) override {
+    return index_->list_scopes(limit, deadline);
+  }
   Result<remote::ServerFacts> probe(Deadline deadline) override { return index_->probe(deadline); }
   [[nodiscard]] Health health() const override { return index_->health(); }
 

@@ -17,7 +17,6 @@ namespace {
 constexpr size_t kReadBytes = size_t{16} << 10;
 /// Commands are put into words in slices of about this size, so that a pipeline of large values is not copied whole.
 constexpr size_t kWriteBytes = size_t{256} << 10;
-constexpr Milliseconds kCancelInterval{100};
 /// How much later than its `block` a resting call may be answered.
 constexpr Milliseconds kBlockMargin{2000};
 
@@ -41,7 +40,8 @@ class SocketConnection final : public Connection {
 
   Result<void> pipeline(const std::vector<Command>& commands, Patience patience,
                         const std::function<Result<void>(size_t, Reply&&)>& on_reply) override {
-    Conversation talk{commands, on_reply, Deadline::after(patience.total), patience.without_progress};
+    Conversation talk{commands, on_reply, Deadline::after(patience.total), patience.without_progress,
+                      patience.cancelled};
     return hold(talk);
   }
 
@@ -120,21 +120,13 @@ class SocketConnection final : public Connection {
   Result<void> rest(Conversation& talk) {
     const bool writing = talk.sent < talk.out.size() || talk.formatted < talk.commands.size();
     const auto events = static_cast<short>(transport_->read_events() | (writing ? POLLOUT : 0));
-    while (true) {
-      Deadline until = Deadline(std::min(talk.total.at(), talk.quiet.at()));
-      if (talk.cancelled != nullptr) {
-        if (*talk.cancelled && (*talk.cancelled)()) return fail(ErrorCode::kBusy, "cancelled");
-        until = until.earlier(kCancelInterval);
-      }
-      const auto ready = wait_ready(transport_->fd(), events, until);
-      if (!ready) return fail(ready.error());
-      if (*ready) return {};
-      if (talk.total.passed()) return fail(ErrorCode::kTimedOut, "the server did not answer in time");
-      if (talk.quiet.passed()) {
-        return fail(ErrorCode::kTimedOut,
-                    "no byte from the server for " + std::to_string(talk.without_progress.count()) + " ms");
-      }
-    }
+    const Deadline until(std::min(talk.total.at(), talk.quiet.at()));
+    const auto ready = wait_ready(transport_->fd(), events, {until, talk.cancelled});
+    if (!ready) return fail(ready.error());
+    if (*ready) return {};
+    if (talk.total.passed()) return fail(ErrorCode::kTimedOut, "the server did not answer in time");
+    return fail(ErrorCode::kTimedOut,
+                "no byte from the server for " + std::to_string(talk.without_progress.count()) + " ms");
   }
 
   std::unique_ptr<Transport> transport_;
@@ -148,7 +140,7 @@ std::string_view error_word(std::string_view text) {
   return size == 0 ? "an error" : text.substr(0, size);
 }
 
-Result<void> greet(Connection& connection, const Endpoint& endpoint, Deadline deadline) {
+Result<void> greet(Connection& connection, const Endpoint& endpoint, const Wait& wait) {
   enum class Step { kAuth, kSelect, kName };
   std::vector<Command> commands;
   std::vector<Step> steps;
@@ -166,7 +158,7 @@ Result<void> greet(Connection& connection, const Endpoint& endpoint, Deadline de
     commands.push_back({"CLIENT", "SETNAME", endpoint.client_name});
     steps.push_back(Step::kName);
   }
-  const Patience patience{deadline.left(), deadline.left()};
+  const Patience patience{wait.deadline.left(), wait.deadline.left(), wait.cancelled};
   return connection.pipeline(commands, patience, [&](size_t index, Reply&& reply) -> Result<void> {
     if (!reply.is_error() || steps[index] == Step::kName) return {};
     if (steps[index] == Step::kSelect) return fail(to_error(reply).with_context("SELECT " + database));
@@ -206,19 +198,21 @@ Error to_error(const Reply& reply) {
   return Error(code, "the server says: " + printable(text));
 }
 
-Result<std::unique_ptr<Connection>> Connection::open(const Endpoint& endpoint, Deadline deadline) {
-  auto socket = connect_socket(endpoint, deadline);
+Result<std::unique_ptr<Connection>> Connection::open(const Endpoint& endpoint, Deadline deadline,
+                                                     const std::function<bool()>* cancelled) {
+  const Wait wait{deadline, cancelled};
+  auto socket = connect_socket(endpoint, wait);
   if (!socket) return fail(std::move(socket).error());
   std::unique_ptr<Transport> transport;
   if (endpoint.tls) {
-    auto made = make_tls_transport(std::move(*socket), endpoint, deadline);
+    auto made = make_tls_transport(std::move(*socket), endpoint, wait);
     if (!made) return fail(std::move(made).error());
     transport = std::move(*made);
   } else {
     transport = make_plain_transport(std::move(*socket));
   }
   auto connection = std::make_unique<SocketConnection>(std::move(transport));
-  INDUCTORFS_TRY(greet(*connection, endpoint, deadline));
+  INDUCTORFS_TRY(greet(*connection, endpoint, wait));
   return connection;
 }
 

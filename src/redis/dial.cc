@@ -69,7 +69,7 @@ void start_detached(std::function<void()> work) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-Result<Addresses> resolve(const std::string& host, uint16_t port, Deadline deadline) {
+Result<Addresses> resolve(const std::string& host, uint16_t port, const Wait& wait) {
   if (auto numeric = look_up(host, port, AI_NUMERICHOST)) return numeric;
   if (resolvers.fetch_add(1) >= kResolverLimit) {
     resolvers.fetch_sub(1);
@@ -82,12 +82,14 @@ Result<Addresses> resolve(const std::string& host, uint16_t port, Deadline deadl
     answer->notify_with([&](Answer& slot) { slot = std::move(found); });
     resolvers.fetch_sub(1);
   });
-  return answer->wait_until(
-      deadline.at(), [](const Answer& slot) { return slot.has_value(); },
-      [&](Answer& slot) -> Result<Addresses> {
-        if (!slot) return fail(ErrorCode::kTimedOut, "no answer in time to the name " + host);
-        return std::move(*slot);
-      });
+  while (!wait.is_cancelled()) {
+    auto found = answer->wait_until(
+        wait.slice().at(), [](const Answer& slot) { return slot.has_value(); },
+        [](Answer& slot) { return std::move(slot); });
+    if (found) return std::move(*found);
+    if (wait.deadline.passed()) return fail(ErrorCode::kTimedOut, "no answer in time to the name " + host);
+  }
+  return fail(ErrorCode::kBusy, "cancelled");
 }
 
 // TCP only. Small commands must not wait for an acknowledgement, and a host that vanished must be noticed.
@@ -103,7 +105,7 @@ void tune_tcp(int fd) {
   set(IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes);
 }
 
-Result<Fd> connect_to(const Address& address, const std::string& name, Deadline deadline) {
+Result<Fd> connect_to(const Address& address, const std::string& name, const Wait& wait) {
   Fd socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return fail_errno("socket", name);
   if (address.storage.ss_family != AF_UNIX) tune_tcp(socket.get());
@@ -113,7 +115,7 @@ Result<Fd> connect_to(const Address& address, const std::string& name, Deadline 
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.size) == 0) return socket;
   // EAGAIN is a Unix socket whose backlog is full: poll would call it writable at once, so it counts as refused.
   if (errno != EINPROGRESS) return refused(errno);
-  const auto ready = wait_ready(socket.get(), POLLOUT, deadline);
+  const auto ready = wait_ready(socket.get(), POLLOUT, wait);
   if (!ready) return fail(ready.error());
   if (!*ready) return fail(ErrorCode::kTimedOut, "connect " + name + ": no answer in time");
   int error = 0;
@@ -123,7 +125,7 @@ Result<Fd> connect_to(const Address& address, const std::string& name, Deadline 
   return socket;
 }
 
-Result<Fd> connect_unix(const std::string& path, Deadline deadline) {
+Result<Fd> connect_unix(const std::string& path, const Wait& wait) {
   Address address;
   auto* name = reinterpret_cast<sockaddr_un*>(&address.storage);
   if (path.size() >= sizeof name->sun_path) {
@@ -133,22 +135,22 @@ Result<Fd> connect_unix(const std::string& path, Deadline deadline) {
   name->sun_family = AF_UNIX;
   std::memcpy(name->sun_path, path.c_str(), path.size() + 1);
   address.size = sizeof(sockaddr_un);
-  return connect_to(address, path, deadline);
+  return connect_to(address, path, wait);
 }
 
 }  // namespace
 
-Result<Fd> connect_socket(const Endpoint& endpoint, Deadline deadline) {
-  if (!endpoint.socket_path.empty()) return connect_unix(endpoint.socket_path, deadline);
-  auto addresses = resolve(endpoint.host, endpoint.port, deadline);
+Result<Fd> connect_socket(const Endpoint& endpoint, const Wait& wait) {
+  if (!endpoint.socket_path.empty()) return connect_unix(endpoint.socket_path, wait);
+  auto addresses = resolve(endpoint.host, endpoint.port, wait);
   if (!addresses) return fail(std::move(addresses).error());
   const std::string name = endpoint.host + ":" + std::to_string(endpoint.port);
   Result<Fd> last = fail(ErrorCode::kUnavailable, "connect " + name + ": the name has no address");
   for (size_t i = 0; i < addresses->size(); ++i) {
     // Each address gets its share, so that a silent first one leaves time for the others.
-    const auto share = deadline.left() / static_cast<Milliseconds::rep>(addresses->size() - i);
-    last = connect_to((*addresses)[i], name, deadline.earlier(std::max(share, kLeastPerAddress)));
-    if (last || deadline.passed()) return last;
+    const auto share = wait.deadline.left() / static_cast<Milliseconds::rep>(addresses->size() - i);
+    last = connect_to((*addresses)[i], name, wait.earlier(std::max(share, kLeastPerAddress)));
+    if (last || wait.deadline.passed() || wait.is_cancelled()) return last;
   }
   return last;
 }

@@ -93,14 +93,14 @@ class TlsTransport final : public Transport {
   // Session tickets of TLS 1.3 may lie unread: bytes alone are no fault here.
   bool idle_ok() const override { return idle_state(fd_) != Idle::kClosed; }
 
-  Result<void> shake_hands(Deadline deadline) {
+  Result<void> shake_hands(const Wait& wait) {
     while (true) {
       ERR_clear_error();
       const int done = SSL_connect(session_.get());
       if (done == 1) return {};
       const int why = SSL_get_error(session_.get(), done);
       if (why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE) return refused();
-      const auto ready = wait_ready(fd_, why == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT, deadline);
+      const auto ready = wait_ready(fd_, why == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT, wait);
       if (!ready) return fail(ready.error());
       if (!*ready) return fail(ErrorCode::kTimedOut, "TLS: the server does not answer in time");
     }
@@ -187,7 +187,7 @@ bool expect_peer(SSL* session, const std::string& host) {
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> make_tls_transport(Fd socket, const Endpoint& endpoint, Deadline deadline) {
+Result<std::unique_ptr<Transport>> make_tls_transport(Fd socket, const Endpoint& endpoint, const Wait& wait) {
   auto context = make_context(endpoint);
   if (!context) return fail(std::move(context).error());
   Session session(SSL_new(context->get()));
@@ -195,7 +195,7 @@ Result<std::unique_ptr<Transport>> make_tls_transport(Fd socket, const Endpoint&
     return fail(ErrorCode::kInternal, "TLS: " + last_reason());
   }
   auto transport = std::make_unique<TlsTransport>(std::move(socket), std::move(session));
-  INDUCTORFS_TRY(transport->shake_hands(deadline));
+  INDUCTORFS_TRY(transport->shake_hands(wait));
   return transport;
 }
 

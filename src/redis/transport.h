@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -27,18 +28,31 @@ class Transport {
   [[nodiscard]] virtual bool idle_ok() const = 0;
 };
 
-/// Waits for poll(2) `events` on `fd`; false when the deadline came first.
-[[nodiscard]] Result<bool> wait_ready(int fd, short events, Deadline deadline);
+/// How long somebody waits, and for how long it is still of use to him. Immutable value.
+struct Wait {
+  Deadline deadline;
+  const std::function<bool()>* cancelled = nullptr;
+
+  /// Asked at least this often.
+  static constexpr Milliseconds kCancelInterval{100};
+  [[nodiscard]] bool is_cancelled() const { return cancelled != nullptr && *cancelled && (*cancelled)(); }
+  /// When to look again at the latest.
+  [[nodiscard]] Deadline slice() const { return cancelled != nullptr ? deadline.earlier(kCancelInterval) : deadline; }
+  [[nodiscard]] Wait earlier(Milliseconds span) const { return {deadline.earlier(span), cancelled}; }
+};
+
+/// Waits for poll(2) `events` on `fd`; false when the deadline came first. kBusy: cancelled.
+[[nodiscard]] Result<bool> wait_ready(int fd, short events, const Wait& wait);
 
 /// A connected socket (resolves the name, tries all addresses): non-blocking, close-on-exec.
-[[nodiscard]] Result<Fd> connect_socket(const Endpoint& endpoint, Deadline deadline);
+[[nodiscard]] Result<Fd> connect_socket(const Endpoint& endpoint, const Wait& wait);
 
 [[nodiscard]] std::unique_ptr<Transport> make_plain_transport(Fd socket);
 
 /// TLS 1.2 or later with the server's name or address checked; shakes hands within the deadline. kNotPermitted when
 /// the certificate is not good for that name, kInvalid when one of the endpoint's files is not.
 [[nodiscard]] Result<std::unique_ptr<Transport>> make_tls_transport(Fd socket, const Endpoint& endpoint,
-                                                                    Deadline deadline);
+                                                                    const Wait& wait);
 
 /// recv(2) and send(2) with the contracts of Transport; `peek` looks without taking.
 [[nodiscard]] Result<size_t> receive_now(int fd, char* out, size_t size);

@@ -14,6 +14,7 @@ namespace inductorfs::remote {
 ///     :own  HASH    path -> group, "/" group -> contest key; only paths of groups that were published in a contest.
 ///                   group := the nonce of its publish. A path never begins with "/", so the two cannot meet.
 ///     :log  STREAM  id = <gen>-0, fields p = nonce before, n = nonce, r = codec::encode_record
+///     :about STRING encode_information (scope_text.h), with a lifetime
 /// Immutable value.
 struct ScopeKeys {
   ScopeKeys(const std::string& prefix, const ScopeId& scope)
@@ -22,8 +23,12 @@ struct ScopeKeys {
         index(base + ":idx"),
         counts(base + ":cnt"),
         owners(base + ":own"),
-        log(base + ":log") {}
-  std::string base, meta, index, counts, owners, log;
+        log(base + ":log"),
+        about(base + ":about") {}
+  std::string base, meta, index, counts, owners, log, about;
 };
+
+/// ZSET: the ids of announced scopes by the server's time of their last announcement, in milliseconds.
+[[nodiscard]] inline std::string scope_registry_key(const std::string& prefix) { return prefix + ":scopes"; }
 
 }  // namespace inductorfs::remote

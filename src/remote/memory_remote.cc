@@ -9,6 +9,7 @@
 #include "group.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/remote/remote.h"
+#include "scope_text.h"
 
 namespace inductorfs::remote {
 namespace {
@@ -43,6 +44,7 @@ struct Scope {
 struct ClusterState {
   std::map<ScopeId, Scope> scopes;
   std::unordered_map<codec::Digest, std::string> frames;
+  std::deque<ScopeInformation> announced;  // newest first
 };
 
 bool holds_all(const Scope& scope, const EncodedGroup& group) {
@@ -186,6 +188,22 @@ class MemoryRemote final : public Remote {
       state.frames.erase(digest);
     });
     return {};
+  }
+
+  Result<void> announce_scope(const ScopeInformation& scope, Deadline /*deadline*/) override {
+    INDUCTORFS_TRY(check_information(scope));
+    cluster_->state().with([&](ClusterState& state) {
+      std::erase_if(state.announced, [&](const ScopeInformation& known) { return known.id == scope.id; });
+      state.announced.push_front(scope);
+      if (state.announced.size() > kAnnouncedScopesLimit) state.announced.pop_back();
+    });
+    return {};
+  }
+  Result<std::vector<ScopeInformation>> list_scopes(size_t limit, Deadline /*deadline*/) override {
+    return cluster_->state().with([&](const ClusterState& state) {
+      const auto count = static_cast<ptrdiff_t>(std::min(limit, state.announced.size()));
+      return std::vector<ScopeInformation>(state.announced.begin(), state.announced.begin() + count);
+    });
   }
 
   Result<ServerFacts> probe(Deadline /*deadline*/) override { return ServerFacts{"memory", "noeviction", 0, {}}; }

@@ -6,7 +6,7 @@
 
 namespace inductorfs::remote {
 
-ConnectionPool::ConnectionPool(Opener opener, std::array<size_t, kUses> limits) : opener_(std::move(opener)) {
+ConnectionPool::ConnectionPool(std::array<size_t, kUses> limits) {
   lanes_.with([&](Lanes& lanes) {
     for (size_t i = 0; i < kUses; ++i) lanes[i].limit = std::max<size_t>(limits[i], 1);
   });
@@ -32,7 +32,8 @@ ConnectionPool::Slot ConnectionPool::claim(Use use, Deadline deadline) {
   });
 }
 
-Result<ConnectionPool::Lease> ConnectionPool::take(Use use, Deadline deadline, Freshness freshness) {
+Result<ConnectionPool::Lease> ConnectionPool::take(Use use, Deadline deadline, const Opener& opener,
+                                                   Freshness freshness) {
   if (freshness == Freshness::kNew) drop_idle(use);
   Slot slot = claim(use, deadline);
   if (!slot.granted) return fail(ErrorCode::kBusy, "all connections are in use");
@@ -40,7 +41,7 @@ Result<ConnectionPool::Lease> ConnectionPool::take(Use use, Deadline deadline, F
     return Lease(this, use, std::move(slot.connection), true);
   }
   slot.connection.reset();
-  auto opened = opener_(deadline);
+  auto opened = opener(deadline);
   if (!opened) {
     release(use);
     return fail(std::move(opened).error());

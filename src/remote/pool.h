@@ -22,7 +22,7 @@ inline constexpr size_t kUses = 4;
 class ConnectionPool {
  public:
   using Opener = std::function<Result<std::unique_ptr<redis::Connection>>(Deadline)>;
-  ConnectionPool(Opener opener, std::array<size_t, kUses> limits);
+  explicit ConnectionPool(std::array<size_t, kUses> limits);
 
   /// A connection on loan; goes back, or is dropped when broken, with this object. Needs external synchronisation.
   class Lease {
@@ -48,7 +48,8 @@ class ConnectionPool {
   enum class Freshness { kAny, kNew };
   /// kBusy: all connections of this use were on loan until the deadline. Else the error of the opener. `kNew` also
   /// drops the idle ones of this use.
-  [[nodiscard]] Result<Lease> take(Use use, Deadline deadline, Freshness freshness = Freshness::kAny);
+  [[nodiscard]] Result<Lease> take(Use use, Deadline deadline, const Opener& opener,
+                                   Freshness freshness = Freshness::kAny);
 
  private:
   struct Lane {
@@ -66,7 +67,6 @@ class ConnectionPool {
   void release(Use use);
   void take_back(Use use, std::unique_ptr<redis::Connection> connection);
 
-  const Opener opener_;
   Guarded<Lanes> lanes_;
 };
 

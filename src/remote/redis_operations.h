@@ -28,6 +28,10 @@ void fetch_blobs(Session& session, std::span<const codec::Digest> digests, BlobS
 [[nodiscard]] Result<void> wait_for_scopes(Session& session, const std::vector<std::pair<ScopeId, Position>>& scopes,
                                            Milliseconds most, const std::function<bool()>& cancelled);
 
+/// Requires: check_information() has passed.
+[[nodiscard]] Result<void> announce_to(Session& session, const ScopeInformation& scope, Deadline deadline);
+[[nodiscard]] Result<std::vector<ScopeInformation>> list_announced(Session& session, size_t limit, Deadline deadline);
+
 [[nodiscard]] Result<ServerFacts> probe_server(Session& session, Deadline deadline);
 /// The facts inside the text of INFO; kInvalid when it is none.
 [[nodiscard]] Result<ServerFacts> facts_from_info(const std::string& info);

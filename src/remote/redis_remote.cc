@@ -5,6 +5,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "redis_operations.h"
+#include "scope_text.h"
 
 namespace inductorfs::remote {
 namespace {
@@ -12,21 +13,39 @@ namespace {
 constexpr uint64_t kSecretLimit = 4096;
 constexpr size_t kPrefixLimit = 64;
 
+/// What was announced is said again when a quarter of its lifetime has passed: a server that was away for a while, or
+/// one announcement that failed, does not make a scope in use look unused.
+constexpr int kAnnouncementsPerLifetime = 4;
+
 /// A cluster behind one Redis server. Safe for concurrent use.
 class RedisRemote final : public Remote {
  public:
-  RedisRemote(RemoteOptions options, redis::Endpoint endpoint, Counters& counters)
-      : session_(std::move(options), std::move(endpoint), counters),
-        writes_({Milliseconds(1000), Milliseconds(60000)}) {}
+  /// What all handles to one server share.
+  struct Shared {
+    explicit Shared(const RemoteOptions& options)
+        : writes({Milliseconds(1000), Milliseconds(60000)}),
+          announcements(std::chrono::duration_cast<Milliseconds>(options.blob_lifetime) / kAnnouncementsPerLifetime) {}
+    Breaker writes;  // publishing only: a server without memory for writes still answers reads
+    Announcements announcements;
+  };
+
+  RedisRemote(Session session, std::shared_ptr<Shared> shared)
+      : session_(std::move(session)), shared_(std::move(shared)) {}
 
   void fetch(std::span<const codec::Digest> digests, BlobSink& sink, Deadline deadline) override {
     fetch_blobs(session_, digests, sink, deadline);
   }
   Result<PublishOutcome> publish(const PublishGroup& group, BlobSource& source, Deadline deadline) override {
-    return publish_group(session_, writes_, group, source, deadline);
+    return publish_group(session_, shared_->writes, group, source, deadline);
   }
   Result<Delta> read_changes(const ScopeId& scope, const Position& from, Deadline deadline) override {
-    return read_scope(session_, scope, from, deadline);
+    auto delta = read_scope(session_, scope, from, deadline);
+    if (!delta) return delta;
+    if (auto due = shared_->announcements.due(scope, std::chrono::steady_clock::now())) {
+      // What is lost with it is a line in a listing, until the next time.
+      if (!announce_to(session_, *due, deadline)) session_.counters().get("remote.announce_failed").add();
+    }
+    return delta;
   }
   Result<void> wait_for_changes(const std::vector<std::pair<ScopeId, Position>>& scopes, Milliseconds most,
                                 const std::function<bool()>& cancelled) override {
@@ -36,12 +55,27 @@ class RedisRemote final : public Remote {
                            Deadline deadline) override {
     return report_lost_entry(session_, scope, path, digest, deadline);
   }
+  Result<void> announce_scope(const ScopeInformation& scope, Deadline deadline) override {
+    INDUCTORFS_TRY(check_information(scope));
+    if (!shared_->announcements.claim(scope, std::chrono::steady_clock::now())) return {};
+    auto outcome = announce_to(session_, scope, deadline);
+    if (outcome) return {};
+    shared_->announcements.failed(scope.id);
+    session_.counters().get("remote.announce_failed").add();
+    return outcome;
+  }
+  Result<std::vector<ScopeInformation>> list_scopes(size_t limit, Deadline deadline) override {
+    return list_announced(session_, limit, deadline);
+  }
   Result<ServerFacts> probe(Deadline deadline) override { return probe_server(session_, deadline); }
   Health health() const override { return session_.health(); }
+  std::unique_ptr<Remote> cancellable(std::function<bool()> cancelled) override {
+    return std::make_unique<RedisRemote>(session_.cancellable(std::move(cancelled)), shared_);
+  }
 
  private:
   Session session_;
-  Breaker writes_;  // publishing only: a server without memory for writes still answers reads
+  std::shared_ptr<Shared> shared_;
 };
 
 Result<std::string> read_secret(const std::string& path) {
@@ -78,7 +112,8 @@ Result<std::unique_ptr<Remote>> open_redis(const RemoteOptions& options, Counter
   endpoint->certificate_file = options.certificate_file;
   endpoint->key_file = options.key_file;
   endpoint->client_name = options.client_name;
-  return std::make_unique<RedisRemote>(options, std::move(*endpoint), counters);
+  return std::make_unique<RedisRemote>(Session(options, std::move(*endpoint), counters),
+                                       std::make_shared<RedisRemote::Shared>(options));
 }
 
 }  // namespace inductorfs::remote

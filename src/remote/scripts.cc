@@ -97,6 +97,16 @@ end
 return {'REMOVED', gen}
 )lua";
 
+constexpr const char* kRegisterScope = R"lua(#!lua
+local registry, scope, lifetime, most = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+redis.call('ZADD', registry, string.format('%.0f', now), scope)
+redis.call('ZREMRANGEBYSCORE', registry, '-inf', string.format('%.0f', now - lifetime))
+redis.call('ZREMRANGEBYRANK', registry, 0, -1 - most)
+return 'OK'
+)lua";
+
 }  // namespace
 
 const std::string& publish_script() {
@@ -106,6 +116,11 @@ const std::string& publish_script() {
 
 const std::string& report_lost_script() {
   static const std::string script = std::string(kCommon) + kReportLost;
+  return script;
+}
+
+const std::string& register_scope_script() {
+  static const std::string script = kRegisterScope;
   return script;
 }
 

@@ -7,7 +7,7 @@ namespace inductorfs::remote {
 
 /// The programs that run inside the server, sent whole with each EVAL: no NOSCRIPT case, and the header "#!lua" makes
 /// the server refuse a script as a whole, before it starts, when it is out of memory, a replica or cannot persist.
-/// All take KEYS = meta, idx, cnt, own, log.
+/// The first two take KEYS = meta, idx, cnt, own, log.
 ///
 /// publish: ARGV = nonce, log length, index limit, record, contest key ("" = none), most, expect ("" = nothing, "-" =
 /// no entry, "=" + digest), mode ("write" | "check"), then path, value, path, value, ...
@@ -17,5 +17,9 @@ namespace inductorfs::remote {
 
 /// report_lost: ARGV = nonce, log length, record, path, digest. Answers {"REMOVED" | "OTHER", generation}.
 [[nodiscard]] const std::string& report_lost_script();
+
+/// register_scope: KEYS = registry of scopes; ARGV = scope, lifetime in milliseconds, most. By the server's clock: a
+/// host whose own is wrong would keep its scope in front for ever, or push the others out.
+[[nodiscard]] const std::string& register_scope_script();
 
 }  // namespace inductorfs::remote

@@ -27,10 +27,11 @@ void Channel::hear() {
 
 Result<void> Channel::pipeline(const std::vector<redis::Command>& commands, const OnReply& on_reply) {
   if (deadline_.passed()) return fail(ErrorCode::kTimedOut, "no time left");
-  return connection_.pipeline(commands, {deadline_.left(), without_progress_}, [&](size_t index, redis::Reply&& reply) {
-    hear();
-    return on_reply(index, std::move(reply));
-  });
+  return connection_.pipeline(commands, {deadline_.left(), without_progress_, cancelled_},
+                              [&](size_t index, redis::Reply&& reply) {
+                                hear();
+                                return on_reply(index, std::move(reply));
+                              });
 }
 
 Result<std::vector<redis::Reply>> Channel::call_all(const std::vector<redis::Command>& commands) {
@@ -54,52 +55,75 @@ Result<redis::Reply> Channel::call_blocking(const redis::Command& command, Milli
   return connection_.call_blocking(command, block, cancelled);
 }
 
+Session::Shared::Shared(RemoteOptions given, redis::Endpoint server, Counters& all)
+    : options(std::move(given)),
+      endpoint(std::move(server)),
+      counters(all),
+      opened(all.get("remote.connections_opened")),
+      refused(all.get("remote.breaker_refused")),
+      breaker_opened(all.get("remote.breaker_opened")),
+      pool({options.connections, kPublishConnections, kControlConnections, kFollowConnections}),
+      breaker({}) {}
+
 Session::Session(RemoteOptions options, redis::Endpoint endpoint, Counters& counters)
-    : options_(std::move(options)),
-      endpoint_(std::move(endpoint)),
-      counters_(counters),
-      opened_(counters.get("remote.connections_opened")),
-      refused_(counters.get("remote.breaker_refused")),
-      breaker_opened_(counters.get("remote.breaker_opened")),
-      pool_(
-          [this](Deadline deadline) {
-            opened_.add();
-            return redis::Connection::open(endpoint_, deadline.earlier(options_.connect_patience));
-          },
-          {options_.connections, kPublishConnections, kControlConnections, kFollowConnections}),
-      breaker_({}) {}
+    : shared_(std::make_shared<Shared>(std::move(options), std::move(endpoint), counters)) {}
+
+Session Session::cancellable(std::function<bool()> cancelled) const {
+  Session other = *this;
+  other.cancelled_ = std::move(cancelled);
+  return other;
+}
 
 Result<void> Session::run(Use use, Deadline deadline, const Talk& talk) {
   if (deadline.passed()) return fail(ErrorCode::kTimedOut, "no time left");
-  Breaker::Ticket ticket = breaker_.admit(now());
+  if (cancelled()) return fail(ErrorCode::kUnavailable, "cancelled");
+  Breaker::Ticket ticket = shared_->breaker.admit(now());
   if (ticket == Breaker::Ticket::kRefused) {
-    refused_.add();
-    const std::string last = condition_.with([](const Condition& condition) { return condition.last_error; });
+    shared_->refused.add();
+    const std::string last = shared_->condition.with([](const Condition& condition) { return condition.last_error; });
     return fail(ErrorCode::kUnavailable, "resting after: " + last);
   }
-  return attempt(use, deadline, talk, ticket);
+  auto outcome = attempt(use, deadline, talk, ticket);
+  if (!outcome && outcome.error().code() == ErrorCode::kBusy && cancelled()) {
+    return fail(ErrorCode::kUnavailable, "cancelled");
+  }
+  return outcome;
+}
+
+Result<ConnectionPool::Lease> Session::connect(Use use, Deadline deadline, ConnectionPool::Freshness freshness) {
+  return shared_->pool.take(
+      use, deadline,
+      [&](Deadline until) {
+        shared_->opened.add();
+        return redis::Connection::open(shared_->endpoint, until.earlier(shared_->options.connect_patience),
+                                       cancelled_ ? &cancelled_ : nullptr);
+      },
+      freshness);
 }
 
 Result<void> Session::attempt(Use use, Deadline deadline, const Talk& talk, Breaker::Ticket& ticket) {
   for (auto freshness : {ConnectionPool::Freshness::kAny, ConnectionPool::Freshness::kNew}) {
-    auto lease = pool_.take(use, deadline, freshness);
+    auto lease = connect(use, deadline, freshness);
     if (!lease) {
-      settle(lease.error(), lease.error().code() != ErrorCode::kBusy, ticket);
-      const ErrorCode code = lease.error().code() == ErrorCode::kBusy ? ErrorCode::kTimedOut : lease.error().code();
-      return fail(code, lease.error().what());
+      const ErrorCode code = lease.error().code();
+      settle(lease.error(), code != ErrorCode::kBusy, ticket);
+      const bool waited = code == ErrorCode::kBusy && !cancelled();
+      return fail(waited ? ErrorCode::kTimedOut : code, lease.error().what());
     }
-    const Milliseconds quiet = use == Use::kFetch     ? options_.without_progress
+    const Milliseconds quiet = use == Use::kFetch     ? options().without_progress
                                : use == Use::kPublish ? kPublishWithoutProgress
                                                       : kBackgroundWithoutProgress;
-    Channel channel(lease->connection(), deadline, std::max(quiet, options_.without_progress), [&] {
-      // At the first reply, not at the end: a probe that then rests in XREAD must not hold up everybody else.
-      breaker_.succeeded(ticket);
-      ticket = Breaker::Ticket::kNormal;
-      note_success();
-    });
+    Channel channel(lease->connection(), deadline, std::max(quiet, options().without_progress),
+                    cancelled_ ? &cancelled_ : nullptr, [&] {
+                      // At the first reply, not at the end: a probe that then rests in XREAD must not hold up
+                      // everybody else.
+                      shared_->breaker.succeeded(ticket);
+                      ticket = Breaker::Ticket::kNormal;
+                      note_success();
+                    });
     auto outcome = talk(channel);
     if (outcome) {
-      if (!channel.heard()) breaker_.abandoned(ticket);
+      if (!channel.heard()) shared_->breaker.abandoned(ticket);
       return outcome;
     }
     const ErrorCode code = outcome.error().code();
@@ -110,32 +134,32 @@ Result<void> Session::attempt(Use use, Deadline deadline, const Talk& talk, Brea
     settle(outcome.error(), !ours && (silent || !channel.heard()), ticket);
     return outcome;
   }
-  breaker_.abandoned(ticket);
+  shared_->breaker.abandoned(ticket);
   return fail(ErrorCode::kUnavailable);
 }
 
 void Session::settle(const Error& error, bool server_fault, Breaker::Ticket ticket) {
-  condition_.with([&](Condition& condition) {
+  shared_->condition.with([&](Condition& condition) {
     if (server_fault) condition.reachable = false;
     if (error.code() != ErrorCode::kBusy) condition.last_error = error.to_string();
   });
   if (!server_fault) {
-    breaker_.abandoned(ticket);
-  } else if (breaker_.failed(ticket, now())) {
-    breaker_opened_.add();
+    shared_->breaker.abandoned(ticket);
+  } else if (shared_->breaker.failed(ticket, now())) {
+    shared_->breaker_opened.add();
   }
 }
 
 void Session::note_success() {
-  condition_.with([](Condition& condition) {
+  shared_->condition.with([](Condition& condition) {
     condition.reachable = true;
     condition.last_error.clear();
   });
 }
 
 Remote::Health Session::health() const {
-  return condition_.with([&](const Condition& condition) {
-    return Remote::Health{condition.reachable, endpoint_.to_string(), condition.last_error};
+  return shared_->condition.with([&](const Condition& condition) {
+    return Remote::Health{condition.reachable, shared_->endpoint.to_string(), condition.last_error};
   });
 }
 

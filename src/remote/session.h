@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,11 +20,13 @@ namespace inductorfs::remote {
 class Channel {
  public:
   using OnReply = std::function<Result<void>(size_t, redis::Reply&&)>;
+  /// `cancelled` may be nullptr.
   Channel(redis::Connection& connection, Deadline deadline, Milliseconds without_progress,
-          std::function<void()> on_first_reply)
+          const std::function<bool()>* cancelled, std::function<void()> on_first_reply)
       : connection_(connection),
         deadline_(deadline),
         without_progress_(without_progress),
+        cancelled_(cancelled),
         on_first_reply_(std::move(on_first_reply)) {}
 
   [[nodiscard]] Result<void> pipeline(const std::vector<redis::Command>& commands, const OnReply& on_reply);
@@ -42,6 +45,7 @@ class Channel {
   redis::Connection& connection_;
   Deadline deadline_;
   Milliseconds without_progress_;
+  const std::function<bool()>* cancelled_;
   std::function<void()> on_first_reply_;
   bool heard_ = false;
 };
@@ -51,33 +55,43 @@ class Channel {
 class Session {
  public:
   Session(RemoteOptions options, redis::Endpoint endpoint, Counters& counters);
+  /// The same pool, breaker and health, for calls that end soon with kUnavailable once `cancelled` says so.
+  [[nodiscard]] Session cancellable(std::function<bool()> cancelled) const;
 
   using Talk = std::function<Result<void>(Channel&)>;
   /// `talk` may be called a second time, from its start, when the first connection was dead before any reply.
   [[nodiscard]] Result<void> run(Use use, Deadline deadline, const Talk& talk);
 
-  [[nodiscard]] const RemoteOptions& options() const { return options_; }
-  [[nodiscard]] Counters& counters() const { return counters_; }
+  [[nodiscard]] const RemoteOptions& options() const { return shared_->options; }
+  [[nodiscard]] Counters& counters() const { return shared_->counters; }
   [[nodiscard]] Remote::Health health() const;
 
  private:
-  [[nodiscard]] Result<void> attempt(Use use, Deadline deadline, const Talk& talk, Breaker::Ticket& ticket);
-  void settle(const Error& error, bool server_fault, Breaker::Ticket ticket);
-  void note_success();
-
-  const RemoteOptions options_;
-  const redis::Endpoint endpoint_;
-  Counters& counters_;
-  Counter& opened_;
-  Counter& refused_;
-  Counter& breaker_opened_;
-  ConnectionPool pool_;
-  Breaker breaker_;
   struct Condition {
     bool reachable = false;
     std::string last_error;
   };
-  Guarded<Condition> condition_;
+  struct Shared {
+    Shared(RemoteOptions given, redis::Endpoint server, Counters& all);
+    const RemoteOptions options;
+    const redis::Endpoint endpoint;
+    Counters& counters;
+    Counter& opened;
+    Counter& refused;
+    Counter& breaker_opened;
+    ConnectionPool pool;
+    Breaker breaker;
+    Guarded<Condition> condition;
+  };
+
+  [[nodiscard]] bool cancelled() const { return cancelled_ && cancelled_(); }
+  [[nodiscard]] Result<void> attempt(Use use, Deadline deadline, const Talk& talk, Breaker::Ticket& ticket);
+  [[nodiscard]] Result<ConnectionPool::Lease> connect(Use use, Deadline deadline, ConnectionPool::Freshness freshness);
+  void settle(const Error& error, bool server_fault, Breaker::Ticket ticket);
+  void note_success();
+
+  std::shared_ptr<Shared> shared_;
+  std::function<bool()> cancelled_;
 };
 
 }  // namespace inductorfs::remote

@@ -31,6 +31,7 @@ template <typename F>
 }
 
 /// One host with two scopes, "aa" (all paths but those below "b/") and "bb" (those), and a cluster made by the test.
+/// Other scopes are as "aa".
 class CatalogFixture : public ::testing::Test {
  protected:
   struct Told {
@@ -46,7 +47,7 @@ class CatalogFixture : public ::testing::Test {
   }
 
   [[nodiscard]] static bool accepts(const remote::ScopeId& scope, std::string_view path) {
-    return scope == (path.starts_with("b/") ? "bb" : "aa");
+    return (scope == "bb") == path.starts_with("b/");
   }
   [[nodiscard]] Result<std::unique_ptr<Catalog>> try_open() {
     return Catalog::open(options_, remote_, store_, accepts, counters_);

@@ -133,7 +133,8 @@ TEST_F(CatalogTest, StopIsPromptAndNothingBlocksWhileTheClusterHangs) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
   catalog.stop();
   catalog.stop();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  // Both threads are in the middle of a call that would take its whole time, which is two seconds and more.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(1'500));
   EXPECT_FALSE(catalog.drain(Deadline::after(kPatience))) << "returns at once, there is nobody to publish";
   remote_.hang(false);
   EXPECT_EQ(open().status().queued, 1U);

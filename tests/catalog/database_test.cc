@@ -32,8 +32,8 @@ class DatabaseTest : public ::testing::Test {
   }
   static std::map<std::string, codec::Digest> entries(Database& database, const remote::ScopeId& scope) {
     std::map<std::string, codec::Digest> found;
-    EXPECT_TRUE(database.read_entries([&](const remote::ScopeId& id, std::string_view path, std::string_view value) {
-      if (id == scope) found[std::string(path)] = codec::decode_entry(path, value)->digest;
+    EXPECT_TRUE(database.read_entries(scope, "", 1'000, [&](std::string_view path, std::string_view value) {
+      found[std::string(path)] = codec::decode_entry(path, value)->digest;
     }));
     return found;
   }
@@ -73,20 +73,67 @@ TEST_F(DatabaseTest, ForgetsAScopeInPieces) {
   EXPECT_TRUE((*database.position("bb")).has_value());
 }
 
-TEST_F(DatabaseTest, KeepsOnlyFollowedScopesAndNoPositionOfAnotherRelease) {
+TEST_F(DatabaseTest, KeepsNoPositionOfAnotherRelease) {
   Database database = open();
   const std::vector<codec::Entry> set{entry("a")};
   const remote::Position position{1, "n"};
-  ASSERT_TRUE(database.keep_scopes({"aa", "bb"}, "1.0"));
+  ASSERT_TRUE(database.note_release("1.0"));
   ASSERT_TRUE(database.apply("aa", set, {}, &position));
-  ASSERT_TRUE(database.apply("bb", set, {}, &position));
-  ASSERT_TRUE(database.keep_scopes({"bb", "cc"}, "1.0"));
-  EXPECT_TRUE(entries(database, "aa").empty());
+  ASSERT_TRUE(database.note_release("1.0"));
+  EXPECT_EQ(*database.position("aa"), position);
+  ASSERT_TRUE(database.note_release("1.1"));
   EXPECT_EQ(*database.position("aa"), std::nullopt);
-  EXPECT_EQ(*database.position("bb"), position);
-  ASSERT_TRUE(database.keep_scopes({"bb"}, "1.1"));
-  EXPECT_EQ(*database.position("bb"), std::nullopt);
-  EXPECT_EQ(entries(database, "bb").size(), 1U);
+  EXPECT_EQ(entries(database, "aa").size(), 1U);
+}
+
+TEST_F(DatabaseTest, KnowsWhichScopesWereFollowedAndInWhatOrder) {
+  using Scopes = std::vector<remote::ScopeId>;
+  {
+    Database database = open();
+    EXPECT_EQ(*database.once_followed({}), Scopes{});
+    ASSERT_TRUE(database.note_followed({"dd", "aa", "bb"}));
+    ASSERT_TRUE(database.note_followed({"bb"}));
+    ASSERT_TRUE(database.note_followed({"cc", "aa"}));
+    ASSERT_TRUE(database.note_followed({"cc"}));
+  }
+  Database database = open();
+  EXPECT_EQ(*database.once_followed({"cc"}), (Scopes{"aa", "bb", "dd"})) << "the latest first";
+  ASSERT_TRUE(database.forget_scope("bb"));
+  EXPECT_EQ(*database.once_followed({}), (Scopes{"cc", "aa", "dd"}));
+}
+
+TEST_F(DatabaseTest, AFileFromBeforeScopesCouldChangeKnowsWhatItHolds) {
+  const std::vector<codec::Entry> set{entry("a"), entry("b")};
+  {
+    Database database = open();
+    for (const char* scope : {"aa", "cc", "bb"}) ASSERT_TRUE(database.apply(scope, set, {}, nullptr));
+  }
+  sql("DROP TABLE followed");
+  Database database = open();
+  EXPECT_EQ(*database.once_followed({"bb"}), (std::vector<remote::ScopeId>{"aa", "cc"}));
+  ASSERT_TRUE(database.note_followed({"cc"}));
+  EXPECT_EQ(*database.once_followed({}), (std::vector<remote::ScopeId>{"cc", "aa", "bb"}));
+}
+
+TEST_F(DatabaseTest, ReadsAndCountsAScopePieceByPiece) {
+  Database database = open();
+  const std::vector<codec::Entry> set{entry("a"), entry("b"), entry("b\xff"), entry("c")};
+  ASSERT_TRUE(database.apply("aa", set, {}, nullptr));
+  ASSERT_TRUE(database.apply("bb", set, {}, nullptr));
+  std::vector<std::string> read;
+  std::string after;
+  while (true) {
+    const auto rows = database.read_entries("aa", after, 3, [&](std::string_view path, std::string_view) {
+      after = path;
+      read.emplace_back(path);
+    });
+    ASSERT_TRUE(rows);
+    if (*rows < 3) break;
+  }
+  EXPECT_EQ(read, (std::vector<std::string>{"a", "b", "b\xff", "c"}));
+  EXPECT_EQ(*database.count_entries("aa", 100), 4U);
+  EXPECT_EQ(*database.count_entries("aa", 2), 2U);
+  EXPECT_EQ(*database.count_entries("cc", 2), 0U);
 }
 
 TEST_F(DatabaseTest, QueueKeepsItsOrderItsErrorsAndReplaces) {

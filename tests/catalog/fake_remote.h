@@ -4,11 +4,14 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "catalog/cancellable_fake.h"
+#include "catalog/fake_cluster.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/codec/frame.h"
 #include "inductorfs/remote/remote.h"
@@ -18,26 +21,8 @@ namespace inductorfs::catalog {
 /// A cluster in memory whose failures a test writes down. Safe for concurrent use.
 class FakeRemote final : public remote::Remote {
  public:
-  struct Scope {
-    std::map<std::string, codec::Entry> entries;
-    std::vector<remote::Delta> log;          ///< record i leads to generation i + 1
-    std::map<std::string, uint64_t> groups;  ///< by contest
-    std::deque<remote::Delta> scripted;      ///< given out first
-    /// Where the last scripted delta led, and the log's length then: quiet there until something real happens.
-    std::optional<std::pair<remote::Position, size_t>> scripted_end;
-    uint64_t trimmed = 0;  ///< generations whose record is gone
-  };
-  struct State {
-    std::map<remote::ScopeId, Scope> scopes;
-    std::map<codec::Digest, std::string> frames;
-    std::vector<remote::PublishGroup> published;  ///< in order
-    std::vector<std::pair<std::string, codec::Digest>> lost;
-    std::optional<Error> failure;      ///< of every call
-    std::optional<Error> lost_answer;  ///< publish does its work, then says this, once
-    bool hanging = false;              ///< every call uses its whole time
-    uint64_t reads = 0;
-    uint64_t publishes = 0;  ///< attempts
-  };
+  using Scope = fake::Scope;
+  using State = fake::State;
   /// Runs at the start of each publish, before the state is touched: where another writer comes in between.
   std::function<void(const remote::PublishGroup&)> before_publish;
   Guarded<State> state;
@@ -75,7 +60,7 @@ class FakeRemote final : public remote::Remote {
       }));
     }
     return state.notify_with([&](State& now) -> Result<remote::PublishOutcome> {
-      const auto outcome = commit(now, group);
+      const auto outcome = fake::commit(now, group);
       if (outcome == remote::PublishOutcome::kPublished) now.frames.merge(frames);
       if (auto lost = std::exchange(now.lost_answer, std::nullopt)) return fail(*lost);
       return outcome;
@@ -96,11 +81,11 @@ class FakeRemote final : public remote::Remote {
       }
       if (scope.scripted_end == std::pair(from, scope.log.size())) return remote::Delta{false, {}, {}, from};
       const uint64_t head = scope.log.size();
-      if (from.generation == head && from.nonce == nonce(head)) return remote::Delta{false, {}, {}, from};
-      const bool unknown = from.nonce != nonce(from.generation) || from.generation > head ||
+      if (from.generation == head && from.nonce == fake::nonce(head)) return remote::Delta{false, {}, {}, from};
+      const bool unknown = from.nonce != fake::nonce(from.generation) || from.generation > head ||
                            from.generation < scope.trimmed || from.generation == 0;
       if (!unknown) return scope.log[from.generation];
-      remote::Delta snapshot{true, {}, {}, {head, nonce(head)}};
+      remote::Delta snapshot{true, {}, {}, {head, fake::nonce(head)}};
       for (const auto& [path, entry] : scope.entries) snapshot.set.push_back(entry);
       return snapshot;
     });
@@ -139,18 +124,31 @@ class FakeRemote final : public remote::Remote {
     state.notify_with([&](State& now) {
       now.lost.emplace_back(path, digest);
       auto found = now.scopes[id].entries.find(path);
-      if (found != now.scopes[id].entries.end() && found->second.digest == digest) remove_in(now, id, path);
+      if (found != now.scopes[id].entries.end() && found->second.digest == digest) fake::remove_in(now, id, path);
     });
     return {};
   }
 
+  Result<void> announce_scope(const remote::ScopeInformation&, Deadline) override { return {}; }
+  Result<std::vector<remote::ScopeInformation>> list_scopes(size_t, Deadline) override {
+    return std::vector<remote::ScopeInformation>();
+  }
   Result<remote::ServerFacts> probe(Deadline) override { return remote::ServerFacts{}; }
   Health health() const override { return {}; }
+  std::unique_ptr<remote::Remote> cancellable(std::function<bool()> cancelled) override {
+    return std::make_unique<CancellableFake>(*this, [this, cancelled = std::move(cancelled)](Deadline deadline) {
+      const auto answers = [](const State& now) { return !now.hanging; };
+      while (!deadline.passed() && !cancelled()) {
+        if (state.wait_until(deadline.earlier(Milliseconds(10)).at(), answers, answers)) return true;
+      }
+      return !cancelled();
+    });
+  }
 
   // ---- What a test does as the rest of the cluster
 
   void set(const remote::ScopeId& id, const codec::Entry& entry) {
-    state.notify_with([&](State& now) { set_in(now, id, {entry}); });
+    state.notify_with([&](State& now) { fake::set_in(now, id, {entry}); });
   }
   void set_with_bytes(const remote::ScopeId& id, codec::Entry entry, const std::string& bytes) {
     entry.digest = codec::digest_of(bytes);
@@ -158,11 +156,11 @@ class FakeRemote final : public remote::Remote {
     auto frame = codec::encode_frame(bytes);
     state.notify_with([&](State& now) {
       now.frames[entry.digest] = *frame;
-      set_in(now, id, {entry});
+      fake::set_in(now, id, {entry});
     });
   }
   void remove(const remote::ScopeId& id, const std::string& path) {
-    state.notify_with([&](State& now) { remove_in(now, id, path); });
+    state.notify_with([&](State& now) { fake::remove_in(now, id, path); });
   }
   void script(const remote::ScopeId& id, remote::Delta delta) {
     state.notify_with([&](State& now) { now.scopes[id].scripted.push_back(std::move(delta)); });
@@ -199,10 +197,6 @@ class FakeRemote final : public remote::Remote {
   }
 
  private:
-  static std::string nonce(uint64_t generation) {
-    return generation == 0 ? std::string() : "nonce-" + std::to_string(generation);
-  }
-
   std::optional<Error> obstacle(Deadline deadline) {
     return state.wait_until(
         deadline.at(), [](const State& now) { return !now.hanging; },
@@ -210,34 +204,6 @@ class FakeRemote final : public remote::Remote {
           if (now.hanging) return Error(ErrorCode::kTimedOut, "no answer");
           return now.failure;
         });
-  }
-
-  static remote::PublishOutcome commit(State& now, const remote::PublishGroup& group) {
-    Scope& scope = now.scopes[group.scope];
-    if (group.contest && scope.groups[group.contest->key] > group.contest->most) {
-      return remote::PublishOutcome::kSuperseded;
-    }
-    if (group.replaces) {
-      auto found = scope.entries.find(group.entries.front().path);
-      const auto digest = found == scope.entries.end() ? std::nullopt : std::optional(found->second.digest);
-      if (digest != group.replaces->digest) return remote::PublishOutcome::kConflict;
-    }
-    if (group.contest) ++scope.groups[group.contest->key];
-    now.published.push_back(group);
-    set_in(now, group.scope, group.entries);
-    return remote::PublishOutcome::kPublished;
-  }
-  static void set_in(State& now, const remote::ScopeId& id, const std::vector<codec::Entry>& entries) {
-    Scope& scope = now.scopes[id];
-    for (const auto& entry : entries) scope.entries[entry.path] = entry;
-    const uint64_t next = scope.log.size() + 1;
-    scope.log.push_back({false, entries, {}, {next, nonce(next)}});
-  }
-  static void remove_in(State& now, const remote::ScopeId& id, const std::string& path) {
-    Scope& scope = now.scopes[id];
-    scope.entries.erase(path);
-    const uint64_t next = scope.log.size() + 1;
-    scope.log.push_back({false, {}, {path}, {next, nonce(next)}});
   }
 };
 

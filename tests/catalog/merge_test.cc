@@ -50,6 +50,18 @@ TEST_F(MergeTest, KeepsTheTimingsOfBoth) {
   EXPECT_EQ(catalog.find(kPath)->entry, *report.merged);
 }
 
+TEST_F(MergeTest, WhatIsQueuedForAScopeThatIsNoLongerFollowedIsMergedWithWhatItHas) {
+  remote_.set_with_bytes("aa", elsewhere(kPath, ""), timing("theirs"));
+  Catalog& catalog = start_synced();
+  remote_.fail_with(Error(ErrorCode::kUnavailable, "down"));
+  ASSERT_TRUE(catalog.enqueue(merging(timing("ours"))));
+  catalog.follow({"bb"});
+  remote_.fail_with(std::nullopt);
+  ASSERT_TRUE(catalog.drain(Deadline::after(kPatience)));
+  EXPECT_NE(cluster_bytes().find("ours"), std::string::npos);
+  EXPECT_NE(cluster_bytes().find("theirs"), std::string::npos);
+}
+
 TEST_F(MergeTest, WhatTheClusterHasAlreadyIsNotPublishedAgain) {
   remote_.set_with_bytes("aa", elsewhere(kPath, ""), *layout::merge_system_autotune(timing("a"), timing("b")));
   start_synced();

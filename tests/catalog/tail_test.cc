@@ -85,25 +85,11 @@ TEST_F(TailTest, AClusterThatWasEmptiedEmptiesTheCatalogEvenWithoutAPosition) {
   {  // as after an upgrade of this program
     auto database = Database::open(options_.file, *Database::lock(options_.file));
     ASSERT_TRUE(database);
-    ASSERT_TRUE(database->keep_scopes(options_.scopes, "another release"));
+    ASSERT_TRUE(database->note_release("another release"));
   }
   remote_.state.with([](FakeRemote::State& now) { now.scopes.clear(); });
   EXPECT_TRUE(open().find("f")) << "until the cluster has been asked";
   EXPECT_FALSE(start_synced().find("f"));
-}
-
-TEST_F(TailTest, ScopesThatAreNoLongerFollowedAreForgotten) {
-  remote_.set("aa", elsewhere("f", "1"));
-  remote_.set("bb", elsewhere("b/f", "2"));
-  start_synced();
-  close();
-  options_.scopes = {"bb"};
-  EXPECT_FALSE(open().find("f"));
-  close();
-  options_.scopes = {"aa", "bb"};
-  Catalog& catalog = open();
-  EXPECT_FALSE(catalog.find("f"));
-  EXPECT_TRUE(catalog.find("b/f"));
 }
 
 TEST_F(TailTest, AnEmptySnapshotThatComesEachTimeIsTheEndToo) {
@@ -174,6 +160,12 @@ TEST_F(TailTest, OneScopeThatFailsDoesNotStopTheOthers) {
     Result<void> report_lost(const remote::ScopeId& scope, const std::string& path, const codec::Digest& digest,
                              Deadline deadline) override {
       return inner_.report_lost(scope, path, digest, deadline);
+    }
+    Result<void> announce_scope(const remote::ScopeInformation& scope, Deadline deadline) override {
+      return inner_.announce_scope(scope, deadline);
+    }
+    Result<std::vector<remote::ScopeInformation>> list_scopes(size_t limit, Deadline deadline) override {
+      return inner_.list_scopes(limit, deadline);
     }
     Result<remote::ServerFacts> probe(Deadline deadline) override { return inner_.probe(deadline); }
     Health health() const override { return {}; }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 namespace inductorfs::catalog {
@@ -76,6 +77,153 @@ TEST(Tree, AnotherScopesRemovalLeavesTheEntry) {
   EXPECT_TRUE(tree.find("f"));
 }
 
+TEST(Tree, OfTwoScopesTheOneThatSortsFirstIsSeenWhateverTheOrder) {
+  for (const bool first : {true, false}) {
+    Tree tree({"bb", "aa"}, 100);  // "bb" is 0, "aa" is 1
+    const ScopeIndex behind = 0;
+    const ScopeIndex front = 1;
+    EXPECT_EQ(tree.set(first ? front : behind, entry("f", first ? "front" : "behind")), Tree::Change::kVisible);
+    EXPECT_EQ(tree.set(first ? behind : front, entry("f", first ? "behind" : "front")),
+              first ? Tree::Change::kHidden : Tree::Change::kVisible);
+    EXPECT_EQ(tree.find("f")->scope, "aa");
+    EXPECT_EQ(tree.find("f")->entry, entry("f", "front"));
+    EXPECT_EQ(tree.known(), 2U);
+    EXPECT_EQ(tree.visible(), 1U);
+    EXPECT_EQ(tree.find_known("bb", "f"), entry("f", "behind"));
+    EXPECT_EQ(tree.digests_of("f").size(), 2U);
+    EXPECT_EQ(tree.set(behind, entry("f", "newer")), Tree::Change::kHidden);
+    EXPECT_EQ(tree.known(), 2U);
+    EXPECT_TRUE(tree.remove(front, "f")) << "what can be seen changed";
+    EXPECT_EQ(tree.find("f")->entry, entry("f", "newer"));
+    EXPECT_EQ(tree.find("f")->scope, "bb");
+    EXPECT_FALSE(tree.remove(front, "f"));
+    EXPECT_TRUE(tree.remove(behind, "f"));
+    EXPECT_EQ(tree.known(), 0U);
+  }
+}
+
+TEST(Tree, AMarkHidesWhatStandsBehindToo) {
+  Tree tree({"aa", "bb"}, 100);
+  (void)tree.set(0, entry("f", "front"));
+  (void)tree.set(1, entry("f", "behind"));
+  for (const auto& digest : tree.digests_of("f")) tree.mark_hidden("f", digest);
+  EXPECT_FALSE(tree.find("f"));
+  EXPECT_FALSE(tree.remove(0, "f")) << "nothing that could be seen";
+  EXPECT_FALSE(tree.find("f"));
+  EXPECT_EQ(tree.visible(), 0U);
+  tree.unmark_hidden("f", entry("f", "behind").digest);
+  EXPECT_TRUE(tree.find("f"));
+}
+
+TEST(Tree, WhatIsNoLongerFollowedIsOutOfSightAtOnceAndTakesNothing) {
+  Tree tree({"aa", "bb"}, 100);
+  (void)tree.set(0, entry("d/f"));
+  (void)tree.set(0, entry("g", "front"));
+  (void)tree.set(1, entry("g", "behind"));
+  const Following following = tree.follow({"bb", "cc"});
+  EXPECT_EQ(following.gone, (std::set<ScopeIndex>{0}));
+  EXPECT_TRUE(following.some_new);
+  EXPECT_EQ(following.scopes.size(), 2U);
+  EXPECT_FALSE(tree.find("d/f"));
+  EXPECT_TRUE(tree.list("d").empty());
+  EXPECT_TRUE(tree.entries_in("d").empty());
+  EXPECT_TRUE(tree.newest(10).empty());
+  EXPECT_EQ(tree.set(0, entry("h")), Tree::Change::kGone);
+  EXPECT_EQ(tree.scope_index("aa"), std::nullopt);
+  // Its name may be taken before it is removed.
+  EXPECT_EQ(tree.set(*tree.scope_index("cc"), entry("d/f", "cc")), Tree::Change::kVisible);
+  EXPECT_EQ(tree.find("d/f")->scope, "cc");
+  Names changed;
+  for (const auto& path : tree.paths_of(0)) {
+    if (tree.remove(0, path)) changed.push_back(path);
+  }
+  EXPECT_EQ(changed, (Names{"g"}));
+  EXPECT_EQ(tree.find("g")->scope, "bb");
+  EXPECT_EQ(tree.known(), 2U);
+  EXPECT_EQ(tree.visible(), 2U);
+  EXPECT_NE(tree.follow({"aa"}).scopes.front().index, 0U) << "its earlier following is over";
+}
+
+TEST(Tree, WhatComesBeforeTheRemovalOfTheFirstOfThreeIsInOrderToo) {
+  Tree tree({"aa", "bb", "cc"}, 100);
+  (void)tree.set(0, entry("f", "aa"));
+  (void)tree.set(2, entry("f", "cc"));
+  (void)tree.follow({"bb", "cc"});
+  EXPECT_EQ(tree.set(2, entry("f", "cc2")), Tree::Change::kVisible);
+  EXPECT_EQ(tree.find("f")->entry, entry("f", "cc2"));
+  EXPECT_EQ(tree.set(1, entry("f", "bb")), Tree::Change::kVisible);
+  EXPECT_EQ(tree.find("f")->scope, "bb");
+  EXPECT_FALSE(tree.remove(0, "f"));
+  EXPECT_EQ(tree.known(), 2U);
+}
+
+TEST(Tree, TheLimitCountsWhatStandsBehind) {
+  Tree tree({"aa", "bb"}, 1);
+  (void)tree.set(0, entry("f"));
+  EXPECT_EQ(tree.set(1, entry("f")), Tree::Change::kRefused);
+  EXPECT_TRUE(tree.remove(0, "f"));
+  EXPECT_EQ(tree.set(1, entry("f")), Tree::Change::kVisible);
+}
+
+/// Random sets, removals and followings against a map from path to what each scope has.
+TEST(Tree, AgreesWithAMapOfScopesAfterManyRandomChanges) {
+  const std::vector<remote::ScopeId> all{"aa", "bb", "cc"};
+  std::mt19937 random(11);
+  const auto roll = [&](unsigned sides) { return static_cast<unsigned>(random() % sides); };
+  Tree tree(all, 1'000);
+  std::map<std::string, std::map<remote::ScopeId, std::string>> model;
+  std::set<ScopeIndex> gone;
+  const auto purge = [&] {
+    for (const auto index : std::exchange(gone, {})) {
+      for (const auto& path : tree.paths_of(index)) (void)tree.remove(index, path);
+    }
+  };
+  for (int round = 0; round < 20'000; ++round) {
+    const std::string path = "d" + std::to_string(roll(3)) + "/" + std::to_string(roll(4));
+    const auto index = tree.scope_index(all[roll(3)]);
+    const std::string bytes = std::to_string(roll(1'000));
+    const unsigned what = roll(100);
+    if (what == 0) {
+      std::vector<remote::ScopeId> some;
+      for (const auto& scope : all) {
+        if (roll(2) == 0) some.push_back(scope);
+      }
+      const auto following = tree.follow(some);
+      gone.insert(following.gone.begin(), following.gone.end());
+      for (auto& [at, scopes] : model) {
+        std::erase_if(scopes, [&](const auto& one) { return std::ranges::find(some, one.first) == some.end(); });
+      }
+    } else if (what < 4) {
+      purge();
+    } else if (index && what < 40) {
+      (void)tree.remove(*index, path);
+      for (const auto& followed : tree.followed()) {
+        if (followed.index == *index) model[path].erase(followed.id);
+      }
+    } else if (index) {
+      ASSERT_NE(tree.set(*index, entry(path, bytes)), Tree::Change::kRefused);
+      for (const auto& followed : tree.followed()) {
+        if (followed.index == *index) model[path][followed.id] = bytes;
+      }
+    }
+    if (round % 50 != 0) continue;
+    purge();
+    uint64_t known = 0;
+    uint64_t visible = 0;
+    for (const auto& [at, scopes] : model) {
+      known += scopes.size();
+      visible += scopes.empty() ? 0 : 1;
+      const auto found = tree.find(at);
+      ASSERT_EQ(found.has_value(), !scopes.empty());
+      if (!found) continue;
+      ASSERT_EQ(found->scope, scopes.begin()->first);
+      ASSERT_EQ(found->entry.digest, codec::digest_of(scopes.begin()->second));
+    }
+    ASSERT_EQ(tree.known(), known);
+    ASSERT_EQ(tree.visible(), visible);
+  }
+}
+
 TEST(Tree, OneNameIsNeverFileAndDirectory) {
   Tree tree({"aa"}, 100);
   (void)tree.set(0, entry("a/f"));
@@ -101,7 +249,7 @@ TEST(Tree, HiddenEntriesCountNowhere) {
   (void)tree.set(0, entry("d/g"));
   tree.mark_hidden("d/f", entry("d/f").digest);
   EXPECT_FALSE(tree.find("d/f"));
-  EXPECT_TRUE(tree.find_known("d/f"));
+  EXPECT_TRUE(tree.find_known("aa", "d/f"));
   EXPECT_EQ(names(tree.list("d")), (Names{"g"}));
   tree.mark_hidden("d/g", entry("d/g").digest);
   EXPECT_FALSE(tree.has_directory("d"));
@@ -132,7 +280,7 @@ TEST(Tree, LostEntriesComeBackWhenTheyAreSetAgain) {
   EXPECT_TRUE(tree.find("f"));
   tree.mark_lost("f", entry("f").digest);
   EXPECT_FALSE(tree.find("f"));
-  EXPECT_FALSE(tree.find_known("f"));
+  EXPECT_FALSE(tree.find_known("aa", "f"));
   EXPECT_EQ(tree.set(0, entry("f")), Tree::Change::kVisible);
   EXPECT_TRUE(tree.find("f"));
 }

@@ -2,60 +2,16 @@
 // What every Remote promises (remote/remote.h), run over the one in memory and the one behind a real redis-server.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
+#include "clusters.h"
 #include "inductorfs/remote/remote.h"
 #include "remote/remote_fakes.h"
-#include "support/redis_server.h"
 
 namespace inductorfs::remote {
 namespace {
-
-using inductorfs::testing::RedisServer;
-
-/// Where handles to one cluster come from.
-class Cluster {
- public:
-  virtual ~Cluster() = default;
-  virtual std::unique_ptr<Remote> open() = 0;
-};
-
-class InMemory final : public Cluster {
- public:
-  std::unique_ptr<Remote> open() override { return open_memory(cluster_); }
-
- private:
-  std::shared_ptr<MemoryCluster> cluster_ = make_memory_cluster();
-};
-
-class OnRedis final : public Cluster {
- public:
-  std::unique_ptr<Remote> open() override {
-    static RedisServer server;  // one for the whole suite; a prefix for each test
-    RemoteOptions options;
-    options.url = server.url();
-    options.prefix = prefix_;
-    options.without_progress = Milliseconds(5000);  // the machine may be busy; time limits have tests of their own
-    auto remote = open_redis(options, counters_);
-    if (!remote) throw std::runtime_error(remote.error().to_string());
-    return std::move(*remote);
-  }
-
- private:
-  static std::string next_prefix() {
-    static int number = 0;
-    return "test" + std::to_string(++number);
-  }
-  const std::string prefix_ = next_prefix();
-  Counters counters_;
-};
-
-using MakeCluster = std::unique_ptr<Cluster> (*)();
-struct Kind {
-  const char* name;
-  MakeCluster make;
-};
 
 class RemoteContract : public ::testing::TestWithParam<Kind> {
  protected:
@@ -402,6 +358,29 @@ TEST_P(RemoteContract, ConcurrentPublishersAndFollowersAgreeInTheEnd) {
   EXPECT_EQ(early.entries, late.entries);
   EXPECT_EQ(late.entries.size(), kEach + 1U);
   EXPECT_EQ(late.position.generation, static_cast<uint64_t>(kEach));
+}
+
+TEST_P(RemoteContract, WhatOneHostAnnouncesAnotherLists) {
+  ASSERT_TRUE(remote->announce_scope(information("a"), soon()));
+  ASSERT_TRUE(other->announce_scope(information("b"), soon()));
+  ASSERT_TRUE(other->announce_scope(information("a"), soon())) << "hosts with equal facts announce the same";
+  auto scopes = other->list_scopes(10, soon());
+  ASSERT_TRUE(scopes) << scopes.error().to_string();
+  EXPECT_EQ(scopes->size(), 2U);
+  EXPECT_NE(std::ranges::find(*scopes, information("a")), scopes->end());
+  EXPECT_NE(std::ranges::find(*scopes, information("b")), scopes->end());
+  EXPECT_EQ(remote->list_scopes(1, soon())->size(), 1U);
+}
+
+TEST_P(RemoteContract, ACancelledHandleAnswersAtOnce) {
+  const auto view = remote->cancellable([] { return true; });
+  if (view == nullptr) return;  // no call of it rests
+  const auto start = std::chrono::steady_clock::now();
+  const auto read = view->read_changes(scope, {}, soon());
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code(), ErrorCode::kUnavailable);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, Milliseconds(1000));
+  EXPECT_TRUE(remote->read_changes(scope, {}, soon()));
 }
 
 TEST_P(RemoteContract, SaysWhatItIs) {

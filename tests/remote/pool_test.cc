@@ -39,82 +39,82 @@ class ConnectionPoolTest : public ::testing::Test {
   std::atomic<int> alive = 0;
   int opened = 0;
   bool refuse = false;
-  ConnectionPool pool{[this](Deadline) -> Result<std::unique_ptr<redis::Connection>> {
-                        ++opened;
-                        if (refuse) return fail(ErrorCode::kUnavailable, "refused");
-                        return std::make_unique<FakeConnection>(alive);
-                      },
-                      {2, 1, 1, 0}};
+  const ConnectionPool::Opener opener = [this](Deadline) -> Result<std::unique_ptr<redis::Connection>> {
+    ++opened;
+    if (refuse) return fail(ErrorCode::kUnavailable, "refused");
+    return std::make_unique<FakeConnection>(alive);
+  };
+  ConnectionPool pool{{2, 1, 1, 0}};
 };
 
 TEST_F(ConnectionPoolTest, UsesAnIdleConnectionAgain) {
-  EXPECT_FALSE(pool.take(Use::kFetch, shortly())->reused());
-  EXPECT_TRUE(pool.take(Use::kFetch, shortly())->reused());
+  EXPECT_FALSE(pool.take(Use::kFetch, shortly(), opener)->reused());
+  EXPECT_TRUE(pool.take(Use::kFetch, shortly(), opener)->reused());
   EXPECT_EQ(opened, 1);
 }
 
 TEST_F(ConnectionPoolTest, DropsWhatBrokeOnLoanAndWhatBrokeWhileIdle) {
   {
-    const auto lease = pool.take(Use::kFetch, shortly());
+    const auto lease = pool.take(Use::kFetch, shortly(), opener);
     fake(*lease).is_broken = true;
   }
   EXPECT_EQ(alive, 0);
   FakeConnection* idle = nullptr;
   {
-    const auto lease = pool.take(Use::kFetch, shortly());
+    const auto lease = pool.take(Use::kFetch, shortly(), opener);
     idle = &fake(*lease);
   }
   idle->is_broken = true;
-  const auto lease = pool.take(Use::kFetch, shortly());
+  const auto lease = pool.take(Use::kFetch, shortly(), opener);
   EXPECT_FALSE(lease->reused());
   EXPECT_EQ(alive, 1);
 }
 
 TEST_F(ConnectionPoolTest, IsBusyAtItsLimitUntilOneComesBack) {
-  auto first = std::optional(pool.take(Use::kFetch, shortly()));
-  const auto second = pool.take(Use::kFetch, shortly());
-  const auto refused = pool.take(Use::kFetch, shortly());
+  auto first = std::optional(pool.take(Use::kFetch, shortly(), opener));
+  const auto second = pool.take(Use::kFetch, shortly(), opener);
+  const auto refused = pool.take(Use::kFetch, shortly(), opener);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), ErrorCode::kBusy);
   std::atomic<bool> got = false;
-  std::jthread waiter([&] { got = pool.take(Use::kFetch, Deadline::after(Milliseconds(10000))).has_value(); });
+  std::jthread waiter([&] { got = pool.take(Use::kFetch, Deadline::after(Milliseconds(10000)), opener).has_value(); });
   first.reset();
   waiter.join();
   EXPECT_TRUE(got);
 }
 
 TEST_F(ConnectionPoolTest, AFetchNeverWaitsForAPublishNorForAFollower) {
-  const auto publishing = pool.take(Use::kPublish, shortly());
-  const auto following = pool.take(Use::kFollow, shortly());
+  const auto publishing = pool.take(Use::kPublish, shortly(), opener);
+  const auto following = pool.take(Use::kFollow, shortly(), opener);
   ASSERT_TRUE(publishing);
   ASSERT_TRUE(following) << "a limit of 0 means 1";
-  EXPECT_FALSE(pool.take(Use::kPublish, shortly()));
-  EXPECT_TRUE(pool.take(Use::kFetch, shortly()));
-  EXPECT_TRUE(pool.take(Use::kControl, shortly()));
+  EXPECT_FALSE(pool.take(Use::kPublish, shortly(), opener));
+  EXPECT_TRUE(pool.take(Use::kFetch, shortly(), opener));
+  EXPECT_TRUE(pool.take(Use::kControl, shortly(), opener));
 }
 
 TEST_F(ConnectionPoolTest, AFailedOpenGivesItsPlaceBack) {
   refuse = true;
   for (int i = 0; i < 5; ++i) {
-    const auto lease = pool.take(Use::kPublish, shortly());
+    const auto lease = pool.take(Use::kPublish, shortly(), opener);
     ASSERT_FALSE(lease);
     EXPECT_EQ(lease.error().code(), ErrorCode::kUnavailable);
   }
   refuse = false;
-  EXPECT_TRUE(pool.take(Use::kPublish, shortly()));
+  EXPECT_TRUE(pool.take(Use::kPublish, shortly(), opener));
 }
 
 TEST_F(ConnectionPoolTest, ANewConnectionTakesTheIdleOnesAway) {
   {
-    const auto one = pool.take(Use::kFetch, shortly());
-    const auto two = pool.take(Use::kFetch, shortly());
+    const auto one = pool.take(Use::kFetch, shortly(), opener);
+    const auto two = pool.take(Use::kFetch, shortly(), opener);
   }
   EXPECT_EQ(alive, 2);
-  const auto lease = pool.take(Use::kFetch, shortly(), ConnectionPool::Freshness::kNew);
+  const auto lease = pool.take(Use::kFetch, shortly(), opener, ConnectionPool::Freshness::kNew);
   ASSERT_TRUE(lease);
   EXPECT_FALSE(lease->reused());
   EXPECT_EQ(alive, 1);
-  EXPECT_TRUE(pool.take(Use::kFetch, shortly())) << "their places are free";
+  EXPECT_TRUE(pool.take(Use::kFetch, shortly(), opener)) << "their places are free";
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 namespace inductorfs::testing {
 
-/// What a FaultyRemote does with fetches, shared with the test that turns it. Safe for concurrent use.
+/// What a FaultyRemote does, shared with the test that turns it. Safe for concurrent use.
 class Fault {
  public:
   enum class Mode { kNone, kHang, kFail };
@@ -22,6 +22,13 @@ class Fault {
   /// Only fetches that ask for one of these are touched; empty: all.
   void only(std::set<codec::Digest> digests) {
     state_.with([&](State& state) { state.only = std::move(digests); });
+  }
+  /// Publishes fail as with a server that is away.
+  void refuse_publishes(bool refused) {
+    state_.with([&](State& state) { state.deaf = refused; });
+  }
+  [[nodiscard]] bool refuses_publishes() const {
+    return state_.with([](const State& state) { return state.deaf; });
   }
   [[nodiscard]] size_t hanging() const {
     return state_.with([](const State& state) { return state.hanging; });
@@ -56,6 +63,7 @@ class Fault {
     std::set<codec::Digest> only;
     std::multiset<codec::Digest> asked;
     size_t hanging = 0;
+    bool deaf = false;
   };
   Guarded<State> state_;
 };
@@ -74,6 +82,7 @@ class FaultyRemote final : public remote::Remote {
   }
   Result<remote::PublishOutcome> publish(const remote::PublishGroup& group, remote::BlobSource& source,
                                          Deadline deadline) override {
+    if (fault_->refuses_publishes()) return fail(ErrorCode::kUnavailable, "a fault of the test");
     return inner_->publish(group, source, deadline);
   }
   Result<remote::Delta> read_changes(const remote::ScopeId& scope, const remote::Position& from,
@@ -87,6 +96,12 @@ class FaultyRemote final : public remote::Remote {
   Result<void> report_lost(const remote::ScopeId& scope, const std::string& path, const codec::Digest& digest,
                            Deadline deadline) override {
     return inner_->report_lost(scope, path, digest, deadline);
+  }
+  Result<void> announce_scope(const remote::ScopeInformation& scope, Deadline deadline) override {
+    return inner_->announce_scope(scope, deadline);
+  }
+  Result<std::vector<remote::ScopeInformation>> list_scopes(size_t limit, Deadline deadline) override {
+    return inner_->list_scopes(limit, deadline);
   }
   Result<remote::ServerFacts> probe(Deadline deadline) override { return inner_->probe(deadline); }
   Health health() const override { return inner_->health(); }

@@ -56,7 +56,7 @@ struct PublishReport {
 
 struct CatalogOptions {
   std::string file;                     ///< SQLite database; made when it is missing
-  std::vector<remote::ScopeId> scopes;  ///< what this host follows
+  std::vector<remote::ScopeId> scopes;  ///< what this host follows, as follow() takes it
   std::string origin;                   ///< stamped on what it publishes
   Milliseconds poll_interval{1000};     ///< least time between two reads of the log, jittered
   uint64_t queue_limit = 100'000;       ///< groups; the oldest is dropped (kept local) beyond it
@@ -69,7 +69,7 @@ struct CatalogStatus {
   uint64_t entries = 0;
   uint64_t hidden = 0;
   uint64_t queued = 0;
-  bool synced = false;  ///< every scope has been read to its end at least once since the start
+  bool synced = false;  ///< every scope has been read to its end at least once since it is followed
   std::string oldest_queued_error;
   std::vector<std::string> queued_paths;  ///< the first 20
 };
@@ -78,11 +78,12 @@ struct CatalogStatus {
 /// log, one publishes the durable queue. Reads never touch the disk or the network. Safe for concurrent use.
 ///
 /// Only entries are accepted whose path layout::classify() puts into a shared family of the scope that they came in
-/// (`scope_accepts`); all others are counted ("catalog.rejected") and dropped.
+/// (`scope_accepts`); all others are counted ("catalog.rejected") and dropped. Where two followed scopes hold the same
+/// path and both are accepted, the one whose id sorts first is seen, in whatever order they came.
 class Catalog {
  public:
-  /// Called from the catalog's threads with no lock held, after the change can be seen through find(): canonical paths
-  /// that came, changed or went.
+  /// Called from the catalog's threads and from follow() with no lock held, after the change can be seen through
+  /// find(): canonical paths that came, changed or went.
   using ChangeListener = std::function<void(const std::vector<std::string>& paths)>;
   using PublishListener = std::function<void(const PublishReport&)>;
   using ScopeAccepts = std::function<bool(const remote::ScopeId&, std::string_view path)>;
@@ -99,6 +100,12 @@ class Catalog {
   virtual void start(ChangeListener on_change, PublishListener on_publish) = 0;
   /// Ends the threads; what is queued stays queued on disk. Idempotent.
   virtual void stop() = 0;
+  /// From now on follows these scopes; `scope_accepts` must know them already. Entries of others can no longer be seen
+  /// when this returns, and the listener has been told; those of new ones come soon after, first what the disk still
+  /// has of them, then as they are read, and until then `synced` is false. What is queued for a scope that is no longer
+  /// followed is still published. What was hidden stays so in every scope, by path and digest. Durable: what is known
+  /// of scopes that are not followed any more is kept for their return, within limits.
+  virtual void follow(const std::vector<remote::ScopeId>& scopes) = 0;
   /// Waits until every scope has been read once, or the deadline: true when it has. For mount, so that a first job
   /// finds what the cluster has.
   [[nodiscard]] virtual bool wait_synced(Deadline deadline) = 0;

@@ -36,6 +36,8 @@ using Command = std::vector<std::string_view>;
 struct Patience {
   Milliseconds total{10000};
   Milliseconds without_progress{250};
+  /// Asked at least every 100 ms; when it says yes the answer is kBusy and the connection has ended.
+  const std::function<bool()>* cancelled = nullptr;
 };
 
 /// One connection: a non-blocking, close-on-exec socket of our own, hiredis as the parser with limits on depth, element
@@ -47,8 +49,10 @@ class Connection {
  public:
   virtual ~Connection() = default;
 
-  /// Resolves, connects (all addresses), greets (AUTH, SELECT, CLIENT SETNAME) within the deadline.
-  [[nodiscard]] static Result<std::unique_ptr<Connection>> open(const Endpoint& endpoint, Deadline deadline);
+  /// Resolves, connects (all addresses), greets (AUTH, SELECT, CLIENT SETNAME) within the deadline. `cancelled` as in
+  /// Patience.
+  [[nodiscard]] static Result<std::unique_ptr<Connection>> open(const Endpoint& endpoint, Deadline deadline,
+                                                                const std::function<bool()>* cancelled = nullptr);
 
   /// Sends all commands in one go and hands over each reply, in order. `on_reply` may end the conversation with an
   /// error, which also ends the connection unless it was the last reply. kTimedOut, kUnavailable, kCorrupt (not the

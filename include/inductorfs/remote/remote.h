@@ -77,6 +77,18 @@ struct PublishGroup {
   std::optional<Replaces> replaces;
 };
 
+/// What a scope stands for. No control characters in either text but line feed and tab.
+struct ScopeInformation {
+  ScopeId id;
+  std::string family;  ///< the name of one family that is in it, 1 .. kScopeFamilyLimit bytes
+  std::string text;    ///< layout::Scope::text; its SHA-256 is the id; up to kScopeTextLimit bytes
+  bool operator==(const ScopeInformation&) const = default;
+};
+inline constexpr size_t kScopeFamilyLimit = 64;
+inline constexpr size_t kScopeTextLimit = size_t{64} << 10;
+/// Scopes that a cluster remembers; those whose last announcement is the oldest go first.
+inline constexpr size_t kAnnouncedScopesLimit = 4096;
+
 enum class PublishOutcome {
   kPublished,
   kSuperseded,  ///< the contest was lost; nothing was changed
@@ -117,6 +129,15 @@ class Remote {
   [[nodiscard]] virtual Result<void> report_lost(const ScopeId& scope, const std::string& path,
                                                  const codec::Digest& digest, Deadline deadline) = 0;
 
+  /// Tells the cluster what a scope's id stands for, so that another host's operator can see in what it differs. Once
+  /// it has succeeded, another call for the same scope sends nothing; the cluster's memory of it is renewed by
+  /// read_changes of that scope. kInvalid: not a scope's information, or the id is not the text's digest.
+  /// kNotPermitted: this user may only read.
+  [[nodiscard]] virtual Result<void> announce_scope(const ScopeInformation& scope, Deadline deadline) = 0;
+  /// The scopes that hosts announced and that are still in use, newest announcement first, at most `limit`. What does
+  /// not fit its id is left out and counted ("remote.bad_scopes").
+  [[nodiscard]] virtual Result<std::vector<ScopeInformation>> list_scopes(size_t limit, Deadline deadline) = 0;
+
   /// What the server is; kInvalid when it is no Redis, kNotSupported when it is too old (before 7.0).
   [[nodiscard]] virtual Result<ServerFacts> probe(Deadline deadline) = 0;
 
@@ -126,6 +147,10 @@ class Remote {
     std::string last_error;  ///< empty when the last call went well
   };
   [[nodiscard]] virtual Health health() const = 0;
+
+  /// Another handle to the same, whose calls end soon with kUnavailable once `cancelled` says so: for threads whose end
+  /// somebody waits for. nullptr: no call of this remote rests. Must not outlive this object.
+  [[nodiscard]] virtual std::unique_ptr<Remote> cancellable(std::function<bool()> /*cancelled*/) { return nullptr; }
 };
 
 struct RemoteOptions {

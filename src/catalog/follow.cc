@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scopes that come and go while the catalog lives: the third part of Tail.
+#include <algorithm>
+#include <utility>
+
+#include "inductorfs/base/log.h"
+#include "load.h"
+#include "tail.h"
+
+namespace inductorfs::catalog {
+
+void Tail::follow(const std::vector<remote::ScopeId>& scopes) {
+  // From here on nobody sees what is no longer followed, and the thread cannot add to it (Tree::Change::kGone).
+  const Following following = parts_.tree.write([&](Tree& tree) { return tree.follow(scopes); });
+  if (!following.some_new && following.gone.empty()) return;
+  for (const ScopeIndex gone : following.gone) {
+    remove_from_memory(gone, parts_.tree.read([&](const Tree& tree) { return tree.paths_of(gone); }));
+  }
+  parts_.metrics.entries.set(parts_.tree.read([](const Tree& tree) { return tree.known(); }));
+  // Only now: what comes in must not meet names of what goes.
+  state_.notify_with([&](State& state) {
+    if (following.some_new) state.synced = false;
+    if (following.version <= state.version) return;  // another caller was later
+    state.wanted = following.scopes;
+    state.version = wanted_version_ = following.version;
+    if (following.scopes.empty()) state.synced = true;
+  });
+}
+
+void Tail::take_up_wanted() {
+  std::optional<std::vector<FollowedScope>> wanted;
+  state_.with([&](State& state) {
+    wanted = std::exchange(state.wanted, std::nullopt);
+    version_ = state.version;
+  });
+  if (!wanted) return;
+  std::vector<remote::ScopeId> ids;
+  for (const auto& scope : *wanted) ids.push_back(scope.id);
+  // Before any of their entries: what is on the disk must be known there as something to forget one day.
+  parts_.count_failure(parts_.durable.with([&](Durable& durable) { return durable.database.note_followed(ids); }));
+
+  std::vector<Followed> followed;
+  for (auto& scope : followed_) {
+    const auto same = [&](const FollowedScope& other) { return other.index == scope.index; };
+    if (std::ranges::any_of(*wanted, same)) {
+      followed.push_back(std::move(scope));
+    } else {
+      end(scope);
+    }
+  }
+  const auto begun = followed.size();
+  for (const auto& scope : *wanted) {
+    const auto same = [&](const Followed& other) { return other.index == scope.index; };
+    if (std::none_of(followed.begin(), followed.begin() + static_cast<ptrdiff_t>(begun), same)) {
+      followed.push_back(begin(scope));
+    }
+  }
+  followed_ = std::move(followed);
+  untidy_ = true;
+  log::info("catalog_follows", {{"scopes", std::to_string(followed_.size())}});
+}
+
+Tail::Followed Tail::begin(const FollowedScope& scope) {
+  Followed followed;
+  followed.id = scope.id;
+  followed.index = scope.index;
+  followed.patience = kReadPatience;
+  auto position = load_scope(parts_, scope, [this](std::vector<std::string>& changed) { tell(changed); });
+  if (position) {
+    followed.position = std::move(*position);
+  } else {
+    parts_.metrics.database_errors.add();  // the cluster has all of it
+  }
+  state_.with([&](State& state) { state.positions[followed.index] = followed.position; });
+  parts_.metrics.entries.set(parts_.tree.read([](const Tree& tree) { return tree.known(); }));
+  return followed;
+}
+
+void Tail::end(const Followed& scope) {
+  state_.with([&](State& state) { state.positions.erase(scope.index); });
+  // What this host's facts made it refuse is missing on the disk, although the position has passed it.
+  if (scope.whole) return;
+  parts_.count_failure(
+      parts_.durable.with([&](Durable& durable) { return durable.database.forget_position(scope.id); }));
+}
+
+void Tail::forget_old_scopes() { parts_.count_failure(forget_beyond_limits()); }
+
+Result<void> Tail::forget_beyond_limits() {
+  std::vector<remote::ScopeId> followed;
+  for (const auto& scope : followed_) followed.push_back(scope.id);
+  auto old = parts_.durable.with([&](Durable& durable) { return durable.database.once_followed(followed); });
+  if (!old) return fail(std::move(old).error());
+  uint64_t left = parts_.options.entry_limit;
+  size_t kept = 0;
+  for (const auto& scope : *old) {
+    if (disturbed()) {
+      untidy_ = true;
+      return {};
+    }
+    // An index of a million entries is counted in some tens of milliseconds.
+    auto entries =
+        parts_.durable.with([&](Durable& durable) { return durable.database.count_entries(scope, left + 1); });
+    if (!entries) return fail(std::move(entries).error());
+    if (kept < kScopesKept && *entries <= left) {
+      left -= *entries;
+      ++kept;
+      continue;
+    }
+    if (!forget_on_disk(scope)) return {};  // counted there
+    INDUCTORFS_TRY(parts_.durable.with([&](Durable& durable) { return durable.database.forget_scope(scope); }));
+    parts_.metrics.scopes_forgotten.add();
+  }
+  return {};
+}
+
+}  // namespace inductorfs::catalog

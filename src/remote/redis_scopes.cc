@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ids of scopes stand for: a text for each, and one key that names them all, for SCAN walks the whole server.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "group.h"
+#include "keys.h"
+#include "redis_operations.h"
+#include "scope_text.h"
+#include "scripts.h"
+
+namespace inductorfs::remote {
+namespace {
+
+using redis::Reply;
+
+/// Texts that are asked for at once: kScopesAtOnce * kInformationLimit must fit into the window.
+constexpr size_t kScopesAtOnce = 32;
+static_assert(kScopesAtOnce * kInformationLimit <= kWindowBytes);
+
+std::string lifetime_of(const Session& session) {
+  return std::to_string(std::chrono::duration_cast<Milliseconds>(session.options().blob_lifetime).count());
+}
+
+/// Lists the scopes of one cluster. Confined to the calling thread.
+class ScopeLister {
+ public:
+  ScopeLister(Session& session, Channel& channel, size_t limit)
+      : session_(session), channel_(channel), limit_(limit), bad_(session.counters().get("remote.bad_scopes")) {}
+
+  Result<std::vector<ScopeInformation>> run() {
+    for (size_t from = 0; from < kAnnouncedScopesLimit && found_.size() < limit_; from += kScopesAtOnce) {
+      auto ids = ids_from(from);
+      if (!ids) return fail(std::move(ids).error());
+      INDUCTORFS_TRY(read_texts(*ids));
+      if (last_page_) break;
+    }
+    return std::move(found_);
+  }
+
+ private:
+  // The ids that come next and can be ones. A page may repeat what the one before had, when others announce meanwhile.
+  Result<std::vector<ScopeId>> ids_from(size_t from) {
+    const std::string registry = scope_registry_key(session_.options().prefix);
+    const std::string first = std::to_string(from);
+    const std::string last = std::to_string(from + kScopesAtOnce - 1);
+    auto reply = channel_.call({"ZRANGE", registry, first, last, "REV"});
+    if (!reply) return fail(std::move(reply).error());
+    if (reply->kind != Reply::Kind::kArray) return fail(redis::to_error(*reply));
+    last_page_ = reply->items.size() < kScopesAtOnce;
+    std::vector<ScopeId> ids;
+    for (Reply& item : reply->items) {
+      if (!check_scope(item.text)) {
+        bad_.add();
+      } else if (seen_.insert(item.text).second) {
+        ids.push_back(std::move(item.text));
+      }
+    }
+    return ids;
+  }
+
+  Result<void> read_texts(const std::vector<ScopeId>& ids) {
+    if (ids.empty()) return {};
+    // GETRANGE, not GET: whatever somebody has put there, no more than this comes. One byte more tells what is too
+    // long.
+    const std::string end = std::to_string(kInformationLimit);
+    std::vector<ScopeKeys> keys;
+    std::vector<redis::Command> commands;
+    for (const ScopeId& id : ids) keys.emplace_back(session_.options().prefix, id);
+    for (const ScopeKeys& key : keys) commands.push_back({"GETRANGE", key.about, "0", end});
+    return channel_.pipeline(commands, [&](size_t index, Reply&& reply) -> Result<void> {
+      if (reply.kind == Reply::Kind::kString && reply.text.empty()) return {};  // its time was over
+      auto scope = decode_information(ids[index], reply.text);
+      if (!scope || reply.kind != Reply::Kind::kString) {
+        bad_.add();
+      } else if (found_.size() < limit_) {
+        found_.push_back(std::move(*scope));
+      }
+      return {};
+    });
+  }
+
+  Session& session_;
+  Channel& channel_;
+  const size_t limit_;
+  Counter& bad_;
+  bool last_page_ = false;
+  std::set<ScopeId> seen_;
+  std::vector<ScopeInformation> found_;
+};
+
+}  // namespace
+
+Result<void> announce_to(Session& session, const ScopeInformation& scope, Deadline deadline) {
+  const ScopeKeys keys(session.options().prefix, scope.id);
+  const std::string registry = scope_registry_key(session.options().prefix);
+  const std::string value = encode_information(scope);
+  const std::string lifetime = lifetime_of(session);
+  const std::string most = std::to_string(kAnnouncedScopesLimit);
+  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Channel& channel) -> Result<void> {
+    auto replies = channel.call_all({{"SET", keys.about, value, "PX", lifetime},
+                                     {"EVAL", register_scope_script(), "1", registry, scope.id, lifetime, most}});
+    if (!replies) return fail(std::move(replies).error());
+    for (const Reply& reply : *replies) {
+      if (reply.is_error()) return fail(redis::to_error(reply));
+    }
+    return {};
+  }));
+  session.counters().get("remote.scopes_announced").add();
+  return {};
+}
+
+Result<std::vector<ScopeInformation>> list_announced(Session& session, size_t limit, Deadline deadline) {
+  std::vector<ScopeInformation> scopes;
+  if (limit == 0) return scopes;
+  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Channel& channel) -> Result<void> {
+    auto listed = ScopeLister(session, channel, limit).run();
+    if (!listed) return fail(std::move(listed).error());
+    scopes = std::move(*listed);
+    return {};
+  }));
+  return scopes;
+}
+
+}  // namespace inductorfs::remote

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "inductorfs/remote/remote.h"
+
+/// What a FakeRemote holds, and the steps that change it.
+namespace inductorfs::catalog::fake {
+
+struct Scope {
+  std::map<std::string, codec::Entry> entries;
+  std::vector<remote::Delta> log;          ///< record i leads to generation i + 1
+  std::map<std::string, uint64_t> groups;  ///< by contest
+  std::deque<remote::Delta> scripted;      ///< given out first
+  /// Where the last scripted delta led, and the log's length then: quiet there until something real happens.
+  std::optional<std::pair<remote::Position, size_t>> scripted_end;
+  uint64_t trimmed = 0;  ///< generations whose record is gone
+};
+struct State {
+  std::map<remote::ScopeId, Scope> scopes;
+  std::map<codec::Digest, std::string> frames;
+  std::vector<remote::PublishGroup> published;  ///< in order
+  std::vector<std::pair<std::string, codec::Digest>> lost;
+  std::optional<Error> failure;      ///< of every call
+  std::optional<Error> lost_answer;  ///< publish does its work, then says this, once
+  bool hanging = false;              ///< every call uses its whole time
+  uint64_t reads = 0;
+  uint64_t publishes = 0;  ///< attempts
+};
+
+inline std::string nonce(uint64_t generation) {
+  return generation == 0 ? std::string() : "nonce-" + std::to_string(generation);
+}
+inline void set_in(State& now, const remote::ScopeId& id, const std::vector<codec::Entry>& entries) {
+  Scope& scope = now.scopes[id];
+  for (const auto& entry : entries) scope.entries[entry.path] = entry;
+  const uint64_t next = scope.log.size() + 1;
+  scope.log.push_back({false, entries, {}, {next, nonce(next)}});
+}
+inline void remove_in(State& now, const remote::ScopeId& id, const std::string& path) {
+  Scope& scope = now.scopes[id];
+  scope.entries.erase(path);
+  const uint64_t next = scope.log.size() + 1;
+  scope.log.push_back({false, {}, {path}, {next, nonce(next)}});
+}
+inline remote::PublishOutcome commit(State& now, const remote::PublishGroup& group) {
+  Scope& scope = now.scopes[group.scope];
+  if (group.contest && scope.groups[group.contest->key] > group.contest->most) {
+    return remote::PublishOutcome::kSuperseded;
+  }
+  if (group.replaces) {
+    auto found = scope.entries.find(group.entries.front().path);
+    const auto digest = found == scope.entries.end() ? std::nullopt : std::optional(found->second.digest);
+    if (digest != group.replaces->digest) return remote::PublishOutcome::kConflict;
+  }
+  if (group.contest) ++scope.groups[group.contest->key];
+  now.published.push_back(group);
+  set_in(now, group.scope, group.entries);
+  return remote::PublishOutcome::kPublished;
+}
+
+}  // namespace inductorfs::catalog::fake

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "clusters.h"
+#include "remote/remote_fakes.h"
+
+namespace inductorfs::remote {
+namespace {
+
+/// What every remote promises of scopes, that of a mount without a cluster too.
+class ScopeContract : public ::testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    if (std::string_view(GetParam().name) == "Redis" && !RedisServer::available()) GTEST_SKIP() << "no redis-server";
+    cluster = GetParam().make();
+    remote = cluster->open();
+  }
+  std::vector<ScopeInformation> listed(size_t limit) {
+    auto scopes = remote->list_scopes(limit, soon());
+    EXPECT_TRUE(scopes) << scopes.error().to_string();
+    return scopes.value_or(std::vector<ScopeInformation>());
+  }
+
+  std::unique_ptr<Cluster> cluster;
+  std::unique_ptr<Remote> remote;
+};
+
+TEST_P(ScopeContract, NothingIsListedBeforeItWasAnnounced) { EXPECT_TRUE(listed(10).empty()); }
+
+TEST_P(ScopeContract, ListsWhatWasAnnouncedOnceEach) {
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(remote->announce_scope(information("a"), soon()));
+  EXPECT_EQ(listed(10), std::vector<ScopeInformation>{information("a")});
+  ASSERT_TRUE(remote->announce_scope(information("b"), soon()));
+  EXPECT_EQ(listed(10).size(), 2U);
+  EXPECT_EQ(listed(1).size(), 1U);
+  EXPECT_TRUE(listed(0).empty());
+}
+
+TEST_P(ScopeContract, MoreThanOnePageIsListed) {
+  constexpr int kMany = 150;
+  for (int i = 0; i < kMany; ++i) ASSERT_TRUE(remote->announce_scope(information(std::to_string(i)), soon()));
+  EXPECT_EQ(listed(1'000).size(), static_cast<size_t>(kMany));
+  EXPECT_EQ(listed(100).size(), 100U);
+}
+
+TEST_P(ScopeContract, TakesTheLongestTextAndRefusesWhatIsNone) {
+  const auto code = [&](const ScopeInformation& scope) {
+    const auto announced = remote->announce_scope(scope, soon());
+    return announced ? std::optional<ErrorCode>() : announced.error().code();
+  };
+  EXPECT_EQ(code(information(std::string(kScopeTextLimit, 'x'))), std::nullopt);
+  EXPECT_EQ(code(information(std::string(kScopeTextLimit + 1, 'x'))), ErrorCode::kInvalid);
+  EXPECT_EQ(code(information("\x1b[2J")), ErrorCode::kInvalid);
+  EXPECT_EQ(code({codec::digest_of("other").to_hex(), "family", "text"}), ErrorCode::kInvalid);
+  EXPECT_EQ(code({codec::digest_of("text").to_hex(), "", "text"}), ErrorCode::kInvalid);
+  EXPECT_EQ(listed(10), std::vector<ScopeInformation>{information(std::string(kScopeTextLimit, 'x'))});
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Over, ScopeContract,
+    ::testing::Values(Kind{"Memory", [] { return std::unique_ptr<Cluster>(std::make_unique<InMemory>()); }},
+                      Kind{"Redis", [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedis>()); }},
+                      Kind{"Local", [] { return std::unique_ptr<Cluster>(std::make_unique<OnThisHost>()); }}),
+    [](const auto& instance) { return std::string(instance.param.name); });
+
+}  // namespace
+}  // namespace inductorfs::remote

@@ -88,6 +88,7 @@ class Parser {
     for (CLI::App* chosen : app_.get_subcommands()) found_.verb = verbs_.at(chosen);
     found_.timeout = std::chrono::seconds(timeout_);
     found_.options = values_of(slots_);
+    if (found_.families && !found_.compare.empty()) return usage("--families and --compare exclude each other");
     Settings scratch;  // a value that cannot be is a wrong command line, as an option that does not exist
     if (const Result<void> fits = apply(found_.options, "command line", "/", scratch); !fits) {
       return usage(fits.error().what());
@@ -111,10 +112,27 @@ class Parser {
     add_mountpoint(mount);
     mount.add_option("--config", found_.config, "TOML file with these options; the command line wins")
         ->type_name("FILE");
+    for (const Option& option : mount_options()) add_option(mount, option);
+  }
+
+  void add_option(CLI::App& command, const Option& option) {
+    slots_.emplace_back();
+    slots_.back().option = &option;
+    add_slot(command, slots_.back());
+  }
+
+  void add_fingerprint() {
+    CLI::App& command = add(Verb::kFingerprint, "fingerprint", "Show the facts of this host and who shares them");
+    add_json(command);
+    command.add_flag("--families", found_.families, "show which artefacts are shared with whom, and why");
+    command.add_option("--compare", found_.compare, "show what this host shares with the one that wrote this file")
+        ->type_name("FILE");
+    command.add_option("--cache", found_.cache, "remember digests of large files in this file")->type_name("FILE");
+    command.add_option("--config", found_.config, "the configuration of a mount")->type_name("FILE");
     for (const Option& option : mount_options()) {
-      slots_.emplace_back();
-      slots_.back().option = &option;
-      add_slot(mount, slots_.back());
+      if (option.name == "python" || option.name == "fingerprint" || option.name == "environment") {
+        add_option(command, option);
+      }
     }
   }
 
@@ -134,10 +152,7 @@ class Parser {
     CLI::App& explain = add(Verb::kExplain, "explain", "Tell family, scope, digest and visibility of a path");
     explain.add_option("PATH", found_.path, "a path in a mount")->required();
     add_json(explain);
-    CLI::App& fingerprint = add(Verb::kFingerprint, "fingerprint", "Show the facts of this host and who shares them");
-    add_json(fingerprint);
-    fingerprint.add_option("--python", found_.python, "interpreter whose torch and Triton count")->type_name("PATH");
-    fingerprint.add_option("--fingerprint", found_.fingerprint, "take the facts from this file")->type_name("FILE");
+    add_fingerprint();
     // Started by the fingerprint itself, as a process of its own; no user needs it.
     add(Verb::kGpuProbe, "gpu-probe", "").group("");
   }
@@ -177,19 +192,35 @@ Invocation parse_command_line(int argc, const char* const* argv) {
   return parser.parse(argc, argv);
 }
 
-Result<Settings> settings_of(const Invocation& invocation, const User& user, const Environment& environment) {
-  Settings settings;
+namespace {
+
+/// What the configuration file and then the command line say.
+Result<void> apply_given(const Invocation& invocation, Settings& settings) {
   const std::string here = working_directory();
-  settings.mountpoint = absolute_path(invocation.path, here);
-  settings.alias = settings.mountpoint;
   if (!invocation.config.empty()) {
     const std::string file = absolute_path(invocation.config, here);
-    const Result<RawValues> values = read_configuration(file);
-    if (!values) return fail(values.error());
-    INDUCTORFS_TRY(apply(*values, file, absolute_path("..", file), settings));
+    Result<Configuration> configuration = read_configuration(file);
+    if (!configuration) return fail(configuration.error());
+    INDUCTORFS_TRY(apply(configuration->values, file, absolute_path("..", file), settings));
+    settings.families = std::move(configuration->families);
   }
-  INDUCTORFS_TRY(apply(invocation.options, "command line", here, settings));
+  return apply(invocation.options, "command line", here, settings);
+}
+
+}  // namespace
+
+Result<Settings> settings_of(const Invocation& invocation, const User& user, const Environment& environment) {
+  Settings settings;
+  settings.mountpoint = absolute_path(invocation.path, working_directory());
+  settings.alias = settings.mountpoint;
+  INDUCTORFS_TRY(apply_given(invocation, settings));
   INDUCTORFS_TRY(complete(settings, user, environment));
+  return settings;
+}
+
+Result<Settings> facts_settings_of(const Invocation& invocation) {
+  Settings settings;
+  INDUCTORFS_TRY(apply_given(invocation, settings));
   return settings;
 }
 

@@ -19,19 +19,22 @@ struct Invocation {
   bool lazy = false;
   std::chrono::seconds timeout{60};
   std::string config;
-  RawValues options;   ///< of mount
-  std::string python;  ///< of fingerprint
-  std::string fingerprint;
-  std::string text;  ///< kPrint: what to print, to standard error unless exit_code is 0
+  RawValues options;      ///< of mount and fingerprint
+  bool families = false;  ///< fingerprint: the rules instead of the facts
+  std::string compare;    ///< fingerprint: another host's
+  std::string cache;      ///< fingerprint: file that remembers digests of large files
+  std::string text;       ///< kPrint: what to print, to standard error unless exit_code is 0
   int exit_code = 0;
 };
 
 /// Never fails: a wrong command line is a kPrint with exit code 2 and one line.
 [[nodiscard]] Invocation parse_command_line(int argc, const char* const* argv);
 
-/// The settings of `mount`: defaults, then the file, then the command line.
+/// The settings of `mount`, or of `fingerprint` those that concern facts: defaults, then the file, then the command
+/// line.
 [[nodiscard]] Result<Settings> settings_of(const Invocation& invocation, const User& user,
                                            const Environment& environment);
+[[nodiscard]] Result<Settings> facts_settings_of(const Invocation& invocation);
 
 /// Overwrites user and password of every URL in place: what ps shows is the process's own memory.
 void hide_secrets(int argc, char** argv);

@@ -22,6 +22,11 @@ int print_command(const Invocation& invocation) {
 
 int mount(const Invocation& invocation, const Environment& environment) {
   Result<Settings> settings = settings_of(invocation, current_user(environment), environment);
+  if (settings) {
+    if (Result<void> changed = change_families(*settings, invocation.config); !changed) {
+      settings = fail(std::move(changed).error());
+    }
+  }
   if (settings) return mount_command(std::move(*settings));
   (void)std::fputs(error_line(settings.error()).c_str(), stderr);
   return kExitFailed;

@@ -6,10 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <set>
 
 #include "inductorfs/base/encoding.h"
 #include "inductorfs/base/fd.h"
@@ -19,7 +17,6 @@
 namespace inductorfs::daemon {
 namespace {
 
-constexpr uint64_t kFactsLimit = 4ULL << 20;
 constexpr size_t kMountIdBytes = 4;
 /// What a remote may cost a mount when it does not answer.
 constexpr Milliseconds kProbePatience{700};
@@ -70,14 +67,14 @@ Result<std::unique_ptr<catalog::Catalog>> open_catalog(const Settings& settings,
                                                        Layers& layers) {
   catalog::CatalogOptions options;
   options.file = settings.store + "/catalog.sqlite";
-  options.scopes = layers.scopes->ids();
+  const Host& host = *layers.host;
+  options.scopes = host.state()->scopes.ids();
   options.origin = origin;
   options.poll_interval = settings.poll_interval;
   options.artefact_limit = settings.artefact_limit;
-  const Scopes& scopes = *layers.scopes;
   return catalog::Catalog::open(
       options, *layers.remote, *layers.store,
-      [&scopes](const remote::ScopeId& scope, std::string_view path) { return scopes.accepts(scope, path); },
+      [&host](const remote::ScopeId& scope, std::string_view path) { return host.accepts(scope, path); },
       layers.counters);
 }
 
@@ -94,68 +91,23 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const Settings& settin
   options.quiet_time = settings.quiet_time;
   options.prefetch_bytes = settings.prefetch;
   options.artefact_limit = settings.artefact_limit;
-  const Scopes& scopes = *layers.scopes;
-  return vfs::FileSystem::open(
-      options, [&scopes](layout::Family family) { return scopes.of(family); }, *layers.catalog, *layers.store,
-      *layers.remote, layers.counters);
+  return vfs::FileSystem::open(options, *layers.host, *layers.catalog, *layers.store, *layers.remote, layers.counters);
+}
+
+Result<std::unique_ptr<Host>> open_host(const Settings& settings, Counters& counters) {
+  const FactsRequest request = facts_request(settings);
+  Result<fingerprint::Fingerprint> facts = learn_facts(request);
+  if (!facts) return fail(facts.error());
+  std::unique_ptr<fingerprint::Writers> writers;
+  if (settings.writers == WritersPolicy::kMatching) {
+    fingerprint::WritersOptions options;
+    options.cache_file = request.cache_file;
+    writers = fingerprint::open_writers(options, *facts, counters);
+  }
+  return std::make_unique<Host>(std::move(*facts), std::move(writers));
 }
 
 }  // namespace
-
-Scopes::Scopes(const fingerprint::Fingerprint& facts) {
-  for (const layout::Rule& rule : layout::all_rules()) {
-    scopes_.emplace(rule.family, layout::scope_of(rule.family, facts));
-  }
-}
-
-const layout::Scope& Scopes::of(layout::Family family) const {
-  const auto at = scopes_.find(family);
-  INDUCTORFS_CHECK(at != scopes_.end());  // all_rules() has every family
-  return at->second;
-}
-
-std::vector<remote::ScopeId> Scopes::ids() const {
-  std::set<remote::ScopeId> ids;
-  for (const auto& [family, scope] : scopes_) {
-    if (layout::rule_of(family).shared && !scope.id.empty()) ids.insert(scope.id);
-  }
-  return {ids.begin(), ids.end()};
-}
-
-bool Scopes::accepts(const remote::ScopeId& scope, std::string_view path) const {
-  const layout::Family family = layout::classify(path).family;
-  return layout::rule_of(family).shared && !scope.empty() && of(family).id == scope;
-}
-
-std::vector<PrivateFamily> private_families(const Scopes& scopes) {
-  std::vector<PrivateFamily> found;
-  for (const layout::Rule& rule : layout::all_rules()) {
-    const layout::Scope& scope = scopes.of(rule.family);
-    if (rule.shared && scope.id.empty()) found.push_back({std::string(rule.name), scope.why_private});
-  }
-  return found;
-}
-
-Result<fingerprint::Fingerprint> learn_facts(const std::string& file, const std::string& python,
-                                             const std::string& cache_file) {
-  if (file.empty()) {
-    fingerprint::ProbeOptions options;
-    options.python = python;
-    options.cache_file = cache_file;
-    return fingerprint::probe(options);
-  }
-  const Result<std::string> text = read_file(AT_FDCWD, file, kFactsLimit);
-  if (!text) {
-    const std::string why = text.error().what().empty() ? "it does not exist" : text.error().what();
-    return fail(text.error().code(), "the fingerprint cannot be read: " + file + ": " + why);
-  }
-  Result<fingerprint::Fingerprint> facts = fingerprint::Fingerprint::from_json(*text);
-  if (!facts) {
-    return fail(ErrorCode::kInvalid, "no fingerprint: " + file + ": " + facts.error().what() +
-                                         ": make one with inductorfs fingerprint --json");
-  }
-  return facts;
-}
 
 std::string log_path(const Settings& settings) {
   if (!settings.log.empty()) return settings.log;
@@ -170,7 +122,14 @@ Result<void> open_log(const Settings& settings) {
   return {};
 }
 
-std::string fingerprint_cache(const Settings& settings) { return settings.store + "/fingerprint.cache"; }
+FactsRequest facts_request(const Settings& settings) {
+  FactsRequest request;
+  request.file = settings.fingerprint;
+  request.python = settings.python;
+  request.cache_file = settings.store + "/fingerprint.cache";
+  request.environment = settings.environment;
+  return request;
+}
 
 bool is_wrong_server(const Error& error) {
   const ErrorCode code = error.code();
@@ -189,10 +148,9 @@ Result<std::unique_ptr<Layers>> open_layers(const Settings& settings, const Owne
   layers->store = std::move(*store);
 
   INDUCTORFS_TRY(open_log(settings));
-  const Result<fingerprint::Fingerprint> facts =
-      learn_facts(settings.fingerprint, settings.python, fingerprint_cache(settings));
-  if (!facts) return fail(facts.error());
-  layers->scopes = std::make_unique<Scopes>(*facts);
+  Result<std::unique_ptr<Host>> host = open_host(settings, layers->counters);
+  if (!host) return fail(host.error());
+  layers->host = std::move(*host);
 
   const Result<std::string> id = mount_id(settings.store);
   if (!id) return fail(id.error());

@@ -82,6 +82,7 @@ class MainLoop {
     if (number == SIGHUP) {
       const Result<void> reopened = open_log(settings_);
       log::info("log_reopened", {{"ok", reopened.has_value()}});
+      service_.look_at_host();
       return;
     }
     if (asked_) {

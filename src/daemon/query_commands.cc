@@ -8,9 +8,10 @@
 #include "inductorfs/daemon/daemon.h"
 #include "inductorfs/fuse/session.h"
 #include "json.h"
-#include "layers.h"
+#include "learn.h"
 #include "locate.h"
 #include "process.h"
+#include "report.h"
 #include "requests.h"
 #include "status.h"
 
@@ -106,12 +107,36 @@ int explain_command(const Invocation& invocation, const Environment& environment
   return print(invocation.json ? pretty(*explanation) : explanation_text(*explanation));
 }
 
+Result<void> change_families(const Settings& settings, const std::string& file) {
+  if (settings.families.empty()) return {};
+  Result<void> changed = layout::change_rules(settings.families);
+  if (!changed) return fail(std::move(changed).error().with_context(file + ": families"));
+  return {};
+}
+
 int fingerprint_command(const Invocation& invocation) {
-  const std::string file =
-      invocation.fingerprint.empty() ? "" : absolute_path(invocation.fingerprint, working_directory());
-  const Result<fingerprint::Fingerprint> facts = learn_facts(file, invocation.python, "");
+  const Result<Settings> settings = facts_settings_of(invocation);
+  if (!settings) return fail_with(settings.error());
+  if (const Result<void> changed = change_families(*settings, invocation.config); !changed) {
+    return fail_with(changed.error());
+  }
+  FactsRequest request;
+  request.file = settings->fingerprint;
+  request.python = settings->python;
+  request.environment = settings->environment;
+  if (!invocation.cache.empty()) request.cache_file = absolute_path(invocation.cache, working_directory());
+  const Result<fingerprint::Fingerprint> facts = learn_facts(request);
   if (!facts) return fail_with(facts.error());
-  return print(invocation.json ? facts->to_json() + "\n" : fingerprint_text(*facts));
+  const auto show = [&](const Json& report, std::string (*text)(const Json&)) {
+    return print(invocation.json ? to_pretty(report) + "\n" : text(report));
+  };
+  if (invocation.families) return show(families_report(*facts), families_text);
+  if (invocation.compare.empty()) return show(fingerprint_report(*facts), fingerprint_text);
+  FactsRequest other;
+  other.file = absolute_path(invocation.compare, working_directory());
+  const Result<fingerprint::Fingerprint> theirs = learn_facts(other);
+  if (!theirs) return fail_with(theirs.error());
+  return show(comparison_report(*facts, *theirs), comparison_text);
 }
 
 }  // namespace inductorfs::daemon

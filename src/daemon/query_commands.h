@@ -12,6 +12,8 @@ namespace inductorfs::daemon {
 [[nodiscard]] int status_command(const Invocation& invocation, const Environment& environment);
 [[nodiscard]] int sync_command(const Invocation& invocation, const Environment& environment);
 [[nodiscard]] int explain_command(const Invocation& invocation, const Environment& environment);
+/// Puts the families of the configuration into force. Requires: called once, while the process has one thread.
+[[nodiscard]] Result<void> change_families(const Settings& settings, const std::string& file);
 [[nodiscard]] int fingerprint_command(const Invocation& invocation);
 
 }  // namespace inductorfs::daemon

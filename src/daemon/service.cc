@@ -6,6 +6,7 @@
 
 #include "inductorfs/base/log.h"
 #include "mount_table.h"
+#include "report.h"
 #include "status.h"
 
 namespace inductorfs::daemon {
@@ -17,11 +18,24 @@ constexpr Milliseconds kSyncPatience{2000};
 constexpr Milliseconds kSyncSlice{500};
 constexpr Milliseconds kSyncPause{100};
 constexpr const char* kSource = "inductorfs";
+/// For each outside command when the facts are learned again: an unmount may have to wait for it.
+constexpr Milliseconds kProbePatience{10000};
+constexpr Milliseconds kAnnouncePatience{1000};
+/// What `explain` may cost in the cluster.
+constexpr Milliseconds kNearestPatience{1000};
+constexpr size_t kNearestLimit = 1000;
 
 Result<void> unmount_if_there(const std::string& mountpoint, bool lazy) {
   Result<void> done = fuse::unmount(mountpoint, lazy);
   if (!done && done.error().code() == ErrorCode::kNotFound) return {};  // somebody else did it
   return done;
+}
+
+HostWatchOptions watch_options(const Settings& settings) {
+  HostWatchOptions options;
+  options.interval = settings.probe_interval;
+  options.from_file = !settings.fingerprint.empty();
+  return options;
 }
 
 }  // namespace
@@ -48,7 +62,8 @@ Service::Service(const Settings& settings, std::unique_ptr<Layers> layers, StopE
       ended_(ended),
       layers_(std::move(layers)),
       also_(settings.mountpoint, settings.also, ::geteuid() == 0),
-      watch_(*layers_->remote, log::redact_url(settings.remote)) {
+      watch_(*layers_->remote, log::redact_url(settings.remote)),
+      host_watch_(watch_options(settings), host_hooks(), layers_->host->state()->facts, layers_->counters) {
   const std::string directory = runtime_directory(::geteuid(), process_environment()) + "/";
   socket_ = directory + socket_name(settings.mountpoint);
   if (settings.alias != settings.mountpoint) socket_alias_ = directory + socket_name(settings.alias);
@@ -61,6 +76,7 @@ Result<void> Service::start() {
   also_.show();
   INDUCTORFS_TRY(listen());
   if (!settings_.remote.empty()) watch_.start();
+  host_watch_.start();
   return {};
 }
 
@@ -76,6 +92,7 @@ void Service::stop() {
       log::error("unmount_failed", {{"mountpoint", settings_.mountpoint}, {"why", done.error().what()}});
     }
   }
+  host_watch_.stop();
   if (threads_started_) {
     layers_->catalog->stop();
     session_->stop();
@@ -125,6 +142,37 @@ void Service::await_catalog() {
   }
 }
 
+HostWatch::Hooks Service::host_hooks() {
+  HostWatch::Hooks hooks;
+  hooks.learn = [this] {
+    FactsRequest request = facts_request(settings_);
+    request.deadline = kProbePatience;
+    return learn_facts(request);
+  };
+  hooks.traces = [](const Places& places) { return traces_of(places, "/proc"); };
+  hooks.apply = [this](const fingerprint::Fingerprint& facts, bool scopes) {
+    layers_->host->replace(facts);
+    if (!scopes) return;
+    layers_->catalog->follow(layers_->host->state()->scopes.ids());
+    layers_->file_system->host_changed();
+  };
+  hooks.announce = [this] { return announce_scopes(); };
+  return hooks;
+}
+
+bool Service::announce_scopes() {
+  if (settings_.remote.empty()) return true;
+  for (const remote::ScopeInformation& scope : layers_->host->state()->scopes.information()) {
+    if (host_watch_.stopping()) return true;
+    const Result<void> told = layers_->remote->announce_scope(scope, Deadline::after(kAnnouncePatience));
+    if (!told) {
+      log::debug("scope_not_announced", {{"scope", scope.id}, {"why", told.error().what()}});
+      return false;
+    }
+  }
+  return true;
+}
+
 Result<void> Service::listen() {
   Result<std::unique_ptr<ControlServer>> control = ControlServer::open(
       socket_,
@@ -144,11 +192,23 @@ bool Service::is_mounted() const {
   return false;
 }
 
-std::string Service::status() { return status_json({settings_, *layers_, watch_.knowledge(), also_.states()}); }
+std::string Service::status() {
+  return status_json({settings_, *layers_, watch_.knowledge(), also_.states(), host_watch_.news()});
+}
 
 std::string Service::where() { return where_json(settings_.mountpoint, also_.states()); }
 
-std::string Service::explain(const std::string& path) { return explanation_json(layers_->file_system->explain(path)); }
+std::string Service::explain(const std::string& path) {
+  const vfs::Explanation explanation = layers_->file_system->explain(path);
+  Json nearest = Json::object();
+  if (!explanation.scope_text.empty()) {
+    const Result<std::vector<remote::ScopeInformation>> scopes =
+        layers_->remote->list_scopes(kNearestLimit, Deadline::after(kNearestPatience));
+    nearest = scopes ? nearest_report(explanation.scope_text, *scopes)
+                     : Json{{"why_none", "the cluster's scopes cannot be listed: " + scopes.error().what()}};
+  }
+  return explanation_json(explanation, nearest);
+}
 
 Result<void> Service::sync(Deadline deadline, const std::function<bool()>& cancelled) {
   while (true) {

@@ -7,6 +7,7 @@
 
 #include "also.h"
 #include "control.h"
+#include "host_watch.h"
 #include "inductorfs/fuse/session.h"
 #include "layers.h"
 #include "remote_watch.h"
@@ -43,6 +44,9 @@ class Service final : public MountControl {
   /// The reverse of start(), unmounting lazily if the mount is still there. Idempotent.
   void stop();
 
+  /// Looks whether the facts of this host have changed; returns at once.
+  void look_at_host() { host_watch_.look(); }
+
   /// Why the mount is no longer there, for the log.
   [[nodiscard]] const char* why_ended() const { return asked_ ? "asked to" : "unmounted from outside"; }
   /// Whether the mountpoint still shows this mount: it may have been unmounted from outside.
@@ -58,6 +62,8 @@ class Service final : public MountControl {
   Result<void> mount();
   void start_threads();
   void await_catalog();
+  [[nodiscard]] HostWatch::Hooks host_hooks();
+  [[nodiscard]] bool announce_scopes();
   Result<void> listen();
 
   Settings settings_;
@@ -67,6 +73,7 @@ class Service final : public MountControl {
   std::string device_;  ///< of the mount, as mountinfo has it
   AlsoPlaces also_;
   RemoteWatch watch_;
+  HostWatch host_watch_;
   std::string socket_;
   std::string socket_alias_;  ///< a link for the spelling of the mountpoint that the user gave
   std::unique_ptr<ControlServer> control_;

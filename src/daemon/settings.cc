@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "inductorfs/codec/entry.h"
+#include "inductorfs/fingerprint/variables.h"
 
 namespace inductorfs::daemon {
 namespace {
@@ -48,6 +49,14 @@ Result<void> set_path(Settings& settings, const std::string& value, const std::s
   return {};
 }
 
+/// A program that is looked up in PATH, unless it is a path: the daemon works in another directory.
+template <std::string Settings::*Field>
+Result<void> set_program(Settings& settings, const std::string& value, const std::string& base) {
+  if (value.empty()) return fail(ErrorCode::kInvalid, "give a program");
+  settings.*Field = value.find('/') == std::string::npos ? value : absolute_path(value, base);
+  return {};
+}
+
 template <uint64_t Settings::*Field>
 Result<void> set_size(Settings& settings, const std::string& value, const std::string&) {
   const Result<uint64_t> size = parse_size(value);
@@ -74,6 +83,43 @@ Result<void> set_allow_other(Settings& settings, const std::string& value, const
   settings.allow_other = value == "true";
   return {};
 }
+
+Result<void> set_writers(Settings& settings, const std::string& value, const std::string&) {
+  for (const WritersPolicy policy : {WritersPolicy::kMatching, WritersPolicy::kAll}) {
+    if (value != to_string(policy)) continue;
+    settings.writers = policy;
+    return {};
+  }
+  return fail(ErrorCode::kInvalid, "give matching or all");
+}
+
+Result<void> add_variable(Settings& settings, const std::string& value, const std::string&) {
+  const size_t equals = value.find('=');
+  const std::string name = value.substr(0, std::min(equals, value.size()));
+  if (equals == std::string::npos || name.empty()) return fail(ErrorCode::kInvalid, "give NAME=VALUE");
+  if (fingerprint::find_variable(name) == nullptr) {
+    std::string names;
+    for (const fingerprint::Variable& variable : fingerprint::variables()) {
+      names.append(names.empty() ? "" : ", ").append(variable.name);
+    }
+    return fail(ErrorCode::kInvalid, "no shared artefact depends on it unseen: give one of " + names);
+  }
+  if (std::any_of(value.begin(), value.end(), [](unsigned char c) { return c < ' '; })) {
+    return fail(ErrorCode::kInvalid, "give a value of one line");
+  }
+  settings.environment[name] = value.substr(equals + 1);
+  return {};
+}
+
+Result<void> set_probe_interval(Settings& settings, const std::string& value, const std::string&) {
+  const Result<uint64_t> number = parse_number(value, 0, kMostSeconds);
+  if (!number) return fail(number.error());
+  settings.probe_interval = std::chrono::seconds(static_cast<int64_t>(*number));
+  return {};
+}
+
+void clear_also(Settings& settings) { settings.also.clear(); }
+void clear_environment(Settings& settings) { settings.environment.clear(); }
 
 Result<void> set_start_timeout(Settings& settings, const std::string& value, const std::string&) {
   const Result<uint64_t> number = parse_number(value, 1, kMostSeconds);
@@ -137,11 +183,18 @@ constexpr std::array kMountOptions{
     Option{"foreground", Kind::kSwitch, "", "false", "stay in the foreground and log to standard error",
            set_switch<&Settings::foreground>},
     Option{"python", Kind::kText, "PATH", "that of VIRTUAL_ENV, else python3",
-           "interpreter whose torch and Triton count", set_text<&Settings::python>},
+           "interpreter whose torch and Triton count", set_program<&Settings::python>},
     Option{"fingerprint", Kind::kText, "FILE", "", "take the facts of this host from this JSON file instead of probing",
            set_path<&Settings::fingerprint>},
+    Option{"writers", Kind::kText, "WHICH", "matching",
+           "whose artefacts are published: of processes with this mount's environment (matching), or all", set_writers},
+    Option{"environment", Kind::kList, "NAME=VALUE", "",
+           "what jobs set of the variables that change code but are in no key (repeatable)", add_variable,
+           clear_environment},
+    Option{"probe-interval", Kind::kText, "S", "300",
+           "seconds between two looks whether the facts of this host have changed; 0 is never", set_probe_interval},
     Option{"also", Kind::kList, "NAME=PATH", "precompiled_headers in torch's default directory",
-           "show the mount's directory NAME at PATH too (repeatable)", add_also},
+           "show the mount's directory NAME at PATH too (repeatable)", add_also, clear_also},
     Option{"no-also", Kind::kSwitch, "", "false", "show the mount nowhere else", set_switch<&Settings::no_also>},
     Option{"log", Kind::kText, "FILE", "<store>/log", "where to log", set_path<&Settings::log>},
     Option{"log-level", Kind::kText, "LEVEL", "info", "debug, info, warning or error", set_log_level},
@@ -204,6 +257,8 @@ void add_default_also(Settings& settings, const User& user, const Environment& e
 
 std::span<const Option> mount_options() { return kMountOptions; }
 
+std::string_view to_string(WritersPolicy policy) { return policy == WritersPolicy::kAll ? "all" : "matching"; }
+
 Result<uint64_t> parse_size(std::string_view text) {
   unsigned shift = 0;
   std::string_view digits = text;
@@ -251,7 +306,7 @@ Result<void> apply(const RawValues& values, const std::string& where, const std:
   for (const auto& [name, given] : values) {
     const Option* option = find_option(name);
     if (option == nullptr) return fail(refuse_name(name, where));
-    if (option->kind == Kind::kList) settings.also.clear();
+    if (option->clear != nullptr) option->clear(settings);
     for (const std::string& value : given) {
       const Result<void> done = option->set(settings, value, base);
       if (!done) return fail(refuse_value(name, value, where, done.error()));

@@ -14,6 +14,7 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/result.h"
+#include "inductorfs/layout/scope.h"
 #include "paths.h"
 
 /// What a mount is told: one table of options feeds the command line's help, its parser and the configuration file.
@@ -25,6 +26,13 @@ struct Also {
   std::string path;  ///< absolute
   bool operator==(const Also&) const = default;
 };
+
+/// Whose artefacts are published.
+enum class WritersPolicy {
+  kMatching,  ///< of processes whose torch, Triton and variables are this mount's (fingerprint/writers.h)
+  kAll,       ///< everybody's: whoever writes here is trusted to bring what fits
+};
+[[nodiscard]] std::string_view to_string(WritersPolicy policy);
 
 struct Settings {
   std::string mountpoint;  ///< absolute, with symbolic links followed
@@ -38,6 +46,10 @@ struct Settings {
   bool foreground = false;
   std::string python;
   std::string fingerprint;
+  WritersPolicy writers = WritersPolicy::kMatching;
+  std::map<std::string, std::string> environment;  ///< declared values of variables of the environment facet
+  std::chrono::seconds probe_interval{300};
+  std::vector<layout::RuleChange> families;  ///< of the configuration file
   std::vector<Also> also;
   bool no_also = false;
   std::string log;
@@ -67,6 +79,8 @@ struct Option {
   std::string_view help;
   /// `base`: the directory that relative paths are taken from.
   Result<void> (*set)(Settings& settings, const std::string& value, const std::string& base);
+  /// Of lists: takes away what an earlier source of options gave.
+  void (*clear)(Settings& settings) = nullptr;
 };
 
 /// Of `inductorfs mount` and of its configuration file.
@@ -79,8 +93,13 @@ using RawValues = std::map<std::string, std::vector<std::string>, std::less<>>;
 /// `where` says who gave it ("command line", or the file's path).
 [[nodiscard]] Result<void> apply(const RawValues& values, const std::string& where, const std::string& base,
                                  Settings& settings);
+/// What a configuration file says.
+struct Configuration {
+  RawValues values;
+  std::vector<layout::RuleChange> families;
+};
 /// kInvalid names the line, or the key that is unknown; kNotFound when there is no such file.
-[[nodiscard]] Result<RawValues> read_configuration(const std::string& path);
+[[nodiscard]] Result<Configuration> read_configuration(const std::string& path);
 
 /// Fills in what was not given (store, default --also) and refuses what cannot work together.
 [[nodiscard]] Result<void> complete(Settings& settings, const User& user, const Environment& environment);

@@ -3,8 +3,12 @@
 
 #include <unistd.h>
 
-#include "json.h"
-#include "layers.h"
+#include <algorithm>
+#include <array>
+#include <ctime>
+
+#include "report.h"
+#include "text.h"
 
 namespace inductorfs::daemon {
 namespace {
@@ -50,14 +54,45 @@ Json catalog_part(const catalog::CatalogStatus& status) {
 }
 
 Json file_system_part(const vfs::FileSystemStatus& status) {
-  return {{"nodes", status.nodes},
-          {"unsealed", status.unsealed},
-          {"contested", status.contested},
-          {"refused", status.refused}};
+  return {{"nodes", status.nodes},     {"unsealed", status.unsealed}, {"contested", status.contested},
+          {"refused", status.refused}, {"foreign", status.foreign},   {"foreign_reasons", status.foreign_reasons}};
+}
+
+std::string utc(std::time_t time) {
+  std::tm parts{};
+  std::array<char, 32> text{};
+  if (time == 0 || ::gmtime_r(&time, &parts) == nullptr) return {};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+Json facts_part(const StatusFacts& facts) {
+  const FactsNews& news = facts.news;
+  const std::time_t now = std::time(nullptr);
+  return {{"from_file", !facts.settings.fingerprint.empty()},
+          {"learned", utc(news.learned)},
+          {"age_s", static_cast<uint64_t>(std::max<std::time_t>(now - news.learned, 0))},
+          {"probes", news.probes},
+          {"changes", news.changes},
+          {"changed", utc(news.changed)},
+          {"last_change", news.last_change},
+          {"kept", news.kept},
+          {"problem", news.problem},
+          {"writers", to_string(facts.settings.writers)},
+          {"environment", facts.settings.environment}};
 }
 
 Json warnings_of(const StatusFacts& facts) {
   Json warnings = Json::array();
+  for (const std::string& kept : facts.news.kept) {
+    warnings.push_back("not learned by the last look, the old value counts for a while: " + kept);
+  }
+  const std::shared_ptr<const HostState> host = facts.layers.host->state();
+  for (const fingerprint::Facet facet : fingerprint::kAllFacets) {
+    const fingerprint::Fact& fact = host->facts.get(facet);
+    if (fact.known && !fact.problem.empty()) {
+      warnings.push_back(std::string(fingerprint::to_string(facet)) + ": " + fact.problem);
+    }
+  }
   if (!facts.server.wrong.empty()) warnings.push_back("the remote cannot be used: " + facts.server.wrong);
   if (facts.server.facts) {
     for (const std::string& warning : facts.server.facts->warnings) warnings.push_back(warning);
@@ -78,29 +113,6 @@ Json private_part(const Scopes& scopes) {
 }
 
 // ---- text
-
-std::string text_at(const Json& object, const char* name) {
-  const auto at = object.find(name);
-  return at != object.end() && at->is_string() ? printable(at->get<std::string>()) : std::string();
-}
-
-uint64_t number_at(const Json& object, const char* name) {
-  const auto at = object.find(name);
-  return at != object.end() && at->is_number_unsigned() ? at->get<uint64_t>() : 0;
-}
-
-const Json& part_of(const Json& object, const char* name) {
-  static const Json kNothing = Json::object();
-  const auto at = object.find(name);
-  return at != object.end() ? *at : kNothing;
-}
-
-std::string line(std::string_view label, const std::string& value) {
-  constexpr size_t kWidth = 14;
-  std::string text(label);
-  text.resize(std::max(kWidth, text.size() + 1), ' ');
-  return text + value + "\n";
-}
 
 std::string remote_text(const Json& remote) {
   const auto configured = remote.find("configured");
@@ -129,25 +141,46 @@ std::string counter_text(const Json& counters) {
          count("publish.kept_local") + " kept local, " + count("lookup.lost") + " lost";
 }
 
-std::string list_text(std::string_view label, const Json& list, const std::function<std::string(const Json&)>& show) {
+/// When the facts were learned, and what has become of them since.
+std::string facts_text(const Json& facts) {
+  std::string text = flag_at(facts, "from_file") ? "from a file, read " : "learned ";
+  text += human_seconds(number_at(facts, "age_s")) + " ago, " + std::to_string(number_at(facts, "changes")) +
+          " changes in " + std::to_string(number_at(facts, "probes")) + " looks";
+  if (!text_at(facts, "problem").empty()) text += "; the last one failed: " + text_at(facts, "problem");
+  return text;
+}
+
+std::string foreign_text(const Json& files) {
+  const uint64_t count = number_at(files, "foreign");
+  if (count == 0) return {};
+  std::string text = line("foreign", std::to_string(count) + " artefacts stay here: their writers do not have this " +
+                                         "mount's environment (see --python, --environment, --writers)");
+  for (const Json& reason : part_of(files, "foreign_reasons")) text += line("", plain_item(reason));
+  return text;
+}
+
+/// "torch version=2.15.0\n..." of each facet, under the first label.
+std::string facets_text(const std::string& scope_text) {
   std::string text;
-  if (!list.is_array()) return text;
-  for (const Json& item : list) {
-    text += line(text.empty() ? label : std::string_view(), show(item));
+  for (const auto& [name, value] : facets_of(scope_text)) {
+    text += line(text.empty() ? "facets" : "", printable(name)) + indented(value, std::string(18, ' '));
   }
   return text;
 }
 
-std::string plain_item(const Json& item) { return item.is_string() ? printable(item.get<std::string>()) : ""; }
-
-std::string indented(std::string_view value) {
-  std::string text = "    ";
-  for (const char c : value) {
-    text.push_back(c);
-    if (c == '\n') text += "    ";
+std::string nearest_text(const Json& nearest) {
+  const std::string none = text_at(nearest, "why_none");
+  if (!nearest.is_object() || nearest.empty()) return {};
+  if (!none.empty()) return line("nearest", none);
+  std::string text =
+      line("nearest", text_at(nearest, "scope") + ", of " + std::to_string(number_at(nearest, "others")) +
+                          " other scopes of these facets");
+  for (const Json& one : part_of(nearest, "differences")) {
+    text += line("", "differs in " + text_at(one, "facet"));
+    text += indented(lines_at(one, "ours"), std::string(18, ' ') + "- here:  ");
+    text += indented(lines_at(one, "theirs"), std::string(18, ' ') + "+ there: ");
   }
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\n')) text.pop_back();
-  return text.empty() ? text : text + "\n";
+  return text;
 }
 
 }  // namespace
@@ -165,27 +198,25 @@ std::string status_json(const StatusFacts& facts) {
                   {"counters", counters},
                   {"also", also_list(facts.also)},
                   {"warnings", warnings_of(facts)},
-                  {"private_families", private_part(*facts.layers.scopes)}});
+                  {"private_families", private_part(facts.layers.host->state()->scopes)},
+                  {"facts", facts_part(facts)}});
 }
 
 std::string where_json(const std::string& mountpoint, const std::vector<AlsoState>& also) {
   return to_line({{"mountpoint", mountpoint}, {"pid", ::getpid()}, {"also", also_list(also)}});
 }
 
-std::string explanation_json(const vfs::Explanation& e) {
-  return to_line({{"path", e.path},
-                  {"canonical", e.canonical},
-                  {"family", e.family},
-                  {"rule", e.rule},
-                  {"scope", e.scope},
-                  {"scope_text", e.scope_text},
-                  {"why_private", e.why_private},
-                  {"digest", e.digest},
-                  {"origin", e.origin},
-                  {"where", e.where},
-                  {"visible", e.visible},
-                  {"why", e.why},
-                  {"publish", e.publish}});
+std::string explanation_json(const vfs::Explanation& e, const Json& nearest) {
+  Json answer = {
+      {"path", e.path},      {"canonical", e.canonical},   {"family", e.family},           {"rule", e.rule},
+      {"scope", e.scope},    {"scope_text", e.scope_text}, {"why_private", e.why_private}, {"digest", e.digest},
+      {"origin", e.origin},  {"where", e.where},           {"visible", e.visible},         {"why", e.why},
+      {"publish", e.publish}};
+  Json facets = Json::object();
+  for (const auto& [name, value] : facets_of(e.scope_text)) facets[name] = value;
+  answer["facets"] = std::move(facets);
+  answer["nearest"] = nearest;
+  return to_line(answer);
 }
 
 std::string status_text(std::string_view json) {
@@ -206,11 +237,15 @@ std::string status_text(std::string_view json) {
                             std::to_string(number_at(files, "unsealed")) + " not complete yet, " +
                             std::to_string(number_at(files, "contested")) + " unfinished sets");
   text += line("traffic", counter_text(part_of(status, "counters")));
+  const Json& facts = part_of(status, "facts");
+  text += line("facts", facts_text(facts));
+  text += list_text("last change", part_of(facts, "last_change"), plain_item);
   text += list_text("also", part_of(status, "also"), [](const Json& item) {
     return text_at(item, "path") + " shows " + text_at(item, "name") + ": " + text_at(item, "state");
   });
   text += list_text("private", part_of(status, "private_families"),
                     [](const Json& item) { return text_at(item, "family") + ": " + text_at(item, "why"); });
+  text += foreign_text(files);
   text += list_text("refused", part_of(files, "refused"), plain_item);
   text += list_text("warning", part_of(status, "warnings"), plain_item);
   return text;
@@ -225,43 +260,11 @@ std::string explanation_text(std::string_view json) {
     const std::string value = text_at(explanation, name);
     if (!value.empty()) text += line(name, value);
   }
-  const auto visible = explanation.find("visible");
-  const bool shown = visible != explanation.end() && visible->is_boolean() && visible->get<bool>();
-  text += line("visible", (shown ? "yes: " : "no: ") + text_at(explanation, "why"));
+  text += line("visible", (flag_at(explanation, "visible") ? "yes: " : "no: ") + text_at(explanation, "why"));
   const std::string publish = text_at(explanation, "publish");
   if (!publish.empty()) text += line("publish", publish);
-  return text;
-}
-
-std::string fingerprint_text(const fingerprint::Fingerprint& facts) {
-  std::string text;
-  for (const fingerprint::Facet facet : fingerprint::kAllFacets) {
-    const fingerprint::Fact& fact = facts.get(facet);
-    text += std::string(fingerprint::to_string(facet)) + (fact.known ? "" : ": NOT KNOWN: " + printable(fact.problem));
-    text += fact.source.empty() ? "\n" : " (" + printable(fact.source) + ")\n";
-    if (fact.known) text += indented(fact.value);
-  }
-  const Scopes scopes(facts);
-  text += "scopes\n";
-  for (const layout::Rule& rule : layout::all_rules()) {
-    const layout::Scope& scope = scopes.of(rule.family);
-    text += "    " + line(rule.name, scope.id.empty() ? "private: " + printable(scope.why_private) : scope.id);
-  }
-  return text;
-}
-
-std::string human_bytes(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  size_t unit = 0;
-  uint64_t tenths = bytes * 10;
-  if (bytes > UINT64_MAX / 10) tenths = UINT64_MAX;
-  while (tenths >= 10240 && unit + 1 < std::size(kUnits)) {
-    tenths /= 1024;
-    ++unit;
-  }
-  std::string text = std::to_string(tenths / 10);
-  if (unit > 0) text += "." + std::to_string(tenths % 10);
-  return text + " " + kUnits[unit];
+  text += facets_text(lines_at(explanation, "scope_text"));
+  return text + nearest_text(part_of(explanation, "nearest"));
 }
 
 }  // namespace inductorfs::daemon

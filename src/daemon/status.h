@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "also.h"
+#include "host_watch.h"
+#include "json.h"
 #include "layers.h"
 #include "remote_watch.h"
 
@@ -18,16 +20,14 @@ struct StatusFacts {
   const Layers& layers;
   RemoteWatch::Knowledge server;
   std::vector<AlsoState> also;
+  FactsNews news;
 };
 [[nodiscard]] std::string status_json(const StatusFacts& facts);
 [[nodiscard]] std::string where_json(const std::string& mountpoint, const std::vector<AlsoState>& also);
-[[nodiscard]] std::string explanation_json(const vfs::Explanation& explanation);
+/// `nearest`: as nearest_report() gives it; an empty object when it was not asked for.
+[[nodiscard]] std::string explanation_json(const vfs::Explanation& explanation, const Json& nearest);
 
 [[nodiscard]] std::string status_text(std::string_view json);
 [[nodiscard]] std::string explanation_text(std::string_view json);
-[[nodiscard]] std::string fingerprint_text(const fingerprint::Fingerprint& facts);
-
-/// "1.5 GiB".
-[[nodiscard]] std::string human_bytes(uint64_t bytes);
 
 }  // namespace inductorfs::daemon

@@ -36,7 +36,7 @@ void set_attributes(fuse_req_t request, fuse_ino_t node, struct stat* attributes
       const mode_t kept = without_privileges(before->mode);
       if (S_ISREG(before->mode) && kept != before->mode) change.mode = kept & 07777;
     }
-    reply.attributes(file_system.set_attributes(NodeId{node}, change));
+    reply.attributes(file_system.set_attributes(NodeId{node}, change, caller_of(request)));
   });
 }
 

@@ -43,24 +43,27 @@ void read_bytes(fuse_req_t request, fuse_ino_t node, size_t size, off_t offset, 
   });
 }
 
-Result<void> clear_privileges(FileSystem& file_system, NodeId node) {
+Result<void> clear_privileges(FileSystem& file_system, NodeId node, const vfs::Caller& caller) {
   const auto before = file_system.get_attributes(node);
   if (!before) return fail(before.error());
   const mode_t kept = without_privileges(before->mode);
   if (kept == before->mode) return {};
   vfs::AttributeChange change;
   change.mode = kept & 07777;
-  if (auto changed = file_system.set_attributes(node, change); !changed) return fail(changed.error());
+  if (auto changed = file_system.set_attributes(node, change, caller); !changed) return fail(changed.error());
   return {};
 }
 
 void write_bytes(fuse_req_t request, fuse_ino_t node, const char* data, size_t size, off_t offset,
                  fuse_file_info*) noexcept {
   serve(request, Operation::kWrite, [&](FileSystem& file_system, Reply& reply) {
+    const vfs::Caller caller = caller_of(request);
     if (kill_privileges_of_this_request()) {
-      if (auto cleared = clear_privileges(file_system, NodeId{node}); !cleared) return reply.fail(cleared.error());
+      auto cleared = clear_privileges(file_system, NodeId{node}, caller);
+      if (!cleared) return reply.fail(cleared.error());
     }
-    const auto written = file_system.write(NodeId{node}, std::string_view(data, size), static_cast<uint64_t>(offset));
+    const auto written =
+        file_system.write(NodeId{node}, std::string_view(data, size), static_cast<uint64_t>(offset), caller);
     if (!written) return reply.fail(written.error());
     reply.written(size);
   });
@@ -68,7 +71,8 @@ void write_bytes(fuse_req_t request, fuse_ino_t node, const char* data, size_t s
 
 void allocate(fuse_req_t request, fuse_ino_t node, int mode, off_t offset, off_t length, fuse_file_info*) noexcept {
   serve(request, Operation::kFallocate, [&](FileSystem& file_system, Reply& reply) {
-    reply.done(file_system.allocate(NodeId{node}, mode, static_cast<uint64_t>(offset), static_cast<uint64_t>(length)));
+    reply.done(file_system.allocate(NodeId{node}, mode, static_cast<uint64_t>(offset), static_cast<uint64_t>(length),
+                                    caller_of(request)));
   });
 }
 
@@ -77,7 +81,7 @@ void copy_range(fuse_req_t request, fuse_ino_t from, off_t from_offset, fuse_fil
   serve(request, Operation::kCopyFileRange, [&](FileSystem& file_system, Reply& reply) {
     if (flags != 0) return reply.errno_value(EINVAL);
     const auto copied = file_system.copy_range(NodeId{from}, static_cast<uint64_t>(from_offset), NodeId{to},
-                                               static_cast<uint64_t>(to_offset), length);
+                                               static_cast<uint64_t>(to_offset), length, caller_of(request));
     if (!copied) return reply.fail(copied.error());
     reply.written(*copied);
   });

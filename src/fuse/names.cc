@@ -70,7 +70,7 @@ void make_symlink(fuse_req_t request, const char* target, fuse_ino_t parent, con
 
 void make_link(fuse_req_t request, fuse_ino_t node, fuse_ino_t parent, const char* name) noexcept {
   serve(request, Operation::kLink, [&](FileSystem& file_system, Reply& reply) {
-    reply.entry(file_system.link(NodeId{node}, NodeId{parent}, name));
+    reply.entry(file_system.link(NodeId{node}, NodeId{parent}, name, caller_of(request)));
   });
 }
 
@@ -80,8 +80,9 @@ void remove_file(fuse_req_t request, fuse_ino_t parent, const char* name) noexce
 }
 
 void remove_directory(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
-  serve(request, Operation::kRmdir,
-        [&](FileSystem& file_system, Reply& reply) { reply.done(file_system.remove_directory(NodeId{parent}, name)); });
+  serve(request, Operation::kRmdir, [&](FileSystem& file_system, Reply& reply) {
+    reply.done(file_system.remove_directory(NodeId{parent}, name, caller_of(request)));
+  });
 }
 
 void rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t new_parent, const char* new_name,

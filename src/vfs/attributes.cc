@@ -87,12 +87,12 @@ Result<Attributes> Overlay::apply_change(const NodePtr& node, const AttributeCha
   });
 }
 
-Result<Attributes> Overlay::set_attributes(NodeId id, const AttributeChange& change) {
+Result<Attributes> Overlay::set_attributes(NodeId id, const AttributeChange& change, const Caller& caller) {
   auto node = live(id);
   if (!node) return fail(std::move(node).error());
   if (change.size) {
     if (!(*node)->is_regular()) return fail(ErrorCode::kInvalid);
-    auto file = begin_write(*node, *change.size);
+    auto file = begin_write(*node, *change.size, caller.pid);
     if (!file) return fail(std::move(file).error());
     const bool done = ::ftruncate((*file)->fd.get(), static_cast<off_t>(*change.size)) == 0;
     const int saved_errno = errno;
@@ -135,14 +135,29 @@ Result<std::string> Overlay::get_xattr(NodeId id, const std::string& name) {
 Result<std::string> Overlay::own_xattr(const NodePtr& node, const std::string& name) {
   const auto path = nodes_.path_of(*node);
   if (!path) return fail(ErrorCode::kNoData);
-  if (name == "family") return std::string(layout::rule_of(layout::classify(*path).family).name);
+  const auto& rule = layout::rule_of(layout::classify(*path).family);
+  if (name == "family") return std::string(rule.name);
+  const bool marked = rule.shared;
   return moves_.read([&](const Moves&) {
     return node->content.with([&](const Content& content) -> Result<std::string> {
       if (name == "origin") {
         if (content.backing == Backing::kShared) return content.entry.origin;
         return node->is_regular() ? Result<std::string>(options_.origin) : fail(ErrorCode::kNoData);
       }
-      if (name != "digest" || !node->is_regular()) return fail(ErrorCode::kNoData);
+      if (!node->is_regular()) return fail(ErrorCode::kNoData);
+      if (name == "scope" || name == "private") {
+        // Of a file of the cluster, the scope that it came in; of a local one, what its marks say.
+        const auto place = location(*node, content);
+        const bool local = content.backing == Backing::kLocal && place && marked;
+        const Provenance marks = local ? provenance(content, *place) : Provenance{};
+        std::string value = name == "scope" ? marks.scopes : marks.why_private;
+        if (content.backing == Backing::kShared && name == "scope") {
+          const auto known = catalog_.find(layout::canonical_path(*path));
+          if (known && known->entry.digest == content.entry.digest) value = known->scope;
+        }
+        return value.empty() ? Result<std::string>(fail(ErrorCode::kNoData)) : value;
+      }
+      if (name != "digest") return fail(ErrorCode::kNoData);
       if (content.backing == Backing::kShared) return content.entry.digest.to_hex();
       if (!content.sealed) return fail(ErrorCode::kNoData);
       auto place = location(*node, content);
@@ -159,7 +174,7 @@ Result<std::vector<std::string>> Overlay::list_xattrs(NodeId id) {
   auto node = live(id);
   if (!node) return fail(std::move(node).error());
   std::vector<std::string> names;
-  for (const char* own : {"family", "origin", "digest"}) {
+  for (const char* own : {"family", "origin", "digest", "scope", "private"}) {
     if (own_xattr(*node, own)) names.push_back(std::string(kOwnPrefix) + own);
   }
   return moves_.read([&](const Moves&) {

@@ -14,18 +14,6 @@ namespace {
 
 constexpr size_t kCopyPiece = 1 << 20;
 
-Result<void> copy_file(int from, int to, uint64_t size) {
-  std::string buffer(std::min<uint64_t>(size, kCopyPiece), '\0');
-  for (uint64_t offset = 0; offset < size;) {
-    const auto got = pread_full(from, buffer.data(), std::min<uint64_t>(buffer.size(), size - offset), offset);
-    if (!got) return fail(got.error());
-    if (*got == 0) break;
-    INDUCTORFS_TRY(pwrite_full(to, std::string_view(buffer.data(), *got), offset));
-    offset += *got;
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<std::string> Overlay::location(const Node& node, const Content& content) const {
@@ -95,7 +83,7 @@ Result<void> Overlay::copy_bytes_of(const Node& node, Content& content, const Fd
   if (size == 0) return {};
   auto from = descriptor(node, content, false);
   if (!from) return fail(std::move(from).error());
-  return copy_file((*from)->fd.get(), to.get(), size);
+  return copy_bytes((*from)->fd.get(), to.get(), size);
 }
 
 Result<void> Overlay::copy_entry_to_view(const NodePtr& node, Content& content, std::optional<uint64_t> keep_bytes) {
@@ -126,6 +114,11 @@ Result<void> Overlay::copy_entry_to_view(const NodePtr& node, Content& content, 
   }
   struct stat status {};
   if (::fstat(to->get(), &status) == 0) nodes_.remember_local(status.st_ino, node);
+  // Made for the scope that it came in, whoever changes it from here on.
+  if (const auto known = path ? catalog_.find(layout::canonical_path(*path)) : std::nullopt) {
+    tree_.set_mark(place, LocalTree::kScopeName, known->scope);
+  }
+  content.provenance.reset();
   if (!path) content.elsewhere = std::move(place);
   return {};
 }
@@ -152,16 +145,32 @@ Result<void> Overlay::make_private(const NodePtr& node, Content& content, std::o
   return {};
 }
 
-Result<DescriptorCache::Pointer> Overlay::begin_write(const NodePtr& node, std::optional<uint64_t> keep_bytes) {
+Result<DescriptorCache::Pointer> Overlay::begin_write(const NodePtr& node, std::optional<uint64_t> keep_bytes,
+                                                      pid_t writer) {
   if (node->is_directory()) return fail(ErrorCode::kIsDirectory);
-  return moves_.read([&](const Moves&) {
-    return node->content.with([&](Content& content) -> Result<DescriptorCache::Pointer> {
-      if (auto own = make_private(node, content, keep_bytes); !own) return fail(std::move(own).error());
-      auto file = descriptor(*node, content, true);
-      if (file) ++content.active_writes;
-      return file;
+  bool other_writer = false;
+  uint64_t size = 0;
+  const auto begin = [&] {
+    return moves_.read([&](const Moves&) {
+      return node->content.with([&](Content& content) -> Result<DescriptorCache::Pointer> {
+        size = content.attributes.size;
+        if (auto own = make_private(node, content, keep_bytes); !own) return fail(std::move(own).error());
+        auto file = descriptor(*node, content, true);
+        if (!file) return file;
+        ++content.active_writes;
+        other_writer = content.last_writer != writer;
+        content.last_writer = writer;
+        return file;
+      });
     });
-  });
+  };
+  auto file = begin();
+  // For the copy that becomes its own.
+  if (!file && file.error().code() == ErrorCode::kNoSpace && store_.free_space(size) > 0) file = begin();
+  // Before the first byte: from here to the end of the write nothing is sealed.
+  const bool anew = keep_bytes == uint64_t{0};
+  if (file && (other_writer || anew)) saw_writer_in_place(node, writer, anew);
+  return file;
 }
 
 void Overlay::end_write(const NodePtr& node, bool changed) {
@@ -179,10 +188,10 @@ void Overlay::end_write(const NodePtr& node, bool changed) {
   if (rule.shared && rule.seal == layout::SealSign::kQuiet) sealer_.add_quiet({node, *path, false});
 }
 
-Result<void> Overlay::write(NodeId id, std::string_view bytes, uint64_t offset) {
+Result<void> Overlay::write(NodeId id, std::string_view bytes, uint64_t offset, const Caller& caller) {
   auto node = live(id);
   if (!node) return fail(std::move(node).error());
-  auto file = begin_write(*node, std::nullopt);
+  auto file = begin_write(*node, std::nullopt, caller.pid);
   if (!file) return fail(std::move(file).error());
   auto written = pwrite_full((*file)->fd.get(), bytes, offset);
   if (!written && written.error().code() == ErrorCode::kNoSpace && store_.free_space(bytes.size()) > 0) {
@@ -192,19 +201,27 @@ Result<void> Overlay::write(NodeId id, std::string_view bytes, uint64_t offset) 
   return written;
 }
 
-Result<void> Overlay::allocate(NodeId id, int mode, uint64_t offset, uint64_t length) {
+Result<void> Overlay::allocate(NodeId id, int mode, uint64_t offset, uint64_t length, const Caller& caller) {
   auto node = live(id);
   if (!node) return fail(std::move(node).error());
-  auto file = begin_write(*node, std::nullopt);
+  auto file = begin_write(*node, std::nullopt, caller.pid);
   if (!file) return fail(std::move(file).error());
-  const bool done = ::fallocate((*file)->fd.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(length)) == 0;
-  const int saved_errno = errno;
+  const auto allocated = [&] {
+    return ::fallocate((*file)->fd.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(length)) == 0;
+  };
+  bool done = allocated();
+  int saved_errno = errno;
+  if (!done && saved_errno == ENOSPC && store_.free_space(length) > 0) {
+    done = allocated();
+    saved_errno = errno;
+  }
   end_write(*node, done);
   if (!done) return fail(error_from_errno(saved_errno, "fallocate"));
   return {};
 }
 
-Result<size_t> Overlay::copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset, size_t length) {
+Result<size_t> Overlay::copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset, size_t length,
+                                   const Caller& caller) {
   auto target = live(to);
   if (!target) return fail(std::move(target).error());
   std::string buffer(std::min(length, kCopyPiece), '\0');
@@ -213,7 +230,7 @@ Result<size_t> Overlay::copy_range(NodeId from, uint64_t from_offset, NodeId to,
     auto got = read(from, buffer.data(), std::min(buffer.size(), length - copied), from_offset + copied);
     if (!got) return copied > 0 ? Result<size_t>(copied) : got;
     if (*got == 0) break;
-    if (auto put = write(to, std::string_view(buffer.data(), *got), to_offset + copied); !put) {
+    if (auto put = write(to, std::string_view(buffer.data(), *got), to_offset + copied, caller); !put) {
       return copied > 0 ? Result<size_t>(copied) : fail(std::move(put).error());
     }
     copied += *got;

@@ -10,7 +10,8 @@ Explanation Overlay::explain(std::string_view path) {
   result.path = std::string(path);
   const auto place = layout::classify(path);
   const auto& rule = layout::rule_of(place.family);
-  const auto scope = scope_of_(place.family);
+  // A set of one architecture has a scope of its own on a host with unequal devices.
+  const auto scope = host_.scope_of(place.family, marks_.architecture_of(result.path));
   result.canonical = place.canonical.empty() ? layout::canonical_path(path) : place.canonical;
   result.family = std::string(rule.name);
   result.rule = std::string(rule.why) + " (" + std::string(rule.source) + ")";
@@ -52,7 +53,16 @@ void Overlay::explain_place(Explanation& result) {
     result.where = seal ? "sealed local file" : "local file";
     result.digest = seal.value_or("");
     result.origin = options_.origin;
-    result.why = seal ? "written on this host, and sealed" : "written on this host, and private so far";
+    const Provenance marks =
+        layout::rule_of(layout::classify(result.path).family).shared ? provenance_of(result.path) : Provenance{};
+    result.made_for = marks.scopes;
+    if (marks.is_private()) {
+      result.why = "written on this host, and stays here: " + marks.why_private;
+    } else if (!marks.unjudged.empty()) {
+      result.why = "written on this host; its writer's packages are being compared with this host's";
+    } else {
+      result.why = seal ? "written on this host, and sealed" : "written on this host, and private so far";
+    }
     return;
   }
   if (!known) {
@@ -60,11 +70,18 @@ void Overlay::explain_place(Explanation& result) {
     result.where = result.visible ? "directory" : "nowhere";
     if (result.visible) {
       result.why = "entries of the cluster lie below it";
+    } else if (const std::string unfit = why_unfit(result.canonical); !unfit.empty()) {
+      result.why = "the cluster's entry is not for this host, and hidden: " + unfit;
     } else {
       result.why = result.scope.empty() ? "no file here, and " + result.why_private
                                         : "no file here, and the cluster has no such entry in this scope";
     }
     return;
+  }
+  // On a host with unequal devices it is the entry that says for which of them it is.
+  if (result.scope.empty()) {
+    result.scope = known->scope;
+    result.why_private.clear();
   }
   result.digest = known->entry.digest.to_hex();
   result.origin = known->entry.origin;

@@ -84,6 +84,7 @@ class Fetcher::Sink final : public remote::BlobSink {
     codec::Entry entry;
     std::unique_ptr<store::BlobWriter> writer;
     std::optional<codec::FrameDecoder> decoder;
+    bool unfit = false;
   };
 
   Result<void> finish(Blob& blob) {
@@ -92,6 +93,7 @@ class Fetcher::Sink final : public remote::BlobSink {
     INDUCTORFS_TRY(blob.writer->commit(blob.entry.digest));
     if (auto fits = fetcher_.check_(blob.entry); !fits) {
       fetcher_.store_.discard(blob.entry.digest);
+      blob.unfit = fits.error().code() == ErrorCode::kNotSupported;
       return fits;
     }
     return {};
@@ -102,6 +104,10 @@ class Fetcher::Sink final : public remote::BlobSink {
       fetcher_.fetched_.add();
       fetcher_.fetched_bytes_.add(blob.entry.size);
       return FetchOutcome::kHere;
+    }
+    if (blob.unfit) {
+      fetcher_.unfit_.add();
+      return FetchOutcome::kUnfit;
     }
     const ErrorCode code = outcome.error().code();
     if (code == ErrorCode::kNotFound) {
@@ -138,6 +144,7 @@ Fetcher::Fetcher(remote::Remote& remote, store::BlobStore& store, Counters& coun
       corrupt_(counters.get("fetch.corrupt")),
       absent_(counters.get("fetch.absent")),
       failed_(counters.get("fetch.failed")),
+      unfit_(counters.get("fetch.not_for_this_host")),
       needed_pool_("fetch", threads, kNeededQueue),
       background_pool_("prefetch", 1, kBackgroundQueue) {}
 

@@ -19,13 +19,14 @@ enum class FetchOutcome {
   kHere,    ///< in the store, verified
   kLost,    ///< the cluster has it not, or what it has is wrong: the entry is to be reported
   kNotNow,  ///< no answer in time: a miss, to be asked again
+  kUnfit,   ///< sound, but for another host (Check answered kNotSupported): not in the store
 };
 
 /// Brings blobs from the cluster into the store: many lookups of one blob share one fetch, and what is wanted together
 /// travels in one pipeline. Never blocks its callers. Safe for concurrent use.
 class Fetcher {
  public:
-  /// Whether the bytes fit the entry's name (layout::check_content); called from a fetch thread.
+  /// Whether the bytes fit the entry's name and this host (Host::check); called from a fetch thread.
   using Check = std::function<Result<void>(const codec::Entry&)>;
   /// The outcomes of what was needed, in order. Called once, from a fetch thread or at once.
   using Done = std::function<void(const std::vector<FetchOutcome>&)>;
@@ -71,6 +72,7 @@ class Fetcher {
   Counter& corrupt_;
   Counter& absent_;
   Counter& failed_;
+  Counter& unfit_;
   Guarded<State> state_;
   WorkerPool needed_pool_;
   WorkerPool background_pool_;

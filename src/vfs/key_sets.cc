@@ -17,6 +17,8 @@ constexpr std::chrono::minutes kUnwatchedSetLife{10};
 
 bool is_kernel_file(const std::string& path) { return layout::classify(path).family == layout::Family::kTritonKernel; }
 
+std::string parent_path(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
 std::string last_component(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 void absent(const LookupDone& done, bool keep) { done({fail(ErrorCode::kNotFound), keep}); }
@@ -71,7 +73,12 @@ void Overlay::lookup_in_key_directory(const Site& site, const Caller& caller, Lo
   const bool keep = !contested;
   if (const NodePtr known = nodes_.look_up_child(site.parent, site.name)) return done({found(known, keep), false});
   if (auto local = resolve_locally(site, keep)) return done({std::move(*local), false});
-  if (committed == KeyState::Committed::kLocal) return absent(done, keep);
+  if (committed == KeyState::Committed::kLocal) {
+    // A set that leaves the view in this moment leaves no absence behind.
+    const bool still = site.parent->key->state.with(
+        [](const KeyState& state) { return state.committed == KeyState::Committed::kLocal; });
+    return absent(done, keep && still);
+  }
 
   std::vector<catalog::Known> set;
   for (auto& known : catalog_.entries_in(site.canonical.substr(0, site.canonical.rfind('/')))) {
@@ -199,11 +206,12 @@ Result<void> Overlay::keep_pending_orphan(const std::string& place) {
   });
 }
 
-Result<bool> Overlay::put_into_set(const Site& from, const Site& to, const Caller& caller) {
-  if (!to.parent->key || !is_kernel_file(to.path)) return false;
-  if (layout::classify(from.path).family != layout::Family::kTemporary) return false;
+/// The writer of the set that took the file; nothing when it is a file like others.
+Result<std::optional<pid_t>> Overlay::put_into_set(const Site& from, const Site& to, const Caller& caller) {
+  if (!to.parent->key || !is_kernel_file(to.path)) return std::nullopt;
+  if (layout::classify(from.path).family != layout::Family::kTemporary) return std::nullopt;
   const NodePtr node = nodes_.child(from.parent, from.name);
-  if (!node || !node->is_regular()) return false;
+  if (!node || !node->is_regular()) return std::nullopt;
   const pid_t writer = thread_group_of(caller.pid);
   const std::string directory = pending_path(*to.parent, writer);
   if (::mkdirat(tree_.fd(), directory.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", directory);
@@ -214,6 +222,7 @@ Result<bool> Overlay::put_into_set(const Site& from, const Site& to, const Calle
     (void)nodes_.detach(from.parent, from.name);
     content.elsewhere = place;
     content.attributes_valid = false;
+    content.provenance.reset();  // the set is looked at as a whole
     return {};
   }));
   changed_names_in(from.parent);
@@ -224,28 +233,49 @@ Result<bool> Overlay::put_into_set(const Site& from, const Site& to, const Calle
     set->second.last_change = std::chrono::steady_clock::now();
   });
   contested_.with([&](auto& contested) { contested[static_cast<uint64_t>(to.parent->id)] = to.parent; });
-  commit_if_complete(to, writer);
-  return true;
+  return std::optional(writer);
 }
 
-void Overlay::commit_if_complete(const Site& site, pid_t writer) {
-  const std::string path = site.path.substr(0, site.path.rfind('/'));
-  const bool committed = site.parent->key->state.with([&](KeyState& state) {
-    const auto set = state.writers.find(writer);
+void Overlay::commit_if_complete(const Site& site, pid_t set_writer, pid_t caller) {
+  const NodePtr& directory = site.parent;
+  const std::string pending = pending_path(*directory, set_writer);
+  std::vector<std::string> names;
+  const bool ready = directory->key->state.with([&](KeyState& state) {
+    const auto set = state.writers.find(set_writer);
     if (set == state.writers.end()) return false;
-    set->second.complete = is_whole(set->second.files, tree_, pending_path(*site.parent, writer), last_component(path));
-    if (!set->second.complete || state.committed != KeyState::Committed::kNone) return false;
-    if (auto done = commit(site.parent, path, state, writer); !done) {
-      log::write_limited(log::Level::kWarning, "triton.commit_failed",
-                         {{"path", path}, {"error", done.error().to_string()}});
-      return false;
-    }
-    return true;
+    names.assign(set->second.files.begin(), set->second.files.end());
+    set->second.complete = is_whole(set->second.files, tree_, pending, last_component(parent_path(site.path)));
+    return set->second.complete && state.committed == KeyState::Committed::kNone;
+  });
+  if (!ready) return;
+  const auto architecture = marks_.architecture_of_set(pending);
+  const Verdict verdict = marks_.glance(layout::Family::kTritonKernel, architecture, caller);
+  std::string path;
+  std::string why_private;
+  const bool committed = moves_.read([&](const Moves&) {
+    const auto now = nodes_.path_of(*directory);
+    if (!now) return false;
+    path = *now;
+    return directory->key->state.with([&](KeyState& state) {
+      const auto set = state.writers.find(set_writer);
+      if (set == state.writers.end() || !set->second.complete) return false;
+      if (state.committed != KeyState::Committed::kNone) return false;
+      names.assign(set->second.files.begin(), set->second.files.end());
+      mark_set(pending, names, state.provenance, verdict);
+      why_private = state.provenance.why_private;
+      if (auto done = commit(directory, path, state, set_writer); !done) {
+        log::write_limited(log::Level::kWarning, "triton.commit_failed",
+                           {{"path", path}, {"error", done.error().to_string()}});
+        return false;
+      }
+      return true;
+    });
   });
   if (!committed) return;
-  changed_names_in(site.parent);
-  finish_local_set(site.parent, path);
-  unpin(site.parent);
+  if (!why_private.empty()) marks_.stays_here(path, why_private, names.size());
+  changed_names_in(directory);
+  finish_local_set(directory, path);
+  unpin(directory);
 }
 
 Result<void> Overlay::commit(const NodePtr& directory, const std::string& path, KeyState& state, pid_t writer) {

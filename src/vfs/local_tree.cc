@@ -20,18 +20,6 @@ constexpr size_t kXattrLimit = size_t{64} * 1024;  // XATTR_SIZE_MAX and XATTR_L
 
 Timestamp timestamp_of(const struct timespec& time) { return {time.tv_sec, time.tv_nsec}; }
 
-Result<void> copy_bytes(int from, int to, uint64_t size) {
-  std::string buffer(std::min<uint64_t>(size, kCopyPiece), '\0');
-  for (uint64_t offset = 0; offset < size;) {
-    const auto got = pread_full(from, buffer.data(), std::min<uint64_t>(buffer.size(), size - offset), offset);
-    if (!got) return fail(got.error());
-    if (*got == 0) break;
-    INDUCTORFS_TRY(pwrite_full(to, std::string_view(buffer.data(), *got), offset));
-    offset += *got;
-  }
-  return {};
-}
-
 void copy_xattrs(int from, int to) {
   std::array<char, kXattrLimit> names{};
   const ssize_t length = ::flistxattr(from, names.data(), names.size());
@@ -39,7 +27,7 @@ void copy_xattrs(int from, int to) {
   for (ssize_t at = 0; at < length;) {
     const std::string name(names.data() + at);
     at += static_cast<ssize_t>(name.size()) + 1;
-    if (name == LocalTree::kSealName) continue;
+    if (name == LocalTree::kSealName || name == LocalTree::kEntryName) continue;
     const ssize_t size = ::fgetxattr(from, name.c_str(), value.data(), value.size());
     if (size < 0) continue;
     // What the disk refuses on a copy (security labels, say) it would have refused to the program itself.
@@ -75,6 +63,18 @@ std::string join(std::string_view directory, std::string_view name) {
 
 std::string proc_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
 
+Result<void> copy_bytes(int from, int to, uint64_t size) {
+  std::string buffer(std::min<uint64_t>(size, kCopyPiece), '\0');
+  for (uint64_t offset = 0; offset < size;) {
+    const auto got = pread_full(from, buffer.data(), std::min<uint64_t>(buffer.size(), size - offset), offset);
+    if (!got) return fail(got.error());
+    if (*got == 0) break;
+    INDUCTORFS_TRY(pwrite_full(to, std::string_view(buffer.data(), *got), offset));
+    offset += *got;
+  }
+  return {};
+}
+
 Result<LocalTree> LocalTree::open(const std::string& directory, uid_t owner, gid_t group, mode_t mode) {
   INDUCTORFS_TRY(make_directories(directory, 0700));
   LocalTree tree;
@@ -84,7 +84,7 @@ Result<LocalTree> LocalTree::open(const std::string& directory, uid_t owner, gid
   tree.owner_ = owner;
   tree.group_ = group;
   tree.mode_ = mode;
-  for (const char* name : {"view", "pending", "orphans"}) {
+  for (const char* name : {"view", "pending", "orphans", "stale"}) {
     if (::mkdirat(tree.fd(), name, 0700) != 0) {
       if (errno != EEXIST) return fail_errno("mkdir", directory + "/" + name);
       continue;
@@ -207,24 +207,50 @@ Result<void> LocalTree::unshare(const std::string& path, std::optional<uint64_t>
 std::optional<std::string> LocalTree::seal_of(int file) const {
   if (!keeps_seals_) return std::nullopt;
   std::array<char, 128> value{};
-  const ssize_t size = ::fgetxattr(file, kSealName.data(), value.data(), value.size());
+  const ssize_t size = ::fgetxattr(file, kSealName, value.data(), value.size());
   if (size < 0) return std::nullopt;
   return std::string(value.data(), static_cast<size_t>(size));
 }
 
 Result<void> LocalTree::set_seal(int file, std::string_view digest_hex) const {
   if (!keeps_seals_) return {};
-  if (::fsetxattr(file, kSealName.data(), digest_hex.data(), digest_hex.size(), 0) != 0) {
+  if (::fsetxattr(file, kSealName, digest_hex.data(), digest_hex.size(), 0) != 0) {
     return fail_errno("setxattr", kSealName);
   }
   return {};
 }
 
-bool LocalTree::is_changed(int file) const { return ::fgetxattr(file, kChangedName.data(), nullptr, 0) >= 0; }
+bool LocalTree::is_changed(int file) const { return ::fgetxattr(file, kChangedName, nullptr, 0) >= 0; }
 
 void LocalTree::mark_changed(int file) const {
   if (!keeps_seals_) return;
-  (void)::fsetxattr(file, kChangedName.data(), "1", 1, 0);  // without it the next start publishes what checks out
+  (void)::fsetxattr(file, kChangedName, "1", 1, 0);  // without it the next start publishes what checks out
+}
+
+std::optional<std::string> LocalTree::mark_of(const std::string& path, const char* name) const {
+  if (!keeps_seals_) return std::nullopt;
+  std::array<char, kMarkLimit> value{};
+  const ssize_t size = ::lgetxattr(join(proc_path(fd()), path).c_str(), name, value.data(), value.size());
+  if (size < 0) return std::nullopt;
+  return std::string(value.data(), static_cast<size_t>(size));
+}
+
+void LocalTree::set_mark(const std::string& path, const char* name, const std::string& value) const {
+  if (!keeps_seals_) return;
+  const std::string whole = join(proc_path(fd()), path);
+  const auto set = [&] { return ::lsetxattr(whole.c_str(), name, value.data(), value.size(), 0) == 0; };
+  if (set() || errno != EACCES) return;
+  // An ordinary user's daemon may only do it while the owner may write (xattr(7)).
+  const auto status = stat(path);
+  if (!status || !*status || !S_ISREG((*status)->st_mode)) return;
+  const mode_t mode = (*status)->st_mode & 07777;
+  if (::fchmodat(fd(), path.c_str(), mode | S_IWUSR, 0) != 0) return;
+  (void)set();                                    // best effort
+  (void)::fchmodat(fd(), path.c_str(), mode, 0);  // it was just allowed to
+}
+
+void LocalTree::remove_mark(const std::string& path, const char* name) const {
+  if (keeps_seals_) (void)::lremovexattr(join(proc_path(fd()), path).c_str(), name);  // most have none
 }
 
 }  // namespace inductorfs::vfs

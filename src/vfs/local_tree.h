@@ -15,8 +15,9 @@
 namespace inductorfs::vfs {
 
 /// The plain directory on the local disk behind a mount: `view/` (the local part of the tree, path by path),
-/// `pending/` (files of unfinished Triton sets) and `orphans/` (deleted files that somebody still has open). All paths
-/// are relative to that directory. Symbolic links are never followed. Safe for concurrent use.
+/// `pending/` (files of unfinished Triton sets), `orphans/` (deleted files that somebody still has open) and `stale/`
+/// (files for other facts of this host that the cluster is still to get). All paths are relative to that directory.
+/// Symbolic links are never followed. Safe for concurrent use.
 class LocalTree {
  public:
   struct Item {
@@ -34,6 +35,7 @@ class LocalTree {
   [[nodiscard]] static std::string orphan(NodeId node) {
     return "orphans/" + std::to_string(static_cast<uint64_t>(node));
   }
+  [[nodiscard]] static std::string stale(std::string_view digest_hex) { return "stale/" + std::string(digest_hex); }
 
   /// Nothing when the path does not exist.
   [[nodiscard]] Result<std::optional<struct stat>> stat(const std::string& path) const;
@@ -57,8 +59,19 @@ class LocalTree {
   /// A copy that was made to be written to: what is not sealed of it, is private for good, and no start seals it.
   [[nodiscard]] bool is_changed(int file) const;
   void mark_changed(int file) const;
-  static constexpr std::string_view kChangedName = "user.inductorfs.changed";
-  static constexpr std::string_view kSealName = "user.inductorfs.sealed";
+
+  /// Further marks on a file's inode, of at most kMarkLimit bytes; none where the disk has no such attributes.
+  [[nodiscard]] std::optional<std::string> mark_of(const std::string& path, const char* name) const;
+  /// Best effort: what has no mark is private at the next start.
+  void set_mark(const std::string& path, const char* name, const std::string& value) const;
+  void remove_mark(const std::string& path, const char* name) const;
+  static constexpr size_t kMarkLimit = 4096;
+
+  static constexpr const char* kChangedName = "user.inductorfs.changed";
+  static constexpr const char* kSealName = "user.inductorfs.sealed";
+  static constexpr const char* kScopeName = "user.inductorfs.scope";      ///< scopes that its writers fitted
+  static constexpr const char* kPrivateName = "user.inductorfs.private";  ///< why it never leaves the host
+  static constexpr const char* kEntryName = "user.inductorfs.entry";      ///< in stale/: the canonical path it had
 
  private:
   Fd root_;
@@ -73,5 +86,7 @@ class LocalTree {
 [[nodiscard]] std::string join(std::string_view directory, std::string_view name);
 /// /proc/self/fd/N: a name for an open file that system calls by path accept.
 [[nodiscard]] std::string proc_path(int fd);
+/// The first `size` bytes of one file to the start of another.
+[[nodiscard]] Result<void> copy_bytes(int from, int to, uint64_t size);
 
 }  // namespace inductorfs::vfs

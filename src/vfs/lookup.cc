@@ -49,7 +49,7 @@ Result<NodePtr> Overlay::live(NodeId id) const {
   return node;
 }
 
-Result<Overlay::Site> Overlay::site(NodeId parent, std::string_view name) const {
+Result<Site> Overlay::site(NodeId parent, std::string_view name) const {
   if (name.size() > kNameLimit)
     return fail(ErrorCode::kNameTooLong, "a name of " + std::to_string(name.size()) + " bytes");
   auto directory = live(parent);
@@ -127,6 +127,8 @@ void Overlay::fetched(const Site& site, const catalog::Known& known, FetchOutcom
     case FetchOutcome::kNotNow:
       counters_.get("lookup.not_now").add();
       return absent(done, false);
+    case FetchOutcome::kUnfit:
+      return absent(done, false);  // hidden by now (hide_unfit); the next one may fit
   }
   counters_.get("lookup.first_touch").add();
   done({add_shared(site, known.entry, 1), false});

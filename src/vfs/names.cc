@@ -29,6 +29,8 @@ Result<void> Overlay::make_local_directory(const NodePtr& directory, const std::
 
 namespace {
 
+constexpr uint64_t kRoomForAName = 64 << 10;
+
 /// The directory part of a site's path.
 std::string parent_path(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -71,17 +73,28 @@ Result<Found> Overlay::made(const Site& site, const Caller& caller, std::optiona
 Result<Found> Overlay::create(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) {
   auto where = site(parent, name);
   if (!where) return fail(std::move(where).error());
-  auto result = moves_.read([&](const Moves&) -> Result<Found> {
-    INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
-    auto file = open_at(tree_.fd(), LocalTree::view(where->path), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode & 07777);
-    if (!file) return fail(std::move(file).error());
-    return made(*where, caller, std::move(*file));
+  const auto make = [&] {
+    return moves_.read([&](const Moves&) -> Result<Found> {
+      INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
+      const std::string view_path = LocalTree::view(where->path);
+      auto file = open_at(tree_.fd(), view_path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode & 07777);
+      if (!file) return fail(std::move(file).error());
+      return made(*where, caller, std::move(*file));
+    });
+  };
+  auto result = make();
+  if (!result && result.error().code() == ErrorCode::kNoSpace && store_.free_space(kRoomForAName) > 0) result = make();
+  const NodePtr node = result ? nodes_.find(result->node) : nullptr;
+  if (!node) return result;
+  node->content.with([&](Content& content) {
+    content.last_writer = caller.pid;
+    content.provenance = std::make_shared<const Provenance>();
   });
-  if (!result) return result;
   const auto& rule = layout::rule_of(layout::classify(where->path).family);
-  if (rule.shared && rule.seal == layout::SealSign::kQuiet) {
-    if (const NodePtr node = nodes_.find(result->node)) sealer_.add_quiet({node, where->path, false});
-  }
+  if (!rule.shared) return result;
+  // What a compiler makes in place is witnessed when its build directory goes.
+  if (rule.seal != layout::SealSign::kBuildDirectory) saw_writer(node, where->path, caller.pid);
+  if (rule.seal == layout::SealSign::kQuiet) sealer_.add_quiet({node, where->path, false});
   return result;
 }
 
@@ -127,13 +140,13 @@ Result<Found> Overlay::make_symlink(NodeId parent, std::string_view name, const 
   });
 }
 
-Result<Found> Overlay::link(NodeId id, NodeId new_parent, std::string_view new_name) {
+Result<Found> Overlay::link(NodeId id, NodeId new_parent, std::string_view new_name, const Caller& caller) {
   auto node = live(id);
   if (!node) return fail(std::move(node).error());
   if ((*node)->is_directory()) return fail(ErrorCode::kNotPermitted, "link: directories have one name");
   auto where = site(new_parent, new_name);
   if (!where) return fail(std::move(where).error());
-  return moves_.read([&](const Moves&) -> Result<Found> {
+  auto result = moves_.read([&](const Moves&) -> Result<Found> {
     INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
     auto from = (*node)->content.with([&](Content& content) -> Result<std::string> {
       // The blob's inode belongs to the store; a second name of the file needs an inode that may be written to.
@@ -149,6 +162,8 @@ Result<Found> Overlay::link(NodeId id, NodeId new_parent, std::string_view new_n
     changed_names_in(where->parent);
     return found(linked, true);
   });
+  if (result) saw_writer(*node, where->path, caller.pid);
+  return result;
 }
 
 Result<std::string> Overlay::read_link(NodeId id) {
@@ -234,7 +249,7 @@ bool Overlay::directory_is_empty(const NodePtr& directory, const std::string& pa
   return !status || !*status || tree_.is_empty(LocalTree::view(path));
 }
 
-Result<void> Overlay::remove_directory(NodeId parent, std::string_view name) {
+Result<void> Overlay::remove_directory(NodeId parent, std::string_view name, const Caller& caller) {
   auto where = site(parent, name);
   if (!where) return fail(std::move(where).error());
   INDUCTORFS_TRY(moves_.read([&](const Moves&) -> Result<void> {
@@ -249,7 +264,7 @@ Result<void> Overlay::remove_directory(NodeId parent, std::string_view name) {
     changed_names_in(where->parent);
     return {};
   }));
-  seal_after_build(where->path);
+  seal_after_build(where->path, caller.pid);
   return {};
 }
 

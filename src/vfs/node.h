@@ -17,6 +17,7 @@
 #include "inductorfs/codec/entry.h"
 #include "inductorfs/vfs/types.h"
 #include "vfs/key_directory.h"
+#include "vfs/provenance.h"
 
 namespace inductorfs::vfs {
 
@@ -38,6 +39,9 @@ struct Content {
   uint64_t active_writes = 0;
   uint64_t version = 0;  ///< counts changes of the bytes
   SteadyTime last_change{};
+  pid_t last_writer = 0;  ///< the thread that was looked at last
+  /// Under a final name: what was learned of its writers in this life; none: its marks on the disk tell.
+  std::shared_ptr<const Provenance> provenance;
   // kShared
   codec::Entry entry;
   std::shared_ptr<const std::string> rendered;  ///< bytes that differ from the blob (a group file for this mount)

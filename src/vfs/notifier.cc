@@ -38,6 +38,10 @@ void Notifier::wish_forgotten(NodeId parent, std::string name) {
   (void)try_add({parent, std::move(name)});  // the next eviction wishes again
 }
 
+void Notifier::wish_content_forgotten(NodeId node) {
+  (void)try_add({node, {}});  // a listing that stays shows a name that is not there, which is looked up in vain
+}
+
 bool Notifier::try_add(const Notice& notice) {
   return state_.notify_with([&](State& state) {
     if (state.stopped) return true;

@@ -26,6 +26,8 @@ class Notifier {
   /// from threads that serve the kernel too.
   void wish_forgotten(NodeId parent, std::string name);
   void forget_content(NodeId node);
+  /// As wish_forgotten, for a listing.
+  void wish_content_forgotten(NodeId node);
 
  private:
   struct Notice {

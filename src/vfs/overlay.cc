@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
 
 namespace inductorfs::vfs {
@@ -13,12 +14,12 @@ namespace {
 constexpr Milliseconds kJanitorStep{250};
 constexpr int kDeadSetSteps = 8;
 constexpr size_t kPrefetchNewest = 20'000;
-constexpr uint64_t kCheckLimit = uint64_t{64} * 1024;
+constexpr size_t kUnfitKept = 256;
 constexpr size_t kReportedPaths = 5;
 
 }  // namespace
 
-Result<std::unique_ptr<FileSystem>> FileSystem::open(const FileSystemOptions& options, ScopeOf scope_of,
+Result<std::unique_ptr<FileSystem>> FileSystem::open(const FileSystemOptions& options, const Host& host,
                                                      catalog::Catalog& catalog, store::BlobStore& store,
                                                      remote::Remote& remote, Counters& counters) {
   auto tree = LocalTree::open(options.directory, options.owner_uid, options.owner_gid, options.root_mode);
@@ -27,28 +28,29 @@ Result<std::unique_ptr<FileSystem>> FileSystem::open(const FileSystemOptions& op
   if (!status) return fail(status.error());
   if (!*status) return fail(ErrorCode::kInternal, "view: no root directory in " + options.directory);
   auto root = std::make_shared<Node>(kRootNode, S_IFDIR, (*status)->st_ino);
-  auto overlay = std::make_unique<Overlay>(options, std::move(scope_of), std::move(*tree), std::move(root), catalog,
-                                           store, remote, counters);
+  auto overlay = std::make_unique<Overlay>(options, std::move(*tree), std::move(root),
+                                           Services{host, catalog, store, remote, counters});
   INDUCTORFS_TRY(overlay->recover());
   return std::unique_ptr<FileSystem>(std::move(overlay));
 }
 
-Overlay::Overlay(FileSystemOptions options, ScopeOf scope_of, LocalTree tree, NodePtr root, catalog::Catalog& catalog,
-                 store::BlobStore& store, remote::Remote& remote, Counters& counters)
+Overlay::Overlay(FileSystemOptions options, LocalTree tree, NodePtr root, const Services& services)
     : options_(std::move(options)),
-      scope_of_(std::move(scope_of)),
+      host_(services.host),
       tree_(std::move(tree)),
-      catalog_(catalog),
-      store_(store),
-      counters_(counters),
+      catalog_(services.catalog),
+      store_(services.store),
+      counters_(services.counters),
       root_(std::move(root)),
       nodes_(root_),
       descriptors_(options_.descriptor_limit),
+      marks_(host_, tree_, counters_),
       sealer_([this](const SealItem& item) { return seal(item); },
               [this](const NodePtr& node) { let_go(nodes_.release(node)); }, options_.quiet_time),
       fetcher_(
-          remote, store, counters, [this](const codec::Entry& entry) { return check_fetched(entry); },
-          options_.fetch_threads, options_.fetch_total) {
+          services.remote, services.store, services.counters,
+          [this](const codec::Entry& entry) { return check_fetched(entry); }, options_.fetch_threads,
+          options_.fetch_total) {
   store_.set_eviction_guard([this](const codec::Digest& digest) { return may_evict(digest); });
 }
 
@@ -107,11 +109,50 @@ Result<void> Overlay::check_fetched(const codec::Entry& entry) {
   if (layout::is_group_file(entry.path.substr(entry.path.rfind('/') + 1))) return {};
   auto blob = store_.open_blob(entry.digest);
   if (!blob) return fail(std::move(blob).error());
-  std::string head(layout::needs_whole(place.family) ? entry.size : std::min(entry.size, kCheckLimit), '\0');
+  std::string head(std::min(entry.size, layout::bytes_to_check(place, entry.size)), '\0');
   const auto got = pread_full(blob->get(), head.data(), head.size(), 0);
   if (!got) return fail(got.error());
   head.resize(*got);
-  return layout::check_content(place, head, entry.size);
+  auto fits = host_.check(place, head, entry.size);
+  if (!fits && fits.error().code() == ErrorCode::kNotSupported) hide_unfit(entry, fits.error().to_string());
+  return fits;
+}
+
+/// Sound, and nothing for this host: hidden from this mount, and nobody else is told.
+void Overlay::hide_unfit(const codec::Entry& entry, const std::string& why) {
+  std::vector<std::string> paths{entry.path};
+  if (layout::classify(entry.path).family == layout::Family::kTritonKernel) {
+    // One child that cannot be used makes the set useless.
+    paths.clear();
+    for (const auto& known : catalog_.entries_in(entry.path.substr(0, entry.path.rfind('/')))) {
+      if (layout::classify(known.entry.path).family == layout::Family::kTritonKernel) paths.push_back(known.entry.path);
+    }
+  }
+  for (const auto& path : paths) {
+    const auto known = catalog_.find(path);
+    if (!known || (path == entry.path && known->entry.digest != entry.digest)) continue;
+    // What this host itself has on its way under the name stays on its way.
+    const auto state = catalog_.publish_state(path);
+    if (state && state->state == catalog::PublishState::kQueued) continue;
+    catalog_.hide(path);
+    unfit_.with([&](Unfit& unfit) {
+      if (unfit.size() >= kUnfitKept) unfit.erase(unfit.begin());
+      unfit.emplace_back(path, why);
+    });
+    for (const auto& local : local_paths_of(path)) {
+      const auto directory = nodes_.walk(local.substr(0, local.rfind('/')));
+      if (directory.missing.empty()) notifier_.wish_content_forgotten(directory.node->id);
+    }
+  }
+  log::write_limited(log::Level::kWarning, "fetch.not_for_this_host", {{"path", entry.path}, {"why", why}});
+}
+
+std::string Overlay::why_unfit(const std::string& canonical) const {
+  return unfit_.with([&](const Unfit& unfit) {
+    const auto found =
+        std::find_if(unfit.rbegin(), unfit.rend(), [&](const auto& item) { return item.first == canonical; });
+    return found == unfit.rend() ? std::string() : found->second;
+  });
 }
 
 Result<void> Overlay::sync(Deadline deadline) {
@@ -129,6 +170,8 @@ FileSystemStatus Overlay::status() const {
   result.unsealed = sealer_.waiting();
   result.contested = contested_.with([](const auto& contested) { return contested.size(); });
   result.refused = refused_.with([](const auto& refused) { return refused; });
+  result.foreign = marks_.foreign();
+  result.foreign_reasons = marks_.reasons();
   return result;
 }
 

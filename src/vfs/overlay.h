@@ -13,8 +13,10 @@
 #include "vfs/descriptor_cache.h"
 #include "vfs/fetcher.h"
 #include "vfs/local_tree.h"
+#include "vfs/marks.h"
 #include "vfs/node_table.h"
 #include "vfs/notifier.h"
+#include "vfs/overlay_types.h"
 #include "vfs/sealer.h"
 
 namespace inductorfs::vfs {
@@ -30,14 +32,14 @@ namespace inductorfs::vfs {
 /// the rename of a directory, so that a path stays true while it is used. Safe for concurrent use.
 class Overlay final : public FileSystem {
  public:
-  Overlay(FileSystemOptions options, ScopeOf scope_of, LocalTree tree, NodePtr root, catalog::Catalog& catalog,
-          store::BlobStore& store, remote::Remote& remote, Counters& counters);
+  Overlay(FileSystemOptions options, LocalTree tree, NodePtr root, const Services& services);
   ~Overlay() override;
   /// What an earlier life left: orphans, unfinished sets, torn files (recovery.cc).
   [[nodiscard]] Result<void> recover();
 
   void start(KernelCache& kernel) override;
   void stop() override;
+  void host_changed() override;
   void on_catalog_change(const std::vector<std::string>& paths) override;
   void on_published(const catalog::PublishReport& report) override;
 
@@ -49,9 +51,9 @@ class Overlay final : public FileSystem {
   Result<Found> make_directory(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) override;
   Result<Found> make_symlink(NodeId parent, std::string_view name, const std::string& target,
                              const Caller& caller) override;
-  Result<Found> link(NodeId node, NodeId new_parent, std::string_view new_name) override;
+  Result<Found> link(NodeId node, NodeId new_parent, std::string_view new_name, const Caller& caller) override;
   Result<void> unlink(NodeId parent, std::string_view name) override;
-  Result<void> remove_directory(NodeId parent, std::string_view name) override;
+  Result<void> remove_directory(NodeId parent, std::string_view name, const Caller& caller) override;
   Result<void> rename(NodeId parent, std::string_view name, NodeId new_parent, std::string_view new_name,
                       RenameMode mode, const Caller& caller) override;
   Result<std::string> read_link(NodeId node) override;
@@ -59,7 +61,7 @@ class Overlay final : public FileSystem {
                               const std::function<bool(const DirectoryItem&)>& take) override;
 
   Result<Attributes> get_attributes(NodeId node) override;
-  Result<Attributes> set_attributes(NodeId node, const AttributeChange& change) override;
+  Result<Attributes> set_attributes(NodeId node, const AttributeChange& change, const Caller& caller) override;
   Result<std::string> get_xattr(NodeId node, const std::string& name) override;
   Result<std::vector<std::string>> list_xattrs(NodeId node) override;
   Result<void> set_xattr(NodeId node, const std::string& name, std::string_view value, int flags) override;
@@ -67,9 +69,10 @@ class Overlay final : public FileSystem {
   Result<struct statvfs> statistics() override;
 
   Result<size_t> read(NodeId node, char* out, size_t size, uint64_t offset) override;
-  Result<void> write(NodeId node, std::string_view bytes, uint64_t offset) override;
-  Result<void> allocate(NodeId node, int mode, uint64_t offset, uint64_t length) override;
-  Result<size_t> copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset, size_t length) override;
+  Result<void> write(NodeId node, std::string_view bytes, uint64_t offset, const Caller& caller) override;
+  Result<void> allocate(NodeId node, int mode, uint64_t offset, uint64_t length, const Caller& caller) override;
+  Result<size_t> copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset, size_t length,
+                            const Caller& caller) override;
   Result<uint64_t> seek(NodeId node, uint64_t offset, int whence) override;
   Result<void> sync_file(NodeId node, bool data_only) override;
 
@@ -78,24 +81,6 @@ class Overlay final : public FileSystem {
   FileSystemStatus status() const override;
 
  private:
-  struct Moves {};
-  struct Queueing {};  ///< orders "still there? then queue it" and "it is gone: hide what is queued"
-  struct Pins {
-    std::unordered_map<codec::Digest, std::vector<NodeId>> shared;  ///< blobs, and the nodes that show them
-    std::unordered_map<codec::Digest, std::string> sealed_paths;    ///< local files that are links to blobs
-  };
-  struct Sealed {  ///< a file that has become a blob
-    codec::Entry entry;
-    Fd file;
-    bool shares_inode = false;  ///< with the blob: it is never written to again
-  };
-  struct Site {  ///< a name in a directory, resolved
-    NodePtr parent;
-    std::string name;
-    std::string path;       ///< relative to the mount
-    std::string canonical;  ///< the entry it could be
-  };
-
   // lookup.cc
   [[nodiscard]] Result<Site> site(NodeId parent, std::string_view name) const;
   [[nodiscard]] Result<NodePtr> live(NodeId id) const;
@@ -120,9 +105,9 @@ class Overlay final : public FileSystem {
   void show_cluster_set(const Site& site, const std::vector<catalog::Known>& set, LookupDone done);
   [[nodiscard]] bool cluster_set_is_whole(const Site& site, const std::vector<catalog::Known>& set) const;
   [[nodiscard]] std::optional<Found> own_pending_file(const Site& site, const Caller& caller);
-  [[nodiscard]] Result<bool> put_into_set(const Site& from, const Site& to, const Caller& caller);
+  [[nodiscard]] Result<std::optional<pid_t>> put_into_set(const Site& from, const Site& to, const Caller& caller);
   [[nodiscard]] Result<void> keep_pending_orphan(const std::string& place);
-  void commit_if_complete(const Site& site, pid_t writer);
+  void commit_if_complete(const Site& site, pid_t set, pid_t writer);
   [[nodiscard]] Result<void> commit(const NodePtr& directory, const std::string& path, KeyState& state, pid_t writer);
   void finish_local_set(const NodePtr& directory, const std::string& path);
   void drop_dead_sets();
@@ -150,7 +135,8 @@ class Overlay final : public FileSystem {
   // data.cc, attributes.cc
   [[nodiscard]] Result<std::string> location(const Node& node, const Content& content) const;
   [[nodiscard]] Result<DescriptorCache::Pointer> descriptor(const Node& node, Content& content, bool writable);
-  [[nodiscard]] Result<DescriptorCache::Pointer> begin_write(const NodePtr& node, std::optional<uint64_t> keep_bytes);
+  [[nodiscard]] Result<DescriptorCache::Pointer> begin_write(const NodePtr& node, std::optional<uint64_t> keep_bytes,
+                                                             pid_t writer);
   void end_write(const NodePtr& node, bool changed);
   [[nodiscard]] Result<void> make_private(const NodePtr& node, Content& content, std::optional<uint64_t> keep_bytes);
   [[nodiscard]] Result<void> copy_bytes_of(const Node& node, Content& content, const Fd& to, uint64_t size);
@@ -169,7 +155,7 @@ class Overlay final : public FileSystem {
 
   // sealing.cc
   void seal_if_final(const NodePtr& node, const std::string& path);
-  void seal_after_build(const std::string& directory_path);
+  void seal_after_build(const std::string& directory_path, pid_t builder);
   SealOutcome seal(const SealItem& item);
   [[nodiscard]] Result<Sealed> seal_file(const NodePtr& node, const std::string& path);
   [[nodiscard]] Result<codec::Entry> store_file(const Fd& file, const std::string& path, const layout::Place& place,
@@ -187,6 +173,33 @@ class Overlay final : public FileSystem {
   [[nodiscard]] bool may_evict(const codec::Digest& digest);
   [[nodiscard]] bool drop_local(const std::string& path, const codec::Digest& digest);
   [[nodiscard]] bool drop_local_set(const std::string& directory);
+
+  // writers.cc
+  [[nodiscard]] Provenance provenance(const Content& content, const std::string& place) const;
+  [[nodiscard]] Provenance provenance_of(const std::string& path) const;
+  bool change_provenance(const NodePtr& node, const std::function<void(Provenance&)>& change);
+  void change_set(const std::string& path, const std::function<void(Provenance&)>& change);
+  void saw_writer(const NodePtr& node, const std::string& path, pid_t writer, bool anew = false);
+  void saw_writer_below(const std::string& path, pid_t writer);
+  void saw_writer_in_place(const NodePtr& node, pid_t writer, bool anew);
+  void saw_writer_of_set(const NodePtr& directory, const std::string& path, pid_t writer);
+  void mark_set(const std::string& place, const std::vector<std::string>& names, Provenance& set,
+                const Verdict& verdict) const;
+  [[nodiscard]] std::optional<SealOutcome> judge_writers(const NodePtr& node, const std::string& path);
+  [[nodiscard]] std::optional<SealOutcome> keeps_from_sealing(const NodePtr& node, const std::string& path,
+                                                              const std::string& scope);
+  [[nodiscard]] std::optional<SealOutcome> keeps_set_from_sealing(const NodePtr& directory, const std::string& path,
+                                                                  const layout::Scope& scope);
+  void keep_set_private(const std::string& path, const std::string& why);
+
+  // stale.cc
+  [[nodiscard]] bool is_stale(const std::string& path, const std::vector<std::string>& scopes) const;
+  void drop_stale_below(const std::string& path);
+  void drop_stale(const std::string& directory, std::vector<std::string> names);
+  void keep_what_is_queued(const std::string& path);
+  void recover_stale();
+  [[nodiscard]] bool recover_provenance(const std::string& path);
+  [[nodiscard]] bool recover_set(const std::string& path, std::vector<std::string> names);
 
   // remote_changes.cc
   NodeId apply_remote_change(const std::string& path, const std::string& canonical);
@@ -206,10 +219,12 @@ class Overlay final : public FileSystem {
   void keep_house(const std::stop_token& stop);
   void prefetch_newest();
   [[nodiscard]] Result<void> check_fetched(const codec::Entry& entry);
+  void hide_unfit(const codec::Entry& entry, const std::string& why);
+  [[nodiscard]] std::string why_unfit(const std::string& canonical) const;
   void explain_place(Explanation& result);
 
   const FileSystemOptions options_;
-  const ScopeOf scope_of_;
+  const Host& host_;
   LocalTree tree_;
   catalog::Catalog& catalog_;
   store::BlobStore& store_;
@@ -222,6 +237,8 @@ class Overlay final : public FileSystem {
   Guarded<Queueing> queueing_;
   Guarded<Pins> pins_;
   Guarded<std::vector<std::string>> refused_;
+  Guarded<Unfit> unfit_;
+  Marks marks_;
   Guarded<std::unordered_map<uint64_t, std::weak_ptr<Node>>> contested_;
   Guarded<std::vector<std::pair<std::string, int64_t>>> companions_;
   Sealer sealer_;

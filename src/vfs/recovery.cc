@@ -53,6 +53,7 @@ Result<void> Overlay::recover() {
     if (!items) return fail(std::move(items).error());
     for (const auto& item : *items) INDUCTORFS_TRY(remove_tree(options_.directory + "/" + name + "/" + item.name));
   }
+  recover_stale();
   // "boot id, then `clean` after a close that synced": another boot without it means that the host went down while
   // data were not on the disk (torch never calls fsync, so neither do we on its path).
   const auto marker = read_file(tree_.fd(), kMarker, kMarkerLimit);
@@ -79,8 +80,10 @@ Result<void> Overlay::recover_directory(const std::string& path, bool torn) {
 void Overlay::recover_file(const std::string& directory, const std::string& name,
                            const std::vector<LocalTree::Item>& siblings, bool torn) {
   const std::string path = directory.empty() ? name : join(directory, name);
-  const auto& rule = layout::rule_of(layout::classify(path).family);
+  const auto family = layout::classify(path).family;
+  const auto& rule = layout::rule_of(family);
   if (!rule.shared) return;
+  const bool in_set = family == layout::Family::kTritonKernel;  // recover_group sees to its marks
   const std::string view_path = LocalTree::view(path);
   auto file = tree_.open_file(view_path, false);
   if (!file) return;
@@ -91,11 +94,14 @@ void Overlay::recover_file(const std::string& directory, const std::string& name
     counters_.get("recovery.removed").add();
     log::warning("recovery.removed", {{"path", path}, {"why", why}});
   };
+  // Another life's files tell nothing of their writers there.
+  if (!tree_.keeps_seals()) return remove("the disk keeps no extended attributes");
   if (sealed) {
     if (torn && digest_to_seal(file->get(), path).value_or(codec::Digest{}) != *sealed) {
       store_.discard(*sealed);  // the same inode
       return remove("damaged");
     }
+    if (!in_set && !recover_provenance(path)) return;
     pins_.with([&](Pins& pins) { pins.sealed_paths[*sealed] = path; });
     return;
   }
@@ -104,9 +110,10 @@ void Overlay::recover_file(const std::string& directory, const std::string& name
     // Its compiler lost the mount in the middle of the file; torch would load what it finds under the final name.
     return remove("its build was not finished");
   }
+  const bool fits = !in_set && recover_provenance(path);
   if (tree_.is_changed(file->get())) return;
   if (is_blob_without_seal(file->get())) (void)tree_.unshare(view_path, std::nullopt);  // no room: the next start tries
-  if (layout::classify(path).family != layout::Family::kTritonKernel) seal_later(path);
+  if (fits) seal_later(path);
 }
 
 /// The daemon ended between taking the inode into the store and marking it: nothing would keep writers off the blob.
@@ -128,6 +135,7 @@ void Overlay::recover_group(const std::string& path) {
     for (const auto& name : names) (void)tree_.unlink(LocalTree::view(join(path, name)));  // as in recover_file
     return;
   }
+  if (!recover_set(path, names)) return;
   const auto is_open = [&](const auto& name) { return seal_on_disk(join(path, name)).empty(); };
   if (std::any_of(names.begin(), names.end(), is_open)) seal_later(path);
 }

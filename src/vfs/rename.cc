@@ -39,24 +39,34 @@ Result<void> Overlay::rename(NodeId parent, std::string_view name, NodeId new_pa
 }
 
 Result<void> Overlay::rename_checked(const Site& from, const Site& to, RenameMode mode, const Caller& caller) {
-  if (mode == RenameMode::kExchange) return exchange(from, to);
+  if (mode == RenameMode::kExchange) {
+    INDUCTORFS_TRY(exchange(from, to));
+    saw_writer_below(from.path, caller.pid);
+    saw_writer_below(to.path, caller.pid);
+    return {};
+  }
   auto node = existing(from);
   if (!node) return fail(std::move(node).error());
   if ((*node)->is_directory()) {
     INDUCTORFS_TRY(moves_.write([&](Moves&) { return rename_directory(from, to, *node, mode); }));
-    if (layout::is_triton_key_directory(to.path) && !local_set(to.path).empty()) finish_local_set(*node, to.path);
+    saw_writer_below(to.path, caller.pid);
     return {};
   }
-  auto in_set = moves_.read([&](const Moves&) -> Result<bool> {
+  auto set = moves_.read([&](const Moves&) -> Result<std::optional<pid_t>> {
     if (mode == RenameMode::kReplace) {
       auto put = put_into_set(from, to, caller);
       if (!put || *put) return put;
     }
     if (auto done = rename_file(from, to, *node, mode); !done) return fail(std::move(done).error());
-    return false;
+    return std::nullopt;
   });
-  if (!in_set) return fail(std::move(in_set).error());
-  if (!*in_set) seal_if_final(*node, to.path);
+  if (!set) return fail(std::move(set).error());
+  if (*set) {
+    commit_if_complete(to, **set, caller.pid);
+    return {};
+  }
+  saw_writer(*node, to.path, caller.pid);
+  seal_if_final(*node, to.path);
   return {};
 }
 

@@ -11,7 +11,6 @@
 namespace inductorfs::vfs {
 namespace {
 
-constexpr size_t kHeadSize = size_t{64} * 1024;
 constexpr uint64_t kGroupFileLimit = 1 << 20;
 constexpr size_t kRefusedKept = 20;
 constexpr int64_t kSecond = 1'000'000'000;
@@ -53,12 +52,14 @@ void Overlay::seal_if_final(const NodePtr& node, const std::string& path) {
   sealer_.add({node, path, false});
 }
 
-void Overlay::seal_after_build(const std::string& directory_path) {
+void Overlay::seal_after_build(const std::string& directory_path, pid_t builder) {
   const std::string above = parent_path(directory_path);
   for (const auto& path : layout::sealed_by_removal_of(directory_path)) {
     if (parent_path(path) != above) continue;
     auto node = pin_path(path);
     if (!node) continue;
+    // torch, which ran the compiler: a better witness than the linker, and of every byte.
+    saw_writer(*node, path, builder, true);
     sealer_.add({*node, path, false});
     unpin(*node);
     return;
@@ -81,10 +82,12 @@ SealOutcome Overlay::seal(const SealItem& item) {
   if (!walked.missing.empty() || walked.node != item.node) return SealOutcome::kDone;
   const auto place = layout::classify(item.path);
   const auto& rule = layout::rule_of(place.family);
-  const auto scope = scope_of_(place.family);
-  if (!rule.shared || scope.id.empty()) return SealOutcome::kDone;
+  if (!rule.shared) return SealOutcome::kDone;
+  const auto scope = host_.scope_of(place.family, {});
+  if (scope.id.empty()) return SealOutcome::kDone;
   const bool busy = item.node->content.with([](const Content& content) { return content.active_writes > 0; });
   if (busy) return SealOutcome::kLater;
+  if (const auto outcome = keeps_from_sealing(item.node, item.path, scope.id)) return *outcome;
 
   auto entry = seal_file(item.node, item.path);
   if (!entry) {
@@ -92,6 +95,8 @@ SealOutcome Overlay::seal(const SealItem& item) {
     if (entry.error().code() != ErrorCode::kNotFound) refuse(item.path, entry.error().to_string());
     return SealOutcome::kDone;
   }
+  // A foreign write that came and went before the file was hashed has left its mark; a later one has a copy.
+  if (!provenance_of(item.path).is_settled_for(scope.id)) return SealOutcome::kDone;
   catalog::Publish publish;
   publish.kind = kind_of(rule.contest);
   publish.scope = scope.id;
@@ -125,7 +130,7 @@ bool Overlay::has_name(const Sealed& sealed, const std::string& path) const {
   return named && *named && ::fstat(sealed.file.get(), &hashed) == 0 && hashed.st_ino == (*named)->st_ino;
 }
 
-Result<Overlay::Sealed> Overlay::seal_file(const NodePtr& node, const std::string& path) {
+Result<Sealed> Overlay::seal_file(const NodePtr& node, const std::string& path) {
   const auto place = layout::classify(path);
   bool shares_inode = false;
   // The descriptor is taken in the same step as the mark: from here on a writer gets an inode of its own, and whatever
@@ -164,11 +169,11 @@ Result<codec::Entry> Overlay::store_file(const Fd& file, const std::string& path
   if (size > options_.artefact_limit) {
     return fail(ErrorCode::kTooLarge, std::to_string(size) + " bytes, over the limit of one artefact");
   }
-  std::string head(layout::needs_whole(place.family) ? size : std::min<uint64_t>(size, kHeadSize), '\0');
+  std::string head(std::min(size, layout::bytes_to_check(place, size)), '\0');
   const auto got = pread_full(file.get(), head.data(), head.size(), 0);
   if (!got) return fail(got.error());
   head.resize(*got);
-  if (auto fits = layout::check_content(place, head, size); !fits) return fail(std::move(fits).error());
+  if (auto fits = host_.check(place, head, size); !fits) return fail(std::move(fits).error());
 
   codec::Entry entry;
   entry.path = place.canonical;
@@ -225,28 +230,29 @@ void Overlay::mark_sealed(const Sealed& sealed, const std::string& path) {
 }
 
 SealOutcome Overlay::seal_group(const SealItem& item) {
-  const auto scope = scope_of_(layout::Family::kTritonKernel);
   const auto path = nodes_.path_of(*item.node);
-  if (!path || scope.id.empty()) return SealOutcome::kDone;
-  const std::string key = path->substr(path->rfind('/') + 1);
-  catalog::Publish publish;
-  publish.kind = catalog::Publish::Kind::kFirst;
-  publish.scope = scope.id;
-  publish.contest = layout::canonical_path(*path);
-  std::vector<std::pair<std::string, Sealed>> members;
+  if (!path) return SealOutcome::kDone;
   // An incomplete set (TritonBundler skips files that it cannot read) would win the key and serve nobody.
   if (!local_set_is_whole(*path)) {
     counters_.get("seal.incomplete_sets").add();
     return SealOutcome::kDone;
   }
+  const auto scope = host_.scope_of(layout::Family::kTritonKernel, marks_.architecture_of_set(LocalTree::view(*path)));
+  if (const auto outcome = keeps_set_from_sealing(item.node, *path, scope)) return *outcome;
+  catalog::Publish publish;
+  publish.kind = catalog::Publish::Kind::kFirst;
+  publish.scope = scope.id;
+  publish.contest = layout::canonical_path(*path);
+  std::vector<std::pair<std::string, Sealed>> members;
   for (const auto& name : local_set(*path)) {
     const std::string file_path = join(*path, name);
-    auto entry = seal_member(file_path, key);
+    auto entry = seal_member(file_path, path->substr(path->rfind('/') + 1));
     if (!entry) {
       if (entry.error().code() == ErrorCode::kBusy) return SealOutcome::kLater;
       refuse(file_path, entry.error().to_string());
       return SealOutcome::kDone;
     }
+    if (provenance_of(file_path).is_private()) return SealOutcome::kDone;  // as in seal()
     publish.entries.push_back(entry->entry);
     members.emplace_back(file_path, std::move(*entry));
   }
@@ -260,7 +266,7 @@ SealOutcome Overlay::seal_group(const SealItem& item) {
   return SealOutcome::kDone;
 }
 
-Result<Overlay::Sealed> Overlay::seal_member(const std::string& path, const std::string& key) {
+Result<Sealed> Overlay::seal_member(const std::string& path, const std::string& key) {
   auto node = pin_path(path);
   if (!node) return fail(std::move(node).error());
   auto sealed =
@@ -270,7 +276,7 @@ Result<Overlay::Sealed> Overlay::seal_member(const std::string& path, const std:
 }
 
 /// The cluster's copy names no directory; the file itself stays as its writer made it. Its seal is the copy's digest.
-Result<Overlay::Sealed> Overlay::seal_group_file(const std::string& path, const std::string& key) {
+Result<Sealed> Overlay::seal_group_file(const std::string& path, const std::string& key) {
   auto file = tree_.open_file(LocalTree::view(path), false);
   if (!file) return fail(std::move(file).error());
   struct stat status {};
@@ -326,6 +332,7 @@ bool Overlay::drop_local(const std::string& path, const codec::Digest& digest) {
   } else if (seal_on_disk(path) == digest.to_hex()) {  // else it was written to, or replaced, since
     (void)tree_.unlink(LocalTree::view(path));  // a file that stays keeps its bytes, and the limit is met elsewhere
   }
+  (void)tree_.unlink(LocalTree::stale(digest.to_hex()));  // as above
   pins_.with([&](Pins& pins) { pins.sealed_paths.erase(digest); });
   counters_.get("view.dropped").add();
   return true;

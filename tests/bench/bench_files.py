@@ -24,12 +24,12 @@ ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
 
 def code_name(number):
-    """<xx>/<c+51>.py: a generated module, the most numerous small file."""
+    """<xx>/<c+51>.cpp: a generated source, small and numerous; a .py would have to be named by its content."""
     digits = ""
     for _ in range(51):
         digits += ALPHABET[number % 32]
         number //= 32
-    return f"{digits[:2]}/c{digits}.py"
+    return f"{digits[:2]}/c{digits}.cpp"
 
 
 def put(root, name, content):

@@ -38,7 +38,11 @@ TEST(CommandLine, TakesTheFlagsOfEachCommand) {
   EXPECT_TRUE(parse({"status", "--json", "/m"}).json);
   EXPECT_EQ(parse({"sync", "/m", "--timeout", "3"}).timeout, std::chrono::seconds(3));
   EXPECT_EQ(parse({"explain", "/m/x"}).path, "/m/x");
-  EXPECT_EQ(parse({"fingerprint", "--python", "/p", "--fingerprint", "f.json"}).fingerprint, "f.json");
+  const Invocation facts = parse({"fingerprint", "--python", "/p", "--fingerprint", "f.json", "--compare", "g.json"});
+  EXPECT_EQ(facts.options.at("fingerprint"), std::vector<std::string>{"f.json"});
+  EXPECT_EQ(facts.options.at("python"), std::vector<std::string>{"/p"});
+  EXPECT_EQ(facts.compare, "g.json");
+  EXPECT_TRUE(parse({"fingerprint", "--families"}).families);
 }
 
 TEST(CommandLine, HandsMountOptionsOnAsText) {
@@ -79,11 +83,13 @@ TEST(CommandLine, HidesTheProbeFromHelp) {
 }
 
 TEST(CommandLine, AnswersAWrongOneWithOneLineAndCodeTwo) {
-  for (const Invocation& wrong : {parse({}), parse({"mount"}), parse({"status"}), parse({"paint", "/m"}),
-                                  parse({"mount", "/m", "--colour", "red"}), parse({"sync", "/m", "--timeout", "x"}),
-                                  parse({"sync", "/m", "--timeout", "-1"}), parse({"mount", "/m", "--threads", "many"}),
-                                  parse({"mount", "/m", "--store-limit", "1.5G"}),
-                                  parse({"mount", "/m", "--also", "x"}), parse({"status", "/m", "/n"})}) {
+  for (const Invocation& wrong :
+       {parse({}), parse({"mount"}), parse({"status"}), parse({"paint", "/m"}),
+        parse({"mount", "/m", "--colour", "red"}), parse({"sync", "/m", "--timeout", "x"}),
+        parse({"sync", "/m", "--timeout", "-1"}), parse({"mount", "/m", "--threads", "many"}),
+        parse({"mount", "/m", "--store-limit", "1.5G"}), parse({"mount", "/m", "--also", "x"}),
+        parse({"status", "/m", "/n"}), parse({"fingerprint", "--families", "--compare", "f"}),
+        parse({"mount", "/m", "--writers", "some"}), parse({"fingerprint", "--environment", "HOME=/x"})}) {
     EXPECT_EQ(wrong.verb, Verb::kPrint);
     EXPECT_EQ(wrong.exit_code, 2);
     EXPECT_EQ(wrong.text.find("inductorfs: usage: "), 0U) << wrong.text;
@@ -112,6 +118,21 @@ TEST(SettingsOf, TheCommandLineWinsOverTheFile) {
   EXPECT_EQ(settings->prefix, "of-file");
   EXPECT_EQ(settings->allow_other, std::optional<bool>(false));
   EXPECT_EQ(settings->store, directory.path() + "/rel");
+}
+
+TEST(SettingsOf, FactsComeFromTheConfigurationOfAMountToo) {
+  const testing::TemporaryDirectory directory;
+  const std::string file = directory / "c.toml";
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, file,
+                                    "python = \"bin/python\"\nthreads = 4\n[environment]\nPTXAS_OPTIONS = \"-O1\"\n"
+                                    "[families.fxgraph]\nshared = false\n")
+                  .has_value());
+  const Result<Settings> settings = facts_settings_of(parse({"fingerprint", "--config", file.c_str()}));
+  ASSERT_TRUE(settings.has_value()) << settings.error().what();
+  EXPECT_EQ(settings->python, directory / "bin/python");
+  EXPECT_EQ(settings->environment.at("PTXAS_OPTIONS"), "-O1");
+  ASSERT_EQ(settings->families.size(), 1U);
+  EXPECT_EQ(settings->families.front().family, "fxgraph");
 }
 
 TEST(SettingsOf, ErrorsOfTheFileNameTheFile) {

@@ -74,5 +74,16 @@ TEST(LocalRemote, DecidesContests) {
 
 TEST(LocalRemote, IsAlwaysThere) { EXPECT_TRUE(make_local_remote()->health().reachable); }
 
+TEST(LocalRemote, RemembersTheScopesOfThisHost) {
+  const std::unique_ptr<remote::Remote> remote = make_local_remote();
+  const std::string text = "inductorfs-scope-v1\nfacet=torch\nv=1\n";
+  const remote::ScopeInformation scope{codec::digest_of(text).to_hex(), "fxgraph", text};
+  ASSERT_TRUE(remote->announce_scope(scope, Deadline::after(kPatience)).has_value());
+  const auto listed = remote->list_scopes(10, Deadline::after(kPatience));
+  ASSERT_TRUE(listed.has_value());
+  ASSERT_EQ(listed->size(), 1U);
+  EXPECT_EQ(listed->front().text, text);
+}
+
 }  // namespace
 }  // namespace inductorfs::daemon

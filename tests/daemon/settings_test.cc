@@ -23,14 +23,14 @@ Settings mounted_at(const std::string& mountpoint) {
 std::string error_of(const Result<void>& result) { return result ? "no error" : result.error().what(); }
 
 /// What reading `text` as a configuration gives, or its error.
-class Configuration : public ::testing::Test {
+class ConfigurationFile : public ::testing::Test {
  protected:
-  Result<RawValues> read(const std::string& text) {
+  Result<Configuration> read(const std::string& text) {
     EXPECT_TRUE(write_file_atomically(AT_FDCWD, file_, text).has_value());
     return read_configuration(file_);
   }
   std::string error(const std::string& text) {
-    const Result<RawValues> values = read(text);
+    const Result<Configuration> values = read(text);
     return values ? "no error" : values.error().what();
   }
 
@@ -73,7 +73,9 @@ TEST(MountOptions, DefaultsThatHelpShowsAreThoseInForce) {
   ASSERT_EQ(error_of(apply(values, "help", "/", shown)), "no error");
 
   const Settings defaults;
-  EXPECT_EQ(values.size(), 9U);
+  EXPECT_EQ(values.size(), 11U);
+  EXPECT_EQ(shown.writers, defaults.writers);
+  EXPECT_EQ(shown.probe_interval, defaults.probe_interval);
   EXPECT_EQ(shown.store_limit, defaults.store_limit);
   EXPECT_EQ(shown.artefact_limit, defaults.artefact_limit);
   EXPECT_EQ(shown.prefetch, defaults.prefetch);
@@ -114,6 +116,38 @@ TEST(Apply, AListReplacesTheEarlierOne) {
   EXPECT_EQ(settings.also, (std::vector<Also>{{"c", "/z"}}));
 }
 
+TEST(Apply, TakesWhatConcernsFactsAndWriters) {
+  Settings settings = mounted_at("/m");
+  const RawValues values{{"writers", {"all"}},
+                         {"probe-interval", {"0"}},
+                         {"python", {"venv/bin/python"}},
+                         {"environment", {"TRITON_DEFAULT_FP_FUSION=0", "PTXAS_OPTIONS=-O1 --x=y"}}};
+  ASSERT_EQ(error_of(apply(values, "test", "/base", settings)), "no error");
+  EXPECT_EQ(settings.writers, WritersPolicy::kAll);
+  EXPECT_EQ(settings.probe_interval, std::chrono::seconds(0));
+  EXPECT_EQ(settings.python, "/base/venv/bin/python");
+  EXPECT_EQ(settings.environment,
+            (std::map<std::string, std::string>{{"PTXAS_OPTIONS", "-O1 --x=y"}, {"TRITON_DEFAULT_FP_FUSION", "0"}}));
+  ASSERT_EQ(error_of(apply({{"python", {"python3"}}, {"environment", {"PTXAS_OPTIONS="}}}, "test", "/", settings)),
+            "no error");
+  EXPECT_EQ(settings.python, "python3");
+  EXPECT_EQ(settings.environment.size(), 1U);
+}
+
+TEST(Apply, NamesTheVariablesThereAre) {
+  Settings settings = mounted_at("/m");
+  const std::string error = error_of(apply({{"environment", {"HOME=/x"}}}, "here", "/", settings));
+  EXPECT_NE(error.find("TRITON_DEFAULT_FP_FUSION"), std::string::npos) << error;
+}
+
+TEST(Apply, AListTouchesNoOther) {
+  Settings settings = mounted_at("/m");
+  ASSERT_TRUE(apply({{"also", {"a=/x"}}, {"environment", {"PTXAS_OPTIONS=a"}}}, "file", "/", settings).has_value());
+  ASSERT_TRUE(apply({{"environment", {"PTXAS_OPTIONS=b"}}}, "command line", "/", settings).has_value());
+  EXPECT_EQ(settings.also.size(), 1U);
+  EXPECT_EQ(settings.environment.at("PTXAS_OPTIONS"), "b");
+}
+
 TEST(Apply, NamesTheOptionTheValueAndWhatItMayBe) {
   struct Case {
     const char* name;
@@ -136,12 +170,13 @@ TEST(Apply, NamesTheOptionTheValueAndWhatItMayBe) {
   }
 }
 
-TEST_F(Configuration, HasTheNamesOfTheCommandLine) {
-  const Result<RawValues> values = read(
+TEST_F(ConfigurationFile, HasTheNamesOfTheCommandLine) {
+  const Result<Configuration> read_back = read(
       "remote = \"redis://h/1\"\nthreads = 4\nstore-limit = \"5G\"\nprefetch = 0\nno-also = true\n"
       "allow-other = false\nalso = [\"a=/x\", \"b=/y\"]\n");
 
-  ASSERT_TRUE(values.has_value()) << values.error().what();
+  ASSERT_TRUE(read_back.has_value()) << read_back.error().what();
+  const RawValues* const values = &read_back->values;
   EXPECT_EQ(values->at("remote"), std::vector<std::string>{"redis://h/1"});
   EXPECT_EQ(values->at("threads"), std::vector<std::string>{"4"});
   EXPECT_EQ(values->at("no-also"), std::vector<std::string>{"true"});
@@ -149,27 +184,61 @@ TEST_F(Configuration, HasTheNamesOfTheCommandLine) {
   EXPECT_EQ(values->at("also"), (std::vector<std::string>{"a=/x", "b=/y"}));
 }
 
-TEST_F(Configuration, NamesAnUnknownKeyAndItsLine) {
+TEST_F(ConfigurationFile, NamesAnUnknownKeyAndItsLine) {
   EXPECT_EQ(error("threads = 4\nstore_limit = 1\n").find("unknown key \"store_limit\": " + file_ + ":2: "), 0U);
   EXPECT_EQ(error("[remote]\nurl = \"x\"\n").find("wrong type of \"remote\": " + file_ + ":1: give a string"), 0U);
   EXPECT_EQ(error("mountpoint = \"/m\"\n").find("unknown key \"mountpoint\""), 0U);
 }
 
-TEST_F(Configuration, NamesAWrongType) {
+TEST_F(ConfigurationFile, TakesVariablesAsATable) {
+  const Result<Configuration> read_back =
+      read("[environment]\nTRITON_DEFAULT_FP_FUSION = 0\nPTXAS_OPTIONS = \"-O1\"\n");
+  ASSERT_TRUE(read_back.has_value()) << read_back.error().what();
+  EXPECT_EQ(read_back->values.at("environment"),
+            (std::vector<std::string>{"PTXAS_OPTIONS=-O1", "TRITON_DEFAULT_FP_FUSION=0"}));
+  EXPECT_NE(error("[environment]\nPTXAS_OPTIONS = true\n").find(file_ + ":2: give a string or a number"),
+            std::string::npos);
+  EXPECT_EQ(read("environment = [\"PTXAS_OPTIONS=x\"]\n")->values.at("environment").size(), 1U);
+}
+
+TEST_F(ConfigurationFile, TakesChangesOfFamilies) {
+  const Result<Configuration> read_back = read(
+      "[families.fxgraph]\nshared = false\n"
+      "[families.cpp_binary]\nfacets = [\"torch\", \"gpu-arch\"]\n"
+      "[families.mine]\npattern = \"mine/*.bin\"\nshared = true\nfacets = [\"torch\"]\n");
+  ASSERT_TRUE(read_back.has_value()) << read_back.error().what();
+  ASSERT_EQ(read_back->families.size(), 3U);
+  const auto& families = read_back->families;  // in name order
+  EXPECT_EQ(families[0].family, "cpp_binary");
+  EXPECT_EQ(families[0].facets, (std::vector{fingerprint::Facet::kTorch, fingerprint::Facet::kGpuArch}));
+  EXPECT_FALSE(families[0].shared.has_value());
+  EXPECT_EQ(families[1].shared, std::optional<bool>(false));
+  EXPECT_EQ(families[2].pattern, "mine/*.bin");
+}
+
+TEST_F(ConfigurationFile, NamesAMistakeInAFamily) {
+  EXPECT_EQ(error("families = 3\n").find("wrong type of \"families\": " + file_ + ":1: "), 0U);
+  EXPECT_EQ(error("[families]\nx = 1\n").find("wrong type of \"families.x\": " + file_ + ":2: "), 0U);
+  EXPECT_EQ(error("[families.x]\nshard = true\n").find("unknown key \"families.x.shard\": " + file_ + ":2: "), 0U);
+  EXPECT_EQ(error("[families.x]\nshared = 1\n").find("wrong type of \"shared\": " + file_ + ":2: "), 0U);
+  EXPECT_EQ(error("[families.x]\nfacets = [\"weather\"]\n").find("no such facet: \"weather\": " + file_ + ":2: "), 0U);
+}
+
+TEST_F(ConfigurationFile, NamesAWrongType) {
   EXPECT_NE(error("no-also = \"yes\"\n").find("wrong type of \"no-also\""), std::string::npos);
   EXPECT_NE(error("threads = true\n").find("give a string or a number"), std::string::npos);
   EXPECT_NE(error("also = [1]\n").find("give a list of strings"), std::string::npos);
   EXPECT_NE(error("threads = 1.5\n").find("wrong type"), std::string::npos);
 }
 
-TEST_F(Configuration, NamesTheLineOfASyntaxError) {
+TEST_F(ConfigurationFile, NamesTheLineOfASyntaxError) {
   const std::string text = error("threads = 4\nthis is no toml\n");
   EXPECT_EQ(text.find("configuration is no TOML: " + file_ + ":2: "), 0U) << text;
   EXPECT_EQ(text.find('\n'), std::string::npos);
 }
 
-TEST_F(Configuration, ThatIsMissingIsAnError) {
-  const Result<RawValues> values = read_configuration(directory_ / "none.toml");
+TEST_F(ConfigurationFile, ThatIsMissingIsAnError) {
+  const Result<Configuration> values = read_configuration(directory_ / "none.toml");
   ASSERT_FALSE(values.has_value());
   EXPECT_EQ(values.error().code(), ErrorCode::kNotFound);
   EXPECT_NE(values.error().what().find("none.toml: it does not exist"), std::string::npos);

@@ -12,21 +12,15 @@ constexpr const char* kStatus = R"({"version":"1.2.3","mountpoint":"/m","pid":77
   "store":{"directory":"/s","blobs":3,"bytes":1536,"size_limit":21474836480,"evicted":1},
   "remote":{"configured":true,"address":"redis://h:6379/0","reachable":true,"last_error":"","version":"7.0.15"},
   "catalog":{"entries":40,"hidden":2,"queued":5,"synced":true,"oldest_queued_error":"timed out","queued_paths":["a"]},
-  "file_system":{"nodes":9,"unsealed":1,"contested":0,"refused":["ab/x.so: no ELF\u001b[31m"]},
+  "file_system":{"nodes":9,"unsealed":1,"contested":0,"refused":["ab/x.so: no ELF\u001b[31m"],
+    "foreign":3,"foreign_reasons":["TRITON_DEFAULT_FP_FUSION is 0, and this mount declares it unset"]},
   "counters":{"lookup.first_touch":12,"fetch.blobs":11,"fetch.bytes":2097152,"publish.published":4},
   "also":[{"name":"precompiled_headers","path":"/t/p","state":"bound"}],
   "warnings":["maxmemory-policy is allkeys-lru"],
-  "private_families":[{"family":"triton","why":"gpu-arch is not known"}]})";
+  "private_families":[{"family":"triton","why":"gpu-arch is not known"}],
+  "facts":{"from_file":false,"age_s":90,"probes":4,"changes":1,"last_change":["torch: version=2.9 -> version=2.15"]}})";
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-TEST(HumanBytes, UsesTheLargestUnitThatFits) {
-  EXPECT_EQ(human_bytes(0), "0 B");
-  EXPECT_EQ(human_bytes(1023), "1023 B");
-  EXPECT_EQ(human_bytes(1536), "1.5 KiB");
-  EXPECT_EQ(human_bytes(20ULL << 30), "20.0 GiB");
-  EXPECT_EQ(human_bytes(1ULL << 50), "1024.0 TiB");
-}
 
 TEST(StatusText, HasWhatAPersonAsksFor) {
   const std::string text = status_text(kStatus);
@@ -39,6 +33,24 @@ TEST(StatusText, HasWhatAPersonAsksFor) {
   EXPECT_TRUE(has(text, "/t/p shows precompiled_headers: bound")) << text;
   EXPECT_TRUE(has(text, "triton: gpu-arch is not known")) << text;
   EXPECT_TRUE(has(text, "warning       maxmemory-policy is allkeys-lru")) << text;
+}
+
+TEST(StatusText, SaysWhatBecameOfTheFacts) {
+  const std::string text = status_text(kStatus);
+  EXPECT_TRUE(has(text, "facts         learned 90 s ago, 1 changes in 4 looks\n")) << text;
+  EXPECT_TRUE(has(text, "last change   torch: version=2.9 -> version=2.15\n")) << text;
+
+  Json failed = Json::parse(kStatus);
+  failed["facts"]["from_file"] = true;
+  failed["facts"]["problem"] = "no fingerprint: /f";
+  EXPECT_TRUE(has(status_text(to_line(failed)), "from a file, read 90 s ago")) << status_text(to_line(failed));
+  EXPECT_TRUE(has(status_text(to_line(failed)), "the last one failed: no fingerprint: /f"));
+}
+
+TEST(StatusText, AdvisesAboutForeignWriters) {
+  const std::string text = status_text(kStatus);
+  EXPECT_TRUE(has(text, "foreign       3 artefacts stay here")) << text;
+  EXPECT_TRUE(has(text, "TRITON_DEFAULT_FP_FUSION is 0, and this mount declares it unset")) << text;
 }
 
 TEST(StatusText, ShowsNoControlCharacters) {
@@ -70,7 +82,7 @@ TEST(ExplanationText, SaysWhyAPathIsNotVisible) {
   explanation.why = "no entry of this scope has it";
   explanation.scope = "0123";
 
-  const std::string text = explanation_text(explanation_json(explanation));
+  const std::string text = explanation_text(explanation_json(explanation, Json::object()));
 
   EXPECT_TRUE(has(text, "family        fxgraph\n")) << text;
   EXPECT_TRUE(has(text, "visible       no: no entry of this scope has it\n")) << text;
@@ -80,10 +92,10 @@ TEST(ExplanationText, SaysWhyAPathIsNotVisible) {
 TEST(ExplanationJson, TakesAPathOfAnyBytes) {
   vfs::Explanation explanation;
   explanation.path = "a\xff\n";
-  const Json json = Json::parse(explanation_json(explanation));
+  const Json json = Json::parse(explanation_json(explanation, Json::object()));
   EXPECT_TRUE(json["path"].is_string());
   EXPECT_EQ(json["visible"], false);
-  EXPECT_EQ(explanation_json(explanation).find('\n'), std::string::npos);
+  EXPECT_EQ(explanation_json(explanation, Json::object()).find('\n'), std::string::npos);
 }
 
 TEST(WhereJson, NamesTheFurtherPlaces) {
@@ -96,22 +108,25 @@ TEST(WhereJson, NamesTheFurtherPlaces) {
   EXPECT_EQ(where["also"][0]["state"], "failed: in the way");
 }
 
-TEST(FingerprintText, ShowsFactsAndScopes) {
-  fingerprint::Fingerprint facts;
-  fingerprint::Fact python;
-  python.known = true;
-  python.value = "soabi=cpython-311\nother=1";
-  python.source = "/usr/bin/python3";
-  facts.set(fingerprint::Facet::kPython, python);
-  fingerprint::Fact torch;
-  torch.problem = "torch is not installed";
-  facts.set(fingerprint::Facet::kTorch, torch);
+TEST(ExplanationText, ShowsFacetsAndTheNearestScope) {
+  vfs::Explanation explanation;
+  explanation.scope = "0123";
+  explanation.scope_text = "inductorfs-scope-v1\nfacet=gpu\ndevice=H100\nfacet=torch\nversion=2.15\n";
+  const Json nearest = {{"scope", "4567"},
+                        {"others", 3U},
+                        {"differences", {{{"facet", "gpu"}, {"ours", "device=H100"}, {"theirs", "device=H200"}}}}};
 
-  const std::string text = fingerprint_text(facts);
+  const std::string json = explanation_json(explanation, nearest);
 
-  EXPECT_TRUE(has(text, "python (/usr/bin/python3)\n    soabi=cpython-311\n    other=1\n")) << text;
-  EXPECT_TRUE(has(text, "torch: NOT KNOWN: torch is not installed\n")) << text;
-  EXPECT_TRUE(has(text, "private: ")) << text;
+  EXPECT_EQ(Json::parse(json)["facets"]["torch"], "version=2.15");
+  const std::string text = explanation_text(json);
+  EXPECT_TRUE(has(text, "facets        gpu\n                  device=H100\n              torch\n")) << text;
+  EXPECT_TRUE(has(text, "nearest       4567, of 3 other scopes")) << text;
+  EXPECT_TRUE(has(text, "differs in gpu\n")) << text;
+  EXPECT_TRUE(has(text, "- here:  device=H100\n")) << text;
+  EXPECT_TRUE(has(text, "+ there: device=H200\n")) << text;
+  const Json none = {{"why_none", "no other scope of these facets is in the cluster"}};
+  EXPECT_TRUE(has(explanation_text(explanation_json(explanation, none)), "nearest       no other scope"));
 }
 
 }  // namespace

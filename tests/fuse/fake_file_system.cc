@@ -236,7 +236,7 @@ Result<Found> FakeFileSystem::make_symlink(NodeId parent, std::string_view name,
   });
 }
 
-Result<Found> FakeFileSystem::link(NodeId node, NodeId new_parent, std::string_view new_name) {
+Result<Found> FakeFileSystem::link(NodeId node, NodeId new_parent, std::string_view new_name, const vfs::Caller&) {
   return state_.with([&](State& state) -> Result<Found> {
     Node* known = node_at(state, node);
     Node* directory = node_at(state, new_parent);
@@ -263,7 +263,7 @@ Result<void> FakeFileSystem::unlink(NodeId parent, std::string_view name) {
   });
 }
 
-Result<void> FakeFileSystem::remove_directory(NodeId parent, std::string_view name) {
+Result<void> FakeFileSystem::remove_directory(NodeId parent, std::string_view name, const vfs::Caller&) {
   return state_.with([&](State& state) -> Result<void> {
     Node& directory = state.nodes.at(number(parent));
     auto* item = item_at(directory, name);
@@ -335,7 +335,8 @@ Result<vfs::Attributes> FakeFileSystem::get_attributes(NodeId node) {
   });
 }
 
-Result<vfs::Attributes> FakeFileSystem::set_attributes(NodeId node, const vfs::AttributeChange& change) {
+Result<vfs::Attributes> FakeFileSystem::set_attributes(NodeId node, const vfs::AttributeChange& change,
+                                                       const vfs::Caller&) {
   return state_.with([&](State& state) -> Result<vfs::Attributes> {
     Node* known = node_at(state, node);
     if (known == nullptr) return fail(ErrorCode::kNotFound);
@@ -408,8 +409,9 @@ Result<size_t> FakeFileSystem::read(NodeId node, char* out, size_t size, uint64_
   });
 }
 
-Result<void> FakeFileSystem::write(NodeId node, std::string_view bytes, uint64_t offset) {
+Result<void> FakeFileSystem::write(NodeId node, std::string_view bytes, uint64_t offset, const vfs::Caller& caller) {
   return state_.with([&](State& state) -> Result<void> {
+    state.caller = caller;
     Node& known = state.nodes.at(number(node));
     if (known.bytes.size() < offset + bytes.size()) known.bytes.resize(offset + bytes.size());
     known.bytes.replace(offset, bytes.size(), bytes);
@@ -418,7 +420,7 @@ Result<void> FakeFileSystem::write(NodeId node, std::string_view bytes, uint64_t
   });
 }
 
-Result<void> FakeFileSystem::allocate(NodeId node, int mode, uint64_t offset, uint64_t length) {
+Result<void> FakeFileSystem::allocate(NodeId node, int mode, uint64_t offset, uint64_t length, const vfs::Caller&) {
   if (mode != 0) return fail(ErrorCode::kNotSupported);
   return state_.with([&](State& state) -> Result<void> {
     Node& known = state.nodes.at(number(node));
@@ -429,11 +431,11 @@ Result<void> FakeFileSystem::allocate(NodeId node, int mode, uint64_t offset, ui
 }
 
 Result<size_t> FakeFileSystem::copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset,
-                                          size_t length) {
+                                          size_t length, const vfs::Caller& caller) {
   const std::string source = bytes_of(from);
   if (from_offset >= source.size()) return 0;
   const std::string part = source.substr(from_offset, length);
-  if (auto written = write(to, part, to_offset); !written) return fail(written.error());
+  if (auto written = write(to, part, to_offset, caller); !written) return fail(written.error());
   return part.size();
 }
 

@@ -50,6 +50,7 @@ class FakeFileSystem final : public vfs::FileSystem {
   // ---- vfs::FileSystem
   void start(vfs::KernelCache&) override {}
   void stop() override {}
+  void host_changed() override {}
   void on_catalog_change(const std::vector<std::string>&) override {}
   void on_published(const catalog::PublishReport&) override {}
   void lookup(vfs::NodeId parent, std::string_view name, const vfs::Caller& caller, vfs::LookupDone done) override;
@@ -61,26 +62,28 @@ class FakeFileSystem final : public vfs::FileSystem {
                                     const vfs::Caller&) override;
   Result<vfs::Found> make_symlink(vfs::NodeId parent, std::string_view name, const std::string& target,
                                   const vfs::Caller&) override;
-  Result<vfs::Found> link(vfs::NodeId node, vfs::NodeId new_parent, std::string_view new_name) override;
+  Result<vfs::Found> link(vfs::NodeId node, vfs::NodeId new_parent, std::string_view new_name,
+                          const vfs::Caller&) override;
   Result<void> unlink(vfs::NodeId parent, std::string_view name) override;
-  Result<void> remove_directory(vfs::NodeId parent, std::string_view name) override;
+  Result<void> remove_directory(vfs::NodeId parent, std::string_view name, const vfs::Caller&) override;
   Result<void> rename(vfs::NodeId parent, std::string_view name, vfs::NodeId new_parent, std::string_view new_name,
                       vfs::RenameMode mode, const vfs::Caller&) override;
   Result<std::string> read_link(vfs::NodeId node) override;
   Result<void> read_directory(vfs::NodeId directory, uint64_t cookie,
                               const std::function<bool(const vfs::DirectoryItem&)>& take) override;
   Result<vfs::Attributes> get_attributes(vfs::NodeId node) override;
-  Result<vfs::Attributes> set_attributes(vfs::NodeId node, const vfs::AttributeChange& change) override;
+  Result<vfs::Attributes> set_attributes(vfs::NodeId node, const vfs::AttributeChange& change,
+                                         const vfs::Caller&) override;
   Result<std::string> get_xattr(vfs::NodeId node, const std::string& name) override;
   Result<std::vector<std::string>> list_xattrs(vfs::NodeId node) override;
   Result<void> set_xattr(vfs::NodeId node, const std::string& name, std::string_view value, int flags) override;
   Result<void> remove_xattr(vfs::NodeId node, const std::string& name) override;
   Result<struct statvfs> statistics() override;
   Result<size_t> read(vfs::NodeId node, char* out, size_t size, uint64_t offset) override;
-  Result<void> write(vfs::NodeId node, std::string_view bytes, uint64_t offset) override;
-  Result<void> allocate(vfs::NodeId node, int mode, uint64_t offset, uint64_t length) override;
-  Result<size_t> copy_range(vfs::NodeId from, uint64_t from_offset, vfs::NodeId to, uint64_t to_offset,
-                            size_t length) override;
+  Result<void> write(vfs::NodeId node, std::string_view bytes, uint64_t offset, const vfs::Caller&) override;
+  Result<void> allocate(vfs::NodeId node, int mode, uint64_t offset, uint64_t length, const vfs::Caller&) override;
+  Result<size_t> copy_range(vfs::NodeId from, uint64_t from_offset, vfs::NodeId to, uint64_t to_offset, size_t length,
+                            const vfs::Caller&) override;
   Result<uint64_t> seek(vfs::NodeId node, uint64_t offset, int whence) override;
   Result<void> sync_file(vfs::NodeId node, bool data_only) override;
   Result<void> sync(Deadline) override { return {}; }

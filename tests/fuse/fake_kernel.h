@@ -52,6 +52,7 @@ class FakeKernel {
     header.nodeid = node;
     header.uid = 12;
     header.gid = 34;
+    header.pid = 56;
     header.len = static_cast<uint32_t>(sizeof(header) + body.size());
     std::string message(reinterpret_cast<const char*>(&header), sizeof(header));
     message.append(body);

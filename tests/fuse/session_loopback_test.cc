@@ -210,6 +210,19 @@ TEST_F(SessionLoopback, ClearsPrivilegesWhenTheKernelSaysSo) {
   EXPECT_EQ(files_.mode_of(node), mode_t{S_IFREG | 0755});
 }
 
+TEST_F(SessionLoopback, SaysWhoWrites) {
+  const auto node = files_.add_file("a", "");
+  open_and_init();
+  fuse_write_in write{};
+  write.size = 3;
+
+  kernel_.send(FUSE_WRITE, static_cast<uint64_t>(node), write, "abc");
+
+  EXPECT_EQ(kernel_.receive()->error, 0);
+  EXPECT_EQ(files_.last_caller().uid, 12U);
+  EXPECT_EQ(files_.last_caller().pid, 56);
+}
+
 TEST_F(SessionLoopback, ClearsPrivilegesWithAChangeOfOwner) {
   const auto node = files_.add_file("a", "");
   files_.set_mode(node, S_IFREG | 06755);

@@ -320,7 +320,7 @@ def test_version():
 def test_the_command_line_wins_over_the_file(cluster, place):
     file = place.root / "node.toml"
     file.write_text(f'remote = "unix:///nonexistent"\nstore = "{place.store}"\nstore-limit = "16M"\nno-also = true\n'
-                    f'log = "{place.log}"\nprefix = "other"\n')
+                    f'log = "{place.log}"\nprefix = "other"\nwriters = "all"\n')
     facts = cluster.options()[:2]
     done = run([PROGRAM, "mount", place.cache, "--config", file, "--remote", cluster.redis.url, *facts], place.env(), 30)
     assert (done.code, done.err) == (0, "")
@@ -328,7 +328,7 @@ def test_the_command_line_wins_over_the_file(cluster, place):
     assert told["remote"]["reachable"] is True and told["store"]["size_limit"] == 16 << 20
     artefacts.write_graph(place.cache, "k", "value")
     place.sync()
-    assert all(key.startswith(b"other:") for key in cluster.redis.keys())
+    assert mounts.published(cluster) and all(key.startswith(b"other:") for key in cluster.redis.keys())
 
 
 @pytest.mark.parametrize(("text", "told"), [("nonsense = 1\n", "nonsense"), ("remote = [", ":1"), ("threads = \"many\"\n", "threads"),

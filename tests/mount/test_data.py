@@ -106,7 +106,7 @@ def test_own_xattrs_tell_and_are_read_only(places):
         assert os.getxattr(path, "user.inductorfs.family") == b"other"
         return
     assert {"user.inductorfs.digest", "user.inductorfs.origin", "user.inductorfs.family"} <= names
-    assert os.getxattr(path, "user.inductorfs.family") == b"generated_code"
+    assert os.getxattr(path, "user.inductorfs.family") == b"cpp_source"
     assert os.getxattr(path, "user.inductorfs.digest").decode() == hashlib.sha256(FIRST).hexdigest()
     assert b"/" in os.getxattr(path, "user.inductorfs.origin")
     for change in (lambda: os.setxattr(path, "user.inductorfs.digest", b"x"),

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import shutil
+import signal
 import threading
 
 import pytest
@@ -29,19 +30,59 @@ def frame_key(cluster, before):
 # ---- 5: nothing that does not fit this host is visible
 
 def test_other_facts_other_view(cluster):
-    a, other = cluster.quick("a"), cluster.quick("other", facts={"compiler": "another"})
+    a, other = cluster.quick("a"), cluster.quick("other", facts={"cpu": "another"})
     library = artefacts.build_library(a.cache, "library").relative_to(a.cache)
     code = artefacts.write_atomic(a.cache, artefacts.code("code"), "print()\n").relative_to(a.cache)
     a.sync()
-    appears(other.cache / code)  # its facets are torch and triton
+    appears(other.cache / code)  # its only facet is torch
     assert not (other.cache / library).exists()
     told = json.loads(other.cli("explain", other.cache / library, "--json").out)
     assert told["visible"] is False and told["family"] == "cpp_binary" and told["scope"]
-    assert told["scope"] != json.loads(a.cli("explain", a.cache / library, "--json").out)["scope"]
+    scope = json.loads(a.cli("explain", a.cache / library, "--json").out)["scope"]
+    assert told["scope"] != scope
+
+    def nearest():
+        return json.loads(other.cli("explain", other.cache / library, "--json").out)["nearest"]
+
+    wait_until(lambda: nearest().get("scope") == scope, what="the other's scope to be announced")
+    assert [difference["facet"] for difference in nearest()["differences"]] == ["cpu"]
+
+
+def test_facts_that_change_change_the_view(cluster):
+    """The file of the facts is another at SIGHUP: what no longer fits goes, and returns with the facts; open files stay."""
+    a, b = cluster.quick("a"), cluster.node("b", start=False)
+    facts = artefacts.fingerprint(b.root / "facts.json")
+    b.start("--fingerprint", facts, *mounts.QUICK, "--probe-interval", "0")
+    library = artefacts.build_library(a.cache, "library").relative_to(a.cache)
+    code = artefacts.write_atomic(a.cache, artefacts.code("code"), "print()\n").relative_to(a.cache)
+    a.sync()
+    appears(b.cache / library)
+    (pid,) = b.daemons()
+    with open(b.cache / library, "rb") as held:
+        artefacts.fingerprint(facts, cpu="another")
+        os.kill(pid, signal.SIGHUP)
+        mounts.disappears(b.cache / library)
+        assert held.read() == (a.cache / library).read_bytes()
+    assert (b.cache / code).exists()
+    assert b.status()["facts"]["changes"] == 1 and "cpu" in b.status()["facts"]["last_change"][0]
+    artefacts.fingerprint(facts)
+    os.kill(pid, signal.SIGHUP)
+    appears(b.cache / library)
+
+
+def test_a_writer_without_torch_stays_private(cluster):
+    a, b = cluster.quick("a", "--writers", "matching"), cluster.quick("b")
+    name = artefacts.write_atomic(a.cache, artefacts.code("code"), "print()\n").relative_to(a.cache)
+    a.sync()
+    told = a.status()["file_system"]
+    assert told["foreign"] == 1 and told["foreign_reasons"]
+    assert "foreign" in a.cli("status", a.cache).out
+    assert mounts.published(cluster) == [] and not (b.cache / name).exists()
+    assert (a.cache / name).read_text() == "print()\n"
 
 
 def test_an_unknown_fact_keeps_a_family_private(cluster):
-    a, b = cluster.quick("a", facts={"compiler": None}), cluster.quick("b", facts={"compiler": None})
+    a, b = cluster.quick("a", facts={"cpu": None}), cluster.quick("b", facts={"cpu": None})
     library = artefacts.build_library(a.cache, "library").relative_to(a.cache)
     code = artefacts.write_atomic(a.cache, artefacts.code("code"), "print()\n").relative_to(a.cache)
     a.sync()
@@ -49,7 +90,7 @@ def test_an_unknown_fact_keeps_a_family_private(cluster):
     assert not (b.cache / library).exists()
     assert mounts.published(cluster) == [str(code)]
     told = {family["family"]: family for family in a.status()["private_families"]}
-    assert "compiler" in json.dumps(told["cpp_binary"])
+    assert "facet cpu" in json.dumps(told["cpp_binary"])
 
 
 # ---- 6: nothing unverified is visible

@@ -8,19 +8,11 @@
 #include <chrono>
 #include <future>
 
-#include "inductorfs/layout/scope.h"
-
 namespace inductorfs::testing {
 namespace {
 
 constexpr std::chrono::seconds kPatience{20};
 constexpr std::chrono::milliseconds kStep{2};
-
-fingerprint::Fingerprint facts_of(const std::string& facts) {
-  fingerprint::Fingerprint result;
-  for (const auto facet : fingerprint::kAllFacets) result.set(facet, {true, facts, "test", {}});
-  return result;
-}
 
 std::string parent_path(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -60,6 +52,9 @@ std::string triton_key_of(const std::string& seed) {
 
 Host::Host(std::shared_ptr<remote::MemoryCluster> cluster, HostOptions options)
     : cluster_(std::move(cluster)), options_(std::move(options)) {
+  environment.set_facts(options_.facts, options_.architectures);
+  environment.set_writers(options_.writers);
+  environment.set_check(options_.check);
   start();
 }
 
@@ -72,18 +67,13 @@ void Host::start() {
   auto opened = store::BlobStore::open({directory / "store", options_.store_limit}, *counters);
   if (!opened) throw std::runtime_error(opened.error().to_string());
   store = std::move(*opened);
-  const auto facts = facts_of(options_.facts);
   catalog::CatalogOptions catalog_options;
   catalog_options.file = directory / "catalog.sqlite";
   catalog_options.origin = "host/" + directory.path();
   catalog_options.poll_interval = Milliseconds{5};
-  std::set<remote::ScopeId> scopes;
-  for (const auto& rule : layout::all_rules()) {
-    if (auto scope = layout::scope_of(rule.family, facts); !scope.id.empty()) scopes.insert(scope.id);
-  }
-  catalog_options.scopes.assign(scopes.begin(), scopes.end());
-  const auto accepts = [facts](const remote::ScopeId& scope, std::string_view path) {
-    return layout::scope_of(layout::classify(path).family, facts).id == scope;
+  catalog_options.scopes = environment.scopes();
+  const auto accepts = [this](const remote::ScopeId& scope, std::string_view path) {
+    return environment.accepts(scope, path);
   };
   auto opened_catalog = catalog::Catalog::open(catalog_options, *remote, *store, accepts, *counters);
   if (!opened_catalog) throw std::runtime_error(opened_catalog.error().to_string());
@@ -96,15 +86,20 @@ void Host::start() {
   vfs_options.owner_gid = ::getgid();
   vfs_options.quiet_time = options_.quiet_time;
   vfs_options.prefetch_bytes = options_.prefetch_bytes;
-  auto opened_fs = vfs::FileSystem::open(
-      vfs_options, [facts](layout::Family family) { return layout::scope_of(family, facts); }, *catalog, *store,
-      *remote, *counters);
+  auto opened_fs = vfs::FileSystem::open(vfs_options, environment, *catalog, *store, *remote, *counters);
   if (!opened_fs) throw std::runtime_error(opened_fs.error().to_string());
   file_system = std::move(*opened_fs);
   file_system->start(kernel);
   catalog->start([this](const auto& paths) { file_system->on_catalog_change(paths); },
                  [this](const auto& report) { file_system->on_published(report); });
   (void)catalog->wait_synced(Deadline::after(std::chrono::seconds(5)));
+}
+
+void Host::change_facts(const std::string& facts, const std::string& architectures) {
+  environment.set_facts(facts, architectures);
+  if (!file_system) return;
+  catalog->follow(environment.scopes());
+  file_system->host_changed();
 }
 
 void Host::stop() {
@@ -117,8 +112,10 @@ void Host::stop() {
 }
 
 vfs::Caller Host::caller(pid_t process) const {
-  const pid_t pid = process != 0 ? process : (options_.process != 0 ? options_.process : ::getpid());
-  return {::getuid(), ::getgid(), pid};
+  for (const pid_t pid : {process, acting_, options_.process}) {
+    if (pid != 0) return {::getuid(), ::getgid(), pid};
+  }
+  return {::getuid(), ::getgid(), ::getpid()};
 }
 
 Result<vfs::Found> Host::walk(const std::string& path, pid_t process) {
@@ -165,13 +162,13 @@ Result<void> Host::create(const std::string& path, const std::string& bytes, mod
   if (!parent) return fail(parent.error());
   auto made = file_system->create(*parent, base_name(path), mode, caller(0));
   if (!made) return fail(made.error());
-  return bytes.empty() ? Result<void>{} : file_system->write(made->node, bytes, 0);
+  return bytes.empty() ? Result<void>{} : file_system->write(made->node, bytes, 0, caller(0));
 }
 
 Result<void> Host::append(const std::string& path, const std::string& bytes) {
   auto found = walk(path, 0);
   if (!found) return fail(found.error());
-  return file_system->write(found->node, bytes, found->attributes.size);
+  return file_system->write(found->node, bytes, found->attributes.size, caller(0));
 }
 
 Result<void> Host::truncate(const std::string& path, uint64_t size) {
@@ -179,7 +176,7 @@ Result<void> Host::truncate(const std::string& path, uint64_t size) {
   if (!found) return fail(found.error());
   vfs::AttributeChange change;
   change.size = size;
-  auto done = file_system->set_attributes(found->node, change);
+  auto done = file_system->set_attributes(found->node, change, caller(0));
   if (!done) return fail(done.error());
   return {};
 }
@@ -215,7 +212,7 @@ Result<void> Host::remove_directory(const std::string& path) {
   auto parent = parent_of(path);
   if (!parent) return fail(parent.error());
   if (auto found = walk(path, 0); !found) return fail(found.error());
-  return file_system->remove_directory(*parent, base_name(path));
+  return file_system->remove_directory(*parent, base_name(path), caller(0));
 }
 
 Result<std::vector<std::string>> Host::list(const std::string& path) {
@@ -253,12 +250,17 @@ Result<void> Host::triton_put(const std::string& key_directory, const std::strin
   return {};
 }
 
-Result<void> Host::triton_compile(const std::string& key_directory, const std::string& writer, pid_t process) {
+Result<void> Host::triton_compile(const std::string& key_directory, const std::string& writer, pid_t process,
+                                  int architecture) {
+  std::string metadata = "{\"writer\": \"" + writer + "\"";
+  if (architecture != 0) {
+    metadata += ", \"target\": {\"backend\": \"cuda\", \"arch\": " + std::to_string(architecture) + "}";
+  }
+  metadata += "}";
   std::string children;
   for (const char* name : {"k.json", "k.ttir", "k.source"}) {
-    const bool metadata = std::string(name) == "k.json";
-    INDUCTORFS_TRY(triton_put(key_directory, name,
-                              metadata ? "{\"writer\": \"" + writer + "\"}" : writer + " wrote " + name, process));
+    const bool is_metadata = std::string(name) == "k.json";
+    INDUCTORFS_TRY(triton_put(key_directory, name, is_metadata ? metadata : writer + " wrote " + name, process));
     if (!children.empty()) children += ", ";
     children += "\"" + std::string(name) + "\": \"" + options_.mountpoint + "/" + key_directory + "/" + name + "\"";
   }

@@ -14,6 +14,7 @@
 #include "inductorfs/store/blob_store.h"
 #include "inductorfs/vfs/file_system.h"
 #include "support/temporary_directory.h"
+#include "vfs/fake_environment.h"
 
 namespace inductorfs::testing {
 
@@ -30,7 +31,10 @@ class RecordingKernel final : public vfs::KernelCache {
 
 struct HostOptions {
   std::string mountpoint = "/mnt/cache";
-  std::string facts = "one";  ///< hosts with equal facts share all families
+  std::string facts = "one";               ///< hosts with equal facts share all families
+  std::string architectures{};             ///< of the GPUs, where the test is about them: "cc=8.0\ncc=9.0"
+  std::shared_ptr<FakeWriters> writers{};  ///< none: every writer fits
+  FakeEnvironment::Check check{};          ///< more than FakeEnvironment's own
   uint64_t store_limit = 1ULL << 30;
   Milliseconds quiet_time{50};
   uint64_t prefetch_bytes = 0;
@@ -53,6 +57,10 @@ class Host {
   }
   void stop();
   void start();
+  /// The facts of the host become others, under the mount or, after stop(), before the next one.
+  void change_facts(const std::string& facts, const std::string& architectures = {});
+  /// Whose requests these are from now on; 0: as the options say.
+  void act_as(pid_t process) { acting_ = process; }
 
   // What a program does. Errors as the file system gave them.
   Result<vfs::Found> look_up(const std::string& path, pid_t process = 0);
@@ -74,7 +82,9 @@ class Host {
   Result<void> triton_put(const std::string& key_directory, const std::string& name, const std::string& bytes,
                           pid_t process);
   /// All files of a kernel, the group file last, as `process`. Their text names the writer.
-  Result<void> triton_compile(const std::string& key_directory, const std::string& writer, pid_t process);
+  /// `architecture`: what the metadata name as the target's, 90 for 9.0; 0: none.
+  Result<void> triton_compile(const std::string& key_directory, const std::string& writer, pid_t process,
+                              int architecture = 0);
 
   Result<void> sync();
   /// Waits until the catalog of this host has the entry.
@@ -83,6 +93,7 @@ class Host {
   [[nodiscard]] uint64_t count(const std::string& counter) { return counters->get(counter).get(); }
 
   TemporaryDirectory directory;
+  FakeEnvironment environment;
   std::unique_ptr<Counters> counters;
   std::unique_ptr<remote::Remote> remote;
   std::unique_ptr<store::BlobStore> store;
@@ -97,6 +108,7 @@ class Host {
 
   std::shared_ptr<remote::MemoryCluster> cluster_;
   const HostOptions options_;
+  pid_t acting_ = 0;
 };
 
 /// Waits for a condition with a deadline of 20 seconds; false when it never held.

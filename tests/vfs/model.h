@@ -32,6 +32,8 @@ struct ModelHost {
   std::unique_ptr<Host> host;
   std::map<std::string, ModelItem> own;
   std::map<std::string, std::set<std::string>> dead;
+  /// Of these, what another host has published anew: it may show, or stay away.
+  std::map<std::string, std::set<std::string>> revived;
   struct Open {
     vfs::NodeId node{};
     std::shared_ptr<ModelFile> file;
@@ -42,7 +44,9 @@ struct ModelHost {
 /// Random operations on hosts of one cluster, each compared with the model. Needs external synchronisation.
 class ModelRun {
  public:
-  ModelRun(uint32_t seed, size_t hosts);
+  /// Whose environment the writers of all hosts have.
+  enum class Writers { kEveryone, kTheMounts, kAnother };
+  ModelRun(uint32_t seed, size_t hosts, Writers writers = Writers::kEveryone);
   /// False when something differed (reported to gtest).
   bool run(int steps);
   /// All that was published has arrived, and all hosts agree on names that none of them covers.
@@ -86,6 +90,7 @@ class ModelRun {
   bool may_be(const std::string& path, const std::string& bytes);
 
   const uint32_t seed_;
+  const Writers writers_;
   std::mt19937 random_;
   std::shared_ptr<remote::MemoryCluster> cluster_ = remote::make_memory_cluster();
   std::vector<ModelHost> hosts_;

@@ -20,6 +20,16 @@ TEST_P(Model, TwoHostsShowTheirOwnFilesAndWholeArrivals) {
   EXPECT_TRUE(run.run(kSteps) && run.settle());
 }
 
+TEST_P(Model, WritersOfTheMountsEnvironmentAreLikeAnyOther) {
+  ModelRun run(GetParam() + 2000, 2, ModelRun::Writers::kTheMounts);
+  EXPECT_TRUE(run.run(kSteps) && run.settle());
+}
+
+TEST_P(Model, NothingOfAnotherEnvironmentEverLeavesItsHost) {
+  ModelRun run(GetParam() + 3000, 2, ModelRun::Writers::kAnother);
+  EXPECT_TRUE(run.run(kSteps) && run.settle());
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, Model, ::testing::Range(1U, 7U));
 
 }  // namespace

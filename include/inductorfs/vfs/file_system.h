@@ -14,6 +14,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/catalog/catalog.h"
+#include "inductorfs/fingerprint/writers.h"
 #include "inductorfs/layout/scope.h"
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/store/blob_store.h"
@@ -23,8 +24,18 @@
 /// and without Redis. docs/architecture.md tells the life of a read and of a write.
 namespace inductorfs::vfs {
 
-/// The scope of each family on this host; empty id: private.
-using ScopeOf = std::function<layout::Scope(layout::Family)>;
+/// What fits this host. It may change while the mount lives; FileSystem::host_changed() says when.
+/// Safe for concurrent use.
+class Host {
+ public:
+  virtual ~Host() = default;
+  /// The scope of a family, or of its artefacts for one GPU architecture (layout::scope_of); empty id: private.
+  [[nodiscard]] virtual layout::Scope scope_of(layout::Family family, std::string_view architecture) const = 0;
+  /// Whether an artefact fits its name and this host (layout::check_content). Never blocks.
+  [[nodiscard]] virtual Result<void> check(const layout::Place& place, std::string_view bytes, uint64_t size) const = 0;
+  /// Who writes; nullptr: every writer has this mount's environment (`writers = "all"` in the configuration).
+  [[nodiscard]] virtual fingerprint::Writers* writers() const = 0;
+};
 
 struct FileSystemOptions {
   /// Local directory of this view: `view/` holds private and sealed files as a plain tree, `pending/` and `orphans/`
@@ -56,7 +67,8 @@ struct Explanation {
   std::string why_private;
   std::string digest;
   std::string origin;
-  std::string where;  ///< "local file", "sealed local file", "store", "cluster", "directory", "nowhere"
+  std::string made_for;  ///< ids of the scopes whose facts the writers of a local file had, separated by a space
+  std::string where;     ///< "local file", "sealed local file", "store", "cluster", "directory", "nowhere"
   bool visible = false;
   std::string why;      ///< why it is visible, or is not
   std::string publish;  ///< "published", "queued: ...", "kept local: ...", or empty
@@ -64,9 +76,11 @@ struct Explanation {
 
 struct FileSystemStatus {
   uint64_t nodes = 0;
-  uint64_t unsealed = 0;             ///< files that wait to be sealed
-  uint64_t contested = 0;            ///< Triton key directories with an unfinished set of some writer
-  std::vector<std::string> refused;  ///< the last 20 refusals: "path: reason"
+  uint64_t unsealed = 0;                     ///< files that wait to be sealed
+  uint64_t contested = 0;                    ///< Triton key directories with an unfinished set of some writer
+  std::vector<std::string> refused;          ///< the last 20 refusals: "path: reason"
+  uint64_t foreign = 0;                      ///< artefacts that stay here because their writer has another environment
+  std::vector<std::string> foreign_reasons;  ///< the last 20 distinct reasons
 };
 
 /// One mount's file system. Every operation may block on the local disk; only lookup may need the network, and it
@@ -79,7 +93,7 @@ class FileSystem {
 
   /// Puts the view in order (unfinished sets, orphans, what a host crash may have torn) and scans for files that were
   /// not sealed yet. All references must outlive this object. Errors as BlobStore::open.
-  [[nodiscard]] static Result<std::unique_ptr<FileSystem>> open(const FileSystemOptions& options, ScopeOf scope_of,
+  [[nodiscard]] static Result<std::unique_ptr<FileSystem>> open(const FileSystemOptions& options, const Host& host,
                                                                 catalog::Catalog& catalog, store::BlobStore& store,
                                                                 remote::Remote& remote, Counters& counters);
   /// Starts the background threads. Requires: called once, before the first operation.
@@ -88,9 +102,17 @@ class FileSystem {
   /// its requests ended before.
   virtual void stop() = 0;
 
+  /// The host's facts have changed: local artefacts of another scope than their family's leave the view for new lookups
+  /// (their published entries are shown again when the facts return); open files stay. Blocks for a walk of the local
+  /// tree.
+  virtual void host_changed() = 0;
+
   /// To be handed to Catalog::start.
   virtual void on_catalog_change(const std::vector<std::string>& paths) = 0;
   virtual void on_published(const catalog::PublishReport& report) = 0;
+
+  // Whose call gives a file of a shared family its name, or changes its bytes, is taken for its writer
+  // (Host::writers()): nothing leaves the host that another environment wrote.
 
   // ---- names
   virtual void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) = 0;
@@ -102,9 +124,10 @@ class FileSystem {
                                                      const Caller&) = 0;
   [[nodiscard]] virtual Result<Found> make_symlink(NodeId parent, std::string_view name, const std::string& target,
                                                    const Caller&) = 0;
-  [[nodiscard]] virtual Result<Found> link(NodeId node, NodeId new_parent, std::string_view new_name) = 0;
+  [[nodiscard]] virtual Result<Found> link(NodeId node, NodeId new_parent, std::string_view new_name,
+                                           const Caller&) = 0;
   [[nodiscard]] virtual Result<void> unlink(NodeId parent, std::string_view name) = 0;
-  [[nodiscard]] virtual Result<void> remove_directory(NodeId parent, std::string_view name) = 0;
+  [[nodiscard]] virtual Result<void> remove_directory(NodeId parent, std::string_view name, const Caller&) = 0;
   [[nodiscard]] virtual Result<void> rename(NodeId parent, std::string_view name, NodeId new_parent,
                                             std::string_view new_name, RenameMode mode, const Caller&) = 0;
   [[nodiscard]] virtual Result<std::string> read_link(NodeId node) = 0;
@@ -116,7 +139,8 @@ class FileSystem {
 
   // ---- attributes
   [[nodiscard]] virtual Result<Attributes> get_attributes(NodeId node) = 0;
-  [[nodiscard]] virtual Result<Attributes> set_attributes(NodeId node, const AttributeChange& change) = 0;
+  [[nodiscard]] virtual Result<Attributes> set_attributes(NodeId node, const AttributeChange& change,
+                                                          const Caller&) = 0;
   [[nodiscard]] virtual Result<std::string> get_xattr(NodeId node, const std::string& name) = 0;
   [[nodiscard]] virtual Result<std::vector<std::string>> list_xattrs(NodeId node) = 0;
   /// `flags`: XATTR_CREATE, XATTR_REPLACE. Names under "user.inductorfs." are read-only: kNotPermitted.
@@ -127,10 +151,11 @@ class FileSystem {
 
   // ---- data
   [[nodiscard]] virtual Result<size_t> read(NodeId node, char* out, size_t size, uint64_t offset) = 0;
-  [[nodiscard]] virtual Result<void> write(NodeId node, std::string_view bytes, uint64_t offset) = 0;
-  [[nodiscard]] virtual Result<void> allocate(NodeId node, int mode, uint64_t offset, uint64_t length) = 0;
+  [[nodiscard]] virtual Result<void> write(NodeId node, std::string_view bytes, uint64_t offset, const Caller&) = 0;
+  [[nodiscard]] virtual Result<void> allocate(NodeId node, int mode, uint64_t offset, uint64_t length,
+                                              const Caller&) = 0;
   [[nodiscard]] virtual Result<size_t> copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset,
-                                                  size_t length) = 0;
+                                                  size_t length, const Caller&) = 0;
   [[nodiscard]] virtual Result<uint64_t> seek(NodeId node, uint64_t offset, int whence) = 0;
   /// Data to the local disk: what a local file system would promise.
   [[nodiscard]] virtual Result<void> sync_file(NodeId node, bool data_only) = 0;

@@ -8,7 +8,9 @@ import subprocess
 import threading
 from pathlib import Path
 
-FACETS = ("torch", "triton", "cuda", "gpu", "gpu-arch", "python", "libc", "cpu", "cpu-isa", "compiler")
+FACETS = ("torch", "triton", "cuda", "gpu", "gpu-arch", "python", "libc", "cpu", "cpu-isa", "compiler", "environment")
+# What Triton's metadata must have; of a backend whose kernels are in one scope on every host.
+TRITON_METADATA = {"name": "k", "target": {"backend": "hip", "arch": "gfx90a", "warp_size": 64}, "num_warps": 4, "shared": 0}
 
 
 def fingerprint(path: Path, **facts):
@@ -28,8 +30,8 @@ def torch_hash(data):
     return base64.b32encode(hashlib.sha256(data).digest()).decode().lower()[:51]
 
 
-def code(seed, suffix=".py"):
-    """The path of a generated source named after the seed."""
+def code(seed, suffix=".cpp"):
+    """The path of a C++ source named after the seed: its name hashes more than its text."""
     name = "c" + torch_hash(seed)
     return f"{name[1:3]}/{name}{suffix}"
 
@@ -92,7 +94,7 @@ def triton_compile(cache: Path, seed, writer, device="0"):
     directory = Path(cache) / "triton" / device / triton_key(seed)
     paths = {}
     for name in TRITON_FILES:
-        content = json.dumps({"writer": writer}) if name.endswith(".json") else f"{writer} wrote {name}"
+        content = json.dumps({**TRITON_METADATA, "writer": writer}) if name.endswith(".json") else f"{writer} wrote {name}"
         paths[name] = str(triton_put(directory, name, content))
     triton_put(directory, "__grp__k.json", json.dumps({"child_paths": paths}))
     return directory

@@ -21,7 +21,8 @@ class QuickCluster(Cluster):
         path = self.directory / f"{name}.json"
         if not path.exists():
             artefacts.fingerprint(path, **facts)
-        return ["--fingerprint", path, *QUICK, *more]
+        writers = () if "--writers" in more else ("--writers", "all")  # programs without torch write
+        return ["--fingerprint", path, *QUICK, *writers, *more]
 
     def quick(self, name, *more, facts=None, **keywords):
         """A mounted node; `more` are further options of mount."""

@@ -78,6 +78,8 @@ class Node:
             arguments += ["--remote", self.remote]
         if self.python:
             arguments += ["--python", self.python]
+        elif "--writers" not in options:
+            arguments += ["--writers", "all"]  # programs without torch write to a node without one
         done = self.cli("mount", self.cache, *arguments, seconds=60)
         if done.code != 0:
             raise Failed(f"mount of {self.name}: exit code {done.code}: {done.err}{self.log_tail()}")

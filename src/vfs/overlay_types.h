@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "inductorfs/base/fd.h"
+#include "inductorfs/codec/entry.h"
+#include "inductorfs/vfs/file_system.h"
+#include "vfs/node.h"
+
+namespace inductorfs::vfs {
+
+/// What an Overlay works with. All outlive it.
+struct Services {
+  const Host& host;
+  catalog::Catalog& catalog;
+  store::BlobStore& store;
+  remote::Remote& remote;
+  Counters& counters;
+};
+
+struct Moves {};     ///< what Overlay::moves_ guards: paths
+struct Queueing {};  ///< orders "still there? then queue it" and "it is gone: hide what is queued"
+
+struct Pins {
+  std::unordered_map<codec::Digest, std::vector<NodeId>> shared;  ///< blobs, and the nodes that show them
+  std::unordered_map<codec::Digest, std::string> sealed_paths;    ///< local files that are links to blobs
+};
+
+/// A file that has become a blob.
+struct Sealed {
+  codec::Entry entry;
+  Fd file;
+  bool shares_inode = false;  ///< with the blob: it is never written to again
+};
+
+/// A name in a directory, resolved.
+struct Site {
+  NodePtr parent;
+  std::string name;
+  std::string path;       ///< relative to the mount
+  std::string canonical;  ///< the entry it could be
+};
+
+/// The latest entries that were found to be for another host, with the reason.
+using Unfit = std::vector<std::pair<std::string, std::string>>;
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "vfs/overlay.h"
+
+/// Who wrote what stands under a final name: looked at when the name is given, and judged before anything leaves the
+/// host.
+namespace inductorfs::vfs {
+namespace {
+
+constexpr auto kKernel = layout::Family::kTritonKernel;
+
+bool is_shared(layout::Family family) { return layout::rule_of(family).shared; }
+
+}  // namespace
+
+Provenance Overlay::provenance(const Content& content, const std::string& place) const {
+  return content.provenance ? *content.provenance : marks_.read(place);
+}
+
+bool Overlay::change_provenance(const NodePtr& node, const std::function<void(Provenance&)>& change) {
+  return moves_.read([&](const Moves&) {
+    return node->content.with([&](Content& content) {
+      if (content.backing != Backing::kLocal) return false;
+      const auto place = location(*node, content);
+      if (!place) return false;
+      const Provenance before = provenance(content, *place);
+      Provenance now = before;
+      change(now);
+      if (now == before) return false;
+      marks_.write(*place, before, now);
+      content.provenance = std::make_shared<const Provenance>(now);
+      content.attributes_valid = false;
+      return now.is_private() && !before.is_private();
+    });
+  });
+}
+
+void Overlay::saw_writer(const NodePtr& node, const std::string& path, pid_t writer, bool anew) {
+  if (!node->is_regular()) return;
+  const auto family = layout::classify(path).family;
+  if (!is_shared(family)) return;
+  const Verdict verdict = marks_.glance(family, marks_.architecture_of(path), writer);
+  node->content.with([&](Content& content) { content.last_writer = writer; });
+  const bool stays = change_provenance(node, [&](Provenance& now) {
+    if (anew) now = {};
+    if (verdict.scope.empty() && verdict.other_device.empty()) {
+      now.scopes.clear();
+      now.unjudged.clear();
+    } else {
+      now.add(verdict);
+    }
+  });
+  if (stays) marks_.stays_here(path, verdict.judgement.why, 1);
+}
+
+/// `anew`: nothing is left of what was there before.
+void Overlay::saw_writer_in_place(const NodePtr& node, pid_t writer, bool anew) {
+  const auto path = nodes_.path_of(*node);
+  if (!path) return;
+  const auto& rule = layout::rule_of(layout::classify(*path).family);
+  if (!rule.shared) return;
+  if (rule.seal == layout::SealSign::kBuildDirectory) {
+    // A linker at work: who started it is looked at when the build directory goes.
+    const bool known = moves_.read([&](const Moves&) {
+      return node->content.with([&](const Content& content) {
+        const auto place = location(*node, content);
+        return place && provenance(content, *place).is_known();
+      });
+    });
+    if (!known) return;
+  }
+  saw_writer(node, *path, writer, anew);
+}
+
+/// All that got a final name by the rename of a directory.
+void Overlay::saw_writer_below(const std::string& path, pid_t writer) {
+  const auto status = moves_.read([&](const Moves&) { return tree_.stat(LocalTree::view(path)); });
+  if (!status || !*status) return;
+  const bool regular = S_ISREG((*status)->st_mode);
+  if (!regular && !S_ISDIR((*status)->st_mode)) return;
+  if (regular && !is_shared(layout::classify(path).family)) return;
+  const bool is_set = !regular && layout::is_triton_key_directory(path) && !local_set(path).empty();
+  if (regular || is_set) {
+    auto node = pin_path(path);
+    if (!node) return;
+    if (is_set) {
+      saw_writer_of_set(*node, path, writer);
+      finish_local_set(*node, path);
+    } else {
+      saw_writer(*node, path, writer);
+      seal_if_final(*node, path);
+    }
+    unpin(*node);
+  }
+  if (regular) return;
+  for (const auto& item : tree_.list(LocalTree::view(path)).value_or(std::vector<LocalTree::Item>{})) {
+    const std::string child = path.empty() ? item.name : join(path, item.name);
+    if (!is_set || layout::classify(child).family != kKernel) saw_writer_below(child, writer);
+  }
+}
+
+void Overlay::saw_writer_of_set(const NodePtr& directory, const std::string& path, pid_t writer) {
+  const auto names = local_set(path);
+  const Verdict verdict = marks_.glance(kKernel, marks_.architecture_of_set(LocalTree::view(path)), writer);
+  Provenance set;
+  moves_.read([&](const Moves&) {
+    mark_set(LocalTree::view(path), names, set, verdict);
+    for (const auto& name : names) {
+      // What was remembered of a file in the staging directory is not true any more.
+      if (const NodePtr node = nodes_.child(directory, name)) {
+        node->content.with([](Content& content) { content.provenance.reset(); });
+      }
+    }
+  });
+  if (directory->key) directory->key->state.with([&](KeyState& state) { state.provenance = set; });
+  if (set.is_private()) marks_.stays_here(path, set.why_private, names.size());
+}
+
+/// The files of a set have one writer. `place` is where they lie now, below the file system's directory.
+void Overlay::mark_set(const std::string& place, const std::vector<std::string>& names, Provenance& set,
+                       const Verdict& verdict) const {
+  set = {};
+  if (verdict.scope.empty() && verdict.other_device.empty()) return;
+  set.add(verdict);
+  for (const auto& name : names) {
+    const Provenance before = marks_.read(join(place, name));
+    Provenance now = before;
+    now.add(verdict);
+    marks_.write(join(place, name), before, now);
+    if (now.is_private() && !set.is_private()) set.make_private(now.why_private);
+  }
+}
+
+/// Judges the writers that wait for it. Nothing: all are judged now.
+std::optional<SealOutcome> Overlay::judge_writers(const NodePtr& node, const std::string& path) {
+  const auto waiting = node->content.with([](const Content& content) {
+    return content.provenance ? content.provenance->unjudged
+                              : std::vector<std::shared_ptr<const fingerprint::Writer>>{};
+  });
+  if (waiting.empty()) return std::nullopt;
+  const std::string why = marks_.judge(layout::classify(path).family, waiting);
+  bool more = false;
+  const bool stays = change_provenance(node, [&](Provenance& now) {
+    more = now.unjudged.size() > waiting.size();  // one that wrote while the others were judged
+    if (more || now.is_private()) return;
+    now.unjudged.clear();
+    if (!why.empty()) now.make_private(why);
+  });
+  if (stays) marks_.stays_here(path, why, 1);
+  return more ? std::optional(SealOutcome::kLater) : std::nullopt;
+}
+
+/// Nothing: its writers had the facts of this scope.
+std::optional<SealOutcome> Overlay::keeps_from_sealing(const NodePtr& node, const std::string& path,
+                                                       const std::string& scope) {
+  if (const auto outcome = judge_writers(node, path)) return outcome;
+  // The node's, whatever has the path by now: a rename may come in between.
+  Provenance now;
+  const bool lost = change_provenance(node, [&](Provenance& known) {
+    if (!known.is_known()) known.make_private(Marks::kWriterLost);
+    now = known;
+  });
+  if (lost) marks_.stays_here(path, std::string(Marks::kWriterLost), 1);
+  if (now.is_for(scope)) return std::nullopt;
+  return SealOutcome::kDone;  // private, or made for other facts: host_changed() takes it away
+}
+
+std::optional<SealOutcome> Overlay::keeps_set_from_sealing(const NodePtr& directory, const std::string& path,
+                                                           const layout::Scope& scope) {
+  if (scope.id.empty()) return SealOutcome::kDone;
+  const auto any = host_.scope_of(kKernel, {}).id;
+  const auto fits = [&](const Provenance& found) { return found.is_for(scope.id) || found.is_for(any); };
+  Provenance set;
+  if (directory->key) set = directory->key->state.with([](const KeyState& state) { return state.provenance; });
+  if (!set.unjudged.empty()) {
+    if (!fits(set)) return SealOutcome::kDone;
+    if (const std::string why = marks_.judge(kKernel, set.unjudged); !why.empty()) {
+      set.make_private(why);
+      keep_set_private(path, why);
+    } else {
+      set.unjudged.clear();
+      change_set(path, [&](Provenance& now) { now.add_scope(scope.id); });
+    }
+    directory->key->state.with([&](KeyState& state) { state.provenance = set; });
+  }
+  for (const auto& name : local_set(path)) {
+    const std::string file = join(path, name);
+    const auto walked = nodes_.walk(file);
+    if (walked.missing.empty()) {
+      if (const auto outcome = judge_writers(walked.node, file)) return outcome;
+    }
+    if (!moves_.read(
+            [&](const Moves&) { return tree_.stat(LocalTree::view(file)).value_or(std::nullopt).has_value(); })) {
+      return SealOutcome::kDone;  // the set, or this file of it, has another name by now
+    }
+    Provenance member = provenance_of(file);
+    if (!member.is_known()) member = set;  // where the disk keeps no marks
+    if (!member.is_known() && marks_.everyone_fits()) {
+      member.add_scope(scope.id);
+      change_set(path, [&](Provenance& now) { now.add_scope(scope.id); });
+    }
+    if (!member.is_known()) {
+      keep_set_private(path, std::string(Marks::kWriterLost));
+      return SealOutcome::kDone;
+    }
+    if (!fits(member)) return SealOutcome::kDone;
+  }
+  return std::nullopt;
+}
+
+Provenance Overlay::provenance_of(const std::string& path) const {
+  return moves_.read([&](const Moves&) {
+    const auto walked = nodes_.walk(path);
+    if (!walked.missing.empty()) return marks_.read(LocalTree::view(path));
+    return walked.node->content.with(
+        [&](const Content& content) { return provenance(content, LocalTree::view(path)); });
+  });
+}
+
+void Overlay::change_set(const std::string& path, const std::function<void(Provenance&)>& change) {
+  for (const auto& name : local_set(path)) {
+    auto node = pin_path(join(path, name));
+    if (!node) continue;
+    (void)change_provenance(*node, change);  // the caller says it of the set as a whole
+    unpin(*node);
+  }
+}
+
+void Overlay::keep_set_private(const std::string& path, const std::string& why) {
+  change_set(path, [&](Provenance& now) { now.make_private(why); });
+  marks_.stays_here(path, why, local_set(path).size());
+}
+
+}  // namespace inductorfs::vfs

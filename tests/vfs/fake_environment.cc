@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/fake_environment.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+namespace inductorfs::testing {
+namespace {
+
+using fingerprint::Fit;
+using fingerprint::Judgement;
+
+constexpr std::chrono::seconds kPatience{20};
+
+/// A writer is known by the address of its number alone: nobody else looks into it.
+pid_t number_of(const fingerprint::Writer* writer) { return *reinterpret_cast<const pid_t*>(writer); }
+
+}  // namespace
+
+void FakeWriters::set(pid_t process, Fit at_once, Fit judged) {
+  state_.with([&](State& state) { state.processes[process] = {at_once, judged}; });
+}
+void FakeWriters::set_others(Fit at_once) {
+  state_.with([&](State& state) { state.others = {at_once, at_once}; });
+}
+void FakeWriters::hold_judgements(bool held) {
+  state_.notify_with([&](State& state) { state.held = held; });
+}
+size_t FakeWriters::identified() const {
+  return state_.with([](const State& state) { return state.identified; });
+}
+size_t FakeWriters::judging() const {
+  return state_.with([](const State& state) { return state.judging; });
+}
+std::vector<fingerprint::Facet> FakeWriters::asked() const {
+  return state_.with([](const State& state) { return state.asked; });
+}
+
+std::shared_ptr<const fingerprint::Writer> FakeWriters::identify(pid_t tid) {
+  state_.with([](State& state) { ++state.identified; });
+  if (tid <= 0) return nullptr;
+  auto number = std::make_shared<const pid_t>(tid);
+  return {number, reinterpret_cast<const fingerprint::Writer*>(number.get())};
+}
+
+FakeWriters::Process FakeWriters::process_of(const State& state, const fingerprint::Writer* writer) {
+  if (writer == nullptr) return {Fit::kUnknown, Fit::kUnknown};
+  const auto known = state.processes.find(number_of(writer));
+  return known == state.processes.end() ? state.others : known->second;
+}
+
+Judgement FakeWriters::glance(const fingerprint::Writer* writer, std::span<const fingerprint::Facet> facets) {
+  return state_.with([&](State& state) -> Judgement {
+    state.asked.assign(facets.begin(), facets.end());
+    const Fit fit = process_of(state, writer).at_once;
+    return {fit, fit == Fit::kFits ? "" : "facet torch: another package"};
+  });
+}
+
+Judgement FakeWriters::judge(const fingerprint::Writer* writer, std::span<const fingerprint::Facet>) {
+  state_.with([](State& state) { ++state.judging; });
+  return state_.wait_until(
+      std::chrono::steady_clock::now() + kPatience, [](const State& state) { return !state.held; },
+      [&](State& state) -> Judgement {
+        --state.judging;
+        const Fit fit = process_of(state, writer).judged;
+        return {fit, fit == Fit::kFits ? "" : "facet torch: another package, read whole"};
+      });
+}
+
+void FakeEnvironment::set_facts(const std::string& facts, const std::string& architectures) {
+  facts_.with([&](fingerprint::Fingerprint& result) {
+    for (const auto facet : fingerprint::kAllFacets) {
+      const bool other = facet == fingerprint::Facet::kGpuArch && !architectures.empty();
+      fingerprint::Fact fact;
+      fact.known = true;
+      fact.value = other ? architectures : facts;
+      fact.source = "test";
+      result.set(facet, fact);
+    }
+  });
+}
+
+std::vector<std::string> FakeEnvironment::scopes() const {
+  return facts_.with([](const fingerprint::Fingerprint& facts) {
+    std::set<std::string> ids;
+    for (const auto& rule : layout::all_rules()) {
+      for (auto& scope : layout::scopes_of(rule.family, facts)) {
+        if (!scope.id.empty()) ids.insert(std::move(scope.id));
+      }
+    }
+    return std::vector<std::string>(ids.begin(), ids.end());
+  });
+}
+
+bool FakeEnvironment::accepts(const std::string& id, std::string_view path) const {
+  return facts_.with([&](const fingerprint::Fingerprint& facts) {
+    const auto scopes = layout::scopes_of(layout::classify(path).family, facts);
+    return std::any_of(scopes.begin(), scopes.end(), [&](const auto& scope) { return scope.id == id; });
+  });
+}
+
+layout::Scope FakeEnvironment::scope_of(layout::Family family, std::string_view architecture) const {
+  return facts_.with([&](const auto& facts) { return layout::scope_of(family, facts, architecture); });
+}
+
+Result<void> FakeEnvironment::check(const layout::Place& place, std::string_view bytes, uint64_t size) const {
+  if (check_) INDUCTORFS_TRY(check_(place, bytes, size));
+  if (place.family != layout::Family::kFxGraph) return {};
+  const std::string name = place.canonical.substr(place.canonical.rfind('/') + 1);
+  if (bytes.size() != size || codec::torch_hash(bytes) != name) {
+    return fail(ErrorCode::kCorrupt, name + ": its name is not the hash of its content");
+  }
+  return {};
+}
+
+}  // namespace inductorfs::testing

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/layout/scope.h"
+#include "inductorfs/vfs/file_system.h"
+
+namespace inductorfs::testing {
+
+/// Writers as a test wants them: all fit but those that it names, by process. Safe for concurrent use.
+class FakeWriters final : public fingerprint::Writers {
+ public:
+  /// `at_once`: what a glance tells; kLater leaves it to `judged`.
+  void set(pid_t process, fingerprint::Fit at_once, fingerprint::Fit judged = fingerprint::Fit::kFits);
+  /// Of processes that the test does not name.
+  void set_others(fingerprint::Fit at_once);
+  /// Judgements wait until they are let go.
+  void hold_judgements(bool held);
+  [[nodiscard]] size_t identified() const;
+  [[nodiscard]] size_t judging() const;
+  /// Facets of the last question.
+  [[nodiscard]] std::vector<fingerprint::Facet> asked() const;
+
+  std::shared_ptr<const fingerprint::Writer> identify(pid_t tid) override;
+  fingerprint::Judgement glance(const fingerprint::Writer* writer, std::span<const fingerprint::Facet> facets) override;
+  fingerprint::Judgement judge(const fingerprint::Writer* writer, std::span<const fingerprint::Facet> facets) override;
+  void set_facts(const fingerprint::Fingerprint&) override {}
+
+ private:
+  struct Process {
+    fingerprint::Fit at_once = fingerprint::Fit::kFits;
+    fingerprint::Fit judged = fingerprint::Fit::kFits;
+  };
+  struct State {
+    std::map<pid_t, Process> processes;
+    Process others;
+    std::vector<fingerprint::Facet> asked;
+    size_t identified = 0;
+    size_t judging = 0;
+    bool held = false;
+  };
+  static Process process_of(const State& state, const fingerprint::Writer* writer);
+
+  mutable Guarded<State> state_;
+};
+
+/// Facts that a test changes under a mount. Safe for concurrent use.
+class FakeEnvironment final : public vfs::Host {
+ public:
+  using Check = std::function<Result<void>(const layout::Place&, std::string_view bytes, uint64_t size)>;
+
+  /// Hosts with equal `facts` share all families. `architectures`: the gpu-arch facet, where it is another.
+  void set_facts(const std::string& facts, const std::string& architectures = {});
+  void set_writers(std::shared_ptr<FakeWriters> writers) { writers_ = std::move(writers); }
+  /// Beside the one that the tests of every kind need: an fxgraph entry is named by its content.
+  void set_check(Check check) { check_ = std::move(check); }
+  /// Every scope of this host.
+  [[nodiscard]] std::vector<std::string> scopes() const;
+  [[nodiscard]] bool accepts(const std::string& scope, std::string_view path) const;
+
+  layout::Scope scope_of(layout::Family family, std::string_view architecture) const override;
+  Result<void> check(const layout::Place& place, std::string_view bytes, uint64_t size) const override;
+  fingerprint::Writers* writers() const override { return writers_.get(); }
+
+ private:
+  Guarded<fingerprint::Fingerprint> facts_;
+  std::shared_ptr<FakeWriters> writers_;
+  Check check_;
+};
+
+}  // namespace inductorfs::testing

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lines of the incident table about the CPU, the compiler, torch's content, and all that may differ without harm."""
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from inductorfs_testing import compare
+from inductorfs_testing.processes import Job, run
+
+from incident_worlds import ONE_KERNEL, VERSION
+from incident_binaries import Caller, cpu_flags, needing_a_newer_glibc, older_cpu
+from incident_hosts import (Facts, Hand, Installation, builds, explain, families, few_tools, hits, listed, refused,
+                            sees_only, without_avx, without_avx512)
+
+KERNEL = "[a-z2-7][a-z2-7]/c*.main.so"
+NATIVE = {"cpp_binary", "vec_isa_marker"}
+GRAPHS = {"fxgraph", "aotautograd"}
+
+
+def of_an_older_cpu(facts):
+    return without_avx512(facts) if "avx512f" in cpu_flags() else without_avx(facts)
+
+
+def test_first_node_compiles(cpu):
+    """Else the other tests of this file say nothing."""
+    assert cpu.cold["counters"]["inductor.fxgraph_cache_miss"] == 1
+    assert cpu.compiled["link"] >= 2  # the kernel and at least one probe of a vector ISA
+    assert cpu.cold["result"][-1] == 2 * 3.5 + 1.25
+
+
+# ---- wrong reuse
+
+def test_library_of_avx512_on_a_host_with_avx2(cpu, tmp_path):
+    """The `.so` is called on an emulated CPU of the generation before: it dies of SIGILL. Its name says `native`, so that
+    a plain directory hands it over."""
+    (name,) = cpu.of_a(KERNEL)
+    caller = Caller(tmp_path / "caller")
+    assert caller.call(cpu.a.cache / name).out == "1.25 893.75\n"
+    assert caller.call(caller.portable_kernel(), older_cpu()).out == "1.25 893.75\n"
+    assert caller.call(cpu.a.cache / name, older_cpu()).code == -signal.SIGILL
+
+    reader = cpu.node("avx2", of_an_older_cpu(cpu.facts))
+    sees_only(reader, cpu.a, NATIVE | GRAPHS)
+    told = explain(reader, name)
+    assert told["visible"] is False and told["scope"] != explain(cpu.a, name)["scope"]
+    assert "cpu" in reader.cli("explain", reader.cache / name).out
+
+
+def test_vec_isa_probe_of_another_cpu(cpu, hand, tmp_path):
+    """torch 2.14 and later believe the marker beside the probe's `.so` and load nothing: in a copied directory an ISA
+    whose probe cannot be loaded at all is one that this host has."""
+    markers = cpu.of_a("[a-z2-7][a-z2-7]/c*.so.load_ok")
+    reader = cpu.node("another-cpu", cpu.facts.edited("cpu", (r"^flags=", "flags=another ")))
+    sees_only(reader, cpu.a, NATIVE)
+    for marker in markers:
+        assert not os.path.lexists(reader.cache / marker)
+        assert not os.path.lexists(reader.cache / marker.removesuffix(".load_ok"))
+
+    plain = cpu.plain("probed-elsewhere", cpu.a)
+    for marker in markers:
+        (plain.cache / marker.removesuffix(".load_ok")).write_bytes(b"no library at all")
+    assert "avx2" in cpu.cold["isa"]
+    with Hand(plain) as torch:
+        assert torch("probe", isa="VecAVX2") is True
+
+
+def test_library_that_needs_a_newer_glibc(cpu, hand, tmp_path):
+    """Two gates: hosts of another glibc do not share binaries, and a binary that asks for a later one than this host has
+    is not published even where the facts are equal. Loaded all the same, it fails as it does in torch."""
+    reader = cpu.node("older-glibc", cpu.facts.edited("libc", (r"^version=.*", "version=2.28")))
+    sees_only(reader, cpu.a, NATIVE)
+
+    (name,) = cpu.of_a(KERNEL)
+    newer, version = needing_a_newer_glibc((cpu.a.cache / name).read_bytes())
+    library = tmp_path / "newer.so"
+    library.write_bytes(newer)
+    failure = hand.attempt("dlopen", path=library).get("error", "")
+    assert f"version `{version}' not found" in failure, failure
+
+    writer, other = (cpu.node(f"glibc-{which}", None, "--prefix", "newer-glibc") for which in ("writer", "reader"))
+    source = name.removesuffix(".so") + ".cpp"
+    hand("write_atomic", path=writer.cache / source, source=cpu.a.cache / source)
+    hand("build", path=writer.cache / name, source=library)
+    writer.sync()
+    sees_only(other, writer, NATIVE - {"vec_isa_marker"})
+    assert any(version in line for line in refused(writer)), refused(writer)
+
+
+CHANGES = {
+    "source": ("torch/_inductor/cpp_builder.py", b"\n# another build of the same version\n"),
+    "header": ("torch/include/ATen/cpu/vec/vec_base.h", b"\n// another build of the same version\n"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_torch_of_equal_version_and_other_content(cpu, installation, change):
+    """The keys hold torch's Python code; a C++ kernel's name holds neither that nor the headers it was built with. On a
+    plain directory a job after the change of a header compiles nothing: it runs what the old torch's headers gave."""
+    name, added = CHANGES[change]
+    before = (installation.site / name).read_bytes()
+    records = [(path, path.read_text()) for path in installation.site.glob("torch-*.dist-info/RECORD")]
+    installation.replace(name, before + added)
+    try:
+        facts = Facts.learn(installation.python)
+        assert facts.values["torch"] != cpu.facts.values["torch"]
+        line = next(line for line in cpu.facts.values["torch"].splitlines() if line.startswith("version="))
+        assert line in facts.values["torch"].splitlines()
+        reader = cpu.node(f"other-{change}", facts)
+        assert reader.status()["catalog"]["synced"] is True
+        assert listed(reader) == set()
+        if change == "header":
+            plain = cpu.plain("stale", cpu.a)
+            hits(plain.run(ONE_KERNEL).json)
+            assert builds(plain) == 0
+    finally:
+        installation.replace(name, before)
+        for path, text in records:
+            path.write_text(text)
+
+
+# ---- needless misses
+
+def second_node_hits(cpu, node, job=None):
+    """The job on this node compiles nothing, leaves nothing, and computes the same."""
+    before = compare.lasting(node.cache)
+    assert before >= {name for name, family in families(cpu.a).items() if family in NATIVE | GRAPHS}
+    out = (job or node.begin(ONE_KERNEL)).wait().json
+    hits(out)
+    assert out["digest"] == cpu.cold["digest"] and out["isa"] == cpu.cold["isa"]
+    assert builds(node) == 0, node.compilers.calls()
+    assert compare.lasting(node.cache) == before
+    return out
+
+
+def reader_of(cpu, name, facts=None, **keywords):
+    node = cpu.node(name, facts, **keywords)
+    node.catch_up(cpu.a)
+    return node
+
+
+def test_another_mount_path(cpu):
+    """Every node has a path of its own; this one's has nothing in common with the writer's, not even its length."""
+    second_node_hits(cpu, reader_of(cpu, "a-node-with-a-long-name-and-so-with-a-long-path"))
+
+
+def wrapped(node, script):
+    """A job of this node whose interpreter is started by a shell script."""
+    wrapper = node.root / "python-elsewhere"
+    wrapper.write_text(f"#!/bin/sh\n{script}\n")
+    wrapper.chmod(0o755)
+    return Job([wrapper, node.python, ONE_KERNEL], node.env(), node.root / "jobs", "elsewhere")
+
+
+def test_another_user_and_home(cpu):
+    """Another user id (in a user namespace where this one is not root), another login name and home."""
+    node = reader_of(cpu, "user", environment={"USER": "someone", "LOGNAME": "someone"})
+    (node.root / "elsewhere").mkdir()
+    again = {"HOME": str(node.root / "elsewhere")}
+    job = wrapped(node, f'export HOME={again["HOME"]}\nexec unshare --user --map-user=12345 --map-group=12345 "$@"')
+    second_node_hits(cpu, node, job)
+    assert run(["unshare", "--user", "--map-user=12345", "id", "-u"]).out == "12345\n"
+
+
+def test_another_hostname(cpu):
+    node = reader_of(cpu, "hostname")
+    other = "echo elsewhere.example > /proc/sys/kernel/hostname"
+    assert run(["unshare", "--uts", "sh", "-c", f"{other} && uname -n"]).out == "elsewhere.example\n"
+    second_node_hits(cpu, node, wrapped(node, f"""exec unshare --uts sh -c '{other} && exec "$0" "$@"' "$@" """))
+
+
+def test_another_order_of_the_environment(cpu):
+    node = reader_of(cpu, "order")
+    reverse = dict(reversed(node.env().items()))
+    assert list(reverse) != list(node.env()) and reverse == node.env()
+    second_node_hits(cpu, node, Job([node.python, ONE_KERNEL], reverse, node.root / "jobs", "reverse"))
+
+
+def test_an_interpreter_at_another_path(cpu, installation):
+    """A virtual environment of its own, with a copy of the interpreter, over the same packages."""
+    node = cpu.node("interpreter", start=False)
+    home = node.root / "venv"
+    subprocess.run([installation.python.resolve(), "-m", "venv", "--copies", "--without-pip", home], check=True, timeout=120)
+    (site,) = home.glob("lib/python3.*/site-packages")
+    (site / "packages.pth").write_text(f"{installation.site}\n")
+    python = home / "bin" / "python"
+    assert not python.is_symlink()
+    facts = Facts.learn(python)
+    assert facts.values == cpu.facts.values
+    node.python = python
+    node.start("--fingerprint", facts.write(node.root / "facts.json"), "--no-also")
+    node.catch_up(cpu.a)
+    second_node_hits(cpu, node)
+
+
+def test_torch_reinstalled_at_another_path_with_equal_content(cpu):
+    """The facts are equal, so that everything is visible, and the graphs hit. What torch names after the paths of its
+    own installation (-I and -L in the command line of a C++ kernel) is another name to it: that one kernel is built."""
+    with Installation(VERSION, also=("triton",)) as second:
+        facts = Facts.learn(second.python)
+        assert facts.values == cpu.facts.values
+        node = cpu.node("reinstalled", facts, start=True)
+        node.python = second.python
+        node.catch_up(cpu.a)
+        before = compare.lasting(node.cache)
+        out = node.run(ONE_KERNEL).json
+        hits(out)
+        assert out["digest"] == cpu.cold["digest"]
+        new = compare.lasting(node.cache) - before
+        assert {name.split(".", 1)[1] for name in new} == {"main.cpp", "main.so"} and len(new) == 2, new
+        assert node.compilers.counts().get("link") == 1
+
+
+def test_a_node_without_a_compiler(cpu):
+    """torch gives up without any C++ compiler, whatever its cache holds: it asks one for its version before it looks for a
+    library. One that can do no more than that is enough for a full hit, on a plain directory and here. And the mount
+    shows a host without a compiler all that an equal CPU made."""
+    path = few_tools(cpu.directory / "no-compiler-tools")
+    plain = cpu.plain("no-compiler-plain", cpu.a)
+    facts = Facts.learn(cpu.cluster.python, PATH=path)
+    assert facts.values["compiler"] is None
+    node = cpu.node("no-compiler", facts)
+    sees_only(node, cpu.a, set())
+    for place in (plain, node):
+        done = place.begin(ONE_KERNEL, PATH=path).wait()
+        assert done.code != 0 and "InvalidCxxCompiler" in done.err, done.err[-2000:]
+
+    compiler = Path(path) / "g++"
+    real = shutil.which("g++")
+    compiler.write_text(f"""#!/bin/sh
+case "$*" in --version|-v) exec '{real}' "$@" ;; esac
+echo "this host cannot compile" >&2
+exit 1
+""")
+    compiler.chmod(0o755)
+    second_node_hits(cpu, node, node.begin(ONE_KERNEL, PATH=path))

@@ -174,6 +174,7 @@ Result<void> CatalogImpl::enqueue(const Publish& publish) {
   const std::string payload = encode_publish(stamped);
   QueueIndex::Item item;
   std::vector<Database::Mark> shown;
+  item.scope = stamped.scope;
   item.paths = paths_of(stamped);
   for (const auto& entry : stamped.entries) {
     item.digests.push_back(entry.digest);
@@ -181,7 +182,7 @@ Result<void> CatalogImpl::enqueue(const Publish& publish) {
   }
   Result<void> queued = parts_->durable.notify_with([&](Durable& durable) -> Result<void> {
     std::vector<int64_t> gone;
-    const auto replaced = durable.queue.same_paths(item.paths);
+    const auto replaced = durable.queue.same_paths(item.scope, item.paths);
     if (replaced) gone.push_back(*replaced);
     const bool full = !replaced && durable.queue.size() >= parts_->options.queue_limit;
     if (full && durable.queue.size() > 0) gone.push_back(*durable.queue.oldest());

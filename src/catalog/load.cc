@@ -78,7 +78,7 @@ Result<void> load_queue(Parts& parts) {
         unreadable.push_back(row.id);
         return;
       }
-      QueueIndex::Item item{paths_of(*publish), {}, std::move(row.error), row.attempts};
+      QueueIndex::Item item{publish->scope, paths_of(*publish), {}, std::move(row.error), row.attempts};
       for (const auto& entry : publish->entries) item.digests.push_back(entry.digest);
       durable.queue.add(row.id, std::move(item));
     });

@@ -25,9 +25,10 @@ QueueIndex::Item* QueueIndex::find(int64_t id) {
   return found == items_.end() ? nullptr : &found->second;
 }
 
-std::optional<int64_t> QueueIndex::same_paths(const std::vector<std::string>& paths) const {
+std::optional<int64_t> QueueIndex::same_paths(const remote::ScopeId& scope,
+                                              const std::vector<std::string>& paths) const {
   auto by = by_path_.find(paths.front());
-  if (by == by_path_.end()) return std::nullopt;
+  if (by == by_path_.end() || items_.at(by->second).scope != scope) return std::nullopt;
   std::vector<std::string> other = items_.at(by->second).paths;
   if (other.size() != paths.size()) return std::nullopt;
   if (other != paths) {

@@ -23,6 +23,7 @@ class QueueIndex {
   static constexpr size_t kReportLimit = 10'000;
 
   struct Item {
+    remote::ScopeId scope;
     std::vector<std::string> paths;
     std::vector<codec::Digest> digests;  ///< of each path
     std::string error;
@@ -33,8 +34,10 @@ class QueueIndex {
   void remove(int64_t id);
   [[nodiscard]] bool contains(int64_t id) const { return items_.contains(id); }
   [[nodiscard]] Item* find(int64_t id);
-  /// The item with exactly these paths, in any order.
-  [[nodiscard]] std::optional<int64_t> same_paths(const std::vector<std::string>& paths) const;
+  /// The latest item with one of these paths, if it has exactly these, in any order, and this scope: what waits for
+  /// another scope is no older version of it.
+  [[nodiscard]] std::optional<int64_t> same_paths(const remote::ScopeId& scope,
+                                                  const std::vector<std::string>& paths) const;
   [[nodiscard]] std::optional<int64_t> oldest() const;
   [[nodiscard]] std::optional<codec::Digest> queued_digest(const std::string& path) const;
   [[nodiscard]] size_t size() const { return items_.size(); }

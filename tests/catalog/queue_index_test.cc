@@ -7,7 +7,7 @@ namespace inductorfs::catalog {
 namespace {
 
 QueueIndex::Item item(const std::vector<std::string>& paths) {
-  QueueIndex::Item made{paths, {}, {}, 0};
+  QueueIndex::Item made{"scope", paths, {}, {}, 0};
   for (const auto& path : paths) made.digests.push_back(codec::digest_of(path));
   return made;
 }
@@ -26,11 +26,12 @@ TEST(QueueIndex, TheOldestIsTheSmallestId) {
 TEST(QueueIndex, FindsTheItemWithExactlyTheSamePaths) {
   QueueIndex queue;
   queue.add(1, item({"a", "b"}));
-  EXPECT_EQ(queue.same_paths({"a", "b"}), 1);
-  EXPECT_EQ(queue.same_paths({"b", "a"}), 1);
-  EXPECT_FALSE(queue.same_paths({"a"}));
-  EXPECT_FALSE(queue.same_paths({"a", "c"}));
-  EXPECT_FALSE(queue.same_paths({"c"}));
+  EXPECT_EQ(queue.same_paths("scope", {"a", "b"}), 1);
+  EXPECT_EQ(queue.same_paths("scope", {"b", "a"}), 1);
+  EXPECT_FALSE(queue.same_paths("scope", {"a"}));
+  EXPECT_FALSE(queue.same_paths("scope", {"a", "c"}));
+  EXPECT_FALSE(queue.same_paths("scope", {"c"}));
+  EXPECT_FALSE(queue.same_paths("another", {"a", "b"})) << "the facts have changed: both go out";
 }
 
 TEST(QueueIndex, RemovingAnOlderItemLeavesTheLaterOneOfThePath) {

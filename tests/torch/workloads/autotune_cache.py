@@ -10,6 +10,7 @@ torch_key, and a write that is not atomic. system: PersistentCache.lookup (codec
 read-modify-write of one file for each, as max-autotune does.
 """
 import argparse
+import hashlib
 import json
 import os
 
@@ -24,7 +25,7 @@ def best_config(arguments):
     meta = {"autotune_local_cache": True, "autotune_remote_cache": False, "bundled_autotune_remote_cache": False,
             "coordinate_descent_tuning": False, "is_fbcode": False, "backend_hash": "tests"}
     kernel = os.path.join(arguments.directory, "ab", "cab" + "a" * 49 + ".py")
-    cache = autotune_cache.AutotuneCache.create(meta, kernel, "hash-of-the-configs")
+    cache = autotune_cache.AutotuneCache.create(meta, kernel, hashlib.sha256(b"the configs").hexdigest())
     if arguments.form == "old":
         key = autotune_cache.AutotuneCache._prepare_key(kernel)
         cache.local_cache = (cache.local_cache[0], os.path.join(os.path.dirname(kernel), f"{key}.best_config"))

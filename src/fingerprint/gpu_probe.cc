@@ -224,7 +224,8 @@ int ask_driver(const Driver& driver) {
   // A library without a driver behind it is what toolkits install for linking on hosts without a driver.
   if (result == CUDA_ERROR_NO_DEVICE) return answer("absent", no_device(), kProbeAbsent);
   if (result == CUDA_ERROR_STUB_LIBRARY) {
-    return answer("absent", "no device: libcuda.so.1 is a toolkit's stub: " + driver.text_of(result), kProbeAbsent);
+    return answer("absent", "no device: libcuda.so.1 is a toolkit's, to link with: " + driver.text_of(result),
+                  kProbeAbsent);
   }
   int count = 0;
   if (result == CUDA_SUCCESS) result = driver.version(&version);

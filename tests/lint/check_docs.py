@@ -15,7 +15,7 @@ TEST = re.compile(r"\bTEST(?:_F|_P)?\((\w+), (\w+)\)")
 OPTION = re.compile(r'Option\{"([a-z-]+)", Kind::(\w+)')
 OTHER_OPTION = re.compile(r'add_(?:option|flag)\("(--[a-z-]+)"')
 # The project stands alone: no document may lead out of it.
-FOREIGN = re.compile(r"\.\./shared|(?<![\w/])/work/")
+FOREIGN = re.compile(r"\.\./shared|(?<![\w/])/work\b/")
 PARTS = ("**Status**", "**Context.**", "**Options.**", "**Outcome.**", "**Consequences.**", "**Checked by**")
 
 

@@ -179,11 +179,15 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
   parts_.tree.write([&](Tree& tree) {
     const auto touched = tree.end_watch();
     const auto scope = tree.scope_index(item.publish.scope);
-    if (!scope) return;
     for (const auto& entry : outcome.in_cluster) {
-      // What the tail has brought meanwhile is this very entry or a newer one.
-      if (touched.contains(entry.path)) continue;
-      if (tree.set(*scope, entry) == Tree::Change::kVisible) changed.push_back(entry.path);
+      const auto brought = touched.find(entry.path);
+      // What the tail has brought meanwhile is mostly this very entry or a newer one; it may be one from before.
+      if (scope && brought == touched.end() && tree.set(*scope, entry) == Tree::Change::kVisible) {
+        changed.push_back(entry.path);
+      }
+      const bool echoed =
+          brought != touched.end() && std::ranges::find(brought->second, entry.digest) != brought->second.end();
+      if (!echoed) tree.await_echo(entry.path, entry.digest);
     }
   });
   PublishReport report = outcome.report;

@@ -12,6 +12,7 @@ namespace {
 /// sharing: the table starts afresh and the strings live as long as their entries.
 constexpr size_t kOriginTableLimit = 65'536;
 
+constexpr size_t kAwaitedLimit = 4'096;
 /// Deleted here again and again before any of it reached the cluster: the oldest marks of the path go.
 constexpr size_t kMarksPerPath = 8;
 
@@ -99,13 +100,24 @@ void Tree::count(const Trail& trail, bool before, bool after) {
   for (Node* node : trail.nodes) node->visible += after ? 1 : uint64_t(-1);
 }
 
-void Tree::note(std::string_view path) {
-  if (watched_.contains(path)) touched_.emplace(path);
+void Tree::note(std::string_view path, const codec::Digest* digest) {
+  if (watched_.contains(path)) {
+    auto& digests = touched_[std::string(path)];
+    if (digest != nullptr) digests.push_back(*digest);
+  }
+  if (digest == nullptr || awaited_.empty()) return;
+  const auto awaited = awaited_.find(std::string(path));
+  if (awaited == awaited_.end()) return;
+  auto& digests = awaited->second;
+  const auto came = std::ranges::find(digests, *digest);
+  if (came == digests.end()) return;
+  digests.erase(digests.begin(), std::next(came));  // with those that came before it, in this order, in the cluster
+  if (digests.empty()) awaited_.erase(awaited);
 }
 
 Tree::Change Tree::set(ScopeIndex scope, const codec::Entry& entry) {
   if (!scopes_.contains(scope)) return Change::kGone;
-  note(entry.path);
+  note(entry.path, &entry.digest);
   Trail trail = trail_of(entry.path);
   const bool blocked = trail.whole() ? trail.last().leaf == nullptr : trail.last().leaf != nullptr;
   if (blocked || trail.names.empty()) return Change::kRefused;
@@ -190,7 +202,7 @@ bool Tree::bring_forward(Trail& trail) {
 }
 
 bool Tree::remove(ScopeIndex scope, std::string_view path) {
-  note(path);
+  note(path, nullptr);
   Trail trail = trail_of(path);
   if (!trail.whole() || trail.last().leaf == nullptr) return false;
   if (trail.last().leaf->scope != scope) {
@@ -231,6 +243,9 @@ std::vector<codec::Digest> Tree::digests_of(std::string_view path) const {
     node->for_each_leaf([&](const Leaf& leaf) {
       if (!leaf.lost) digests.push_back(leaf.digest);
     });
+  }
+  if (const auto awaited = awaited_.find(std::string(path)); awaited != awaited_.end()) {
+    digests.insert(digests.end(), awaited->second.begin(), awaited->second.end());
   }
   return digests;
 }
@@ -362,9 +377,21 @@ void Tree::watch(const std::vector<std::string>& paths) {
   watched_.insert(paths.begin(), paths.end());
 }
 
-std::set<std::string> Tree::end_watch() {
+std::map<std::string, std::vector<codec::Digest>> Tree::end_watch() {
   watched_.clear();
   return std::exchange(touched_, {});
+}
+
+void Tree::await_echo(const std::string& path, const codec::Digest& digest) {
+  awaited_[path].push_back(digest);
+  awaited_order_.push_back(path);
+  // One for each echo that has come, or never will because a later change of the path hid it: no more than these.
+  if (awaited_order_.size() <= kAwaitedLimit) return;
+  const auto oldest = awaited_.find(awaited_order_.front());
+  awaited_order_.pop_front();
+  if (oldest == awaited_.end()) return;
+  oldest->second.erase(oldest->second.begin());
+  if (oldest->second.empty()) awaited_.erase(oldest);
 }
 
 }  // namespace inductorfs::catalog

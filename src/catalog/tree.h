@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -48,7 +49,7 @@ class Tree {
   [[nodiscard]] std::optional<Known> find(std::string_view path) const;
   /// Of this scope, hidden ones too and those behind another scope's, but none whose bytes were lost.
   [[nodiscard]] std::optional<codec::Entry> find_known(const remote::ScopeId& scope, std::string_view path) const;
-  /// What any scope has under this path, but those whose bytes were lost.
+  /// What any scope has under this path, or will have when the tail brings it, but those whose bytes were lost.
   [[nodiscard]] std::vector<codec::Digest> digests_of(std::string_view path) const;
   [[nodiscard]] bool has_directory(std::string_view directory) const;
   [[nodiscard]] std::vector<Child> list(std::string_view directory) const;
@@ -71,10 +72,14 @@ class Tree {
   /// Until the cluster sets the entry again, which may bring its bytes back.
   void mark_lost(std::string_view path, const codec::Digest& digest);
 
-  /// Remembers which of these paths are set or removed from now on: a publish that returns late must not put its
-  /// entries over newer ones that the tail has brought meanwhile.
+  /// Remembers which of these paths are set (to what) or removed from now on: a publish that returns late must not put
+  /// its entries over newer ones that the tail has brought meanwhile.
   void watch(const std::vector<std::string>& paths);
-  [[nodiscard]] std::set<std::string> end_watch();
+  [[nodiscard]] std::map<std::string, std::vector<codec::Digest>> end_watch();
+  /// Published by this host, and not brought back yet by the tail, which may be behind by some changes: until then the
+  /// leaf may show what came before, which must not hide from digests_of() what comes. Over a limit the oldest are
+  /// given up.
+  void await_echo(const std::string& path, const codec::Digest& digest);
 
   [[nodiscard]] uint64_t known() const { return known_; }
   [[nodiscard]] uint64_t visible() const { return root_.visible; }
@@ -131,7 +136,7 @@ class Tree {
   bool remove_behind(Node& node, ScopeIndex scope);
   bool bring_forward(Trail& trail);
   void set_flags(std::string_view path, const codec::Digest& digest, const std::function<void(Leaf&)>& change);
-  void note(std::string_view path);
+  void note(std::string_view path, const codec::Digest* digest);
 
   FollowedScopes scopes_;
   uint64_t entry_limit_;
@@ -141,7 +146,9 @@ class Tree {
   std::vector<std::pair<std::string, codec::Digest>> dropped_marks_;
   std::unordered_map<std::string, std::shared_ptr<const std::string>> origins_;
   std::set<std::string, std::less<>> watched_;
-  std::set<std::string> touched_;
+  std::map<std::string, std::vector<codec::Digest>> touched_;
+  std::unordered_map<std::string, std::vector<codec::Digest>> awaited_;  ///< by path, the oldest first
+  std::deque<std::string> awaited_order_;
 };
 
 }  // namespace inductorfs::catalog

@@ -119,7 +119,7 @@ Result<void> Overlay::copy_entry_to_view(const NodePtr& node, Content& content, 
     tree_.set_mark(place, LocalTree::kScopeName, known->scope);
   }
   content.provenance.reset();
-  if (!path) content.elsewhere = std::move(place);
+  if (!path) become_orphan(content, std::move(place));
   return {};
 }
 
@@ -166,7 +166,7 @@ Result<DescriptorCache::Pointer> Overlay::begin_write(const NodePtr& node, std::
   };
   auto file = begin();
   // For the copy that becomes its own.
-  if (!file && file.error().code() == ErrorCode::kNoSpace && store_.free_space(size) > 0) file = begin();
+  if (!file && file.error().code() == ErrorCode::kNoSpace && make_room(size)) file = begin();
   // Before the first byte: from here to the end of the write nothing is sealed.
   const bool anew = keep_bytes == uint64_t{0};
   if (file && (other_writer || anew)) saw_writer_in_place(node, writer, anew);
@@ -188,13 +188,26 @@ void Overlay::end_write(const NodePtr& node, bool changed) {
   if (rule.shared && rule.seal == layout::SealSign::kQuiet) sealer_.add_quiet({node, *path, false});
 }
 
+bool Overlay::make_room(uint64_t bytes) {
+  if (store_.free_space(bytes) > 0) return true;
+  // What was deleted just now may still be on its way out: the kernel's FORGET follows unlink(2) and nobody waits for
+  // it. On a local disk the space is there when unlink(2) returns.
+  constexpr std::chrono::milliseconds kForgetDelay{100};
+  const auto since = std::chrono::steady_clock::now() - kForgetDelay;
+  const auto latest = orphans_.with([](const Orphans& orphans) { return orphans.latest; });
+  if (latest < since) return false;
+  return orphans_.wait_until(
+      latest + kForgetDelay, [](const Orphans& orphans) { return orphans.gone >= orphans.kept; },
+      [](const Orphans&) { return true; });
+}
+
 Result<void> Overlay::write(NodeId id, std::string_view bytes, uint64_t offset, const Caller& caller) {
   auto node = live(id);
   if (!node) return fail(std::move(node).error());
   auto file = begin_write(*node, std::nullopt, caller.pid);
   if (!file) return fail(std::move(file).error());
   auto written = pwrite_full((*file)->fd.get(), bytes, offset);
-  if (!written && written.error().code() == ErrorCode::kNoSpace && store_.free_space(bytes.size()) > 0) {
+  if (!written && written.error().code() == ErrorCode::kNoSpace && make_room(bytes.size())) {
     written = pwrite_full((*file)->fd.get(), bytes, offset);
   }
   end_write(*node, true);
@@ -211,7 +224,7 @@ Result<void> Overlay::allocate(NodeId id, int mode, uint64_t offset, uint64_t le
   };
   bool done = allocated();
   int saved_errno = errno;
-  if (!done && saved_errno == ENOSPC && store_.free_space(length) > 0) {
+  if (!done && saved_errno == ENOSPC && make_room(length)) {
     done = allocated();
     saved_errno = errno;
   }

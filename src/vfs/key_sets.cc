@@ -200,7 +200,7 @@ Result<void> Overlay::keep_pending_orphan(const std::string& place) {
   return node->content.with([&](Content& content) -> Result<void> {
     if (content.elsewhere != place) return {};
     INDUCTORFS_TRY(tree_.link(place, orphan));
-    content.elsewhere = orphan;
+    become_orphan(content, orphan);
     content.attributes_valid = false;
     return {};
   });

@@ -283,6 +283,7 @@ void Overlay::let_go(const std::vector<NodePtr>& gone) {
         unshare_blob(*node, content.entry.digest);
       } else if (node->names.empty() && content.elsewhere.starts_with("orphans/")) {
         (void)tree_.unlink(content.elsewhere);  // what stays is removed at the next start
+        orphans_.notify_with([](Orphans& orphans) { ++orphans.gone; });
       }
     });
   }

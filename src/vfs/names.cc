@@ -195,11 +195,19 @@ Result<void> Overlay::keep_orphan(const Site& site, const NodePtr& node) {
   return tree_.link(LocalTree::view(site.path), LocalTree::orphan(node->id));
 }
 
+void Overlay::become_orphan(Content& content, std::string place) {
+  content.elsewhere = std::move(place);
+  orphans_.with([](Orphans& orphans) {
+    ++orphans.kept;
+    orphans.latest = std::chrono::steady_clock::now();
+  });
+}
+
 void Overlay::orphaned(const Node& node, Content& content, bool has_file) {
   const bool last_name = nodes_.path_of(node) == std::nullopt;
   content.attributes_valid = content.attributes_valid && content.backing == Backing::kShared;
   const bool kept = last_name && has_file && node.is_regular() && content.backing == Backing::kLocal;
-  if (kept) content.elsewhere = LocalTree::orphan(node.id);
+  if (kept) become_orphan(content, LocalTree::orphan(node.id));
   if (last_name) content.attributes.links = 0;
 }
 

@@ -122,6 +122,7 @@ class Overlay final : public FileSystem {
   void hide_entry(const std::string& canonical);
   [[nodiscard]] bool directory_is_empty(const NodePtr& directory, const std::string& path) const;
   [[nodiscard]] Result<void> keep_orphan(const Site& site, const NodePtr& node);
+  void become_orphan(Content& content, std::string place);
   void orphaned(const Node& node, Content& content, bool has_file);
   [[nodiscard]] Result<void> take_name_away(const Site& site, const NodePtr& node, Content* content);
   [[nodiscard]] Result<void> rename_checked(const Site& from, const Site& to, RenameMode mode, const Caller& caller);
@@ -138,6 +139,8 @@ class Overlay final : public FileSystem {
   [[nodiscard]] Result<DescriptorCache::Pointer> begin_write(const NodePtr& node, std::optional<uint64_t> keep_bytes,
                                                              pid_t writer);
   void end_write(const NodePtr& node, bool changed);
+  /// After ENOSPC: true if another try may find room.
+  [[nodiscard]] bool make_room(uint64_t bytes);
   [[nodiscard]] Result<void> make_private(const NodePtr& node, Content& content, std::optional<uint64_t> keep_bytes);
   [[nodiscard]] Result<void> copy_bytes_of(const Node& node, Content& content, const Fd& to, uint64_t size);
   [[nodiscard]] Result<void> copy_entry_to_view(const NodePtr& node, Content& content,
@@ -236,6 +239,7 @@ class Overlay final : public FileSystem {
   SharedGuarded<Moves> moves_;
   Guarded<Queueing> queueing_;
   Guarded<Pins> pins_;
+  Guarded<Orphans> orphans_;
   Guarded<std::vector<std::string>> refused_;
   Guarded<Unfit> unfit_;
   Marks marks_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -24,6 +26,14 @@ struct Services {
 
 struct Moves {};     ///< what Overlay::moves_ guards: paths
 struct Queueing {};  ///< orders "still there? then queue it" and "it is gone: hide what is queued"
+
+/// Deleted files that the kernel has not forgotten yet: their space comes back when it does, a moment after unlink(2)
+/// returned if nobody has the file open.
+struct Orphans {
+  uint64_t kept = 0;  ///< ever
+  uint64_t gone = 0;
+  std::chrono::steady_clock::time_point latest = std::chrono::steady_clock::time_point::min();
+};
 
 struct Pins {
   std::unordered_map<codec::Digest, std::vector<NodeId>> shared;  ///< blobs, and the nodes that show them

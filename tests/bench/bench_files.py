@@ -20,6 +20,7 @@ from inductorfs_testing.fixtures import Cluster  # noqa: E402
 from inductorfs_testing.processes import run, wait_until  # noqa: E402
 
 LIMIT = 1.2
+WRITERS = ("--writers", "all")  # this program, without torch, writes to nodes of its environment
 ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
 
@@ -57,7 +58,7 @@ def bare_mount(program, mountpoint, name):
 
 def file_costs(cluster, program, bare_program):
     """The file is made on node a and read on node b, twice: the first touch fetches."""
-    a, b = cluster.node("a"), cluster.node("b")
+    a, b = cluster.node("a", options=WRITERS), cluster.node("b", options=WRITERS)
     content = (b"# 16 KiB\n" * 2000)[:16 * 1024]
     put(a.cache, code_name(1), content)
     a.sync()
@@ -91,12 +92,12 @@ def resident(node):
 
 
 def memory(cluster, entries):
-    writer = cluster.node("writer")
+    writer = cluster.node("writer", options=WRITERS)
     empty = resident(writer)
     for number in range(entries):
         put(writer.cache, code_name(number + 100), f"# module {number}\n".encode() * 20)
     writer.sync(300)
-    reader = cluster.node("reader")
+    reader = cluster.node("reader", options=WRITERS)
     reader.catch_up(writer, 60)
     mounted = resident(reader)
     for name in compare.names(reader.cache):

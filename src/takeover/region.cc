@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/takeover/region.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <new>
+#include <utility>
+
+#include "inductorfs/takeover/node_log.h"
+#include "inductorfs/takeover/request_slots.h"
+
+namespace inductorfs::takeover {
+namespace {
+
+constexpr uint64_t kMagic = 0x69667374616b6531;  // "ifstake1": the layout of everything in here
+constexpr size_t kPageSize = 4096;
+constexpr size_t kThreadLimit = 256;
+
+struct Header {
+  uint64_t magic;
+  uint64_t threads;
+  Page page;
+};
+static_assert(sizeof(Header) <= kPageSize);
+
+size_t rounded(size_t bytes) { return (bytes + kPageSize - 1) / kPageSize * kPageSize; }
+size_t slots_size(size_t threads) { return rounded(RequestSlots::bytes_for(threads)); }
+size_t whole_size(size_t threads) { return kPageSize + slots_size(threads) + NodeLog::bytes_for(); }
+
+Result<char*> map(int fd, size_t size) {
+  void* start = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (start == MAP_FAILED) return fail_errno("mmap", "takeover memory");
+  // A request is copied here by the kernel while its reader may be killed: it must not meet a page that is not there
+  // (fuse_dev_do_read() ends a request with EIO when its copy fails).
+  const size_t busy = kPageSize;
+  (void)::mlock(start, busy);  // best effort: RLIMIT_MEMLOCK
+  return static_cast<char*>(start);
+}
+
+Header& header_at(char* start) { return *std::launder(reinterpret_cast<Header*>(start)); }
+
+}  // namespace
+
+Result<Region> Region::create(size_t threads) {
+  if (threads == 0 || threads > kThreadLimit) return fail(ErrorCode::kInvalid, "takeover memory: 1 to 256 threads");
+  Fd memory(::memfd_create("inductorfs-takeover", MFD_CLOEXEC));
+  if (!memory) return fail_errno("memfd_create");
+  const size_t size = whole_size(threads);
+  if (::ftruncate(memory.get(), static_cast<off_t>(size)) != 0) return fail_errno("ftruncate", "takeover memory");
+  // All of the slots now: later there may be no memory, and a store to such a page would be a SIGBUS.
+  if (::fallocate(memory.get(), 0, 0, static_cast<off_t>(kPageSize + slots_size(threads))) != 0) {
+    return fail_errno("fallocate", "takeover memory");
+  }
+  auto start = map(memory.get(), size);
+  if (!start) return fail(std::move(start).error());
+  auto* header = new (*start) Header{0, threads, {}};
+  Region region(std::move(memory), *start, size);
+  RequestSlots::lay_out(region.slots(), threads);
+  header->magic = kMagic;
+  return region;
+}
+
+Result<Region> Region::attach(Fd memory) {
+  struct stat status {};
+  if (::fstat(memory.get(), &status) != 0) return fail_errno("stat", "takeover memory");
+  const auto size = static_cast<size_t>(status.st_size);
+  if (size < kPageSize) return fail(ErrorCode::kInvalid, "takeover memory: too small");
+  auto start = map(memory.get(), size);
+  if (!start) return fail(std::move(start).error());
+  Region region(std::move(memory), *start, size);
+  const Header& header = header_at(*start);
+  if (header.magic != kMagic || header.threads == 0 || header.threads > kThreadLimit ||
+      size != whole_size(static_cast<size_t>(header.threads))) {
+    return fail(ErrorCode::kInvalid,
+                "takeover memory: of another version of inductorfs; unmount and mount again to change the version");
+  }
+  return region;
+}
+
+Region::Region(Region&& other) noexcept
+    : memory_(std::move(other.memory_)),
+      start_(std::exchange(other.start_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+Region::~Region() {
+  if (start_ != nullptr) (void)::munmap(start_, size_);
+}
+
+Page& Region::page() const { return header_at(start_).page; }
+size_t Region::threads() const { return static_cast<size_t>(header_at(start_).threads); }
+std::span<char> Region::slots() const { return {start_ + kPageSize, slots_size(threads())}; }
+std::span<char> Region::log() const {
+  const size_t offset = kPageSize + slots_size(threads());
+  return {start_ + offset, size_ - offset};
+}
+
+}  // namespace inductorfs::takeover

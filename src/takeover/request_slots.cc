@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/takeover/request_slots.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace inductorfs::takeover {
+namespace {
+
+constexpr size_t kSlotHead = 512;  ///< a Slot, before its request
+static_assert(sizeof(Slot) <= kSlotHead);
+constexpr size_t kPageSize = 4096;
+/// fuse_in_header (Linux, include/uapi/linux/fuse.h): length, opcode, unique.
+constexpr size_t kUniqueOffset = 8;
+
+/// A thread's request begins a page: the pages before it are not the kernel's business.
+constexpr size_t kThreadStride = kPageSize + RequestSlots::kRequestRoom;
+constexpr size_t kParkedStride = kSlotHead + RequestSlots::kParkedRoom;
+
+std::atomic_ref<uint32_t> length_word(char* request) {
+  return std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(request));
+}
+
+uint64_t unique_of(Slot& slot) {
+  uint64_t unique = 0;
+  std::memcpy(&unique, slot.request() + kUniqueOffset, sizeof(unique));
+  return unique;
+}
+
+struct Current {
+  Slot* slot = nullptr;
+  std::optional<uint64_t> begun;
+};
+Current& current() noexcept {
+  thread_local Current served;
+  return served;
+}
+
+}  // namespace
+
+Serving::Serving(Slot& slot, bool resumed) noexcept {
+  current() = {&slot, std::nullopt};
+  if (resumed && slot.phase.load() == Slot::kBegun) current().begun = slot.witness.load();
+}
+Serving::~Serving() { current() = {}; }
+
+Slot* serving_slot() noexcept { return current().slot; }
+
+void begin_effect(uint64_t witness) noexcept {
+  Slot* slot = current().slot;
+  if (slot == nullptr) return;
+  slot->witness.store(witness, std::memory_order_relaxed);
+  slot->phase.store(Slot::kBegun, std::memory_order_release);
+}
+
+std::optional<uint64_t> begun_effect() noexcept { return current().begun; }
+
+uint32_t Slot::length() const noexcept {
+  auto* self = const_cast<Slot*>(this);
+  return length_word(self->request()).load(std::memory_order_acquire);
+}
+
+void Slot::free() noexcept {
+  length_word(request()).store(0, std::memory_order_release);
+  // A worker that is killed here leaves marks on an empty slot, which nobody reads before the next request clears them.
+  phase.store(kTaken, std::memory_order_relaxed);
+  witness.store(0, std::memory_order_relaxed);
+  progress.store(0, std::memory_order_relaxed);
+}
+
+void Slot::keep_reply(std::string_view reply_bytes) noexcept {
+  if (reply_bytes.size() > kReplyLimit) return;
+  std::memcpy(reply, reply_bytes.data(), reply_bytes.size());
+  reply_size = static_cast<uint32_t>(reply_bytes.size());
+  phase.store(kAnswered, std::memory_order_release);
+}
+
+RequestSlots::RequestSlots(const Region& region) : memory_(region.slots()), threads_(region.threads()) {
+  // Present in this process's page tables, and kept there as far as the limits allow (region.cc: map).
+  (void)::madvise(memory_.data(), memory_.size(),
+                  MADV_POPULATE_WRITE);           // Linux 5.14; otherwise touched by the first use
+  (void)::mlock(memory_.data(), memory_.size());  // best effort: RLIMIT_MEMLOCK
+}
+
+size_t RequestSlots::bytes_for(size_t threads) { return threads * kThreadStride + kParked * kParkedStride; }
+
+void RequestSlots::lay_out(std::span<char> memory, size_t threads) {
+  for (size_t i = 0; i < threads; ++i) {
+    auto* slot = new (memory.data() + i * kThreadStride) Slot;
+    slot->request_size = kRequestRoom;
+    slot->request_offset = kPageSize;
+  }
+  for (size_t i = 0; i < kParked; ++i) {
+    auto* slot = new (memory.data() + threads * kThreadStride + i * kParkedStride) Slot;
+    slot->request_size = kParkedRoom;
+    slot->request_offset = kSlotHead;
+  }
+}
+
+Slot& RequestSlots::of_thread(size_t thread) const {
+  return *std::launder(reinterpret_cast<Slot*>(memory_.data() + thread * kThreadStride));
+}
+
+Slot& RequestSlots::parked(size_t index) const {
+  return *std::launder(reinterpret_cast<Slot*>(memory_.data() + threads_ * kThreadStride + index * kParkedStride));
+}
+
+Slot* RequestSlots::park(const Slot& from) {
+  auto& source = const_cast<Slot&>(from);
+  const uint32_t length = source.length();
+  if (length < sizeof(uint32_t) || length > kParkedRoom) return nullptr;
+  for (size_t tries = 0; tries < kParked; ++tries) {
+    Slot& slot = parked(next_.fetch_add(1, std::memory_order_relaxed) % kParked);
+    uint32_t owned = Slot::kTaken;
+    // The phase keeps other threads off while the length, by which the next worker knows the request, is still 0.
+    if (slot.length() != 0 || !slot.phase.compare_exchange_strong(owned, Slot::kBegun)) continue;
+    if (slot.length() != 0) {
+      slot.phase.store(Slot::kTaken);
+      continue;
+    }
+    std::memcpy(slot.request() + sizeof(length), source.request() + sizeof(length), length - sizeof(length));
+    length_word(slot.request()).store(length, std::memory_order_release);
+    return &slot;
+  }
+  return nullptr;
+}
+
+std::vector<Slot*> RequestSlots::left_over() const {
+  std::vector<Slot*> found;
+  const auto add = [&](Slot& slot) {
+    if (slot.length() == 0) {
+      slot.free();  // marks of a worker that was killed while it took or freed it
+      return;
+    }
+    const auto same = [&](Slot* other) { return unique_of(*other) == unique_of(slot); };
+    if (std::any_of(found.begin(), found.end(), same)) {
+      slot.free();  // killed between the copy and the end of the original
+    } else {
+      found.push_back(&slot);
+    }
+  };
+  for (size_t i = 0; i < threads_; ++i) add(of_thread(i));
+  for (size_t i = 0; i < kParked; ++i) {
+    parked(i).phase.store(Slot::kTaken);  // it says there who takes the slot, and a lookup may be done again
+    add(parked(i));
+  }
+  return found;
+}
+
+}  // namespace inductorfs::takeover

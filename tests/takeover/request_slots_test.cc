@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/takeover/request_slots.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+#include <string>
+#include <thread>
+
+namespace inductorfs::takeover {
+namespace {
+
+/// A message as the kernel copies it: length, opcode, unique, and some more.
+void put(Slot& slot, uint64_t unique, uint32_t length = 60, char fill = 'x') {
+  std::memset(slot.request(), fill, length);
+  const uint32_t opcode = 1;
+  std::memcpy(slot.request() + 4, &opcode, sizeof(opcode));
+  std::memcpy(slot.request() + 8, &unique, sizeof(unique));
+  std::memcpy(slot.request(), &length, sizeof(length));
+}
+
+class Slots : public ::testing::Test {
+ protected:
+  Region region = std::move(*Region::create(2));
+  RequestSlots slots{region};
+};
+
+TEST_F(Slots, TakeOneMessageOfTheLargestSize) {
+  for (size_t i = 0; i < slots.threads(); ++i) {
+    Slot& slot = slots.of_thread(i);
+    ASSERT_GE(slot.request_size, (1U << 20) + 4096U);
+    put(slot, 10 + i, static_cast<uint32_t>(slot.request_size), static_cast<char>('a' + i));
+  }
+  for (size_t i = 0; i < slots.threads(); ++i) {
+    EXPECT_EQ(slots.of_thread(i).request()[slots.of_thread(i).request_size - 1], static_cast<char>('a' + i));
+  }
+  EXPECT_EQ(slots.left_over().size(), 2U);
+}
+
+TEST_F(Slots, ShowTheNextWorkerWhatIsNotDone) {
+  put(slots.of_thread(0), 5);
+  put(slots.of_thread(1), 6);
+  slots.of_thread(1).free();
+
+  const auto left = RequestSlots(region).left_over();
+
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(left[0], &slots.of_thread(0));
+  EXPECT_EQ(left[0]->phase, Slot::kTaken);
+}
+
+TEST_F(Slots, KeepTheAnswerAndTheWitness) {
+  Slot& slot = slots.of_thread(0);
+  put(slot, 5);
+  {
+    const Serving serving(slot, false);
+    EXPECT_EQ(serving_slot(), &slot);
+    EXPECT_FALSE(begun_effect());
+    begin_effect(4711);
+  }
+  EXPECT_EQ(serving_slot(), nullptr);
+  {
+    const Serving again(slot, true);
+    EXPECT_EQ(begun_effect(), 4711U);
+  }
+  slot.keep_reply("answer");
+  EXPECT_EQ(slot.phase, Slot::kAnswered);
+  EXPECT_EQ(std::string(slot.reply, slot.reply_size), "answer");
+  slot.free();
+  put(slot, 7);
+  const Serving next(slot, true);
+  EXPECT_FALSE(begun_effect()) << "of another request";
+}
+
+TEST_F(Slots, NothingIsSaidOutsideOfARequest) {
+  begin_effect(1);
+  EXPECT_FALSE(begun_effect());
+}
+
+TEST_F(Slots, AnAnswerThatIsTooLongIsNotKept) {
+  Slot& slot = slots.of_thread(0);
+  slot.keep_reply(std::string(Slot::kReplyLimit + 1, 'x'));
+  EXPECT_EQ(slot.phase, Slot::kTaken);
+  slot.keep_reply(std::string(Slot::kReplyLimit, 'x'));
+  EXPECT_EQ(slot.phase, Slot::kAnswered);
+}
+
+TEST_F(Slots, AParkedRequestIsThereOnceForTheNextWorker) {
+  put(slots.of_thread(0), 5);
+  Slot* parked = slots.park(slots.of_thread(0));
+  ASSERT_NE(parked, nullptr);
+  EXPECT_EQ(std::memcmp(parked->request(), slots.of_thread(0).request(), 60), 0);
+  EXPECT_EQ(slots.left_over().size(), 1U) << "killed before the thread's own was freed";
+
+  put(slots.of_thread(0), 6);
+  parked = slots.park(slots.of_thread(0));
+  ASSERT_NE(parked, nullptr);
+  slots.of_thread(0).free();
+  const auto left = slots.left_over();
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(left[0], parked);
+  EXPECT_EQ(left[0]->phase, Slot::kTaken) << "a lookup may be done again";
+}
+
+TEST_F(Slots, ParkUntilAllAreTakenAndNothingTooLong) {
+  put(slots.of_thread(0), 5, RequestSlots::kParkedRoom + 1);
+  EXPECT_EQ(slots.park(slots.of_thread(0)), nullptr);
+  put(slots.of_thread(0), 5);
+  std::set<Slot*> taken;
+  for (size_t i = 0; i < RequestSlots::kParked; ++i) taken.insert(slots.park(slots.of_thread(0)));
+  EXPECT_EQ(taken.size(), RequestSlots::kParked);
+  EXPECT_FALSE(taken.contains(nullptr));
+  EXPECT_EQ(slots.park(slots.of_thread(0)), nullptr);
+  (*taken.begin())->free();
+  EXPECT_EQ(slots.park(slots.of_thread(0)), *taken.begin());
+}
+
+TEST_F(Slots, AreParkedFromManyThreadsAtOnce) {
+  std::atomic<int> wrong{0};
+  std::vector<std::jthread> threads;
+  for (uint64_t t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      Slot& own = slots.of_thread(t);
+      for (uint64_t i = 0; i < 20'000; ++i) {
+        put(own, 2 * i + t, 60, static_cast<char>('a' + t));
+        Slot* parked = slots.park(own);
+        if (parked == nullptr || std::memcmp(parked->request(), own.request(), 60) != 0) ++wrong;
+        if (parked != nullptr) parked->free();
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace inductorfs::takeover

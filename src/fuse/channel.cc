@@ -5,6 +5,7 @@
 #include <fuse_lowlevel.h>
 
 #include <string>
+#include <utility>
 
 #include "inductorfs/base/log.h"
 
@@ -22,11 +23,16 @@ Counter& counter_of(Counters& counters, std::string_view name) {
 
 void EndSession::operator()(fuse_session* session) const noexcept { fuse_session_destroy(session); }
 
-Channel::Channel(vfs::FileSystem& file_system, Counters& counters)
+Channel::Channel(vfs::FileSystem& file_system, Counters& counters, const takeover::Region* region,
+                 std::optional<takeover::Region> own)
     : notified_names(counter_of(counters, "notify_name")),
       notified_contents(counter_of(counters, "notify_content")),
       notify_unknown(counter_of(counters, "notify_unknown")),
+      resumed(counter_of(counters, "resumed")),
       lost_replies(counter_of(counters, "lost_replies")),
+      own_region_(std::move(own)),
+      page((own_region_ ? *own_region_ : *region).page()),
+      slots(own_region_ ? *own_region_ : *region),
       file_system_(file_system),
       requests_(counter_of(counters, "requests")),
       nanoseconds_(counter_of(counters, "nanoseconds")),

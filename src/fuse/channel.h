@@ -5,9 +5,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/result.h"
+#include "inductorfs/takeover/request_slots.h"
 #include "inductorfs/vfs/file_system.h"
 #include "operation.h"
 
@@ -24,7 +26,9 @@ struct EndSession {
 /// outlives its answer. No lock of ours lies on the way of a request. Safe for concurrent use.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
-  Channel(vfs::FileSystem& file_system, Counters& counters);
+  /// `own`: set when the session keeps the region itself.
+  Channel(vfs::FileSystem& file_system, Counters& counters, const takeover::Region* region,
+          std::optional<takeover::Region> own);
 
   [[nodiscard]] vfs::FileSystem& file_system() const { return file_system_; }
 
@@ -38,11 +42,22 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Counter& notified_names;
   Counter& notified_contents;
   Counter& notify_unknown;  ///< the kernel did not know the name or the inode: normal
+  Counter& resumed;         ///< requests that an earlier worker left
   Counter& lost_replies;    ///< the request was gone when its answer came: the caller was killed, or the mount ended
 
   // Set from the INIT request, before any other request is read.
   std::atomic<uint64_t> init_unique{0};
   std::atomic<uint32_t> offered{0};
+  std::atomic<bool> offers_resend{false};
+  /// The INIT that is being served was answered by an earlier worker: this answer is not for the kernel.
+  std::atomic<bool> init_answered{false};
+
+ private:
+  std::optional<takeover::Region> own_region_;
+
+ public:
+  takeover::Page& page;
+  takeover::RequestSlots slots;
 
   /// Owns the device: closes it when it goes.
   std::unique_ptr<fuse_session, EndSession> session;

@@ -27,19 +27,32 @@ void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
     // From here on the request may be answered, and gone, at any time; `name` lies in this thread's buffer.
     file_system.lookup(NodeId{parent}, name, caller,
                        [pending](const vfs::LookupAnswer& answer) { pending->answer(answer); });
+    if (!pending->is_parked()) pending->wait();
   });
+}
+
+/// False when an earlier worker was killed in this part of the request, or after it: references that were given back
+/// twice would let a node go that the kernel still knows. One that was not given back at all costs memory only.
+bool begin_part(uint64_t part) noexcept {
+  takeover::Slot* slot = takeover::serving_slot();
+  if (slot == nullptr) return true;
+  if (slot->progress.load(std::memory_order_relaxed) > part) return false;
+  slot->progress.store(part + 1, std::memory_order_release);
+  return true;
 }
 
 void forget(fuse_req_t request, fuse_ino_t node, uint64_t count) noexcept {
   serve(request, Operation::kForget, [&](FileSystem& file_system, Reply& reply) {
-    file_system.forget(NodeId{node}, count);
+    if (begin_part(0)) file_system.forget(NodeId{node}, count);
     reply.nothing();
   });
 }
 
 void forget_many(fuse_req_t request, size_t count, fuse_forget_data* nodes) noexcept {
   serve(request, Operation::kForget, [&](FileSystem& file_system, Reply& reply) {
-    for (size_t i = 0; i < count; ++i) file_system.forget(NodeId{nodes[i].ino}, nodes[i].nlookup);
+    for (size_t i = 0; i < count; ++i) {
+      if (begin_part(i)) file_system.forget(NodeId{nodes[i].ino}, nodes[i].nlookup);
+    }
     reply.nothing();
   });
 }

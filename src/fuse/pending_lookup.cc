@@ -39,7 +39,9 @@ bool is_being_killed(pid_t thread) noexcept {
 }
 
 PendingLookup::PendingLookup(Reply reply) noexcept
-    : channel_(channel_of(reply.request()).shared_from_this()), request_(reply.release()) {
+    : channel_(channel_of(reply.request()).shared_from_this()),
+      request_(reply.release()),
+      parked_(takeover::serving_slot() == nullptr ? nullptr : channel_->slots.park(*takeover::serving_slot())) {
   fuse_req_interrupt_func(request_, &PendingLookup::on_interrupt, this);
   // libfuse calls on_interrupt from within the line above when the interrupt came first, and goes on to use the
   // request afterwards: answering there would free it too early.
@@ -50,11 +52,25 @@ PendingLookup::~PendingLookup() {
   if (!claim()) return;
   channel_->log_exception(Operation::kLookup, "the file system dropped a lookup");
   take_reply().errno_value(EIO);
+  finish();
+}
+
+void PendingLookup::finish() noexcept {
+  if (parked_ != nullptr) parked_->free();
+  answered_.notify_with([](bool& answered) { answered = true; });
+}
+
+void PendingLookup::wait() noexcept {
+  constexpr std::chrono::hours kLong{1};  // the file system answers every lookup within its own deadline
+  const auto is_answered = [](bool answered) { return answered; };
+  while (!answered_.wait_until(std::chrono::steady_clock::now() + kLong, is_answered, is_answered)) {
+  }
 }
 
 void PendingLookup::answer(const vfs::LookupAnswer& answer) noexcept {
   if (claim()) {
     take_reply().answer(answer);
+    finish();
   } else if (answer.found) {
     channel_->file_system().forget(answer.found->node, 1);  // nobody took the reference
   }
@@ -70,8 +86,11 @@ void PendingLookup::on_interrupt(fuse_req* request, void* data) noexcept {
   auto* pending = static_cast<PendingLookup*>(data);
   if (!pending->armed_ || !is_being_killed(fuse_req_ctx(request)->pid)) return;
   const std::shared_ptr<Channel> channel = pending->channel_;
+  takeover::Slot* parked = pending->parked_;
   // Once claimed, the object may go at any time: only the request, which libfuse keeps during this call, is touched.
-  if (pending->claim()) Reply(*channel, request, Operation::kLookup).errno_value(EINTR);
+  if (!pending->claim()) return;
+  Reply(*channel, request, Operation::kLookup).errno_value(EINTR);
+  if (parked != nullptr) parked->free();
 }
 
 }  // namespace inductorfs::fuse

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "channel.h"
+#include "inductorfs/base/guarded.h"
 #include "reply.h"
 
 namespace inductorfs::fuse {
@@ -21,16 +22,23 @@ class PendingLookup {
   PendingLookup& operator=(const PendingLookup&) = delete;
 
   void answer(const vfs::LookupAnswer& answer) noexcept;
+  /// Whether the next worker would find the lookup while it waits; if not, its thread, whose slot has it, must wait
+  /// too.
+  [[nodiscard]] bool is_parked() const noexcept { return parked_ != nullptr; }
+  void wait() noexcept;
 
  private:
   static void on_interrupt(fuse_req* request, void* data) noexcept;
   [[nodiscard]] bool claim() noexcept { return !claimed_.exchange(true); }
   [[nodiscard]] Reply take_reply() noexcept;
+  void finish() noexcept;
 
   std::shared_ptr<Channel> channel_;
   fuse_req* request_;  ///< belongs to who claims
   std::atomic<bool> armed_{false};
   std::atomic<bool> claimed_{false};
+  takeover::Slot* const parked_;  ///< a copy of the request in the memory that outlives us; belongs to who claims
+  Guarded<bool> answered_{false};
 };
 
 /// Whether a fatal signal waits for this thread; it cannot act on it while it waits for us.

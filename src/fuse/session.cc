@@ -9,11 +9,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
+#include <cstring>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -47,14 +49,30 @@ void init(void*, fuse_conn_info* connection) noexcept {
   connection->congestion_threshold = kMaxBackground * 3 / 4;
 }
 
-ssize_t read_device(int fd, void* out, size_t size, void*) noexcept {
-  const ssize_t got = ::read(fd, out, size);
-  // A socket that plays the kernel ends with EOF; FUSE_ABORT_ERROR would say ECONNABORTED.
-  if (got == 0 || (got < 0 && errno == ECONNABORTED)) {
-    errno = ENODEV;
-    return -1;
+/// libfuse wants one; requests are read into their slots without it.
+ssize_t read_device(int fd, void* out, size_t size, void*) noexcept { return ::read(fd, out, size); }
+
+/// The answer in the slot of its request, before the kernel has it: a worker that is killed on the way does nothing
+/// twice. Answers of other threads are those of lookups, which may be done again.
+void keep_reply(uint64_t unique, const iovec* parts, int count) noexcept {
+  takeover::Slot* slot = takeover::serving_slot();
+  if (slot == nullptr || request_facts({slot->request(), slot->length()}).unique != unique) return;
+  char reply[takeover::Slot::kReplyLimit];
+  size_t size = 0;
+  for (int i = 0; i < count; ++i) {
+    if (parts[i].iov_len > sizeof(reply) - size) return;
+    std::memcpy(reply + size, parts[i].iov_base, parts[i].iov_len);
+    size += parts[i].iov_len;
   }
-  return got;
+  slot->keep_reply({reply, size});
+}
+
+/// Begins the session of each later worker.
+void keep_init(takeover::Page& page) noexcept {
+  takeover::Slot* slot = takeover::serving_slot();
+  if (slot == nullptr || slot->length() > takeover::Page::kInitLimit) return;
+  std::memcpy(page.init, slot->request(), slot->length());
+  page.init_size.store(slot->length());
 }
 
 ssize_t write_device(int fd, iovec* parts, int count, void* userdata) noexcept {
@@ -63,9 +81,16 @@ ssize_t write_device(int fd, iovec* parts, int count, void* userdata) noexcept {
   ssize_t written = 0;
   if (const uint64_t init_unique = channel.init_unique; init_unique != 0 && facts.unique == init_unique) {
     channel.init_unique = 0;
+    if (channel.init_answered.exchange(false)) {
+      ssize_t size = 0;
+      for (int i = 0; i < count; ++i) size += static_cast<ssize_t>(parts[i].iov_len);
+      return size;
+    }
     const std::string message = facts.error == 0 ? patched_init_reply(parts, count, channel.offered) : std::string();
     written = message.empty() ? ::writev(fd, parts, count) : ::write(fd, message.data(), message.size());
+    if (written >= 0 && facts.error == 0) keep_init(channel.page);
   } else {
+    if (facts.unique != 0) keep_reply(facts.unique, parts, count);
     written = ::writev(fd, parts, count);
   }
   if (written >= 0) return written;
@@ -137,20 +162,6 @@ class Spinner {
   std::atomic<bool> busy_{false};
 };
 
-/// libfuse's buffer for one message, allocated by it at the first one. Confined to one fuse thread.
-class MessageBuffer {
- public:
-  MessageBuffer() = default;
-  MessageBuffer(const MessageBuffer&) = delete;
-  MessageBuffer& operator=(const MessageBuffer&) = delete;
-  ~MessageBuffer() { std::free(buffer_.mem); }
-  [[nodiscard]] fuse_buf& get() { return buffer_; }
-  [[nodiscard]] std::string_view message() const { return {static_cast<const char*>(buffer_.mem), buffer_.size}; }
-
- private:
-  fuse_buf buffer_{};
-};
-
 /// Sleeps until the device has a request, or the session is to stop. Confined to one fuse thread.
 class Sleeper {
  public:
@@ -186,10 +197,15 @@ class KernelSession final : public Session {
   void forget_content(vfs::NodeId node) override;
 
  private:
-  void run();
-  /// True: a message lies in the buffer. False: the session has ended, or is to stop.
-  bool receive(MessageBuffer& buffer, const Sleeper& sleeper);
-  void process(MessageBuffer& buffer);
+  void run(takeover::Slot& slot);
+  /// True: a request lies in the slot. False: the session has ended, or is to stop.
+  bool receive(takeover::Slot& slot, const Sleeper& sleeper);
+  void process(takeover::Slot& slot, bool resumed);
+  void process_message(std::string_view message);
+  // What an earlier worker left.
+  void resume();
+  void begin_anew();
+  void finish(takeover::Slot& slot);
   void invalidate(vfs::NodeId node);
 
   const std::shared_ptr<Channel> channel_;
@@ -205,10 +221,14 @@ class KernelSession final : public Session {
 void KernelSession::start(std::function<void()> on_end) {
   INDUCTORFS_CHECK(options_.threads > 0);
   on_end_ = std::move(on_end);
-  running_ = options_.threads;
+  const size_t count = channel_->slots.threads();
+  running_ = count;
+  if (options_.resume) resume();
   threads_.with([&](std::vector<std::jthread>& threads) {
-    for (size_t i = 0; i < options_.threads; ++i) {
-      threads.push_back(start_thread("fuse-" + std::to_string(i), [this](const std::stop_token&) { run(); }));
+    for (size_t i = 0; i < count; ++i) {
+      takeover::Slot& slot = channel_->slots.of_thread(i);
+      threads.push_back(
+          start_thread("fuse-" + std::to_string(i), [this, &slot](const std::stop_token&) { run(slot); }));
     }
   });
 }
@@ -223,42 +243,93 @@ void KernelSession::stop() {
   finished.clear();
 }
 
-void KernelSession::run() {
+void KernelSession::run(takeover::Slot& slot) {
   {
-    MessageBuffer buffer;
     const Sleeper sleeper(fuse_session_fd(channel_->session.get()), stop_event_.get());
-    while (receive(buffer, sleeper)) process(buffer);
+    while (receive(slot, sleeper)) {
+      spinner_.note_request();
+      process(slot, false);
+    }
   }
   // The last one to leave tells, so that every request has been served by then.
   if (running_.fetch_sub(1) == 1 && !stopping_ && on_end_) on_end_();
 }
 
-bool KernelSession::receive(MessageBuffer& buffer, const Sleeper& sleeper) {
-  fuse_session* session = channel_->session.get();
-  int got = 0;
+bool KernelSession::receive(takeover::Slot& slot, const Sleeper& sleeper) {
+  const int device = fuse_session_fd(channel_->session.get());
+  ssize_t got = 0;
+  int error = 0;
   const auto try_once = [&] {
-    got = fuse_session_receive_buf(session, &buffer.get());
-    return got != -EAGAIN && got != -EINTR;
+    got = ::read(device, slot.request(), slot.request_size);
+    error = got < 0 ? errno : 0;
+    if (got < 0) slot.free();  // a copy that failed half-way is no request
+    // ENOENT: the request was interrupted while it was copied.
+    return error != EAGAIN && error != EINTR && error != ENOENT;
   };
   while (!stopping_) {
     if (try_once() || spinner_.spin(try_once)) break;
     sleeper.sleep();
   }
-  if (got < 0 && !stopping_) {
-    log::error("fuse.read", {{"error", error_from_errno(-got, "read /dev/fuse").to_string()}});
+  // A socket that plays the kernel ends with EOF; FUSE_ABORT_ERROR would say ECONNABORTED.
+  if (got < 0 && !stopping_ && error != ENODEV && error != ECONNABORTED) {
+    log::error("fuse.read", {{"error", error_from_errno(error, "read /dev/fuse").to_string()}});
   }
   return got > 0;
 }
 
-void KernelSession::process(MessageBuffer& buffer) {
-  spinner_.note_request();
-  const RequestFacts facts = request_facts(buffer.message());
+void KernelSession::process(takeover::Slot& slot, bool resumed) {
+  {
+    const takeover::Serving serving(slot, resumed);
+    process_message({slot.request(), slot.length()});
+  }
+  slot.free();
+}
+
+void KernelSession::process_message(std::string_view message) {
+  const RequestFacts facts = request_facts(message);
   if (facts.init) {
     channel_->offered = facts.offered;
+    channel_->offers_resend = facts.offers_resend;
     channel_->init_unique = facts.unique;
   }
   kill_privileges_of_this_request() = facts.kill_privileges;
-  fuse_session_process_buf(channel_->session.get(), &buffer.get());
+  fuse_buf buffer{};
+  buffer.size = message.size();
+  buffer.mem = const_cast<char*>(message.data());
+  fuse_session_process_buf(channel_->session.get(), &buffer);
+}
+
+void KernelSession::resume() {
+  begin_anew();
+  const auto left = channel_->slots.left_over();
+  for (takeover::Slot* slot : left) finish(*slot);
+  channel_->resumed.add(left.size());
+  if (!options_.resend || !channel_->offers_resend) return;
+  const std::string message = resend_message();
+  const int device = fuse_session_fd(channel_->session.get());
+  if (::write(device, message.data(), message.size()) < 0) {
+    log::warning("fuse.resend", {{"error", error_from_errno(errno, "write /dev/fuse").to_string()}});
+  }
+}
+
+/// The session begins with the kernel's INIT; the kernel said it once, to the first worker.
+void KernelSession::begin_anew() {
+  const size_t size = channel_->page.init_size;
+  if (size == 0) return;  // the first worker was killed before it had answered
+  std::string init(channel_->page.init, size);
+  channel_->init_answered = true;
+  process_message(init);
+}
+
+void KernelSession::finish(takeover::Slot& slot) {
+  if (slot.phase.load() != takeover::Slot::kAnswered) return process(slot, true);
+  // It may have been given: the kernel then knows no such request any more. References that it brought are counted.
+  const ssize_t written = ::write(fuse_session_fd(channel_->session.get()), slot.reply,
+                                  std::min<size_t>(slot.reply_size, sizeof(slot.reply)));
+  if (written < 0 && errno != ENOENT) {
+    log::warning("fuse.resumed_reply", {{"error", error_from_errno(errno, "write /dev/fuse").to_string()}});
+  }
+  slot.free();
 }
 
 void KernelSession::invalidate(vfs::NodeId node) {
@@ -290,7 +361,13 @@ Result<std::unique_ptr<Session>> Session::open(Fd device, const SessionOptions& 
   if (!stop_event) return fail_errno("eventfd");
 
   fuse_set_log_func(libfuse_log);
-  auto channel = std::make_shared<Channel>(file_system, counters);
+  std::optional<takeover::Region> own;
+  if (options.region == nullptr) {
+    auto made = takeover::Region::create(options.threads);
+    if (!made) return fail(std::move(made).error());
+    own.emplace(std::move(*made));
+  }
+  auto channel = std::make_shared<Channel>(file_system, counters, options.region, std::move(own));
   char program[] = "inductorfs";
   char* arguments[] = {program, nullptr};
   fuse_args args = FUSE_ARGS_INIT(1, arguments);

@@ -25,6 +25,10 @@ constexpr uint32_t kUnwanted = FUSE_ATOMIC_O_TRUNC | FUSE_AUTO_INVAL_DATA | FUSE
 /// with. The kernel takes the smaller of this and of the mount's read_ahead_kb.
 constexpr uint32_t kMaxReadahead = 1U << 20;
 
+// Linux 6.9, include/uapi/linux/fuse.h: newer than this system's header.
+constexpr uint32_t kHasResend = 1U << 7;  ///< FUSE_HAS_RESEND is bit 39 of all flags
+constexpr int32_t kNotifyResend = 7;
+
 template <typename T>
 bool body_of(std::string_view message, T& body) noexcept {
   if (message.size() < sizeof(fuse_in_header) + sizeof(T)) return false;
@@ -48,9 +52,12 @@ RequestFacts request_facts(std::string_view message) noexcept {
     facts.kill_privileges = body_of(message, change) && (change.valid & FATTR_KILL_SUIDGID) != 0;
   } else if (header.opcode == FUSE_INIT) {
     // Kernels before 5.17 send the first four numbers only.
-    uint32_t numbers[4] = {};
-    facts.init = body_of(message, numbers);
-    facts.offered = numbers[3];
+    uint32_t numbers[5] = {};
+    facts.offers_resend =
+        body_of(message, numbers) && (numbers[3] & FUSE_INIT_EXT) != 0 && (numbers[4] & kHasResend) != 0;
+    uint32_t first[4] = {};
+    facts.init = body_of(message, first);
+    facts.offered = first[3];
   }
   return facts;
 }
@@ -63,6 +70,11 @@ ReplyFacts reply_facts(const iovec* parts, int count) noexcept {
   if (count < 1 || parts[0].iov_len < sizeof(header)) return {};
   std::memcpy(&header, parts[0].iov_base, sizeof(header));
   return {header.unique, header.error};
+}
+
+std::string resend_message() {
+  const fuse_out_header header{sizeof(fuse_out_header), kNotifyResend, 0};
+  return {reinterpret_cast<const char*>(&header), sizeof(header)};
 }
 
 std::string patched_init_reply(const iovec* parts, int count, uint32_t offered) {

@@ -14,6 +14,7 @@ struct RequestFacts {
   bool init = false;
   uint64_t unique = 0;
   uint32_t offered = 0;          ///< INIT: the features that this kernel has (the first 32 flags)
+  bool offers_resend = false;    ///< INIT: Linux 6.9
   bool kill_privileges = false;  ///< WRITE, SETATTR: clear set-user-id and set-group-id, as write(2) and truncate(2) do
 };
 
@@ -30,6 +31,9 @@ struct ReplyFacts {
   int error = 0;
 };
 [[nodiscard]] ReplyFacts reply_facts(const iovec* parts, int count) noexcept;
+
+/// The message that has the kernel send again whatever it waits for (FUSE_NOTIFY_RESEND; libfuse 3.14 has no call).
+[[nodiscard]] std::string resend_message();
 
 /// The INIT reply of libfuse with the features of form A in place, whatever the version of libfuse asks for by itself.
 [[nodiscard]] std::string patched_init_reply(const iovec* parts, int count, uint32_t offered);

@@ -8,6 +8,7 @@
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
+#include "inductorfs/takeover/region.h"
 #include "inductorfs/vfs/file_system.h"
 
 /// The kernel's side of a mount: mounting, the FUSE session, and one adapter that unpacks a request, calls the file
@@ -36,6 +37,14 @@ struct SessionOptions {
   /// processor: measured on two processors, a round trip takes 19 us instead of 70 when the other one is idle (asleep,
   /// it has to be woken), and 4.4 us instead of 3.8 when both are busy.
   std::chrono::microseconds spin{50};
+  /// Where requests lie while they are served, so that the next worker can finish them; it outlives the session. None:
+  /// memory of the session's own. Its number of threads counts.
+  const takeover::Region* region = nullptr;
+  /// An earlier worker has served this mount: the session begins with that one's INIT, and with what it left.
+  bool resume = false;
+  /// Ask the kernel once more for what it waits for after that (FUSE_NOTIFY_RESEND, Linux 6.9): a second line, for what
+  /// the slots should have missed.
+  bool resend = true;
 };
 
 /// Serves one /dev/fuse descriptor. Form A of the design: OPEN, OPENDIR and FLUSH are answered ENOSYS, names, absences
@@ -45,8 +54,9 @@ class Session : public vfs::KernelCache {
  public:
   [[nodiscard]] static Result<std::unique_ptr<Session>> open(Fd device, const SessionOptions& options,
                                                              vfs::FileSystem& file_system, Counters& counters);
-  /// Starts the threads; returns at once. `on_end` is called once, from the last of them, when the kernel has ended the
-  /// session (unmounted or aborted); it must not call stop(). Requires: called once.
+  /// Starts the threads, after what an earlier worker left has been served; returns then. `on_end` is called once, from
+  /// the last of them, when the kernel has ended the session (unmounted or aborted); it must not call stop(). Requires:
+  /// called once.
   virtual void start(std::function<void()> on_end) = 0;
   /// Ends the threads without unmounting. Idempotent. Lookups that still wait may be answered later, also when this
   /// object is gone; the file system must outlive those answers.

@@ -7,6 +7,7 @@
 
 #include <array>
 
+#include "inductorfs/takeover/request_slots.h"
 #include "vfs/overlay.h"
 
 namespace inductorfs::vfs {
@@ -199,7 +200,14 @@ namespace {
 
 Result<void> set_or_remove(const std::string& path, const std::string& name, std::optional<std::string_view> value,
                            int flags) {
-  const int result = value ? ::lsetxattr(path.c_str(), name.c_str(), value->data(), value->size(), flags)
+  // One that comes again after an earlier worker was killed in it meets its own effect.
+  const bool again = takeover::begun_effect().has_value();
+  const bool there = ::lgetxattr(path.c_str(), name.c_str(), nullptr, 0) >= 0;
+  if (!again && value && there && (flags & XATTR_CREATE) != 0) return fail(ErrorCode::kExists);
+  if (!again && !there && (!value || (flags & XATTR_REPLACE) != 0)) return fail(ErrorCode::kNoData);
+  if (again && !value && !there) return {};
+  takeover::begin_effect();
+  const int result = value ? ::lsetxattr(path.c_str(), name.c_str(), value->data(), value->size(), again ? 0 : flags)
                            : ::lremovexattr(path.c_str(), name.c_str());
   if (result != 0) return fail_errno(value ? "setxattr" : "removexattr", name);
   return {};

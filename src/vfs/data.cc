@@ -119,7 +119,7 @@ Result<void> Overlay::copy_entry_to_view(const NodePtr& node, Content& content, 
     tree_.set_mark(place, LocalTree::kScopeName, known->scope);
   }
   content.provenance.reset();
-  if (!path) become_orphan(content, std::move(place));
+  if (!path) become_orphan(*node, content, std::move(place));
   return {};
 }
 
@@ -127,7 +127,7 @@ Result<void> Overlay::make_private(const NodePtr& node, Content& content, std::o
   if (content.backing == Backing::kShared) {
     INDUCTORFS_TRY(copy_entry_to_view(node, content, keep_bytes));
     unshare_blob(*node, content.entry.digest);
-    content.backing = Backing::kLocal;
+    become(node, content, Backing::kLocal, content.elsewhere);
     content.rendered.reset();
     counters_.get("view.copied_up").add();
   } else if (content.sealed) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <map>
 
 #include "vfs/overlay.h"
@@ -10,23 +11,24 @@ namespace {
 
 using Items = std::map<std::string, Listing::Item>;
 
+constexpr uint64_t kFirstCookie = 3;  // 1 and 2 are "." and ".."
+
 uint64_t number_of(std::string_view path) { return std::hash<std::string_view>{}(path) | (1ULL << 63); }
 
-/// Names that went lose their cookie, new ones get the next.
+/// FNV-1a, without the sign bit and the cookies of "." and "..": the same in every worker.
+uint64_t cookie_of(std::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  return std::max(hash >> 1, kFirstCookie);
+}
+
 void renew(Listing& listing, const Items& items) {
-  for (auto it = listing.by_cookie.begin(); it != listing.by_cookie.end();) {
-    if (items.contains(it->second.name)) {
-      ++it;
-      continue;
-    }
-    listing.cookie_of.erase(it->second.name);
-    it = listing.by_cookie.erase(it);
-  }
+  listing.by_cookie.clear();
   for (const auto& [name, item] : items) {
-    const auto [at, first] = listing.cookie_of.try_emplace(name, listing.next_cookie);
-    if (first) ++listing.next_cookie;
-    listing.by_cookie[at->second] = item;
+    uint64_t cookie = cookie_of(name);
+    while (!listing.by_cookie.try_emplace(cookie, item).second) ++cookie;  // two names in 2^63: in the order of names
   }
+  listing.known = true;
 }
 
 }  // namespace
@@ -62,7 +64,7 @@ Result<void> Overlay::read_directory(NodeId id, uint64_t cookie,
   if (!(*node)->is_directory()) return fail(ErrorCode::kNotDirectory);
   const auto path = nodes_.path_of(**node);
   if (!path) return {};  // deleted, and still somebody's working directory: empty
-  const bool known = (*node)->listing.with([](const Listing& listing) { return listing.next_cookie > 3; });
+  const bool known = (*node)->listing.with([](const Listing& listing) { return listing.known; });
   if (cookie == 0 || !known) INDUCTORFS_TRY(renew_listing(*node, *path));
   if (cookie < 1 && !take({".", (*node)->inode_number, S_IFDIR, 1})) return {};
   if (cookie < 2 && !take({"..", 0, S_IFDIR, 2})) return {};

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "inductorfs/base/log.h"
+#include "inductorfs/takeover/request_slots.h"
 #include "vfs/overlay.h"
 
 /// Triton key directories: whose files one shows (see KeyState).
@@ -23,8 +24,10 @@ std::string last_component(const std::string& path) { return path.substr(path.rf
 
 void absent(const LookupDone& done, bool keep) { done({fail(ErrorCode::kNotFound), keep}); }
 
-bool is_whole(const std::set<std::string>& files, const LocalTree& tree, const std::string& directory,
-              const std::string& key) {
+}  // namespace
+
+bool set_is_whole(const std::set<std::string>& files, const LocalTree& tree, const std::string& directory,
+                  const std::string& key) {
   bool has_group = false;
   for (const auto& name : files) {
     if (!layout::is_group_file(name)) continue;
@@ -38,8 +41,6 @@ bool is_whole(const std::set<std::string>& files, const LocalTree& tree, const s
   }
   return has_group;
 }
-
-}  // namespace
 
 std::string Overlay::pending_path(const Node& directory, pid_t writer) const {
   return "pending/" + std::to_string(static_cast<uint64_t>(directory.id)) + "-" + std::to_string(writer);
@@ -57,7 +58,7 @@ std::vector<std::string> Overlay::local_set(const std::string& path) const {
 
 bool Overlay::local_set_is_whole(const std::string& path) const {
   const auto names = local_set(path);
-  return is_whole({names.begin(), names.end()}, tree_, LocalTree::view(path), last_component(path));
+  return set_is_whole({names.begin(), names.end()}, tree_, LocalTree::view(path), last_component(path));
 }
 
 void Overlay::lookup_in_key_directory(const Site& site, const Caller& caller, LookupDone done) {
@@ -118,6 +119,7 @@ std::optional<Found> Overlay::own_pending_file(const Site& site, const Caller& c
     node = new_node(S_IFREG, (*status)->st_ino, site);
     node->content.with([&](Content& content) {
       content.elsewhere = place;
+      nodes_.note_content(*node, NodeJournal::local(node->id, place));
       content.attributes = attributes_of(**status);
       content.attributes_valid = true;
     });
@@ -152,6 +154,7 @@ void Overlay::show_cluster_set(const Site& site, const std::vector<catalog::Know
         state.committed = KeyState::Committed::kCluster;
         state.cluster_names.clear();
         for (const auto& known : set) state.cluster_names.insert(last_component(known.entry.path));
+        note_committed(*site.parent, state);
       }
       return !state.writers.empty();
     });
@@ -200,28 +203,42 @@ Result<void> Overlay::keep_pending_orphan(const std::string& place) {
   return node->content.with([&](Content& content) -> Result<void> {
     if (content.elsewhere != place) return {};
     INDUCTORFS_TRY(tree_.link(place, orphan));
-    become_orphan(content, orphan);
+    become_orphan(*node, content, orphan);
     content.attributes_valid = false;
     return {};
   });
+}
+
+Result<void> Overlay::move_into_set(const Site& from, const std::string& place) const {
+  const auto status = tree_.stat(LocalTree::view(from.path));
+  if (!status) return fail(status.error());
+  takeover::begin_effect(*status ? (*status)->st_ino : 0);
+  return tree_.rename(LocalTree::view(from.path), place);
 }
 
 /// The writer of the set that took the file; nothing when it is a file like others.
 Result<std::optional<pid_t>> Overlay::put_into_set(const Site& from, const Site& to, const Caller& caller) {
   if (!to.parent->key || !is_kernel_file(to.path)) return std::nullopt;
   if (layout::classify(from.path).family != layout::Family::kTemporary) return std::nullopt;
-  const NodePtr node = nodes_.child(from.parent, from.name);
-  if (!node || !node->is_regular()) return std::nullopt;
   const pid_t writer = thread_group_of(caller.pid);
   const std::string directory = pending_path(*to.parent, writer);
-  if (::mkdirat(tree_.fd(), directory.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", directory);
   const std::string place = directory + "/" + to.name;
-  INDUCTORFS_TRY(keep_pending_orphan(place));
+  // An earlier worker was killed in the middle of this: the file may be in the set already, or in the view with it.
+  const auto witness = takeover::begun_effect();
+  const auto has_moved = [&](const std::string& where) {
+    const auto status = tree_.stat(where);
+    return witness && status && *status && (*status)->st_ino == *witness;
+  };
+  if (has_moved(LocalTree::view(to.path))) return std::optional(writer);
+  const bool moved = has_moved(place);
+  const NodePtr node = moved ? nodes_.find_local(*witness) : nodes_.child(from.parent, from.name);
+  if (!node || !node->is_regular()) return std::nullopt;
+  if (::mkdirat(tree_.fd(), directory.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", directory);
+  if (!moved) INDUCTORFS_TRY(keep_pending_orphan(place));
   INDUCTORFS_TRY(node->content.with([&](Content& content) -> Result<void> {
-    if (auto moved = tree_.rename(LocalTree::view(from.path), place); !moved) return moved;
+    if (auto done = moved ? Result<void>{} : move_into_set(from, place); !done) return done;
     (void)nodes_.detach(from.parent, from.name);
-    content.elsewhere = place;
-    content.attributes_valid = false;
+    become(node, content, Backing::kLocal, place);
     content.provenance.reset();  // the set is looked at as a whole
     return {};
   }));
@@ -244,7 +261,7 @@ void Overlay::commit_if_complete(const Site& site, pid_t set_writer, pid_t calle
     const auto set = state.writers.find(set_writer);
     if (set == state.writers.end()) return false;
     names.assign(set->second.files.begin(), set->second.files.end());
-    set->second.complete = is_whole(set->second.files, tree_, pending, last_component(parent_path(site.path)));
+    set->second.complete = set_is_whole(set->second.files, tree_, pending, last_component(parent_path(site.path)));
     return set->second.complete && state.committed == KeyState::Committed::kNone;
   });
   if (!ready) return;
@@ -295,7 +312,7 @@ Result<void> Overlay::commit(const NodePtr& directory, const std::string& path, 
     INDUCTORFS_TRY(known ? node->content.with([&](Content& content) -> Result<void> {
       if (auto moved = move(); !moved) return moved;
       (void)nodes_.detach(directory, name);  // a stray file of that name
-      content.elsewhere.clear();
+      become(node, content, Backing::kLocal, {});
       (void)nodes_.add(directory, name, node, 0);
       return {};
     })

@@ -136,15 +136,18 @@ void Overlay::fetched(const Site& site, const catalog::Known& known, FetchOutcom
 
 NodePtr Overlay::new_node(mode_t type, uint64_t inode_number, const Site& site) {
   auto node = std::make_shared<Node>(nodes_.next_id(), type, inode_number);
-  // Staging directories too (triton/<device>/tmp.<uuid>): the bundler renames them to key directories.
-  if (type == S_IFDIR && site.path.starts_with("triton/") && std::count(site.path.begin(), site.path.end(), '/') == 2) {
-    node->key = std::make_unique<KeyDirectory>();
-    const auto names = local_set(site.path);
-    if (std::any_of(names.begin(), names.end(), [](const auto& name) { return layout::is_group_file(name); })) {
-      node->key->state.with([](KeyState& state) { state.committed = KeyState::Committed::kLocal; });
-    }
-  }
+  make_key_directory(*node, site.path);
   return node;
+}
+
+void Overlay::make_key_directory(Node& node, const std::string& path) {
+  // Staging directories too (triton/<device>/tmp.<uuid>): the bundler renames them to key directories.
+  if (node.type != S_IFDIR || !path.starts_with("triton/") || std::count(path.begin(), path.end(), '/') != 2) return;
+  node.key = std::make_unique<KeyDirectory>();
+  const auto names = local_set(path);
+  if (std::any_of(names.begin(), names.end(), [](const auto& name) { return layout::is_group_file(name); })) {
+    node.key->state.with([](KeyState& state) { state.committed = KeyState::Committed::kLocal; });
+  }
 }
 
 Result<Found> Overlay::found(const NodePtr& node, bool keep) {
@@ -182,27 +185,51 @@ Result<Found> Overlay::add_local(const Site& site, const struct stat& status, ui
   return found(winner, true);
 }
 
-Result<Found> Overlay::add_shared(const Site& site, const codec::Entry& entry, uint64_t references) {
-  std::shared_ptr<const std::string> rendered;
-  if (layout::classify(site.path).family == layout::Family::kTritonKernel && layout::is_group_file(site.name)) {
-    auto blob = store_.open_blob(entry.digest);
-    if (!blob) return fail(std::move(blob).error());
-    auto canonical = read_file(AT_FDCWD, proc_path(blob->get()), kGroupFileLimit);
-    if (!canonical) return fail(std::move(canonical).error());
-    const std::string directory = options_.mountpoint + "/" + site.path.substr(0, site.path.rfind('/'));
-    auto text = layout::render_group(*canonical, directory);
-    if (!text) return fail(std::move(text).error());
-    rendered = std::make_shared<const std::string>(std::move(*text));
+/// The text of a group file for this mount; nothing for every other file.
+Result<std::shared_ptr<const std::string>> Overlay::rendered_group(const std::string& path, const codec::Entry& entry) {
+  using Text = std::shared_ptr<const std::string>;
+  const size_t slash = path.rfind('/');
+  if (layout::classify(path).family != layout::Family::kTritonKernel || slash == std::string::npos ||
+      !layout::is_group_file(path.substr(slash + 1))) {
+    return Text();
   }
+  auto blob = store_.open_blob(entry.digest);
+  if (!blob) return fail(std::move(blob).error());
+  auto canonical = read_file(AT_FDCWD, proc_path(blob->get()), kGroupFileLimit);
+  if (!canonical) return fail(std::move(canonical).error());
+  auto text = layout::render_group(*canonical, options_.mountpoint + "/" + path.substr(0, slash));
+  if (!text) return fail(std::move(text).error());
+  return Text(std::make_shared<const std::string>(std::move(*text)));
+}
+
+void Overlay::set_entry_attributes(const Node& node, Content& content) const {
+  content.attributes =
+      attributes_of_entry(content.entry, content.rendered ? content.rendered->size() : content.entry.size, options_);
+  content.attributes.inode_number = node.inode_number;
+  content.attributes_valid = true;
+}
+
+void Overlay::set_virtual_attributes(const Node& node, Content& content) const {
+  Attributes& attributes = content.attributes;
+  attributes.inode_number = node.inode_number;
+  attributes.mode = S_IFDIR | (options_.root_mode & 07777);
+  attributes.uid = options_.owner_uid;
+  attributes.gid = options_.owner_gid;
+  attributes.size = 4096;
+  content.attributes_valid = true;
+}
+
+Result<Found> Overlay::add_shared(const Site& site, const codec::Entry& entry, uint64_t references) {
+  auto rendered = rendered_group(site.path, entry);
+  if (!rendered) return fail(std::move(rendered).error());
   NodePtr node = new_node(S_IFREG, inode_number_of(site.path), site);
   node->content.with([&](Content& content) {
     content.backing = Backing::kShared;
     content.entry = entry;
-    content.rendered = rendered;
-    content.attributes = attributes_of_entry(entry, rendered ? rendered->size() : entry.size, options_);
-    content.attributes.inode_number = node->inode_number;
-    content.attributes_valid = true;
+    content.rendered = *rendered;
+    set_entry_attributes(*node, content);
   });
+  nodes_.note_content(*node, NodeJournal::shared(node->id, entry));
   pins_.with([&](Pins& pins) { pins.shared[entry.digest].push_back(node->id); });
   const NodePtr winner = nodes_.add(site.parent, site.name, node, references);
   if (winner != node) let_go({node});
@@ -223,14 +250,9 @@ Result<Found> Overlay::add_virtual(const Site& site, uint64_t references) {
   NodePtr node = new_node(S_IFDIR, inode_number_of(site.path), site);
   node->content.with([&](Content& content) {
     content.backing = Backing::kVirtual;
-    Attributes& attributes = content.attributes;
-    attributes.inode_number = node->inode_number;
-    attributes.mode = S_IFDIR | (options_.root_mode & 07777);
-    attributes.uid = options_.owner_uid;
-    attributes.gid = options_.owner_gid;
-    attributes.size = 4096;
-    content.attributes_valid = true;
+    set_virtual_attributes(*node, content);
   });
+  nodes_.note_content(*node, NodeJournal::virtual_directory(node->id));
   return found(nodes_.add(site.parent, site.name, node, references), true);
 }
 

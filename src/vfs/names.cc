@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "inductorfs/takeover/request_slots.h"
 #include "vfs/overlay.h"
 
 namespace inductorfs::vfs {
@@ -20,11 +21,32 @@ Result<void> Overlay::make_local_directory(const NodePtr& directory, const std::
       directory->content.with([](const Content& content) { return content.backing == Backing::kVirtual; });
   if (!is_virtual) return {};
   INDUCTORFS_TRY(tree_.make_view_directories(path));
-  directory->content.with([](Content& content) {
-    content.backing = Backing::kLocal;
-    content.attributes_valid = false;
-  });
+  directory->content.with([&](Content& content) { become(directory, content, Backing::kLocal, {}); });
   return {};
+}
+
+void Overlay::become(const NodePtr& node, Content& content, Backing backing, std::string elsewhere) {
+  content.backing = backing;
+  content.elsewhere = std::move(elsewhere);
+  content.attributes_valid = false;
+  nodes_.note_content(*node, NodeJournal::local(node->id, content.elsewhere));
+}
+
+void Overlay::note_committed(const Node& directory, const KeyState& state) {
+  const bool cluster = state.committed == KeyState::Committed::kCluster;
+  // A local set is seen on the disk.
+  nodes_.note_key(directory, NodeJournal::key(directory.id, cluster ? state.committed : KeyState::Committed::kNone,
+                                              {state.cluster_names.begin(), state.cluster_names.end()}));
+}
+
+Result<bool> Overlay::begin_name(const Site& site, uint64_t witness) const {
+  const auto status = tree_.stat(LocalTree::view(site.path));
+  if (!status) return fail(status.error());
+  const auto begun = takeover::begun_effect();
+  if (*status && begun && (*begun == 1 || (*status)->st_ino == *begun)) return true;
+  if (*status) return fail(ErrorCode::kExists);
+  takeover::begin_effect(witness);
+  return false;
 }
 
 namespace {
@@ -77,7 +99,10 @@ Result<Found> Overlay::create(NodeId parent, std::string_view name, mode_t mode,
     return moves_.read([&](const Moves&) -> Result<Found> {
       INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
       const std::string view_path = LocalTree::view(where->path);
-      auto file = open_at(tree_.fd(), view_path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode & 07777);
+      const auto done = begin_name(*where);
+      if (!done) return fail(done.error());
+      const int flags = O_RDWR | O_NOFOLLOW | (*done ? 0 : O_CREAT | O_EXCL);
+      auto file = open_at(tree_.fd(), view_path, flags, mode & 07777);
       if (!file) return fail(std::move(file).error());
       return made(*where, caller, std::move(*file));
     });
@@ -105,7 +130,9 @@ Result<Found> Overlay::make_node(NodeId parent, std::string_view name, mode_t mo
   if (!where) return fail(std::move(where).error());
   return moves_.read([&](const Moves&) -> Result<Found> {
     INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
-    if (::mknodat(tree_.fd(), LocalTree::view(where->path).c_str(), mode, device) != 0) {
+    const auto done = begin_name(*where);
+    if (!done) return fail(done.error());
+    if (!*done && ::mknodat(tree_.fd(), LocalTree::view(where->path).c_str(), mode, device) != 0) {
       return fail_errno("mknod", where->path);
     }
     return made(*where, caller, std::nullopt);
@@ -118,7 +145,9 @@ Result<Found> Overlay::make_directory(NodeId parent, std::string_view name, mode
   return moves_.read([&](const Moves&) -> Result<Found> {
     INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
     const std::string view_path = LocalTree::view(where->path);
-    if (::mkdirat(tree_.fd(), view_path.c_str(), mode & 07777) != 0) return fail_errno("mkdir", where->path);
+    const auto done = begin_name(*where);
+    if (!done) return fail(done.error());
+    if (!*done && ::mkdirat(tree_.fd(), view_path.c_str(), mode & 07777) != 0) return fail_errno("mkdir", where->path);
     const auto above = tree_.stat(LocalTree::view(parent_path(where->path)));
     if (above && *above && ((*above)->st_mode & S_ISGID) != 0) {
       (void)::fchmodat(tree_.fd(), view_path.c_str(), (mode & 07777) | S_ISGID, 0);  // as mkdir(2) says; best effort
@@ -133,7 +162,9 @@ Result<Found> Overlay::make_symlink(NodeId parent, std::string_view name, const 
   if (!where) return fail(std::move(where).error());
   return moves_.read([&](const Moves&) -> Result<Found> {
     INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
-    if (::symlinkat(target.c_str(), tree_.fd(), LocalTree::view(where->path).c_str()) != 0) {
+    const auto done = begin_name(*where);
+    if (!done) return fail(done.error());
+    if (!*done && ::symlinkat(target.c_str(), tree_.fd(), LocalTree::view(where->path).c_str()) != 0) {
       return fail_errno("symlink", where->path);
     }
     return made(*where, caller, std::nullopt);
@@ -156,7 +187,13 @@ Result<Found> Overlay::link(NodeId id, NodeId new_parent, std::string_view new_n
       return location(**node, content);
     });
     if (!from) return fail(std::move(from).error());
-    INDUCTORFS_TRY(tree_.link(*from, LocalTree::view(where->path)));
+    const auto status = tree_.stat(*from);
+    if (!status) return fail(status.error());
+    const auto done = begin_name(*where, *status ? (*status)->st_ino : 0);
+    if (!done) return fail(done.error());
+    if (auto linked = *done ? Result<void>{} : tree_.link(*from, LocalTree::view(where->path)); !linked) {
+      return fail(std::move(linked).error());
+    }
     (void)nodes_.detach(where->parent, where->name);
     const NodePtr linked = nodes_.add(where->parent, where->name, *node, 1);
     changed_names_in(where->parent);
@@ -195,8 +232,9 @@ Result<void> Overlay::keep_orphan(const Site& site, const NodePtr& node) {
   return tree_.link(LocalTree::view(site.path), LocalTree::orphan(node->id));
 }
 
-void Overlay::become_orphan(Content& content, std::string place) {
+void Overlay::become_orphan(const Node& node, Content& content, std::string place) {
   content.elsewhere = std::move(place);
+  nodes_.note_content(node, NodeJournal::local(node.id, content.elsewhere));
   orphans_.with([](Orphans& orphans) {
     ++orphans.kept;
     orphans.latest = std::chrono::steady_clock::now();
@@ -207,7 +245,7 @@ void Overlay::orphaned(const Node& node, Content& content, bool has_file) {
   const bool last_name = nodes_.path_of(node) == std::nullopt;
   content.attributes_valid = content.attributes_valid && content.backing == Backing::kShared;
   const bool kept = last_name && has_file && node.is_regular() && content.backing == Backing::kLocal;
-  if (kept) become_orphan(content, LocalTree::orphan(node.id));
+  if (kept) become_orphan(node, content, LocalTree::orphan(node.id));
   if (last_name) content.attributes.links = 0;
 }
 
@@ -215,11 +253,12 @@ Result<void> Overlay::take_name_away(const Site& site, const NodePtr& node, Cont
   const std::string view_path = LocalTree::view(site.path);
   const auto status = tree_.stat(view_path);
   if (!status) return fail(status.error());
-  if (*status) {
-    INDUCTORFS_TRY(keep_orphan(site, node));
-    if (::unlinkat(tree_.fd(), view_path.c_str(), 0) != 0) return fail_errno("unlink", site.path);
-  } else if (!node && !catalog_.find(site.canonical)) {
-    return fail(ErrorCode::kNotFound);
+  if (!*status && !node && !catalog_.find(site.canonical)) {
+    if (!takeover::begun_effect()) return fail(ErrorCode::kNotFound);
+  } else {
+    if (*status) INDUCTORFS_TRY(keep_orphan(site, node));
+    takeover::begin_effect();
+    if (*status && ::unlinkat(tree_.fd(), view_path.c_str(), 0) != 0) return fail_errno("unlink", site.path);
   }
   (void)nodes_.detach(site.parent, site.name);
   if (content != nullptr) orphaned(*node, *content, status->has_value());

@@ -47,8 +47,8 @@ struct Content {
   std::shared_ptr<const std::string> rendered;  ///< bytes that differ from the blob (a group file for this mount)
 };
 
-/// Stable directory cookies: a name keeps its cookie while the kernel knows the directory, so that a listing may go
-/// on after anything was created or removed (rm -rf does exactly that).
+/// What a listing of a directory goes through. A cookie is the hash of its name, so that a listing may go on after
+/// anything was created or removed (rm -rf does exactly that), and after another worker has taken the mount over.
 struct Listing {
   struct Item {
     std::string name;
@@ -56,8 +56,7 @@ struct Listing {
     mode_t type = 0;
   };
   std::map<uint64_t, Item> by_cookie;
-  std::unordered_map<std::string, uint64_t> cookie_of;
-  uint64_t next_cookie = 3;  // 1 and 2 are "." and ".."
+  bool known = false;
 };
 
 /// One inode that the kernel, or a background thread, knows.
@@ -75,6 +74,10 @@ struct Node {
 
   std::vector<std::pair<NodeId, std::string>> names;  ///< every link; a directory has one; empty: deleted
   std::map<std::string, NodeId, std::less<>> children;
+  // For the next worker (NodeJournal), as the table noted them last; guarded by its lock too.
+  std::string content_record;  ///< empty: a local file or directory under its path
+  std::string key_record;
+  uint64_t local_inode = 0;
   std::vector<std::string> shown;  ///< candidate directories: entries that the last listing showed
 
   Guarded<Content> content;

@@ -14,8 +14,61 @@ void erase_name(Node& node, NodeId parent, std::string_view name) {
 
 }  // namespace
 
-NodeTable::NodeTable(NodePtr root) : root_(std::move(root)) {
+NodeTable::NodeTable(NodePtr root, const takeover::Region* region) : root_(std::move(root)), journal_(region) {
   state_.write([&](State& state) { state.nodes.emplace(raw(kRootNode), root_); });
+}
+
+void NodeTable::restore(const NodeRecords& records, const std::vector<NodePtr>& nodes) {
+  state_.write([&](State& state) {
+    state.last_id = std::max(state.last_id, records.last_id);
+    for (const NodePtr& node : nodes) {
+      state.nodes.emplace(raw(node->id), node);
+      state.last_id = std::max(state.last_id, raw(node->id));
+    }
+    for (const auto& [key, id] : records.names) {
+      const NodePtr parent = at(state, NodeId{key.first});
+      const NodePtr node = at(state, NodeId{id});
+      if (!parent || !node) continue;
+      parent->children.insert_or_assign(key.second, node->id);
+      node->names.emplace_back(parent->id, key.second);
+    }
+    journal_.set_last_id(state.last_id);
+    compact(state);
+  });
+}
+
+void NodeTable::compact(State& state) {
+  std::vector<NodePtr> nodes;
+  nodes.reserve(state.nodes.size());
+  for (const auto& [id, node] : state.nodes) {
+    if (node != root_) nodes.push_back(node);
+  }
+  journal_.snapshot(nodes);
+}
+
+void NodeTable::enter(State& state, NodeJournal::Batch& batch, const NodePtr& node) const {
+  if (state.nodes.emplace(raw(node->id), node).second) batch.node(*node);
+}
+
+void NodeTable::note_content(const Node& node, std::string record) {
+  state_.write([&](State& state) {
+    const NodePtr known = at(state, node.id);
+    auto& noted = const_cast<Node&>(node);
+    noted.content_record = record;
+    if (!known) return;  // goes into the journal with the node
+    NodeJournal::Batch batch(journal_);
+    batch.raw(std::move(record));
+  });
+}
+
+void NodeTable::note_key(const Node& node, std::string record) {
+  state_.write([&](State& state) {
+    auto& noted = const_cast<Node&>(node);
+    noted.key_record = record;
+    if (!at(state, node.id)) return;  // as above
+    NodeJournal::Batch batch(journal_);
+    batch.raw(std::move(record));
+  });
 }
 
 NodePtr NodeTable::at(const State& state, NodeId id) {
@@ -40,7 +93,10 @@ NodePtr NodeTable::look_up_child(const NodePtr& parent, std::string_view name) c
     const auto found = parent->children.find(name);
     if (found == parent->children.end()) return nullptr;
     NodePtr node = at(state, found->second);
-    if (node) node->lookups.fetch_add(1, std::memory_order_relaxed);
+    if (!node) return node;
+    node->lookups.fetch_add(1, std::memory_order_relaxed);
+    NodeJournal::Batch batch(journal_);
+    batch.count(node->id, 1);
     return node;
   });
 }
@@ -74,32 +130,42 @@ std::optional<std::string> NodeTable::path_of(const Node& parent, std::string_vi
   return path;
 }
 
+std::vector<std::pair<NodeId, std::string>> NodeTable::names_of(const NodePtr& node) const {
+  return state_.read([&](const State&) { return node->names; });
+}
+
 size_t NodeTable::links_of(const NodePtr& node) const {
   return state_.read([&](const State&) { return node->names.size(); });
 }
 
 NodePtr NodeTable::add(const NodePtr& parent, std::string_view name, NodePtr node, uint64_t references) {
   return state_.write([&](State& state) {
+    NodeJournal::Batch batch(journal_);
     const auto found = parent->children.find(name);
     if (found != parent->children.end()) {
       if (NodePtr known = at(state, found->second)) {
         known->lookups.fetch_add(references, std::memory_order_relaxed);
+        batch.count(known->id, references);
         return known;
       }
       parent->children.erase(found);
     }
-    state.nodes.emplace(raw(node->id), node);
+    enter(state, batch, node);
     node->names.emplace_back(parent->id, std::string(name));
     parent->children.emplace(std::string(name), node->id);
     node->lookups.fetch_add(references, std::memory_order_relaxed);
+    batch.name(parent->id, name, node->id);
+    batch.count(node->id, references);
     return node;
   });
 }
 
 void NodeTable::add_unnamed(const NodePtr& node, uint64_t references) {
   state_.write([&](State& state) {
-    state.nodes.emplace(raw(node->id), node);
+    NodeJournal::Batch batch(journal_);
+    enter(state, batch, node);
     node->lookups.fetch_add(references, std::memory_order_relaxed);
+    batch.count(node->id, references);
   });
 }
 
@@ -110,6 +176,8 @@ NodePtr NodeTable::detach(const NodePtr& parent, std::string_view name) {
     NodePtr node = at(state, found->second);
     parent->children.erase(found);
     if (node) erase_name(*node, parent->id, name);
+    NodeJournal::Batch batch(journal_);
+    batch.no_name(parent->id, name);
     return node;
   });
 }
@@ -118,6 +186,9 @@ NodePtr NodeTable::move(const NodePtr& parent, std::string_view name, const Node
                         std::string_view new_name) {
   return state_.write([&](State& state) -> NodePtr {
     NodePtr replaced;
+    NodeJournal::Batch batch(journal_);
+    batch.no_name(parent->id, name);
+    batch.no_name(new_parent->id, new_name);
     if (const auto target = new_parent->children.find(new_name); target != new_parent->children.end()) {
       replaced = at(state, target->second);
       new_parent->children.erase(target);
@@ -131,6 +202,7 @@ NodePtr NodeTable::move(const NodePtr& parent, std::string_view name, const Node
         erase_name(*node, parent->id, name);
         node->names.emplace_back(new_parent->id, std::string(new_name));
         new_parent->children.emplace(std::string(new_name), node->id);
+        batch.name(new_parent->id, new_name, node->id);
       }
     }
     return replaced;
@@ -139,16 +211,19 @@ NodePtr NodeTable::move(const NodePtr& parent, std::string_view name, const Node
 
 void NodeTable::exchange(const NodePtr& a_parent, std::string_view a, const NodePtr& b_parent, std::string_view b) {
   state_.write([&](State& state) {
+    NodeJournal::Batch batch(journal_);
     const auto take = [&](const NodePtr& parent, std::string_view name) -> NodePtr {
       const auto found = parent->children.find(name);
       if (found == parent->children.end()) return nullptr;
       NodePtr node = at(state, found->second);
       parent->children.erase(found);
+      batch.no_name(parent->id, name);
       if (node) erase_name(*node, parent->id, name);
       return node;
     };
-    const auto put = [](const NodePtr& parent, std::string_view name, const NodePtr& node) {
+    const auto put = [&](const NodePtr& parent, std::string_view name, const NodePtr& node) {
       if (!node) return;
+      batch.name(parent->id, name, node->id);
       node->names.emplace_back(parent->id, std::string(name));
       parent->children.emplace(std::string(name), node->id);
     };
@@ -159,10 +234,11 @@ void NodeTable::exchange(const NodePtr& a_parent, std::string_view a, const Node
   });
 }
 
-void NodeTable::let_go(State& state, const NodePtr& node, std::vector<NodePtr>& gone) {
+void NodeTable::let_go(State& state, NodeJournal::Batch& batch, const NodePtr& node, std::vector<NodePtr>& gone) {
   if (node->id == kRootNode || node->lookups.load() != 0 || node->pins.load() != 0 || !node->children.empty()) return;
   if (state.nodes.erase(raw(node->id)) == 0) return;
   gone.push_back(node);
+  batch.gone(node->id);
   if (const auto local = state.local.find(node->inode_number); local != state.local.end()) {
     if (const NodePtr known = local->second.lock(); !known || known == node) state.local.erase(local);
   }
@@ -170,7 +246,8 @@ void NodeTable::let_go(State& state, const NodePtr& node, std::vector<NodePtr>& 
     const NodePtr parent = at(state, parent_id);
     if (!parent) continue;
     parent->children.erase(name);
-    let_go(state, parent, gone);
+    batch.no_name(parent_id, name);
+    let_go(state, batch, parent, gone);
   }
 }
 
@@ -181,7 +258,12 @@ std::vector<NodePtr> NodeTable::forget(NodeId id, uint64_t count) {
     if (!node || id == kRootNode) return gone;
     const uint64_t held = node->lookups.load();
     node->lookups.store(held > count ? held - count : 0);
-    let_go(state, node, gone);
+    {
+      NodeJournal::Batch batch(journal_);
+      batch.forget(id, count);
+      let_go(state, batch, node, gone);
+    }
+    if (journal_.wants_snapshot(state.nodes.size())) compact(state);
     return gone;
   });
 }
@@ -189,13 +271,17 @@ std::vector<NodePtr> NodeTable::forget(NodeId id, uint64_t count) {
 std::vector<NodePtr> NodeTable::release(const NodePtr& node) {
   return state_.write([&](State& state) {
     std::vector<NodePtr> gone;
-    let_go(state, node, gone);
+    NodeJournal::Batch batch(journal_);
+    let_go(state, batch, node, gone);
     return gone;
   });
 }
 
 NodeId NodeTable::next_id() {
-  return state_.write([](State& state) { return NodeId{++state.last_id}; });
+  return state_.write([this](State& state) {
+    journal_.set_last_id(++state.last_id);
+    return NodeId{state.last_id};
+  });
 }
 
 size_t NodeTable::size() const {
@@ -242,7 +328,13 @@ NodePtr NodeTable::find_local(uint64_t inode_number) const {
 }
 
 void NodeTable::remember_local(uint64_t inode_number, const NodePtr& node) {
-  state_.write([&](State& state) { state.local[inode_number] = node; });
+  state_.write([&](State& state) {
+    state.local[inode_number] = node;
+    node->local_inode = inode_number;
+    if (!at(state, node->id)) return;  // goes into the journal with the node
+    NodeJournal::Batch batch(journal_);
+    batch.local_inode(node->id, inode_number);
+  });
 }
 
 void NodeTable::set_shown(const NodePtr& directory, std::vector<std::string> names) {

@@ -10,14 +10,25 @@
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/codec/digest.h"
 #include "vfs/node.h"
+#include "vfs/node_journal.h"
 
 namespace inductorfs::vfs {
 
-/// All nodes of a mount, their names and the tree between them; memory only. Its lock is innermost, and is never held
-/// across a system call. Safe for concurrent use.
+/// All nodes of a mount, their names and the tree between them; memory only, and noted in the journal in the same step.
+/// Its lock is innermost, and is never held across a system call (the journal makes one in some thousand changes).
+/// Safe for concurrent use.
 class NodeTable {
  public:
-  explicit NodeTable(NodePtr root);
+  explicit NodeTable(NodePtr root, const takeover::Region* region = nullptr);
+
+  /// What an earlier worker left in the journal.
+  [[nodiscard]] NodeRecords left_over() const { return journal_.read(); }
+  /// Enters nodes and names as they were left, but no numbers of local inodes: the disk may have given them to other
+  /// files since. Requires: nothing was added yet.
+  void restore(const NodeRecords& records, const std::vector<NodePtr>& nodes);
+  /// Notes where a node's bytes are, or what its key directory shows, for the next worker (NodeJournal's records).
+  void note_content(const Node& node, std::string record);
+  void note_key(const Node& node, std::string record);
 
   [[nodiscard]] NodePtr find(NodeId id) const;
   [[nodiscard]] NodePtr child(const NodePtr& parent, std::string_view name) const;
@@ -27,6 +38,7 @@ class NodeTable {
   [[nodiscard]] std::optional<std::string> path_of(const Node& node) const;
   [[nodiscard]] std::optional<std::string> path_of(const Node& parent, std::string_view name) const;
 
+  [[nodiscard]] std::vector<std::pair<NodeId, std::string>> names_of(const NodePtr& node) const;
   /// How many names the node has.
   [[nodiscard]] size_t links_of(const NodePtr& node) const;
 
@@ -76,9 +88,12 @@ class NodeTable {
     uint64_t last_id = static_cast<uint64_t>(kRootNode);
   };
   static NodePtr at(const State& state, NodeId id);
-  static void let_go(State& state, const NodePtr& node, std::vector<NodePtr>& gone);
+  void enter(State& state, NodeJournal::Batch& batch, const NodePtr& node) const;
+  void compact(State& state);
+  static void let_go(State& state, NodeJournal::Batch& batch, const NodePtr& node, std::vector<NodePtr>& gone);
 
   NodePtr root_;
+  mutable NodeJournal journal_;
   SharedGuarded<State> state_;
 };
 

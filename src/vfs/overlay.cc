@@ -7,6 +7,7 @@
 
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
+#include "vfs/resume.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -30,7 +31,7 @@ Result<std::unique_ptr<FileSystem>> FileSystem::open(const FileSystemOptions& op
   auto root = std::make_shared<Node>(kRootNode, S_IFDIR, (*status)->st_ino);
   auto overlay = std::make_unique<Overlay>(options, std::move(*tree), std::move(root),
                                            Services{host, catalog, store, remote, counters});
-  INDUCTORFS_TRY(overlay->recover());
+  INDUCTORFS_TRY(options.resume ? Resume(*overlay).take_over() : overlay->recover());
   return std::unique_ptr<FileSystem>(std::move(overlay));
 }
 
@@ -42,7 +43,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree tree, NodePtr root, const 
       store_(services.store),
       counters_(services.counters),
       root_(std::move(root)),
-      nodes_(root_),
+      nodes_(root_, options_.region),
       descriptors_(options_.descriptor_limit),
       marks_(host_, tree_, counters_),
       sealer_([this](const SealItem& item) { return seal(item); },
@@ -79,6 +80,7 @@ void Overlay::stop() {
 
 void Overlay::keep_house(const std::stop_token& stop) {
   bool prefetched = options_.prefetch_bytes == 0;
+  if (resuming_) Resume(*this).finish(stop);
   Guarded<std::monostate> pause;
   for (int step = 0; !stop.stop_requested(); ++step) {
     (void)pause.wait_until(

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -21,10 +22,6 @@
 
 namespace inductorfs::vfs {
 
-/// False for temporary names below triton/: their rename into a key directory shows the file to one process only
-/// (KeyState), so the kernel must ask again when the name that it moved is used.
-[[nodiscard]] bool kernel_may_keep(std::string_view path);
-
 /// The one FileSystem: local files (LocalTree) over the cluster's entries (Catalog).
 ///
 /// Lock order: directory moves, key directory, node content (two: by node id), node table; the fetcher's, notifier's
@@ -42,7 +39,6 @@ class Overlay final : public FileSystem {
   void host_changed() override;
   void on_catalog_change(const std::vector<std::string>& paths) override;
   void on_published(const catalog::PublishReport& report) override;
-
   void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) override;
   void forget(NodeId node, uint64_t count) override;
   Result<Found> create(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) override;
@@ -59,7 +55,6 @@ class Overlay final : public FileSystem {
   Result<std::string> read_link(NodeId node) override;
   Result<void> read_directory(NodeId directory, uint64_t cookie,
                               const std::function<bool(const DirectoryItem&)>& take) override;
-
   Result<Attributes> get_attributes(NodeId node) override;
   Result<Attributes> set_attributes(NodeId node, const AttributeChange& change, const Caller& caller) override;
   Result<std::string> get_xattr(NodeId node, const std::string& name) override;
@@ -67,7 +62,6 @@ class Overlay final : public FileSystem {
   Result<void> set_xattr(NodeId node, const std::string& name, std::string_view value, int flags) override;
   Result<void> remove_xattr(NodeId node, const std::string& name) override;
   Result<struct statvfs> statistics() override;
-
   Result<size_t> read(NodeId node, char* out, size_t size, uint64_t offset) override;
   Result<void> write(NodeId node, std::string_view bytes, uint64_t offset, const Caller& caller) override;
   Result<void> allocate(NodeId node, int mode, uint64_t offset, uint64_t length, const Caller& caller) override;
@@ -75,13 +69,12 @@ class Overlay final : public FileSystem {
                             const Caller& caller) override;
   Result<uint64_t> seek(NodeId node, uint64_t offset, int whence) override;
   Result<void> sync_file(NodeId node, bool data_only) override;
-
   Result<void> sync(Deadline deadline) override;
   Explanation explain(std::string_view path) override;
   FileSystemStatus status() const override;
 
  private:
-  // lookup.cc
+  friend class Resume;  // lookup.cc:
   [[nodiscard]] Result<Site> site(NodeId parent, std::string_view name) const;
   [[nodiscard]] Result<NodePtr> live(NodeId id) const;
   void resolve(const Site& site, LookupDone done);
@@ -92,6 +85,11 @@ class Overlay final : public FileSystem {
   [[nodiscard]] Result<Found> add_shared(const Site& site, const codec::Entry& entry, uint64_t references);
   [[nodiscard]] Result<Found> add_virtual(const Site& site, uint64_t references);
   [[nodiscard]] NodePtr new_node(mode_t type, uint64_t inode_number, const Site& site);
+  void make_key_directory(Node& node, const std::string& path);
+  [[nodiscard]] Result<std::shared_ptr<const std::string>> rendered_group(const std::string& path,
+                                                                          const codec::Entry& entry);
+  void set_entry_attributes(const Node& node, Content& content) const;
+  void set_virtual_attributes(const Node& node, Content& content) const;
   [[nodiscard]] Result<Found> found(const NodePtr& node, bool keep);
   void prefetch_directory(const std::string& canonical);
   void prefetch_companions(const codec::Entry& entry);
@@ -99,13 +97,13 @@ class Overlay final : public FileSystem {
   void unpin(const NodePtr& node);
   void unshare_blob(const Node& node, const codec::Digest& digest);
   void let_go(const std::vector<NodePtr>& gone);
-
   // key_sets.cc
   void lookup_in_key_directory(const Site& site, const Caller& caller, LookupDone done);
   void show_cluster_set(const Site& site, const std::vector<catalog::Known>& set, LookupDone done);
   [[nodiscard]] bool cluster_set_is_whole(const Site& site, const std::vector<catalog::Known>& set) const;
   [[nodiscard]] std::optional<Found> own_pending_file(const Site& site, const Caller& caller);
   [[nodiscard]] Result<std::optional<pid_t>> put_into_set(const Site& from, const Site& to, const Caller& caller);
+  [[nodiscard]] Result<void> move_into_set(const Site& from, const std::string& place) const;
   [[nodiscard]] Result<void> keep_pending_orphan(const std::string& place);
   void commit_if_complete(const Site& site, pid_t set, pid_t writer);
   [[nodiscard]] Result<void> commit(const NodePtr& directory, const std::string& path, KeyState& state, pid_t writer);
@@ -114,25 +112,29 @@ class Overlay final : public FileSystem {
   [[nodiscard]] std::string pending_path(const Node& directory, pid_t writer) const;
   [[nodiscard]] std::vector<std::string> local_set(const std::string& path) const;
   [[nodiscard]] bool local_set_is_whole(const std::string& path) const;
-
   // names.cc, rename.cc
+  /// Before a name is made on the disk. True: an earlier worker made it, for this very request.
+  [[nodiscard]] Result<bool> begin_name(const Site& site, uint64_t witness = 1) const;
   [[nodiscard]] Result<void> make_local_directory(const NodePtr& directory, const std::string& path);
   [[nodiscard]] Result<Found> made(const Site& site, const Caller& caller, std::optional<Fd> file);
   void changed_names_in(const NodePtr& directory);
   void hide_entry(const std::string& canonical);
   [[nodiscard]] bool directory_is_empty(const NodePtr& directory, const std::string& path) const;
   [[nodiscard]] Result<void> keep_orphan(const Site& site, const NodePtr& node);
-  void become_orphan(Content& content, std::string place);
+  void become(const NodePtr& node, Content& content, Backing backing, std::string elsewhere);
+  void note_committed(const Node& directory, const KeyState& state);
+  void become_orphan(const Node& node, Content& content, std::string place);
   void orphaned(const Node& node, Content& content, bool has_file);
   [[nodiscard]] Result<void> take_name_away(const Site& site, const NodePtr& node, Content* content);
   [[nodiscard]] Result<void> rename_checked(const Site& from, const Site& to, RenameMode mode, const Caller& caller);
+  void witness_renamed(const Site& to, const Caller& caller);
+  [[nodiscard]] Result<void> begin_rename(const Site& from) const;
   [[nodiscard]] Result<void> rename_file(const Site& from, const Site& to, const NodePtr& node, RenameMode mode);
   [[nodiscard]] Result<void> rename_directory(const Site& from, const Site& to, const NodePtr& node, RenameMode mode);
   [[nodiscard]] Result<void> exchange(const Site& from, const Site& to);
   [[nodiscard]] Result<NodePtr> existing(const Site& site);
   [[nodiscard]] Result<void> renew_listing(const NodePtr& node, const std::string& path);
   [[nodiscard]] bool has_entries_below(const std::string& canonical) const;
-
   // data.cc, attributes.cc
   [[nodiscard]] Result<std::string> location(const Node& node, const Content& content) const;
   [[nodiscard]] Result<DescriptorCache::Pointer> descriptor(const Node& node, Content& content, bool writable);
@@ -151,11 +153,9 @@ class Overlay final : public FileSystem {
   [[nodiscard]] Result<void> change_xattr(NodeId id, const std::string& name,
                                           const std::function<Result<void>(const std::string&)>& change);
   [[nodiscard]] bool fetch_again(const codec::Entry& entry);
-  /// What a node is read from: its rendered bytes, or a descriptor. A damaged blob is fetched once more, with no lock
-  /// held.
+  /// What a node is read from: its rendered bytes, or a descriptor. Fetches a damaged blob once more.
   [[nodiscard]] Result<DescriptorCache::Pointer> reading(const NodePtr& node,
                                                          std::shared_ptr<const std::string>& rendered);
-
   // sealing.cc
   void seal_if_final(const NodePtr& node, const std::string& path);
   void seal_after_build(const std::string& directory_path, pid_t builder);
@@ -176,7 +176,6 @@ class Overlay final : public FileSystem {
   [[nodiscard]] bool may_evict(const codec::Digest& digest);
   [[nodiscard]] bool drop_local(const std::string& path, const codec::Digest& digest);
   [[nodiscard]] bool drop_local_set(const std::string& directory);
-
   // writers.cc
   [[nodiscard]] Provenance provenance(const Content& content, const std::string& place) const;
   [[nodiscard]] Provenance provenance_of(const std::string& path) const;
@@ -194,7 +193,6 @@ class Overlay final : public FileSystem {
   [[nodiscard]] std::optional<SealOutcome> keeps_set_from_sealing(const NodePtr& directory, const std::string& path,
                                                                   const layout::Scope& scope);
   void keep_set_private(const std::string& path, const std::string& why);
-
   // stale.cc
   [[nodiscard]] bool is_stale(const std::string& path, const std::vector<std::string>& scopes) const;
   void drop_stale_below(const std::string& path);
@@ -203,12 +201,10 @@ class Overlay final : public FileSystem {
   void recover_stale();
   [[nodiscard]] bool recover_provenance(const std::string& path);
   [[nodiscard]] bool recover_set(const std::string& path, std::vector<std::string> names);
-
   // remote_changes.cc
   NodeId apply_remote_change(const std::string& path, const std::string& canonical);
   void adopt_merged(const codec::Entry& merged);
   [[nodiscard]] std::vector<std::string> local_paths_of(const std::string& canonical) const;
-
   // recovery.cc
   [[nodiscard]] Result<void> recover_directory(const std::string& path, bool torn);
   void recover_file(const std::string& directory, const std::string& name, const std::vector<LocalTree::Item>& siblings,
@@ -217,7 +213,6 @@ class Overlay final : public FileSystem {
   [[nodiscard]] bool is_blob_without_seal(int file);
   void seal_later(const std::string& path);
   void mark_clean();
-
   // overlay.cc, explain.cc
   void keep_house(const std::stop_token& stop);
   void prefetch_newest();
@@ -248,6 +243,8 @@ class Overlay final : public FileSystem {
   Sealer sealer_;
   Fetcher fetcher_;
   std::atomic<bool> stopped_{false};
+  /// Until what an earlier worker left has been looked through: nothing is evicted, for it is not known what is queued.
+  std::atomic<bool> resuming_{false};
   std::jthread janitor_;
 };
 

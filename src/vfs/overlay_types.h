@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/codec/entry.h"
 #include "inductorfs/vfs/file_system.h"
+#include "vfs/local_tree.h"
 #include "vfs/node.h"
 
 namespace inductorfs::vfs {
@@ -57,5 +60,16 @@ struct Site {
 
 /// The latest entries that were found to be for another host, with the reason.
 using Unfit = std::vector<std::pair<std::string, std::string>>;
+
+/// False for temporary names below triton/: their rename into a key directory shows the file to one process only
+/// (KeyState), so the kernel must ask again when the name that it moved is used.
+[[nodiscard]] bool kernel_may_keep(std::string_view path);
+/// Whether the compiler of a file is at work beside it: the directory that it works in is there
+/// (layout::sealed_by_removal_of is the inverse).
+[[nodiscard]] bool is_being_built(const std::string& directory, const std::string& name,
+                                  const std::vector<LocalTree::Item>& siblings);
+/// Whether these files of a Triton set, in this directory, are all that its group file names.
+[[nodiscard]] bool set_is_whole(const std::set<std::string>& files, const LocalTree& tree, const std::string& directory,
+                                const std::string& key);
 
 }  // namespace inductorfs::vfs

@@ -22,17 +22,6 @@ std::string boot_id() {
   return text ? text->substr(0, text->find('\n')) : std::string("unknown");
 }
 
-/// The first directory that the compiler works in while it writes `path` (layout::sealed_by_removal_of is the inverse).
-bool is_being_built(const std::string& directory, const std::string& name,
-                    const std::vector<LocalTree::Item>& siblings) {
-  return std::any_of(siblings.begin(), siblings.end(), [&](const auto& sibling) {
-    if (sibling.type != S_IFDIR) return false;
-    const std::string prefix = directory.empty() ? std::string() : directory + "/";
-    const auto sealed = layout::sealed_by_removal_of(prefix + sibling.name);
-    return std::find(sealed.begin(), sealed.end(), prefix + name) != sealed.end();
-  });
-}
-
 /// What the seal of a sound file says: of a group file it is the digest of what the cluster has of it.
 Result<codec::Digest> digest_to_seal(int file, const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -46,6 +35,16 @@ Result<codec::Digest> digest_to_seal(int file, const std::string& path) {
 }
 
 }  // namespace
+
+bool is_being_built(const std::string& directory, const std::string& name,
+                    const std::vector<LocalTree::Item>& siblings) {
+  return std::any_of(siblings.begin(), siblings.end(), [&](const auto& sibling) {
+    if (sibling.type != S_IFDIR) return false;
+    const std::string prefix = directory.empty() ? std::string() : directory + "/";
+    const auto sealed = layout::sealed_by_removal_of(prefix + sibling.name);
+    return std::find(sealed.begin(), sealed.end(), prefix + name) != sealed.end();
+  });
+}
 
 Result<void> Overlay::recover() {
   for (const char* name : {"pending", "orphans"}) {

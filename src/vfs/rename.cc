@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "inductorfs/takeover/request_slots.h"
 #include "vfs/overlay.h"
+#include "vfs/resume.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -32,7 +34,12 @@ Result<void> Overlay::rename(NodeId parent, std::string_view name, NodeId new_pa
   if (!from) return fail(std::move(from).error());
   auto to = site(new_parent, new_name);
   if (!to) return fail(std::move(to).error());
-  INDUCTORFS_TRY(rename_checked(*from, *to, mode, caller));
+  if (auto finished = Resume(*this).finish_rename(*from, *to, mode); !finished) {
+    INDUCTORFS_TRY(rename_checked(*from, *to, mode, caller));
+  } else {
+    INDUCTORFS_TRY(*finished);
+    witness_renamed(*to, caller);
+  }
   changed_names_in(from->parent);
   changed_names_in(to->parent);
   return {};
@@ -70,6 +77,20 @@ Result<void> Overlay::rename_checked(const Site& from, const Site& to, RenameMod
   return {};
 }
 
+/// What follows a rename, of one that an earlier worker had done.
+void Overlay::witness_renamed(const Site& to, const Caller& caller) {
+  saw_writer_below(to.path, caller.pid);
+  if (const NodePtr node = nodes_.child(to.parent, to.name)) seal_if_final(node, to.path);
+}
+
+/// The inode that moves is the witness: where it is tells whether it has moved.
+Result<void> Overlay::begin_rename(const Site& from) const {
+  const auto status = tree_.stat(LocalTree::view(from.path));
+  if (!status) return fail(status.error());
+  if (*status) takeover::begin_effect((*status)->st_ino);
+  return {};
+}
+
 Result<void> Overlay::rename_file(const Site& from, const Site& to, const NodePtr& node, RenameMode mode) {
   INDUCTORFS_TRY(make_local_directory(to.parent, parent_path(to.path)));
   const NodePtr target = nodes_.child(to.parent, to.name);
@@ -83,6 +104,7 @@ Result<void> Overlay::rename_file(const Site& from, const Site& to, const NodePt
     // Bytes of the cluster get a file of their own before they can have another name.
     if (content.backing == Backing::kShared) INDUCTORFS_TRY(make_private(node, content, std::nullopt));
     if (*there && target) INDUCTORFS_TRY(keep_orphan(to, target));
+    INDUCTORFS_TRY(begin_rename(from));
     INDUCTORFS_TRY(tree_.rename(LocalTree::view(from.path), LocalTree::view(to.path)));
     (void)nodes_.move(from.parent, from.name, to.parent, to.name);  // what it replaces is `target`
     if (replaced != nullptr) orphaned(*target, *replaced, there->has_value());
@@ -110,6 +132,7 @@ Result<void> Overlay::rename_directory(const Site& from, const Site& to, const N
   // (torch/_inductor/triton_bundler.py: read_and_emit).
   if (visible && !directory_is_empty(target, to.path)) return fail(ErrorCode::kNotEmpty);
   if (auto made_local = make_local_directory(node, from.path); !made_local) return made_local;
+  INDUCTORFS_TRY(begin_rename(from));
   INDUCTORFS_TRY(tree_.rename(LocalTree::view(from.path), LocalTree::view(to.path)));
   const NodePtr replaced = nodes_.move(from.parent, from.name, to.parent, to.name);
   if (replaced) let_go(nodes_.release(replaced));
@@ -136,7 +159,8 @@ Result<void> Overlay::exchange(const Site& from, const Site& to) {
       auto own = a.backing == Backing::kShared ? make_private(*first, a, std::nullopt) : Result<void>{};
       if (own && b != nullptr && b->backing == Backing::kShared) own = make_private(*second, *b, std::nullopt);
       if (!own) return own;
-      own = tree_.rename(LocalTree::view(from.path), LocalTree::view(to.path), RENAME_EXCHANGE);
+      own = begin_rename(from);
+      if (own) own = tree_.rename(LocalTree::view(from.path), LocalTree::view(to.path), RENAME_EXCHANGE);
       if (!own) return own;
       nodes_.exchange(from.parent, from.name, to.parent, to.name);
       return {};

@@ -60,7 +60,12 @@ Host::Host(std::shared_ptr<remote::MemoryCluster> cluster, HostOptions options)
 
 Host::~Host() { stop(); }
 
-void Host::start() {
+void Host::start(bool resume) {
+  if (!resume) {
+    auto region = takeover::Region::create(1);
+    if (!region) throw std::runtime_error(region.error().to_string());
+    region_.emplace(std::move(*region));
+  }
   counters = std::make_unique<Counters>();
   remote = remote::open_memory(cluster_);
   if (options_.wrap_remote) remote = options_.wrap_remote(std::move(remote));
@@ -86,6 +91,8 @@ void Host::start() {
   vfs_options.owner_gid = ::getgid();
   vfs_options.quiet_time = options_.quiet_time;
   vfs_options.prefetch_bytes = options_.prefetch_bytes;
+  vfs_options.region = &*region_;
+  vfs_options.resume = resume;
   auto opened_fs = vfs::FileSystem::open(vfs_options, environment, *catalog, *store, *remote, *counters);
   if (!opened_fs) throw std::runtime_error(opened_fs.error().to_string());
   file_system = std::move(*opened_fs);

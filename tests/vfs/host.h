@@ -55,8 +55,13 @@ class Host {
     stop();
     start();
   }
+  /// As another worker takes over a mount that stays: who has a file open goes on with it.
+  void take_over() {
+    stop();
+    start(true);
+  }
   void stop();
-  void start();
+  void start(bool resume = false);
   /// The facts of the host become others, under the mount or, after stop(), before the next one.
   void change_facts(const std::string& facts, const std::string& architectures = {});
   /// Whose requests these are from now on; 0: as the options say.
@@ -108,6 +113,7 @@ class Host {
 
   std::shared_ptr<remote::MemoryCluster> cluster_;
   const HostOptions options_;
+  std::optional<takeover::Region> region_;
   pid_t acting_ = 0;
 };
 

@@ -104,7 +104,16 @@ void ModelRun::step() {
     case 18:
       return forget(path);
     default:
-      return pick(12) == 0 ? restart() : void(verify(path));
+      switch (pick(12)) {
+        case 0:
+          return restart();
+        case 1:
+        case 2:
+        case 3:
+          return take_over();
+        default:
+          return void(verify(path));
+      }
   }
 }
 
@@ -462,6 +471,12 @@ void ModelRun::forget(const std::string& path) {
     if (!is_open(nodes[i - 1])) at_->host->file_system->forget(nodes[i - 1], kAllReferences);
   }
   verify(path);
+}
+
+void ModelRun::take_over() {
+  say("take over");
+  at_->host->take_over();
+  verify_all();
 }
 
 void ModelRun::restart() {

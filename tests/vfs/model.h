@@ -78,6 +78,7 @@ class ModelRun {
   void use_handle();
   void forget(const std::string& path);
   void restart();
+  void take_over();
 
   void set_own(const std::string& path, std::shared_ptr<ModelFile> file);
   void own_changed(const std::shared_ptr<ModelFile>& file);

@@ -18,6 +18,7 @@
 #include "inductorfs/layout/scope.h"
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/store/blob_store.h"
+#include "inductorfs/takeover/region.h"
 #include "inductorfs/vfs/types.h"
 
 /// What a path operation means: the view of one mount over local files and the cluster's entries. Runs without libfuse
@@ -54,6 +55,10 @@ struct FileSystemOptions {
   uint64_t prefetch_bytes = 512ULL << 20;  ///< of the newest entries, in the background after the mount; 0 = none
   uint64_t artefact_limit = 512ULL << 20;
   size_t descriptor_limit = 512;  ///< local files kept open
+  /// Where the table of nodes is noted for the next worker; it outlives the file system. None: nowhere.
+  const takeover::Region* region = nullptr;
+  /// An earlier worker served this mount: the kernel knows the nodes that it noted, and processes use them.
+  bool resume = false;
 };
 
 /// What `inductorfs explain` prints about one path.
@@ -92,7 +97,8 @@ class FileSystem {
   virtual ~FileSystem() = default;
 
   /// Puts the view in order (unfinished sets, orphans, what a host crash may have torn) and scans for files that were
-  /// not sealed yet. All references must outlive this object. Errors as BlobStore::open.
+  /// not sealed yet; of a mount that is resumed it takes over the nodes, and scans later, in the background. All
+  /// references must outlive this object. Errors as BlobStore::open.
   [[nodiscard]] static Result<std::unique_ptr<FileSystem>> open(const FileSystemOptions& options, const Host& host,
                                                                 catalog::Catalog& catalog, store::BlobStore& store,
                                                                 remote::Remote& remote, Counters& counters);

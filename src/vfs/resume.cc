@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/resume.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "inductorfs/base/log.h"
+#include "inductorfs/takeover/request_slots.h"
+#include "vfs/overlay.h"
+
+/// Taking a mount over from a worker that was killed, or that made room for a newer one. The kernel and the processes
+/// go on with the nodes that they know; what the earlier worker was in the middle of is finished by its requests, which
+/// come again (takeover::RequestSlots), and by what is looked after here.
+namespace inductorfs::vfs {
+namespace {
+
+template <typename T>
+std::optional<T> number_in(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// "pending/<node>-<process>/<name>".
+struct PendingPlace {
+  NodeId directory{};
+  std::string name;
+};
+std::optional<PendingPlace> pending_place(std::string_view place) {
+  constexpr std::string_view kPrefix = "pending/";
+  if (!place.starts_with(kPrefix)) return std::nullopt;
+  place.remove_prefix(kPrefix.size());
+  const size_t dash = place.find('-');
+  const size_t slash = place.find('/');
+  if (dash == std::string_view::npos || slash == std::string_view::npos || slash < dash) return std::nullopt;
+  const auto id = number_in<uint64_t>(place.substr(0, dash));
+  if (!id) return std::nullopt;
+  return PendingPlace{NodeId{*id}, std::string(place.substr(slash + 1))};
+}
+
+}  // namespace
+
+Result<void> Resume::take_over() {
+  const NodeRecords records = overlay_.nodes_.left_over();
+  std::vector<NodePtr> nodes;
+  nodes.reserve(records.nodes.size());
+  for (const auto& [id, record] : records.nodes) nodes.push_back(node_of(record));
+  overlay_.nodes_.restore(records, nodes);
+  // By path, so only now.
+  for (const NodePtr& node : nodes) {
+    if (const auto path = overlay_.nodes_.path_of(*node)) overlay_.make_key_directory(*node, *path);
+    restore_content(node, records.nodes.at(static_cast<uint64_t>(node->id)));
+  }
+  std::vector<NodePtr> lost;
+  for (const NodePtr& node : nodes) {
+    if (node->is_regular() && !find_place(node)) lost.push_back(node);
+  }
+  // By these the requests that come again find what they moved.
+  for (const NodePtr& node : lost) {
+    if (node->local_inode != 0 && !overlay_.nodes_.find_local(node->local_inode))
+      overlay_.nodes_.remember_local(node->local_inode, node);
+  }
+  // Background threads of the earlier worker held them, not the kernel.
+  for (const NodePtr& node : nodes) overlay_.let_go(overlay_.nodes_.release(node));
+  restore_pending();
+  sweep_orphans();
+  overlay_.recover_stale();
+  overlay_.resuming_ = true;
+  overlay_.counters_.get("view.resumed_nodes").add(nodes.size());
+  return {};
+}
+
+NodePtr Resume::node_of(const NodeRecord& record) {
+  auto node = std::make_shared<Node>(NodeId{record.id}, record.type, record.inode_number);
+  node->lookups = record.lookups;
+  node->local_inode = record.local_inode;
+  if (record.backing == Backing::kShared) node->content_record = NodeJournal::shared(node->id, record.entry);
+  if (record.backing == Backing::kVirtual) node->content_record = NodeJournal::virtual_directory(node->id);
+  if (!record.elsewhere.empty()) node->content_record = NodeJournal::local(node->id, record.elsewhere);
+  if (record.committed == KeyState::Committed::kCluster) {
+    node->key_record = NodeJournal::key(node->id, record.committed, record.cluster_names);
+  }
+  return node;
+}
+
+void Resume::restore_content(const NodePtr& node, const NodeRecord& record) {
+  const auto path = overlay_.nodes_.path_of(*node);
+  node->content.with([&](Content& content) {
+    content.backing = record.backing;
+    if (record.backing == Backing::kShared) {
+      content.entry = record.entry;
+      // Its bytes stay those that the kernel keeps pages of, whatever the catalog says of the name by now.
+      content.rendered = overlay_.rendered_group(path.value_or(record.entry.path), record.entry).value_or(nullptr);
+      overlay_.set_entry_attributes(*node, content);
+      if (!path) content.attributes.links = 0;
+      overlay_.pins_.with([&](Pins& pins) { pins.shared[record.entry.digest].push_back(node->id); });
+    } else if (record.backing == Backing::kVirtual) {
+      overlay_.set_virtual_attributes(*node, content);
+    } else {
+      content.elsewhere = record.elsewhere;
+      const auto place = overlay_.location(*node, content);
+      const auto file = place && node->is_regular() ? overlay_.tree_.open_file(*place, false) : Result<Fd>(Fd());
+      content.sealed =
+          file && *file && (overlay_.tree_.seal_of(file->get()) || overlay_.is_blob_without_seal(file->get()));
+    }
+  });
+  if (!node->key || record.committed != KeyState::Committed::kCluster) return;
+  node->key->state.with([&](KeyState& state) {
+    if (state.committed == KeyState::Committed::kLocal) return;  // the disk knows better
+    state.committed = KeyState::Committed::kCluster;
+    state.cluster_names = {record.cluster_names.begin(), record.cluster_names.end()};
+  });
+}
+
+bool Resume::is_at(const std::string& place, const Node& node) const {
+  const auto status = overlay_.tree_.stat(place);
+  return status && *status && S_ISREG((*status)->st_mode) &&
+         (node.local_inode == 0 || (*status)->st_ino == node.local_inode);
+}
+
+/// Where a local file really is: the earlier worker may have been killed between a step on the disk and its note.
+bool Resume::find_place(const NodePtr& node) {
+  const auto place = node->content.with([&](const Content& content) -> std::optional<std::string> {
+    if (content.backing != Backing::kLocal) return std::string();
+    const auto where = overlay_.location(*node, content);
+    return where && is_at(*where, *node) ? std::optional(*where) : std::nullopt;
+  });
+  if (place) {
+    lose_names(node, false);
+    const auto status = place->empty() ? Result<std::optional<struct stat>>() : overlay_.tree_.stat(*place);
+    if (status && *status) overlay_.nodes_.remember_local((*status)->st_ino, node);
+    return true;
+  }
+  const std::string orphan = LocalTree::orphan(node->id);
+  const auto pending = node->content.with([](const Content& content) { return pending_place(content.elsewhere); });
+  const NodePtr directory = pending ? overlay_.nodes_.find(pending->directory) : nullptr;
+  const auto above = directory ? overlay_.nodes_.path_of(*directory) : std::nullopt;
+  if (above && is_at(LocalTree::view(join(*above, pending->name)), *node)) {
+    // In the middle of a set that was committed.
+    node->content.with([&](Content& content) { overlay_.become(node, content, Backing::kLocal, {}); });
+    (void)overlay_.nodes_.detach(directory, pending->name);
+    (void)overlay_.nodes_.add(directory, pending->name, node, 0);
+    overlay_.nodes_.remember_local(node->local_inode, node);
+    return true;
+  }
+  if (is_at(orphan, *node)) {
+    lose_names(node, true);
+    node->content.with([&](Content& content) { overlay_.become_orphan(*node, content, orphan); });
+    overlay_.nodes_.remember_local(node->local_inode, node);
+    return true;
+  }
+  // Its request comes again and knows where it is, or it is gone.
+  lose_names(node, true);
+  return false;
+}
+
+/// Takes away the names under which the disk has another file, or all.
+void Resume::lose_names(const NodePtr& node, bool all) {
+  const bool local = node->content.with([](const Content& content) { return content.backing == Backing::kLocal; });
+  for (const auto& [parent_id, name] : overlay_.nodes_.names_of(node)) {
+    const NodePtr parent = overlay_.nodes_.find(parent_id);
+    const auto path = parent ? overlay_.nodes_.path_of(*parent, name) : std::nullopt;
+    if (!path || (!all && (!local || is_at(LocalTree::view(*path), *node)))) continue;
+    (void)overlay_.nodes_.detach(parent, name);
+    overlay_.notifier_.forget_name(parent_id, name);
+  }
+}
+
+void Resume::restore_pending() {
+  for (const auto& item : overlay_.tree_.list("pending").value_or(std::vector<LocalTree::Item>{})) {
+    const size_t dash = item.name.find('-');
+    const auto id = number_in<uint64_t>(std::string_view(item.name).substr(0, dash));
+    const auto writer =
+        dash == std::string::npos ? std::nullopt : number_in<pid_t>(std::string_view(item.name).substr(dash + 1));
+    const NodePtr directory = id ? overlay_.nodes_.find(NodeId{*id}) : nullptr;
+    const std::string place = "pending/" + item.name;
+    if (directory && directory->key && writer) {
+      restore_set(directory, *writer, place);
+    } else {
+      (void)remove_tree(overlay_.options_.directory + "/" + place);  // what stays is met again at the next start
+    }
+  }
+}
+
+void Resume::restore_set(const NodePtr& directory, pid_t writer, const std::string& place) {
+  const auto path = overlay_.nodes_.path_of(*directory);
+  KeyState::WriterSet set;
+  set.last_change = std::chrono::steady_clock::now();
+  for (const auto& file : overlay_.tree_.list(place).value_or(std::vector<LocalTree::Item>{}))
+    set.files.insert(file.name);
+  if (set.files.empty() || !path)
+    return (void)remove_tree(overlay_.options_.directory + "/" + place);  // as in resume_pending
+  // A commit that was cut: its group file had not moved yet (Overlay::commit), the request that caused it comes again.
+  if (!overlay_.local_set_is_whole(*path)) {
+    for (const auto& name : overlay_.local_set(*path)) set.files.insert(name);
+  }
+  set.complete = set_is_whole(set.files, overlay_.tree_, place, path->substr(path->rfind('/') + 1));
+  directory->key->state.with([&](KeyState& state) { state.writers[writer] = std::move(set); });
+  directory->pins.fetch_add(1);
+  overlay_.contested_.with([&](auto& contested) { contested[static_cast<uint64_t>(directory->id)] = directory; });
+}
+
+void Resume::sweep_orphans() {
+  for (const auto& item : overlay_.tree_.list("orphans").value_or(std::vector<LocalTree::Item>{})) {
+    const auto id = number_in<uint64_t>(item.name);
+    const NodePtr node = id ? overlay_.nodes_.find(NodeId{*id}) : nullptr;
+    const std::string place = "orphans/" + item.name;
+    const bool used = node && node->content.with([&](const Content& content) { return content.elsewhere == place; });
+    // What a request began is made again by it; `keep_orphan` of one that comes again replaces what it finds.
+    if (!used && !(node && item.name == std::to_string(static_cast<uint64_t>(node->id)))) {
+      (void)overlay_.tree_.unlink(place);  // what stays is removed at the next start
+    }
+  }
+}
+
+/// The rest of a takeover, while requests are served: which blobs local files are, what is to be sealed, and what the
+/// kernel may not have been told.
+void Resume::finish(const std::stop_token& stop) {
+  refresh_kernel("", overlay_.root_, stop);
+  look_below("", stop);
+  overlay_.resuming_ = false;
+  log::info("view.resumed", {{"nodes", static_cast<uint64_t>(overlay_.nodes_.size())}});
+}
+
+/// The catalog may have changed between the last notice to the kernel and now: an absence that the kernel keeps would
+/// stay for ever.
+void Resume::refresh_kernel(const std::string& path, const NodePtr& directory, const std::stop_token& stop) {
+  for (const auto& child : overlay_.catalog_.list(layout::canonical_path(path))) {
+    if (stop.stop_requested()) return;
+    if (!overlay_.nodes_.child(directory, child.name)) overlay_.notifier_.forget_name(directory->id, child.name);
+  }
+  overlay_.notifier_.forget_content(directory->id);
+  for (const auto& [name, child] : overlay_.nodes_.children(directory)) {
+    const std::string child_path = path.empty() ? name : join(path, name);
+    if (child->is_directory()) {
+      refresh_kernel(child_path, child, stop);
+      continue;
+    }
+    const bool replaced = child->content.with([&](const Content& content) {
+      if (content.backing != Backing::kShared) return false;
+      const auto known = overlay_.catalog_.find(layout::canonical_path(child_path));
+      return !known || known->entry.digest != content.entry.digest;
+    });
+    if (replaced) (void)overlay_.apply_remote_change(child_path, layout::canonical_path(child_path));
+  }
+}
+
+void Resume::look_below(const std::string& path, const std::stop_token& stop) {
+  const auto items = overlay_.moves_.read([&](const Moves&) { return overlay_.tree_.list(LocalTree::view(path)); });
+  if (!items || stop.stop_requested()) return;
+  for (const auto& item : *items) {
+    const std::string child = path.empty() ? item.name : join(path, item.name);
+    if (item.type == S_IFDIR) look_below(child, stop);
+    if (item.type == S_IFREG) look_at_file(path, item.name, *items);
+  }
+  if (layout::is_triton_key_directory(path) && overlay_.local_set_is_whole(path)) {
+    const auto names = overlay_.local_set(path);
+    const auto is_open = [&](const auto& name) { return overlay_.seal_on_disk(join(path, name)).empty(); };
+    if (std::any_of(names.begin(), names.end(), is_open)) overlay_.seal_later(path);
+  }
+}
+
+void Resume::look_at_file(const std::string& directory, const std::string& name,
+                          const std::vector<LocalTree::Item>& siblings) {
+  const std::string path = directory.empty() ? name : join(directory, name);
+  const auto& rule = layout::rule_of(layout::classify(path).family);
+  if (!rule.shared || !overlay_.tree_.keeps_seals()) return;
+  const std::string place = LocalTree::view(path);
+  const auto file = overlay_.tree_.open_file(place, false);
+  if (!file) return;
+  if (const auto seal = overlay_.tree_.seal_of(file->get())) {
+    const auto digest = codec::Digest::from_hex(*seal);
+    if (digest) overlay_.pins_.with([&](Pins& pins) { pins.sealed_paths.try_emplace(*digest, path); });
+    return;
+  }
+  if (overlay_.tree_.is_changed(file->get()) || layout::classify(path).family == layout::Family::kTritonKernel) return;
+  // Its compiler is at work: the end of that seals it.
+  if (rule.seal == layout::SealSign::kBuildDirectory && is_being_built(directory, name, siblings)) return;
+  const Provenance found = overlay_.marks_.read(place);
+  if (!found.is_known() && overlay_.marks_.everyone_fits()) {
+    Provenance now;
+    now.add_scope(overlay_.host_.scope_of(layout::classify(path).family, {}).id);
+    overlay_.marks_.write(place, found, now);
+  }
+  if (overlay_.is_blob_without_seal(file->get()))
+    (void)overlay_.tree_.unshare(place, std::nullopt);  // no room: the next start tries
+  auto node = overlay_.pin_path(path);
+  if (!node) return;
+  if (rule.seal == layout::SealSign::kQuiet) {
+    overlay_.sealer_.add_quiet({*node, path, false});
+  } else {
+    overlay_.sealer_.add({*node, path, false});
+  }
+  overlay_.unpin(*node);
+}
+
+void Resume::finish_exchange(const Site& from, const Site& to, const NodePtr& moved) {
+  const auto other = overlay_.tree_.stat(LocalTree::view(from.path));
+  NodePtr back = other && *other ? overlay_.nodes_.find_local((*other)->st_ino) : nullptr;
+  if (!back) back = overlay_.nodes_.child(to.parent, to.name);
+  (void)overlay_.nodes_.detach(from.parent, from.name);  // both names go, whatever they named
+  (void)overlay_.nodes_.detach(to.parent, to.name);
+  (void)overlay_.nodes_.add(to.parent, to.name, moved, 0);
+  if (back && back != moved) (void)overlay_.nodes_.add(from.parent, from.name, back, 0);
+}
+
+/// A rename whose effect an earlier worker had begun: done on the disk already? Then the rest of it.
+std::optional<Result<void>> Resume::finish_rename(const Site& from, const Site& to, RenameMode mode) {
+  const auto witness = takeover::begun_effect();
+  // What goes into a Triton set goes on with the set (put_into_set).
+  if (!witness || (to.parent->key && layout::classify(to.path).family == layout::Family::kTritonKernel &&
+                   layout::classify(from.path).family == layout::Family::kTemporary)) {
+    return std::nullopt;
+  }
+  const auto there = overlay_.tree_.stat(LocalTree::view(to.path));
+  if (!there) return fail(there.error());
+  if (!*there || (*there)->st_ino != *witness) return std::nullopt;
+  const bool is_directory = S_ISDIR((*there)->st_mode);
+  const NodePtr at_source = overlay_.nodes_.child(from.parent, from.name);
+  const NodePtr at_target = overlay_.nodes_.child(to.parent, to.name);
+  NodePtr moved = overlay_.nodes_.find_local(*witness);
+  if (!moved && at_source && at_source->inode_number == *witness) moved = at_source;
+  if (mode == RenameMode::kExchange) {
+    if (moved && at_target != moved) finish_exchange(from, to, moved);
+    overlay_.hide_entry(to.canonical);
+  } else if (moved && at_target != moved) {
+    const NodePtr replaced = at_source == moved ? overlay_.nodes_.move(from.parent, from.name, to.parent, to.name)
+                                                : overlay_.nodes_.detach(to.parent, to.name);
+    if (at_source != moved) (void)overlay_.nodes_.add(to.parent, to.name, moved, 0);
+    if (replaced) {
+      if (replaced->is_regular()) (void)find_place(replaced);  // its name is gone already
+      overlay_.let_go(overlay_.nodes_.release(replaced));
+    }
+  }
+  if (moved) moved->content.with([](Content& content) { content.attributes_valid = false; });
+  if (!is_directory || mode == RenameMode::kExchange) overlay_.hide_entry(from.canonical);
+  return Result<void>{};
+}
+
+}  // namespace inductorfs::vfs

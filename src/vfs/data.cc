@@ -45,6 +45,7 @@ bool Overlay::fetch_again(const codec::Entry& entry) {
   return settled->get_future().get() == FetchOutcome::kHere;
 }
 
+/// What a node is read from: its rendered bytes, or a descriptor. Fetches a damaged blob once more, with no lock held.
 Result<DescriptorCache::Pointer> Overlay::reading(const NodePtr& node, std::shared_ptr<const std::string>& rendered) {
   for (bool again = false;; again = true) {
     std::optional<codec::Entry> lost;
@@ -188,6 +189,7 @@ void Overlay::end_write(const NodePtr& node, bool changed) {
   if (rule.shared && rule.seal == layout::SealSign::kQuiet) sealer_.add_quiet({node, *path, false});
 }
 
+/// After ENOSPC: true if another try may find room.
 bool Overlay::make_room(uint64_t bytes) {
   if (store_.free_space(bytes) > 0) return true;
   // What was deleted just now may still be on its way out: the kernel's FORGET follows unlink(2) and nobody waits for

@@ -74,7 +74,8 @@ class Overlay final : public FileSystem {
   FileSystemStatus status() const override;
 
  private:
-  friend class Resume;  // lookup.cc:
+  friend class Resume;
+  // lookup.cc
   [[nodiscard]] Result<Site> site(NodeId parent, std::string_view name) const;
   [[nodiscard]] Result<NodePtr> live(NodeId id) const;
   void resolve(const Site& site, LookupDone done);
@@ -141,7 +142,6 @@ class Overlay final : public FileSystem {
   [[nodiscard]] Result<DescriptorCache::Pointer> begin_write(const NodePtr& node, std::optional<uint64_t> keep_bytes,
                                                              pid_t writer);
   void end_write(const NodePtr& node, bool changed);
-  /// After ENOSPC: true if another try may find room.
   [[nodiscard]] bool make_room(uint64_t bytes);
   [[nodiscard]] Result<void> make_private(const NodePtr& node, Content& content, std::optional<uint64_t> keep_bytes);
   [[nodiscard]] Result<void> copy_bytes_of(const Node& node, Content& content, const Fd& to, uint64_t size);
@@ -153,7 +153,6 @@ class Overlay final : public FileSystem {
   [[nodiscard]] Result<void> change_xattr(NodeId id, const std::string& name,
                                           const std::function<Result<void>(const std::string&)>& change);
   [[nodiscard]] bool fetch_again(const codec::Entry& entry);
-  /// What a node is read from: its rendered bytes, or a descriptor. Fetches a damaged blob once more.
   [[nodiscard]] Result<DescriptorCache::Pointer> reading(const NodePtr& node,
                                                          std::shared_ptr<const std::string>& rendered);
   // sealing.cc

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/base/encoding.h"
 
+#include <array>
+
 namespace inductorfs {
 namespace {
 
@@ -15,7 +17,25 @@ std::optional<unsigned> hex_value(char c) {
   return std::nullopt;
 }
 
+constexpr std::array<uint32_t, 256> make_crc_table() {
+  constexpr uint32_t kReversedPolynomial = 0xedb88320;
+  std::array<uint32_t, 256> table{};
+  for (uint32_t byte = 0; byte < table.size(); ++byte) {
+    uint32_t value = byte;
+    for (int bit = 0; bit < 8; ++bit) value = (value & 1U) != 0 ? (value >> 1U) ^ kReversedPolynomial : value >> 1U;
+    table[byte] = value;
+  }
+  return table;
+}
+constexpr std::array<uint32_t, 256> kCrcTable = make_crc_table();
+
 }  // namespace
+
+uint32_t crc32(std::string_view bytes, uint32_t so_far) {
+  uint32_t value = ~so_far;
+  for (const char c : bytes) value = kCrcTable[(value ^ static_cast<uint8_t>(c)) & 0xffU] ^ (value >> 8U);
+  return ~value;
+}
 
 std::string to_hex(std::string_view bytes) {
   std::string out;

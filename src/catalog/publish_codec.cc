@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <optional>
 
+#include "inductorfs/base/encoding.h"
+
 namespace inductorfs::catalog {
 namespace {
 
-constexpr uint8_t kPayloadVersion = 1;
+constexpr uint8_t kPayloadVersion = 2;
+constexpr size_t kCheckSize = 4;
 /// More than any scope, path or entry value has; keeps a damaged length from asking for memory.
 constexpr uint32_t kStringLimit = 64 * 1024;
 
@@ -85,12 +88,18 @@ std::string encode_publish(const Publish& publish) {
     put_string(out, entry.path);
     put_string(out, codec::encode_entry(entry));
   }
+  put_number(out, crc32(out));
   return out;
 }
 
 Result<Publish> decode_publish(std::string_view payload) {
-  Reader reader(payload);
+  if (payload.size() < kCheckSize) return fail(ErrorCode::kCorrupt, "queued publish: wrong length");
+  const std::string_view checked = payload.substr(0, payload.size() - kCheckSize);
+  Reader reader(checked);
   if (reader.byte() != kPayloadVersion) return fail(ErrorCode::kCorrupt, "queued publish: unknown version");
+  if (Reader(payload.substr(checked.size())).number() != crc32(checked)) {
+    return fail(ErrorCode::kCorrupt, "queued publish: it is damaged");
+  }
   const auto kind = kind_from(reader.byte());
   if (!kind) return fail(ErrorCode::kCorrupt, "queued publish: unknown kind");
   Publish publish;

@@ -9,8 +9,9 @@
 namespace inductorfs::codec {
 namespace {
 
-constexpr uint8_t kEntryVersion = 1;
-constexpr uint8_t kRecordVersion = 1;
+constexpr uint8_t kEntryVersion = 2;
+constexpr uint8_t kRecordVersion = 2;
+constexpr size_t kCheckSize = sizeof(uint32_t);
 constexpr uint8_t kSet = 'S';
 constexpr uint8_t kDelete = 'D';
 constexpr uint32_t kPermissionBits = 0777;
@@ -20,6 +21,12 @@ static_assert(kOriginLimit <= std::numeric_limits<uint8_t>::max());
 
 tl::unexpected<Error> corrupt(std::string_view what, std::string_view why) {
   return fail(ErrorCode::kCorrupt, "decode " + std::string(what) + ": " + std::string(why));
+}
+
+tl::unexpected<Error> other_version(std::string_view what, uint8_t version, uint8_t known) {
+  if (version < known) return corrupt(what, "version " + std::to_string(version) + " is no longer read");
+  return fail(ErrorCode::kNotSupported, "decode " + std::string(what) + ": version " + std::to_string(version) +
+                                            " is unknown, a newer inductorfs may have written it");
 }
 
 bool is_printable(char c) { return c >= ' ' && c <= '~'; }
@@ -58,13 +65,16 @@ std::string encode_entry(const Entry& entry) {
   append_integer(value, static_cast<uint64_t>(entry.mtime_ns));
   append_integer(value, static_cast<uint8_t>(origin.size()));
   value.append(origin);
+  append_integer(value, crc32(entry.path, crc32(value)));
   return value;
 }
 
 Result<Entry> decode_entry(std::string_view path, std::string_view value) {
   if (!is_clean_path(path)) return corrupt("entry", "its path is not clean");
   ByteReader reader(value);
-  if (reader.integer<uint8_t>() != kEntryVersion) return corrupt("entry", "unknown version");
+  if (const auto version = reader.integer<uint8_t>(); version != kEntryVersion) {
+    return other_version("entry", version, kEntryVersion);
+  }
   Entry entry;
   entry.path = path;
   entry.digest = Digest::from_raw(reader.bytes(Digest::kSize)).value_or(Digest{});
@@ -73,7 +83,10 @@ Result<Entry> decode_entry(std::string_view path, std::string_view value) {
   entry.mtime_ns = static_cast<int64_t>(reader.integer<uint64_t>());
   const auto origin_length = reader.integer<uint8_t>();
   entry.origin = reader.bytes(origin_length);
+  const size_t checked = value.size() - reader.left();
+  const auto check = reader.integer<uint32_t>();
   if (!reader.complete()) return corrupt("entry", "wrong length");
+  if (check != crc32(path, crc32(value.substr(0, checked)))) return corrupt("entry", "it is damaged");
   if (entry.size > kSizeLimit) return corrupt("entry", "its size is over the limit");
   if ((entry.mode & ~kPermissionBits) != 0) return corrupt("entry", "its mode has more than permission bits");
   if (origin_length > kOriginLimit) return corrupt("entry", "its origin is over the limit");
@@ -96,12 +109,19 @@ std::string encode_record(const LogRecord& record) {
     out.append(value);
   }
   for (const std::string& path : record.removed) append_path(out, kDelete, path);
+  append_integer(out, crc32(out));
   return out;
 }
 
 Result<LogRecord> decode_record(std::string_view bytes) {
-  ByteReader reader(bytes);
-  if (reader.integer<uint8_t>() != kRecordVersion) return corrupt("record", "unknown version");
+  if (bytes.size() < kCheckSize) return corrupt("record", "wrong length");
+  const std::string_view checked = bytes.substr(0, bytes.size() - kCheckSize);
+  ByteReader check(bytes.substr(checked.size()));
+  ByteReader reader(checked);
+  if (const auto version = reader.integer<uint8_t>(); version != kRecordVersion) {
+    return other_version("record", version, kRecordVersion);
+  }
+  if (check.integer<uint32_t>() != crc32(checked)) return corrupt("record", "it is damaged");
   const auto count = reader.integer<uint32_t>();
   if (count > kRecordEntryLimit) return corrupt("record", "more entries than the limit");
   LogRecord record;

@@ -43,6 +43,12 @@ TEST(ByteReader, HugeLengthsDoNotWrapAround) {
   EXPECT_TRUE(reader.failed());
 }
 
+TEST(Crc32, IsTheOneOfIeee8023AndCanBeContinued) {
+  EXPECT_EQ(crc32(""), 0U);
+  EXPECT_EQ(crc32("123456789"), 0xcbf43926U);
+  EXPECT_EQ(crc32("56789", crc32("1234")), 0xcbf43926U);
+}
+
 TEST(Hex, RoundTripsAllBytes) {
   std::string all;
   for (int i = 0; i < 256; ++i) all.push_back(static_cast<char>(i));

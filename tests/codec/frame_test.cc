@@ -266,8 +266,7 @@ TEST(FrameDecoder, SinkErrorIsHandedOnAndStays) {
 
 /// Damage: up to three flipped bits, or a cut. The only damaged frames that may pass are those that give the right
 /// bytes all the same (zstd has several spellings of some fields).
-void expect_damage_detected(const std::string& raw, uint32_t seed) {
-  const std::string good = encode_frame(raw).value();
+void expect_damage_detected(const std::string& good, const std::string& raw, uint32_t seed) {
   const Digest digest = digest_of(raw);
   std::mt19937 random(seed);
   int undetected = 0;
@@ -288,8 +287,40 @@ void expect_damage_detected(const std::string& raw, uint32_t seed) {
   EXPECT_LE(undetected, kTrials / 50) << "more harmless damage than the spellings of zstd explain";
 }
 
-TEST(FrameDecoder, DamageOfCompressedFramesIsDetected) { expect_damage_detected(text(2000), 7); }
-TEST(FrameDecoder, DamageOfStoredFramesIsDetected) { expect_damage_detected(random_bytes(500), 8); }
+TEST(FrameDecoder, DamageOfFramesWithTheDictionaryIsDetected) {
+  const std::string good = encode_frame(text(2000)).value();
+  ASSERT_EQ(good[kCodecAt], 2);
+  expect_damage_detected(good, text(2000), 7);
+}
+
+TEST(FrameDecoder, DamageOfStoredFramesIsDetected) {
+  const std::string good = encode_frame(random_bytes(500)).value();
+  ASSERT_EQ(good[kCodecAt], 0);
+  expect_damage_detected(good, random_bytes(500), 8);
+}
+
+TEST(FrameDecoder, DamageOfFramesWithoutTheDictionaryIsDetected) {
+  expect_damage_detected(header(1, 2000, digest_of(text(2000))) + zstd_frame(text(2000)), text(2000), 9);
+}
+
+/// What a reader that looks at the bytes before finish() would have seen is never more than the header's size.
+TEST(FrameDecoder, DamageNeverGivesOutMoreThanTheHeaderSays) {
+  std::mt19937 random(10);
+  const std::string raw = text(2000);
+  const std::string good = encode_frame(raw).value();
+  for (int i = 0; i < kTrials; ++i) {
+    std::string bad = good;
+    bad[random() % bad.size()] ^= static_cast<char>(1U << random() % 8);
+    uint64_t given = 0;
+    FrameDecoder decoder(digest_of(raw), raw.size(), [&](std::string_view piece) -> Result<void> {
+      given += piece.size();
+      return {};
+    });
+    bool fed = true;
+    for (size_t at = 0; at < bad.size() && fed; at += 97) fed = decoder.feed(bad.substr(at, 97)).has_value();
+    ASSERT_LE(given, raw.size());
+  }
+}
 
 }  // namespace
 }  // namespace inductorfs::codec

@@ -53,6 +53,10 @@ class ByteReader {
   bool failed_ = false;
 };
 
+/// CRC-32 of IEEE 802.3, continued from `so_far`. Up to 11 KiB it sees any damage of up to three bits, of any length
+/// any burst of 32: it is for accidents. What must hold against a liar has a digest (codec/digest.h).
+[[nodiscard]] uint32_t crc32(std::string_view bytes, uint32_t so_far = 0);
+
 /// Lower-case hexadecimal digits.
 [[nodiscard]] std::string to_hex(std::string_view bytes);
 /// Accepts lower-case digits only: a name has one spelling. Empty when `hex` is not an even number of them.

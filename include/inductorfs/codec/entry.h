@@ -28,21 +28,23 @@ inline constexpr size_t kOriginLimit = 128;
 inline constexpr size_t kRecordEntryLimit = 4096;
 
 /// An entry's value in the index (the path is the field's name there):
-///     value := version digest size mode mtime origin_length origin
-///     version := u8 = 1, digest := 32 bytes, size := u64, mode := u16, mtime := i64, origin_length := u8
+///     value := version digest size mode mtime origin_length origin check
+///     version := u8 = 2, digest := 32 bytes, size := u64, mode := u16, mtime := i64, origin_length := u8,
+///     check := u32, crc32 (base/encoding.h) of all before it and then the path
 /// Integers are little-endian. The mode is cut to its permission bits; the origin, which is for people only, to
-/// kOriginLimit bytes of printable ASCII.
+/// kOriginLimit bytes of printable ASCII. Version history: 1, without check; 2.
 [[nodiscard]] std::string encode_entry(const Entry& entry);
-/// kCorrupt unless the whole value is used up and every field is within its limit; `path` must be a clean relative
-/// path (no empty, "." or ".." component, no NUL, at most kPathLimit bytes). One entry has one encoding: what is
-/// accepted encodes to the same bytes again.
+/// kCorrupt unless the whole value is used up, every field is within its limit and the check is right; `path` must be a
+/// clean relative path (no empty, "." or ".." component, no NUL, at most kPathLimit bytes). kNotSupported: a newer
+/// version's. One entry has one encoding: what is accepted encodes to the same bytes again.
 [[nodiscard]] Result<Entry> decode_entry(std::string_view path, std::string_view value);
 [[nodiscard]] bool is_clean_path(std::string_view path);
 
 /// One record of a scope's log: what one publish changed.
-///     record := version count { kind path_length path [value_length value] }
-///     version := u8 = 1, count := u32, kind := 'S' set | 'D' delete, path_length := u16, value_length := u16
-/// All sets come before all deletes.
+///     record := version count { kind path_length path [value_length value] } check
+///     version := u8 = 2, count := u32, kind := 'S' set | 'D' delete, path_length := u16, value_length := u16,
+///     check := u32, crc32 of all before it
+/// All sets come before all deletes. Version history: 1, without check; 2.
 struct LogRecord {
   std::vector<Entry> set;
   std::vector<std::string> removed;

@@ -2,6 +2,7 @@
 #include "vfs/fetcher.h"
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -17,6 +18,11 @@ constexpr size_t kBatchEntries = 128;
 constexpr uint64_t kBatchBytes = 32ULL << 20;
 
 }  // namespace
+
+bool is_here(store::BlobStore& store, const codec::Entry& entry) {
+  const auto blob = store.find(entry.digest);
+  return blob && blob->size == entry.size;
+}
 
 struct Fetcher::Ticket {
   struct Progress {
@@ -59,8 +65,11 @@ class Fetcher::Sink final : public remote::BlobSink {
       }
       if (!writer) return fail(std::move(writer).error());
       blob.writer = std::move(*writer);
-      blob.decoder.emplace(digest, blob.entry.size,
-                           [&writer = *blob.writer](std::string_view bytes) { return writer.append(bytes); });
+      blob.size = std::make_shared<uint64_t>(0);
+      blob.decoder.emplace(digest, blob.entry.size, [size = blob.size, &writer = *blob.writer](std::string_view bytes) {
+        *size += bytes.size();
+        return writer.append(bytes);
+      });
     }
     return blob.decoder->feed(frame_piece);
   }
@@ -84,12 +93,14 @@ class Fetcher::Sink final : public remote::BlobSink {
     codec::Entry entry;
     std::unique_ptr<store::BlobWriter> writer;
     std::optional<codec::FrameDecoder> decoder;
+    std::shared_ptr<uint64_t> size;  ///< of the bytes that came; the decoder's sink counts them
     bool unfit = false;
   };
 
   Result<void> finish(Blob& blob) {
     if (!blob.decoder) return fail(ErrorCode::kCorrupt, "an empty frame");
     INDUCTORFS_TRY(blob.decoder->finish());
+    if (*blob.size != blob.entry.size) return fail(ErrorCode::kCorrupt, "the entry says another size");
     INDUCTORFS_TRY(blob.writer->commit(blob.entry.digest));
     if (auto fits = fetcher_.check_(blob.entry); !fits) {
       fetcher_.store_.discard(blob.entry.digest);
@@ -162,7 +173,7 @@ void Fetcher::fetch(const std::vector<codec::Entry>& needed, Done done) {
   std::vector<codec::Entry> missing;
   std::vector<size_t> here;
   for (size_t i = 0; i < needed.size(); ++i) {
-    if (store_.find(needed[i].digest)) {
+    if (is_here(store_, needed[i])) {
       here.push_back(i);
       continue;
     }

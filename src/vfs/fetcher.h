@@ -22,6 +22,10 @@ enum class FetchOutcome {
   kUnfit,   ///< sound, but for another host (Check answered kNotSupported): not in the store
 };
 
+/// Whether the store has the entry's blob. One of another size is not: the kernel would be told a size that the bytes
+/// have not, and make up zeros or cut them off.
+[[nodiscard]] bool is_here(store::BlobStore& store, const codec::Entry& entry);
+
 /// Brings blobs from the cluster into the store: many lookups of one blob share one fetch, and what is wanted together
 /// travels in one pipeline. Never blocks its callers. Safe for concurrent use.
 class Fetcher {

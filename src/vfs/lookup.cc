@@ -105,7 +105,7 @@ std::optional<Result<Found>> Overlay::resolve_locally(const Site& site, bool kee
 }
 
 void Overlay::resolve_entry(const Site& site, const catalog::Known& known, bool keep, LookupDone done) {
-  if (store_.find(known.entry.digest)) {
+  if (is_here(store_, known.entry)) {
     auto result = add_shared(site, known.entry, 1);
     if (result) result->keep = keep;
     return done({std::move(result), false});

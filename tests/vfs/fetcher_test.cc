@@ -122,10 +122,27 @@ TEST_F(Fetcher, GivesUpBytesThatDoNotFitTheirName) {
 }
 
 TEST_F(Fetcher, GivesUpAFrameOfAnotherSize) {
-  auto entry = published("four");
-  entry.size = 3;
-  EXPECT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kLost}));
-  EXPECT_EQ(counters.get("fetch.corrupt").get(), 1U);
+  const auto entry = published("four");
+  for (const uint64_t size : {0, 3, 5, 5000}) {
+    auto liar = entry;
+    liar.size = size;
+    EXPECT_EQ(fetch({liar}).get(), (Outcomes{FetchOutcome::kLost})) << size;
+    EXPECT_FALSE(store.find(entry.digest));
+  }
+  EXPECT_EQ(counters.get("fetch.corrupt").get(), 4U);
+}
+
+/// Two names of the same bytes, and one entry that lies.
+TEST_F(Fetcher, ABlobThatIsHereProvesNoEntryOfAnotherSize) {
+  const auto entry = published("four");
+  ASSERT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kHere}));
+  for (const uint64_t size : {3, 5}) {
+    auto liar = entry;
+    liar.size = size;
+    EXPECT_FALSE(vfs::is_here(store, liar));
+    EXPECT_EQ(fetch({liar}).get(), (Outcomes{FetchOutcome::kLost})) << size;
+  }
+  EXPECT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kHere})) << "the blob stays";
 }
 
 TEST_F(Fetcher, AnswersEveryWaiterWhenItStopsWhileTheRemoteHangs) {

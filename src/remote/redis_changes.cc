@@ -25,6 +25,8 @@ constexpr int kMomentAttempts = 20;
 /// XREAD cannot see a log that began anew at a lower generation: the head is looked at again this often.
 constexpr Milliseconds kHeadInterval{5000};
 constexpr Milliseconds kIdleSlice{100};
+/// Damaged entries that one read of an index has removed; the next one finds the others.
+constexpr size_t kDamagedAtOnce = 16;
 
 struct Head {
   bool exists = false;
@@ -131,6 +133,11 @@ Result<Moment> at_one_moment(Channel& channel, const ScopeKeys& keys, std::vecto
   return fail(ErrorCode::kUnavailable, "the scope changes faster than it can be read");
 }
 
+struct Damaged {
+  std::string path;
+  codec::Digest digest;
+};
+
 /// Reads one scope. Confined to the calling thread.
 class ScopeReader {
  public:
@@ -155,7 +162,16 @@ class ScopeReader {
     return fail(ErrorCode::kUnavailable, "scope " + scope_ + " changed its history while it was read");
   }
 
+  /// Entries of the index that nobody can read, not those of a newer version.
+  [[nodiscard]] const std::vector<Damaged>& damaged() const { return damaged_; }
+
  private:
+  void note_damaged(const std::string& path, std::string_view value, const Error& error) {
+    const auto digest = codec::Digest::from_raw(stored_digest(value));
+    if (error.code() != ErrorCode::kCorrupt || !digest || damaged_.size() == kDamagedAtOnce) return;
+    damaged_.push_back({path, *digest});
+  }
+
   tl::unexpected<Error> too_large() const {
     return fail(ErrorCode::kTooLarge, "scope " + scope_ + " holds more than index_limit = " +
                                           std::to_string(session_.options().index_limit) + " entries");
@@ -228,6 +244,7 @@ class ScopeReader {
         auto entry = codec::decode_entry(fields[i].text, fields[i + 1].text);
         if (!entry) {
           bad.add();
+          note_damaged(fields[i].text, fields[i + 1].text, entry.error());
           continue;
         }
         fold.set(std::move(*entry));
@@ -259,6 +276,7 @@ class ScopeReader {
   const ScopeKeys keys_;
   Channel& channel_;
   std::map<uint64_t, std::string> heads_;  // what each generation's nonce was when it was seen
+  std::vector<Damaged> damaged_;
 };
 
 /// Waits on several scopes. Confined to the calling thread.
@@ -322,12 +340,20 @@ class ScopeWaiter {
 Result<Delta> read_scope(Session& session, const ScopeId& scope, const Position& from, Deadline deadline) {
   INDUCTORFS_TRY(check_scope(scope));
   Delta delta;
+  std::vector<Damaged> damaged;
   INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Channel& channel) -> Result<void> {
-    auto read = ScopeReader(session, scope, channel).read(from);
+    ScopeReader reader(session, scope, channel);
+    auto read = reader.read(from);
     if (!read) return fail(std::move(read).error());
     delta = std::move(*read);
+    damaged = reader.damaged();
     return {};
   }));
+  for (const Damaged& entry : damaged) {
+    // Of a contest it would keep its place for ever, and nobody could publish the key again. What this user may not do
+    // another one may.
+    (void)report_lost_entry(session, scope, entry.path, entry.digest, deadline);
+  }
   return delta;
 }
 

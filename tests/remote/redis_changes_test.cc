@@ -112,6 +112,26 @@ TEST_F(RedisChanges, EntriesAndRecordsThatCannotBeReadAreSkippedAndCounted) {
   EXPECT_GE(count("remote.bad_entries"), 2U);
 }
 
+TEST_F(RedisChanges, ADamagedEntryIsRemovedAndGivesItsContestBack) {
+  PublishGroup group = group_of(scope, {entry("damaged", "x"), entry("sound", "y")});
+  group.contest = PublishGroup::Contest{"k", 0};
+  ASSERT_EQ(*remote->publish(group, source, soon()), PublishOutcome::kPublished);
+  std::string value = run({"HGET", keys.index, "damaged"}).text;
+  value[45] ^= 1;  // of the time
+  run({"HSET", keys.index, "damaged", value});
+  value[0] = 3;
+  run({"HSET", keys.index, "newer", value});
+  run({"DEL", keys.log});
+  Follower reader(*remote, scope);
+  reader.catch_up();
+  EXPECT_TRUE(reader.has("sound"));
+  EXPECT_FALSE(reader.has("damaged") || reader.has("newer"));
+  EXPECT_EQ(run({"HEXISTS", keys.index, "damaged"}).integer, 0);
+  EXPECT_EQ(run({"HEXISTS", keys.index, "newer"}).integer, 1) << "another version's is not ours to remove";
+  group.entries[0].mtime_ns += 1;
+  EXPECT_EQ(*remote->publish(group, source, soon()), PublishOutcome::kPublished);
+}
+
 TEST_F(RedisChanges, AKeyOfAnotherTypeIsAnErrorNotACrash) {
   run({"SET", keys.meta, "text"});
   const auto delta = remote->read_changes(scope, {}, soon());

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
 
-#include "inductorfs/base/result.h"
+#include "fuzz_target.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/layout/layout.h"
-#include "inductorfs/layout/scope.h"
 
-/// Contents of every kind that is taken apart: ELF, cubin, PTX, pickle, JSON, group files; and scope texts, which come
-/// from other hosts through the cluster. The first byte picks the kind, so that no input is spent on finding a name.
+/// Paths, and contents of every kind that is taken apart, as the file system gives them to the checks: ELF, cubin, PTX,
+/// pickle, JSON, group files. elf_fuzz, pickle_fuzz, group_fuzz and json_fuzz look deeper into one each.
 namespace {
 
 using namespace inductorfs;
@@ -69,32 +64,32 @@ void fuzz_candidate(std::string_view bytes) {
                               bytes.size());  // either answer: only crashes are looked for
 }
 
-void fuzz_scopes(std::string_view text) {
-  const size_t half = text.find('\0');
-  if (half == std::string_view::npos) return;
-  const std::string_view ours = text.substr(0, half);
-  const std::string_view theirs = text.substr(half + 1);
-  INDUCTORFS_CHECK(layout::compare_scopes(ours, ours).empty());
-  const auto there = layout::compare_scopes(ours, theirs);
-  const auto back = layout::compare_scopes(theirs, ours);
-  INDUCTORFS_CHECK(there.size() == back.size());
-  for (size_t i = 0; i < there.size(); ++i) INDUCTORFS_CHECK(there[i].ours == back[i].theirs);
+void fuzz_path(std::string_view path) {
+  const layout::Place place = layout::classify(path);
+  const layout::Place again = layout::classify(place.canonical);
+  INDUCTORFS_CHECK(again.canonical == place.canonical && again.family == place.family);
+  INDUCTORFS_CHECK(layout::canonical_path(path) == place.canonical);
+  for (const std::string& sealed : layout::sealed_by_removal_of(path)) {
+    INDUCTORFS_CHECK(layout::rule_of(layout::classify(sealed).family).shared);
+  }
 }
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-
+/// The first byte picks the kind, so that no input is spent on finding a name.
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (size == 0) return 0;
-  const std::string_view input(reinterpret_cast<const char*>(data + 1), size - 1);
-  const size_t kind = data[0] % (kPaths.size() + 3);
+  std::string_view input = fuzz::view(data, size);
+  if (input.empty()) return 0;
+  const size_t kind = fuzz::take_byte(input) % (kPaths.size() + 4);
   if (kind < kPaths.size()) {
     fuzz_content(kPaths[kind], input);
   } else if (kind == kPaths.size()) {
     fuzz_candidate(input);
   } else if (kind == kPaths.size() + 1) {
-    fuzz_scopes(input);
+    fuzz_path(input);
+  } else if (kind == kPaths.size() + 2) {
+    const auto [path, bytes] = fuzz::halves(input);
+    (void)layout::check_content(layout::classify(path), bytes, bytes.size());  // either answer
   } else {
     (void)layout::triton_architecture(input);  // either answer: only crashes are looked for
   }

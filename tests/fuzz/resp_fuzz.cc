@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer over the reply parser. The first byte says where the rest is cut, so that every state between two feeds is
-// reached; limits are small, so that the fuzzer meets them. The answer must not depend on the cuts.
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <string>
-#include <string_view>
-
+// The reply parser. The first byte says where the rest is cut, so that every state between two feeds is reached; limits
+// are small, so that the fuzzer meets them. The answer must not depend on the cuts.
+#include "fuzz_target.h"
 #include "reply_parser.h"
 
 namespace {
 
 using inductorfs::redis::Reply;
 using inductorfs::redis::ReplyParser;
+namespace fuzz = inductorfs::fuzz;
 
 void append(const Reply& reply, std::string& out) {
   out += static_cast<char>('a' + static_cast<int>(reply.kind));
@@ -41,11 +37,12 @@ std::string replies_of(std::string_view bytes, size_t step) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (size < 2) return 0;
-  const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const std::string cut = replies_of(bytes, 1 + data[0] % 16);
-  const std::string whole = replies_of(bytes, bytes.size());
-  if (!whole.starts_with(cut) && !cut.starts_with(whole)) std::abort();
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  std::string_view input = fuzz::view(data, size);
+  if (input.size() < 2) return 0;
+  const size_t step = size_t{1} + fuzz::take_byte(input) % 16U;
+  const std::string cut = replies_of(input, step);
+  const std::string whole = replies_of(input, input.size());
+  INDUCTORFS_CHECK(whole.starts_with(cut) || cut.starts_with(whole));
   return 0;
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <random>
 #include <thread>
 
@@ -12,8 +13,14 @@
 namespace inductorfs::testing {
 namespace {
 
-constexpr int kThreads = 8;
-constexpr std::chrono::milliseconds kSpan{2500};
+/// A number of the environment, for long runs under a sanitizer (CONTRIBUTING.md).
+int64_t from_environment(const char* name, int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::stoll(text) : otherwise;
+}
+
+const int kThreads = static_cast<int>(from_environment("INDUCTORFS_STRESS_THREADS", 8));
+const std::chrono::seconds kSpan(from_environment("INDUCTORFS_STRESS_SECONDS", 3));
 
 /// The bytes of a shared file name their writer and say how long they are.
 std::string whole_text(int writer, int count) {

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <filesystem>
 
+#include "inductorfs/base/fail_point.h"
+
 namespace inductorfs {
 namespace {
 
@@ -36,6 +38,7 @@ void Fd::reset(int fd) noexcept {
 }
 
 Result<Fd> open_at(int dir, const std::string& path, int flags, mode_t mode) {
+  if (fail_point_error("disk.open")) return fail_errno("open", path);
   Fd fd(retry_on_interrupt([&] { return ::openat(dir, path.c_str(), flags | O_CLOEXEC, mode); }));
   if (!fd) return fail_errno("open", path);
   return fd;
@@ -62,6 +65,7 @@ Result<std::string> read_file(int dir, const std::string& path, uint64_t limit) 
 Result<size_t> pread_full(int fd, char* out, size_t size, uint64_t offset) {
   size_t done = 0;
   while (done < size) {
+    if (fail_point_error("disk.read")) return fail_errno("pread");
     const ssize_t got =
         retry_on_interrupt([&] { return ::pread(fd, out + done, size - done, static_cast<off_t>(offset + done)); });
     if (got < 0) return fail_errno("pread");
@@ -73,6 +77,7 @@ Result<size_t> pread_full(int fd, char* out, size_t size, uint64_t offset) {
 
 Result<void> pwrite_full(int fd, std::string_view bytes, uint64_t offset) {
   while (!bytes.empty()) {
+    if (fail_point_error("disk.write")) return fail_errno("pwrite");
     const ssize_t put =
         retry_on_interrupt([&] { return ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
     if (put < 0) return fail_errno("pwrite");
@@ -91,7 +96,9 @@ Result<void> write_full(int fd, std::string_view bytes) {
   return {};
 }
 
-Result<void> write_file_atomically(int dir, const std::string& path, std::string_view bytes, mode_t mode) {
+namespace {
+
+Result<void> replace_file(int dir, const std::string& path, std::string_view bytes, mode_t mode, bool durably) {
   static std::atomic<uint64_t> serial{0};
   const std::string temporary =
       path + "." + std::to_string(::getpid()) + "." + std::to_string(serial.fetch_add(1)) + ".tmp";
@@ -100,12 +107,24 @@ Result<void> write_file_atomically(int dir, const std::string& path, std::string
   auto fd = open_at(dir, temporary, O_WRONLY | O_CREAT | O_EXCL, mode);
   if (!fd) return fail(std::move(fd).error());
   auto written = write_full(fd->get(), bytes);
+  if (written && durably && ::fsync(fd->get()) != 0) written = fail_errno("fsync", temporary);
   if (written && ::renameat(dir, temporary.c_str(), dir, path.c_str()) != 0) written = fail_errno("rename", path);
   if (!written) {
     (void)::unlinkat(dir, temporary.c_str(), 0);  // the first error is the one to tell
     return fail(std::move(written).error().with_context("write " + path));
   }
+  if (durably && ::fsync(dir) != 0) return fail_errno("fsync", path);
   return {};
+}
+
+}  // namespace
+
+Result<void> write_file_atomically(int dir, const std::string& path, std::string_view bytes, mode_t mode) {
+  return replace_file(dir, path, bytes, mode, false);
+}
+
+Result<void> write_file_durably(int dir, const std::string& path, std::string_view bytes, mode_t mode) {
+  return replace_file(dir, path, bytes, mode, true);
 }
 
 Result<void> make_directories(const std::string& path, mode_t mode) {

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/thread.h"
 #include "load.h"
 #include "parts.h"
@@ -54,6 +55,10 @@ class CatalogImpl final : public Catalog {
 
   void hide(std::string_view path) override;
   [[nodiscard]] Result<void> enqueue(const Publish& publish) override;
+  [[nodiscard]] bool queue_may_be_short() const override {
+    return parts_->durable.with([](const Durable& durable) { return durable.queue_is_short; });
+  }
+  void note_queue(bool whole) override;
   [[nodiscard]] std::optional<PublishReport> publish_state(std::string_view path) const override;
   [[nodiscard]] Result<void> drain(Deadline deadline) override;
   void report_lost(const Known& known) override;
@@ -112,6 +117,7 @@ void CatalogImpl::hide(std::string_view path) {
   });
   for (const auto& digest : parts_->tree.read([&](const Tree& tree) { return tree.digests_of(path); })) mark(digest);
   if (marks.empty()) return;
+  fail_point("hide.marking");
   const bool full = parts_->tree.read([](const Tree& tree) { return tree.marks() >= kMarkLimit; });
   if (!full) {
     parts_->count_failure(parts_->durable.with([&](Durable& durable) { return durable.database.hide(marks); }));
@@ -128,6 +134,7 @@ void CatalogImpl::hide(std::string_view path) {
     }
     for (auto& [gone, digest] : tree.take_dropped_marks()) dropped.push_back({std::move(gone), digest});
   });
+  fail_point("hide.marked");
   if (dropped.empty()) return;
   parts_->count_failure(parts_->durable.with([&](Durable& durable) { return durable.database.drop_marks(dropped); }));
 }
@@ -200,6 +207,14 @@ Result<void> CatalogImpl::enqueue(const Publish& publish) {
     for (const auto& mark : shown) tree.unmark_hidden(mark.path, mark.digest);
   });
   return {};
+}
+
+void CatalogImpl::note_queue(bool whole) {
+  parts_->count_failure(parts_->durable.with([&](Durable& durable) -> Result<void> {
+    if (durable.queue_is_short == !whole) return {};
+    durable.queue_is_short = !whole;
+    return durable.database.note_queue(whole);
+  }));
 }
 
 std::optional<PublishReport> CatalogImpl::publish_state(std::string_view path) const {

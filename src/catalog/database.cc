@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "inductorfs/base/fail_point.h"
 #include "statement.h"
 
 namespace inductorfs::catalog {
@@ -75,6 +76,7 @@ Result<void> Database::set_aside(const std::string& file) {
     if (::rename((file + suffix).c_str(), (file + ".damaged" + suffix).c_str()) != 0 && errno != ENOENT) {
       return fail_errno("rename", file + suffix);
     }
+    fail_point("catalog.aside");
   }
   if (::unlink((file + "-shm").c_str()) != 0 && errno != ENOENT) return fail_errno("unlink", file + "-shm");
   return {};
@@ -94,6 +96,7 @@ Result<Database> Database::open(const std::string& file, std::shared_ptr<Fd> loc
   }
   (void)sqlite3_busy_timeout(raw, 0);  // cannot fail; the flock leaves nobody to wait for
   INDUCTORFS_TRY(execute(raw, kPragmas));
+  fail_point("catalog.opened");
   INDUCTORFS_TRY(database.prepare_schema(file));
   return database;
 }
@@ -101,7 +104,9 @@ Result<Database> Database::open(const std::string& file, std::shared_ptr<Fd> loc
 Result<void> Database::in_transaction(const std::function<Result<void>()>& work) {
   INDUCTORFS_TRY(execute(handle_.get(), "BEGIN IMMEDIATE"));
   Result<void> outcome = work();
+  fail_point("catalog.commit");
   if (outcome) outcome = execute(handle_.get(), "COMMIT");
+  fail_point("catalog.committed");
   if (!outcome && sqlite3_get_autocommit(handle_.get()) == 0) {
     (void)execute(handle_.get(), "ROLLBACK");  // the first error is the one to tell
   }
@@ -119,6 +124,7 @@ Result<void> Database::prepare_schema(const std::string& file) {
       INDUCTORFS_TRY(execute(handle_.get(), kSchema));
       INDUCTORFS_TRY(execute(handle_.get(), kFollowed));
       CATALOG_PREPARE(version, "INSERT INTO meta VALUES('version', ?)");
+      fail_point("catalog.schema");
       return version.bind(kVersion).run();
     });
   }
@@ -150,9 +156,22 @@ Result<void> Database::note_release(std::string_view release) {
     written.reset();
     if (same) return {};
     INDUCTORFS_TRY(execute(handle_.get(), "DELETE FROM scopes"));
+    fail_point("catalog.release");
     CATALOG_PREPARE(note, "INSERT OR REPLACE INTO meta VALUES('release', ?)");
     return note.bind_blob(release).run();
   });
+}
+
+Result<bool> Database::queue_may_be_short() {
+  CATALOG_PREPARE(select, "SELECT 1 FROM meta WHERE name='queue'");
+  auto row = select.step();
+  if (!row) return fail(row.error());
+  return !*row;
+}
+
+Result<void> Database::note_queue(bool whole) {
+  return execute(handle_.get(), whole ? "INSERT OR REPLACE INTO meta VALUES('queue', 'whole')"
+                                      : "DELETE FROM meta WHERE name='queue'");
 }
 
 Result<void> Database::note_followed(const std::vector<remote::ScopeId>& scopes) {
@@ -196,6 +215,26 @@ Result<std::optional<remote::Position>> Database::position(const remote::ScopeId
   if (!row) return fail(row.error());
   if (!*row) return std::nullopt;
   return remote::Position{static_cast<uint64_t>(select.integer(0)), std::string(select.bytes(1))};
+}
+
+Result<std::vector<std::string>> Database::damages(size_t limit) {
+  std::vector<std::string> found;
+  CATALOG_PREPARE(check, "SELECT integrity_check FROM pragma_integrity_check(?)");
+  auto row = check.bind(static_cast<int64_t>(limit)).step();
+  for (; row && *row; row = check.step()) {
+    if (check.bytes(0) != "ok") found.emplace_back(check.bytes(0));
+  }
+  if (!row) return fail(row.error());
+  return found;
+}
+
+Result<std::vector<remote::ScopeId>> Database::scopes_with_entries() {
+  std::vector<remote::ScopeId> found;
+  CATALOG_PREPARE(select, "SELECT DISTINCT scope FROM entries");
+  auto row = select.step();
+  for (; row && *row; row = select.step()) found.emplace_back(select.bytes(0));
+  if (!row) return fail(row.error());
+  return found;
 }
 
 Result<size_t> Database::read_entries(const remote::ScopeId& scope, std::string_view after, size_t limit,
@@ -245,6 +284,7 @@ Result<void> Database::apply(const remote::ScopeId& scope, std::span<const codec
       const std::string value = codec::encode_entry(entry);
       INDUCTORFS_TRY(put.bind_text(scope).bind_blob(entry.path).bind_blob(value).run());
     }
+    fail_point("catalog.entries");
     if (position == nullptr) return {};
     CATALOG_PREPARE(move, "INSERT OR REPLACE INTO scopes VALUES(?,?,?)");
     return move.bind_text(scope).bind(static_cast<int64_t>(position->generation)).bind_blob(position->nonce).run();
@@ -294,10 +334,12 @@ Result<int64_t> Database::enqueue(int kind, std::string_view payload, std::span<
     }
     CATALOG_PREPARE(insert, "INSERT INTO queue(kind, payload) VALUES(?,?)");
     INDUCTORFS_TRY(insert.bind(kind).bind_blob(payload).run());
+    fail_point("queue.adding");
     id = sqlite3_last_insert_rowid(handle_.get());
     return {};
   });
   if (!done) return fail(std::move(done).error());
+  fail_point("queue.added");
   return id;
 }
 
@@ -311,12 +353,16 @@ Result<std::optional<std::string>> Database::queued_payload(int64_t id) {
 
 Result<void> Database::note_failure(int64_t id, std::string_view error, uint64_t attempts) {
   CATALOG_PREPARE(update, "UPDATE queue SET error=?, attempts=? WHERE id=?");
-  return update.bind_text(error).bind(static_cast<int64_t>(attempts)).bind(id).run();
+  auto noted = update.bind_text(error).bind(static_cast<int64_t>(attempts)).bind(id).run();
+  fail_point("queue.failure_noted");
+  return noted;
 }
 
 Result<void> Database::dequeue(int64_t id) {
   CATALOG_PREPARE(remove, "DELETE FROM queue WHERE id=?");
-  return remove.bind(id).run();
+  auto removed = remove.bind(id).run();
+  fail_point("queue.removed");
+  return removed;
 }
 
 }  // namespace inductorfs::catalog

@@ -39,6 +39,9 @@ class Database {
   /// Forgets positions when another release of this program wrote them: what it did not accept then it might accept
   /// now.
   [[nodiscard]] Result<void> note_release(std::string_view release);
+  /// See Catalog::queue_may_be_short. A new file's may.
+  [[nodiscard]] Result<bool> queue_may_be_short();
+  [[nodiscard]] Result<void> note_queue(bool whole);
   using MarkReader = std::function<void(std::string_view path, std::string_view raw_digest)>;
   [[nodiscard]] Result<void> read_hidden(const MarkReader& reader);
   struct QueueRow {
@@ -61,6 +64,10 @@ class Database {
   [[nodiscard]] Result<std::optional<remote::Position>> position(const remote::ScopeId& scope);
   /// What is kept of the scope is not all that its position says.
   [[nodiscard]] Result<void> forget_position(const remote::ScopeId& scope);
+
+  /// SQLite's own look at the whole file: up to `limit` lines of what is damaged.
+  [[nodiscard]] Result<std::vector<std::string>> damages(size_t limit);
+  [[nodiscard]] Result<std::vector<remote::ScopeId>> scopes_with_entries();
 
   // ---- Entries
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "inductorfs/base/fail_point.h"
 #include "publish_codec.h"
 #include "publisher.h"
 
@@ -30,6 +31,7 @@ Result<Database> renew_locked(const std::string& file, const std::shared_ptr<Fd>
   INDUCTORFS_TRY(Database::set_aside(file));
   auto fresh = Database::open(file, lock);
   if (!fresh) return fresh;
+  fail_point("catalog.renewed");
   for (const auto& payload : payloads) {
     auto publish = decode_publish(payload);
     if (!publish) continue;  // was decoded before it got here
@@ -71,6 +73,9 @@ Result<Page> read_page(Parts& parts, const remote::ScopeId& scope, const std::st
 
 Result<void> load_queue(Parts& parts) {
   return parts.durable.with([&](Durable& durable) -> Result<void> {
+    auto is_short = durable.database.queue_may_be_short();
+    if (!is_short) return fail(std::move(is_short).error());
+    durable.queue_is_short = *is_short;
     std::vector<int64_t> unreadable;
     auto done = durable.database.read_queue([&](Database::QueueRow row) {
       auto publish = decode_publish(row.payload);

@@ -50,6 +50,7 @@ struct Durable {
   std::deque<Known> lost;                 ///< to be told to the cluster
   std::set<std::string> lost_paths;       ///< of `lost`
   bool reachable_again = false;           ///< the tail got through after errors: no need to wait any longer
+  bool queue_is_short = false;            ///< groups that were acknowledged may be missing from it
   size_t drainers = 0;
   uint64_t wakes = 0;  ///< counts reasons for the publish thread to look again
   std::optional<Error> last_error;

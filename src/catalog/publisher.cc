@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "publish_codec.h"
 
@@ -134,7 +135,9 @@ void Publisher::publish_one(Work work) {
     auto decoded = decode_publish(work.payload);
     if (decoded) {
       item.publish = std::move(*decoded);
+      fail_point("publish.taken");
       outcome = attempt(item);
+      fail_point("publish.sent");
     } else {
       work.readable = fail(std::move(decoded).error());
     }
@@ -190,6 +193,7 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
       if (!echoed) tree.await_echo(entry.path, entry.digest);
     }
   });
+  fail_point("publish.shown");
   PublishReport report = outcome.report;
   const bool current = parts_.durable.with([&](Durable& durable) {
     const QueueIndex::Item* queued = durable.queue.find(item.id);
@@ -207,6 +211,7 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
   if (report.state == PublishState::kRefused) parts_.metrics.refused.add();
   if (!changed.empty() && parts_.on_change) parts_.on_change(changed);
   if (current && parts_.on_publish) parts_.on_publish(report);
+  fail_point("publish.told");
   parts_.durable.notify_with([](Durable& durable) { durable.in_flight.reset(); });
 }
 
@@ -214,6 +219,7 @@ void Publisher::report_lost(const std::vector<Known>& lost) {
   for (size_t i = 0; i < lost.size() && !parts_.stopping; ++i) {
     const auto& entry = lost[i].entry;
     auto told = remote_->report_lost(lost[i].scope, entry.path, entry.digest, Deadline::after(kLostPatience));
+    fail_point("publish.lost_told");
     if (told) {
       parts_.metrics.lost_reported.add();
       lost_backoff_.reset();

@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <functional>
 
 #include "inductorfs/base/encoding.h"
+#include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/handle.h"
 
 namespace inductorfs::store {
@@ -21,7 +21,6 @@ namespace {
 constexpr const char* kFormatFile = "format";
 constexpr const char* kLockFile = "lock";
 constexpr const char* kStateFile = "state";
-constexpr const char* kBlobFolder = "blobs";
 constexpr std::string_view kFormatWord = "inductorfs-store ";
 constexpr unsigned kFormatVersion = 1;
 constexpr std::string_view kUnknownBoot = "unknown";
@@ -33,7 +32,6 @@ constexpr mode_t kFileMode = 0600;
 constexpr int64_t kNanoseconds = 1'000'000'000;
 
 using Directory = Handle<DIR, ::closedir>;
-using UseName = std::function<void(const char*)>;
 
 /// What a person can do about an error of the disk.
 std::string_view remedy(ErrorCode code) {
@@ -44,7 +42,9 @@ std::string_view remedy(ErrorCode code) {
   return {};
 }
 
-Result<void> for_each_name(int dir, const char* folder, const UseName& use) {
+}  // namespace
+
+Result<void> for_each_name(int dir, const char* folder, const std::function<void(const char*)>& use) {
   auto fd = open_at(dir, folder, O_RDONLY | O_DIRECTORY);
   INDUCTORFS_TRY(fd);
   const Directory names(::fdopendir(fd->get()));
@@ -61,6 +61,8 @@ Result<void> for_each_name(int dir, const char* folder, const UseName& use) {
   return {};
 }
 
+namespace {
+
 /// Whole, and on disk when this returns.
 Result<void> write_durably(int dir, const std::string& name, std::string_view bytes) {
   const std::string temporary = name + ".tmp";
@@ -70,7 +72,9 @@ Result<void> write_durably(int dir, const std::string& name, std::string_view by
     INDUCTORFS_TRY(write_full(fd->get(), bytes));
     if (::fsync(fd->get()) != 0) return fail_errno("fsync", temporary);
   }
+  fail_point("store.file_written");
   if (::renameat(dir, temporary.c_str(), dir, name.c_str()) != 0) return fail_errno("rename", name);
+  fail_point("store.file_renamed");
   if (::fsync(dir) != 0) return fail_errno("fsync", name);
   return {};
 }
@@ -111,9 +115,9 @@ Result<void> refuse_foreign(int dir, const std::string& path) {
                                        "\"); name an empty directory");
 }
 
-Result<void> check_format(int dir, const std::string& path) {
+Result<void> check_format(int dir, const std::string& path, bool make = true) {
   const auto text = read_file(dir, kFormatFile, kSmallFileLimit);
-  if (!text && text.error().code() == ErrorCode::kNotFound) {
+  if (make && !text && text.error().code() == ErrorCode::kNotFound) {
     return write_durably(dir, kFormatFile, std::string(kFormatWord) + std::to_string(kFormatVersion) + "\n");
   }
   const auto damaged = [&] {
@@ -198,15 +202,18 @@ Result<OwnedDirectory> own(const std::string& path, const std::string& boot_id) 
   auto lock = take_lock(owned.fd.get(), path);
   INDUCTORFS_TRY(lock);
   owned.lock = std::move(*lock);
+  fail_point("store.locked");
   INDUCTORFS_TRY(check_format(owned.fd.get(), path));
   // After the check: only a directory that is a store is closed to others.
   if (::fchmod(owned.fd.get(), kFolderMode) != 0) return fail_errno("chmod", path);
   INDUCTORFS_TRY(make_folders(owned.fd.get(), path));
+  fail_point("store.cleared");
   auto blobs = scan(owned.fd.get());
   INDUCTORFS_TRY(blobs);
   owned.blobs = std::move(*blobs);
   const auto suspect = enter_state(owned.fd.get(), boot_id, owned.blobs.empty());
   INDUCTORFS_TRY(suspect);
+  fail_point("store.entered");
   owned.suspect = *suspect;
   return owned;
 }
@@ -224,6 +231,7 @@ Result<void> move_into_place(int dir, const std::string& temporary, const codec:
   if (errno != ENOENT) return fail_errno("rename", place);
   // The first blob of its folder. All 256 at once would cost a new store a second on a busy ext4.
   INDUCTORFS_TRY(make_folder(dir, place.substr(0, place.rfind('/'))));
+  fail_point("store.folder_made");
   if (::renameat(dir, temporary.c_str(), dir, place.c_str()) == 0) return {};
   return fail_errno("rename", place);
 }
@@ -237,9 +245,25 @@ Result<OwnedDirectory> own_directory(const std::string& path, const std::string&
   return fail(code, error.what() + std::string(remedy(code)));
 }
 
+Result<Fd> lock_store(const std::string& path, Fd& directory) {
+  auto fd = open_at(AT_FDCWD, path, O_RDONLY | O_DIRECTORY);
+  if (!fd || ::faccessat(fd->get(), kFormatFile, F_OK, 0) != 0) {
+    const std::string why =
+        !fd && fd.error().code() != ErrorCode::kNotFound ? fd.error().what() : "it has no format file";
+    return fail(ErrorCode::kInvalid, path + " is not a store: " + why + "; name the --store of a mount");
+  }
+  // The format first: a store of a newer version is none of our business.
+  INDUCTORFS_TRY(check_format(fd->get(), path, false));
+  auto lock = take_lock(fd->get(), path);
+  INDUCTORFS_TRY(lock);
+  directory = std::move(*fd);
+  return lock;
+}
+
 Result<void> mark_clean(const OwnedDirectory& directory, bool suspects, bool changed) {
   // Torch never fsyncs and neither do we on a job's path; here nobody waits.
   if (changed && ::syncfs(directory.fd.get()) != 0) return fail_errno("syncfs", directory.path);
+  fail_point("store.synced");
   return write_durably(directory.fd.get(), kStateFile, state_text("clean", directory.boot_id, suspects));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,11 @@
 ///     state    "open|clean <boot id> sound|suspect\n": what the last owner left
 ///     blobs/<first two hex digits>/<64 hex digits>     atime: last use, to the hour
 ///     tmp/     files on their way in or out; emptied by the next owner
+///     set-aside/   what `inductorfs check --repair` found in the place of blobs and left to a person
 namespace inductorfs::store {
 
 inline constexpr const char* kTemporaryFolder = "tmp";
+inline constexpr const char* kBlobFolder = "blobs";
 
 /// Relative to the store's directory.
 [[nodiscard]] std::string blob_path(const codec::Digest& digest);
@@ -42,6 +45,12 @@ struct OwnedDirectory {
 
 /// See BlobStore::open for the errors.
 [[nodiscard]] Result<OwnedDirectory> own_directory(const std::string& path, const std::string& boot_id);
+
+/// Opens an existing store and keeps everybody else out of it while the answer lives; changes nothing in it.
+[[nodiscard]] Result<Fd> lock_store(const std::string& path, Fd& directory);
+
+/// Every name in a folder of `dir` but "." and "..".
+[[nodiscard]] Result<void> for_each_name(int dir, const char* folder, const std::function<void(const char*)>& use);
 
 /// Renames a file of this store to the blob's place, over what is there.
 [[nodiscard]] Result<void> move_into_place(int dir, const std::string& temporary, const codec::Digest& digest);

@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "inductorfs/base/fail_point.h"
+
 namespace inductorfs::store {
 namespace {
 
@@ -180,7 +182,10 @@ std::string LocalStore::retire(Index& index, const codec::Digest& digest) {
   index.erase(digest);
   publish_usage(index);
   // A rename is short; freeing the blocks of a large file is not, and happens without the lock.
-  if (::renameat(folder(), blob.c_str(), folder(), name.c_str()) == 0) return name;
+  if (::renameat(folder(), blob.c_str(), folder(), name.c_str()) == 0) {
+    fail_point("store.retired");
+    return name;
+  }
   // No room for the name, or gone already: the blob must not come back with the next open.
   (void)::unlinkat(folder(), blob.c_str(), 0);
   return {};
@@ -189,6 +194,7 @@ std::string LocalStore::retire(Index& index, const codec::Digest& digest) {
 void LocalStore::unlink_retired(const std::string& name) const {
   // What cannot be unlinked now goes with the next open of the store.
   if (!name.empty()) (void)::unlinkat(folder(), name.c_str(), 0);
+  fail_point("store.unlinked");
 }
 
 // --- in -----------------------------------------------------------------------------------------------------------
@@ -238,7 +244,9 @@ Result<void> LocalStore::install(const std::string& temporary, const codec::Dige
       spare = true;
     } else {
       // Over a suspect one too: these bytes have just been verified.
+      fail_point("store.installing");
       if (auto moved = move_into_place(folder(), temporary, digest); !moved) return moved;
+      fail_point("store.installed");
       spare = blob != nullptr;  // rename(2) leaves both names when they are links of one file
       index.insert(digest, size, now, false);
       index.changed = true;
@@ -268,6 +276,7 @@ Result<void> LocalStore::adopt(int dir, const std::string& path, const codec::Di
 Result<void> LocalStore::link_in(int dir, const std::string& path, const codec::Digest& digest, const FileFacts& file) {
   const std::string temporary = next_temporary();
   if (::linkat(dir, path.c_str(), folder(), temporary.c_str(), 0) != 0) return fail_errno("link", path);
+  fail_point("store.linked");
   // The mode that jobs see is the entry's; a blob that its owner may not read would be lost to a daemon without root.
   if ((file.mode & S_IRUSR) == 0) (void)::fchmodat(folder(), temporary.c_str(), file.mode | S_IRUSR, 0);
   auto installed = install(temporary, digest, file.size, file.size);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "inductorfs/base/fail_point.h"
 #include "local_store.h"
 
 namespace inductorfs::store {
@@ -29,6 +30,7 @@ class LocalWriter final : public BlobWriter {
       fd = open_at(store_.folder(), temporary_, O_WRONLY | O_CREAT | O_EXCL, kBlobMode);
     }
     INDUCTORFS_TRY(fd);
+    fail_point("store.created");
     fd_ = std::move(*fd);
     return {};
   }
@@ -81,6 +83,7 @@ class LocalWriter final : public BlobWriter {
     }
     if (!put && put.error().code() == ErrorCode::kNoSpace) return fail(store_.disk_full(put.error()));
     INDUCTORFS_TRY(put);
+    fail_point("store.written");
     hasher_.update(bytes);
     written_ = end;
     return {};

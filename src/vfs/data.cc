@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <future>
 
+#include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "vfs/overlay.h"
 
@@ -107,12 +108,14 @@ Result<void> Overlay::copy_entry_to_view(const NodePtr& node, Content& content, 
     const struct timespec times[2] = {{attributes.accessed.seconds, attributes.accessed.nanoseconds},
                                       {attributes.modified.seconds, attributes.modified.nanoseconds}};
     if (::futimens(to->get(), times) != 0) return fail_errno("utimens", copy);
+    fail_point("copy.written");
     return tree_.rename(copy, place);
   };
   if (auto written = write_copy(); !written) {
     (void)tree_.unlink(copy);  // the error that is reported came first
     return written;
   }
+  fail_point("copy.named");
   struct stat status {};
   if (::fstat(to->get(), &status) == 0) nodes_.remember_local(status.st_ino, node);
   // Made for the scope that it came in, whoever changes it from here on.
@@ -212,6 +215,7 @@ Result<void> Overlay::write(NodeId id, std::string_view bytes, uint64_t offset, 
   if (!written && written.error().code() == ErrorCode::kNoSpace && make_room(bytes.size())) {
     written = pwrite_full((*file)->fd.get(), bytes, offset);
   }
+  fail_point("data.written");
   end_write(*node, true);
   return written;
 }
@@ -279,6 +283,7 @@ Result<void> Overlay::sync_file(NodeId id, bool data_only) {
     });
   });
   if (!file) return fail(std::move(file).error());
+  if (fail_point_error("disk.sync")) return fail_errno("fsync");
   if (*file && (data_only ? ::fdatasync((*file)->fd.get()) : ::fsync((*file)->fd.get())) != 0) {
     return fail_errno("fsync");
   }

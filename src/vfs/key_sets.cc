@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/overlay.h"
@@ -237,6 +238,7 @@ Result<std::optional<pid_t>> Overlay::put_into_set(const Site& from, const Site&
   if (!moved) INDUCTORFS_TRY(keep_pending_orphan(place));
   INDUCTORFS_TRY(node->content.with([&](Content& content) -> Result<void> {
     if (auto done = moved ? Result<void>{} : move_into_set(from, place); !done) return done;
+    fail_point("set.put");
     (void)nodes_.detach(from.parent, from.name);
     become(node, content, Backing::kLocal, place);
     content.provenance.reset();  // the set is looked at as a whole
@@ -317,8 +319,10 @@ Result<void> Overlay::commit(const NodePtr& directory, const std::string& path, 
       return {};
     })
                          : move());
+    fail_point("set.moved");
     if (!known) (void)nodes_.detach(directory, name);  // as above
   }
+  fail_point("set.committed");
   (void)::unlinkat(tree_.fd(), pending.c_str(), AT_REMOVEDIR);  // an empty directory; the next start removes it too
   state.writers.erase(writer);  // not before: while its files move, their writer is shown them
   state.committed = KeyState::Committed::kLocal;
@@ -355,6 +359,7 @@ void Overlay::drop_dead_sets() {
     for (const auto& path : dropped) {
       for (const auto& item : tree_.list(path).value_or(std::vector<LocalTree::Item>{})) {
         (void)tree_.unlink(join(path, item.name));  // what stays is removed at the next start
+        fail_point("set.dropped");
       }
       (void)::unlinkat(tree_.fd(), path.c_str(), AT_REMOVEDIR);
       counters_.get("triton.sets_dropped").add();

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 
+#include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/handle.h"
 
 namespace inductorfs::vfs {
@@ -170,6 +171,7 @@ Result<void> LocalTree::make_view_directories(std::string_view path) const {
       if (errno == EEXIST) continue;
       return fail_errno("mkdir", prefix);
     }
+    fail_point("view.directory_made");
     if (::fchmodat(fd(), prefix.c_str(), mode_, 0) != 0) return fail_errno("chmod", prefix);
     if (::geteuid() == 0 && ::fchownat(fd(), prefix.c_str(), owner_, group_, AT_SYMLINK_NOFOLLOW) != 0) {
       return fail_errno("chown", prefix);
@@ -200,7 +202,9 @@ Result<void> LocalTree::unshare(const std::string& path, std::optional<uint64_t>
   const struct timespec times[2] = {status.st_atim, status.st_mtim};
   if (::fchmod(to->get(), status.st_mode & 07777) != 0) return undo(error_from_errno(errno, "chmod", path));
   (void)::futimens(to->get(), times);  // the write that follows changes them anyway
+  fail_point("unshare.copied");
   if (auto renamed = rename(copy, path); !renamed) return undo(renamed.error());
+  fail_point("unshare.renamed");
   return {};
 }
 

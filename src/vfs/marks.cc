@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 
 namespace inductorfs::vfs {
@@ -104,6 +105,7 @@ void Marks::write(const std::string& place, const Provenance& before, const Prov
   const bool shows_scopes = !now.is_private() && now.unjudged.empty() && !now.scopes.empty();
   if (shows_scopes) {
     tree_.set_mark(place, LocalTree::kScopeName, now.scopes);
+    fail_point("mark.written");
   } else if (!before.scopes.empty()) {
     tree_.remove_mark(place, LocalTree::kScopeName);
   }

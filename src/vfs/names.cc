@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "inductorfs/base/fail_point.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/overlay.h"
 
@@ -104,6 +105,7 @@ Result<Found> Overlay::create(NodeId parent, std::string_view name, mode_t mode,
       const int flags = O_RDWR | O_NOFOLLOW | (*done ? 0 : O_CREAT | O_EXCL);
       auto file = open_at(tree_.fd(), view_path, flags, mode & 07777);
       if (!file) return fail(std::move(file).error());
+      fail_point("name.created");
       return made(*where, caller, std::move(*file));
     });
   };
@@ -148,6 +150,7 @@ Result<Found> Overlay::make_directory(NodeId parent, std::string_view name, mode
     const auto done = begin_name(*where);
     if (!done) return fail(done.error());
     if (!*done && ::mkdirat(tree_.fd(), view_path.c_str(), mode & 07777) != 0) return fail_errno("mkdir", where->path);
+    fail_point("name.directory_made");
     const auto above = tree_.stat(LocalTree::view(parent_path(where->path)));
     if (above && *above && ((*above)->st_mode & S_ISGID) != 0) {
       (void)::fchmodat(tree_.fd(), view_path.c_str(), (mode & 07777) | S_ISGID, 0);  // as mkdir(2) says; best effort
@@ -167,6 +170,7 @@ Result<Found> Overlay::make_symlink(NodeId parent, std::string_view name, const 
     if (!*done && ::symlinkat(target.c_str(), tree_.fd(), LocalTree::view(where->path).c_str()) != 0) {
       return fail_errno("symlink", where->path);
     }
+    fail_point("name.symlink_made");
     return made(*where, caller, std::nullopt);
   });
 }
@@ -194,6 +198,7 @@ Result<Found> Overlay::link(NodeId id, NodeId new_parent, std::string_view new_n
     if (auto linked = *done ? Result<void>{} : tree_.link(*from, LocalTree::view(where->path)); !linked) {
       return fail(std::move(linked).error());
     }
+    fail_point("name.linked");
     (void)nodes_.detach(where->parent, where->name);
     const NodePtr linked = nodes_.add(where->parent, where->name, *node, 1);
     changed_names_in(where->parent);
@@ -258,7 +263,11 @@ Result<void> Overlay::take_name_away(const Site& site, const NodePtr& node, Cont
   } else {
     if (*status) INDUCTORFS_TRY(keep_orphan(site, node));
     takeover::begin_effect();
-    if (*status && ::unlinkat(tree_.fd(), view_path.c_str(), 0) != 0) return fail_errno("unlink", site.path);
+    if (*status) {
+      fail_point("name.unlinking");
+      if (::unlinkat(tree_.fd(), view_path.c_str(), 0) != 0) return fail_errno("unlink", site.path);
+      fail_point("name.unlinked");
+    }
   }
   (void)nodes_.detach(site.parent, site.name);
   if (content != nullptr) orphaned(*node, *content, status->has_value());
@@ -306,6 +315,7 @@ Result<void> Overlay::remove_directory(NodeId parent, std::string_view name, con
     if (::unlinkat(tree_.fd(), view_path.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
       return fail_errno("rmdir", where->path);
     }
+    fail_point("name.directory_removed");
     (void)nodes_.detach(where->parent, where->name);
     if (node) let_go(nodes_.release(node));
     changed_names_in(where->parent);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "vfs/overlay.h"
 
@@ -34,6 +35,14 @@ Result<codec::Digest> digest_to_seal(int file, const std::string& path) {
   return codec::digest_of(*canonical);
 }
 
+/// Of a sealed file: neither the queue nor the cluster has it although the queue may have lost rows.
+bool may_be_unpublished(const catalog::Catalog& catalog, const std::string& path) {
+  if (!catalog.queue_may_be_short()) return false;
+  const std::string canonical = layout::canonical_path(path);
+  const auto state = catalog.publish_state(canonical);
+  return !catalog.find(canonical) && !(state && state->state == catalog::PublishState::kQueued);
+}
+
 }  // namespace
 
 bool is_being_built(const std::string& directory, const std::string& name,
@@ -52,15 +61,23 @@ Result<void> Overlay::recover() {
     if (!items) return fail(std::move(items).error());
     for (const auto& item : *items) INDUCTORFS_TRY(remove_tree(options_.directory + "/" + name + "/" + item.name));
   }
+  fail_point("recovery.cleared");
   recover_stale();
   // "boot id, then `clean` after a close that synced": another boot without it means that the host went down while
   // data were not on the disk (torch never calls fsync, so neither do we on its path).
   const auto marker = read_file(tree_.fd(), kMarker, kMarkerLimit);
   const std::string boot = boot_id();
   const bool torn = marker && !marker->starts_with(boot) && !marker->ends_with("clean");
-  INDUCTORFS_TRY(write_file_atomically(tree_.fd(), kMarker, boot + " open"));
-  if (torn) log::warning("view.host_crash", {{"action", "local artefacts are verified"}});
-  return recover_directory("", torn);
+  // Who is killed on the way through a torn view leaves the marker that says so to the next start. One that replaces
+  // "clean" must not be lost with the host, or what is written from here on would be trusted.
+  if (!torn) INDUCTORFS_TRY(write_file_durably(tree_.fd(), kMarker, boot + " open"));
+  fail_point("recovery.marked");
+  if (torn) {
+    log::warning("view.host_crash", {{"action", "local artefacts are verified"}});
+    catalog_.note_queue(false);
+  }
+  INDUCTORFS_TRY(recover_directory("", torn));
+  return torn ? write_file_atomically(tree_.fd(), kMarker, boot + " open") : Result<void>{};
 }
 
 Result<void> Overlay::recover_directory(const std::string& path, bool torn) {
@@ -90,6 +107,7 @@ void Overlay::recover_file(const std::string& directory, const std::string& name
   const auto sealed = seal ? codec::Digest::from_hex(*seal) : std::nullopt;
   const auto remove = [&](const char* why) {
     (void)tree_.unlink(view_path);  // it is compiled again; a file that stays is met again at the next start
+    fail_point("recovery.removed");
     counters_.get("recovery.removed").add();
     log::warning("recovery.removed", {{"path", path}, {"why", why}});
   };
@@ -102,6 +120,7 @@ void Overlay::recover_file(const std::string& directory, const std::string& name
     }
     if (!in_set && !recover_provenance(path)) return;
     pins_.with([&](Pins& pins) { pins.sealed_paths[*sealed] = path; });
+    if (!in_set && may_be_unpublished(catalog_, path)) seal_later(path);
     return;
   }
   if (torn) return remove("not sealed when the host went down");
@@ -131,11 +150,16 @@ void Overlay::recover_group(const std::string& path) {
   const auto names = local_set(path);
   if (std::none_of(names.begin(), names.end(), [](const auto& name) { return layout::is_group_file(name); })) {
     // What a crash left of a set would show beside the files of the cluster's set.
-    for (const auto& name : names) (void)tree_.unlink(LocalTree::view(join(path, name)));  // as in recover_file
+    for (const auto& name : names) {
+      (void)tree_.unlink(LocalTree::view(join(path, name)));  // as in recover_file
+      fail_point("recovery.set_file_removed");
+    }
     return;
   }
   if (!recover_set(path, names)) return;
-  const auto is_open = [&](const auto& name) { return seal_on_disk(join(path, name)).empty(); };
+  const auto is_open = [&](const auto& name) {
+    return seal_on_disk(join(path, name)).empty() || may_be_unpublished(catalog_, join(path, name));
+  };
   if (std::any_of(names.begin(), names.end(), is_open)) seal_later(path);
 }
 
@@ -147,8 +171,11 @@ void Overlay::seal_later(const std::string& path) {
 }
 
 void Overlay::mark_clean() {
-  if (::syncfs(tree_.fd()) != 0) return;                                   // not clean then: the next boot verifies
+  if (sealer_.waiting() == 0) catalog_.note_queue(true);
+  if (::syncfs(tree_.fd()) != 0) return;  // not clean then: the next boot verifies
+  fail_point("view.synced");
   (void)write_file_atomically(tree_.fd(), kMarker, boot_id() + " clean");  // as above
+  fail_point("view.marked_clean");
 }
 
 }  // namespace inductorfs::vfs

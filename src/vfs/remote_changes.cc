@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "inductorfs/base/fail_point.h"
 #include "vfs/overlay.h"
 
 /// What the cluster changed: names appear, change and go behind the kernel's back.
@@ -99,6 +100,7 @@ void Overlay::adopt_merged(const codec::Entry& merged) {
     const bool taken = !found.missing.empty()
                            ? take(nullptr)
                            : found.node->content.with([&](Content& c) { return c.sealed && take(&c); });
+    fail_point("merge.adopted");
     return std::make_pair(std::move(found), taken);
   });
   if (!adopted) return;  // its own timings stay visible; the cluster has all

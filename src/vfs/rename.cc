@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "inductorfs/base/fail_point.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/overlay.h"
 #include "vfs/resume.h"
@@ -106,6 +107,7 @@ Result<void> Overlay::rename_file(const Site& from, const Site& to, const NodePt
     if (*there && target) INDUCTORFS_TRY(keep_orphan(to, target));
     INDUCTORFS_TRY(begin_rename(from));
     INDUCTORFS_TRY(tree_.rename(LocalTree::view(from.path), LocalTree::view(to.path)));
+    fail_point("rename.file");
     (void)nodes_.move(from.parent, from.name, to.parent, to.name);  // what it replaces is `target`
     if (replaced != nullptr) orphaned(*target, *replaced, there->has_value());
     return {};
@@ -134,6 +136,7 @@ Result<void> Overlay::rename_directory(const Site& from, const Site& to, const N
   if (auto made_local = make_local_directory(node, from.path); !made_local) return made_local;
   INDUCTORFS_TRY(begin_rename(from));
   INDUCTORFS_TRY(tree_.rename(LocalTree::view(from.path), LocalTree::view(to.path)));
+  fail_point("rename.directory");
   const NodePtr replaced = nodes_.move(from.parent, from.name, to.parent, to.name);
   if (replaced) let_go(nodes_.release(replaced));
   if (node->key && !local_set(to.path).empty()) {
@@ -162,6 +165,7 @@ Result<void> Overlay::exchange(const Site& from, const Site& to) {
       own = begin_rename(from);
       if (own) own = tree_.rename(LocalTree::view(from.path), LocalTree::view(to.path), RENAME_EXCHANGE);
       if (!own) return own;
+      fail_point("rename.exchanged");
       nodes_.exchange(from.parent, from.name, to.parent, to.name);
       return {};
     });

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "vfs/overlay.h"
 
@@ -120,6 +121,7 @@ bool Overlay::enqueue(const catalog::Publish& publish, const std::string& path,
     INDUCTORFS_TRY(catalog_.enqueue(publish));
     return true;
   });
+  fail_point("seal.queued");
   if (!queued) refuse(path, queued.error().to_string());
   return queued.value_or(false);
 }
@@ -197,8 +199,11 @@ Result<codec::Entry> Overlay::store_file(const Fd& file, const std::string& path
   if (::linkat(AT_FDCWD, proc_path(file.get()).c_str(), tree_.fd(), name.c_str(), AT_SYMLINK_FOLLOW) != 0) {
     return fail_errno("link", path);
   }
+  fail_point("seal.linked");
   auto adopted = store_.adopt(tree_.fd(), name, *digest);
+  fail_point("seal.adopted");
   (void)tree_.unlink(name);  // what stays is removed at the next start
+  fail_point("seal.unlinked");
   if (!adopted) return fail(std::move(adopted).error());
   return entry;
 }
@@ -216,6 +221,7 @@ Result<void> Overlay::copy_to_store(int file, uint64_t size, const codec::Digest
     offset += *got;
   }
   auto committed = (*writer)->commit(digest);
+  fail_point("seal.copied");
   // Written to while it was copied: no artefact yet.
   if (!committed && committed.error().code() == ErrorCode::kCorrupt) return fail(ErrorCode::kBusy);
   return committed;
@@ -225,6 +231,7 @@ void Overlay::mark_sealed(const Sealed& sealed, const std::string& path) {
   // On the inode that was hashed, whatever has its path by now. Without it the next start publishes once more, which is
   // harmless.
   if (sealed.shares_inode) (void)tree_.set_seal(sealed.file.get(), sealed.entry.digest.to_hex());
+  fail_point("seal.marked");
   pins_.with([&](Pins& pins) { pins.sealed_paths[sealed.entry.digest] = path; });
   counters_.get("seal.sealed").add();
 }
@@ -287,6 +294,7 @@ Result<Sealed> Overlay::seal_group_file(const std::string& path, const std::stri
   if (!canonical) return fail(std::move(canonical).error());
   auto digest = store_.put(*canonical);
   if (!digest) return fail(std::move(digest).error());
+  fail_point("seal.group_put");
   codec::Entry entry;
   entry.path = layout::classify(path).canonical;
   entry.digest = *digest;
@@ -333,6 +341,7 @@ bool Overlay::drop_local(const std::string& path, const codec::Digest& digest) {
   } else if (seal_on_disk(path) == digest.to_hex()) {  // else it was written to, or replaced, since
     (void)tree_.unlink(LocalTree::view(path));  // a file that stays keeps its bytes, and the limit is met elsewhere
   }
+  fail_point("evict.dropped");
   (void)tree_.unlink(LocalTree::stale(digest.to_hex()));  // as above
   pins_.with([&](Pins& pins) { pins.sealed_paths.erase(digest); });
   counters_.get("view.dropped").add();
@@ -358,7 +367,10 @@ bool Overlay::drop_local_set(const std::string& directory) {
   // The group file first: without it the rest is no set.
   auto names = local_set(directory);
   std::stable_partition(names.begin(), names.end(), [](const auto& name) { return layout::is_group_file(name); });
-  for (const auto& name : names) (void)tree_.unlink(LocalTree::view(join(directory, name)));  // as in drop_local
+  for (const auto& name : names) {
+    (void)tree_.unlink(LocalTree::view(join(directory, name)));  // as in drop_local
+    fail_point("evict.set_file_dropped");
+  }
   if (const auto walked = nodes_.walk(directory); walked.missing.empty() && walked.node->key) {
     walked.node->key->state.with([](KeyState& state) { state.committed = KeyState::Committed::kNone; });
   }

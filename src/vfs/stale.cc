@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "vfs/overlay.h"
 
@@ -85,6 +86,7 @@ void Overlay::drop_stale(const std::string& directory, std::vector<std::string> 
                  })) {
         gone.push_back(std::move(walked));
       }
+      fail_point("stale.dropped");
       counters_.get("view.stale").add();
     }
   });
@@ -117,7 +119,10 @@ void Overlay::keep_what_is_queued(const std::string& path) {
   const std::string kept = LocalTree::stale(digest->to_hex());
   (void)tree_.unlink(kept);  // of the same bytes
   // Should this fail, the blob is pinned until the daemon ends.
-  if (tree_.link(LocalTree::view(path), kept)) tree_.set_mark(kept, LocalTree::kEntryName, canonical);
+  const auto linked = tree_.link(LocalTree::view(path), kept);
+  fail_point("stale.linked");
+  if (linked) tree_.set_mark(kept, LocalTree::kEntryName, canonical);
+  fail_point("stale.kept");
 }
 
 void Overlay::recover_stale() {
@@ -140,6 +145,7 @@ bool Overlay::recover_provenance(const std::string& path) {
   if (is_stale(path, marks_.scopes_now(path))) {
     keep_what_is_queued(path);
     (void)tree_.unlink(place);  // it is a cache; a file that stays is met again at the next start
+    fail_point("stale.removed");
     counters_.get("view.stale").add();
     return false;
   }

@@ -8,7 +8,9 @@ namespace inductorfs::testing {
 /// A fresh directory (under TMPDIR) that goes with all its content when this object does.
 class TemporaryDirectory {
  public:
-  TemporaryDirectory();
+  TemporaryDirectory() : TemporaryDirectory(std::string()) {}
+  /// This one, which its maker keeps; an empty path: as above.
+  explicit TemporaryDirectory(const std::string& kept);
   ~TemporaryDirectory();
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
@@ -17,6 +19,7 @@ class TemporaryDirectory {
 
  private:
   std::string path_;
+  bool kept_;
 };
 
 }  // namespace inductorfs::testing

@@ -51,7 +51,7 @@ std::string triton_key_of(const std::string& seed) {
 }
 
 Host::Host(std::shared_ptr<remote::MemoryCluster> cluster, HostOptions options)
-    : cluster_(std::move(cluster)), options_(std::move(options)) {
+    : directory(options.store), cluster_(std::move(cluster)), options_(std::move(options)) {
   environment.set_facts(options_.facts, options_.architectures);
   environment.set_writers(options_.writers);
   environment.set_check(options_.check);
@@ -69,7 +69,8 @@ void Host::start(bool resume) {
   counters = std::make_unique<Counters>();
   remote = remote::open_memory(cluster_);
   if (options_.wrap_remote) remote = options_.wrap_remote(std::move(remote));
-  auto opened = store::BlobStore::open({directory / "store", options_.store_limit}, *counters);
+  auto opened = store::BlobStore::open(
+      {options_.store.empty() ? directory / "store" : options_.store, options_.store_limit}, *counters);
   if (!opened) throw std::runtime_error(opened.error().to_string());
   store = std::move(*opened);
   catalog::CatalogOptions catalog_options;
@@ -84,7 +85,7 @@ void Host::start(bool resume) {
   if (!opened_catalog) throw std::runtime_error(opened_catalog.error().to_string());
   catalog = std::move(*opened_catalog);
   vfs::FileSystemOptions vfs_options;
-  vfs_options.directory = directory / "local";
+  vfs_options.directory = directory / (options_.store.empty() ? "local" : "files");
   vfs_options.mountpoint = options_.mountpoint;
   vfs_options.origin = catalog_options.origin;
   vfs_options.owner_uid = ::getuid();

@@ -39,6 +39,8 @@ struct HostOptions {
   Milliseconds quiet_time{50};
   uint64_t prefetch_bytes = 0;
   pid_t process = 0;  ///< whose requests these are; 0: the test's own
+  /// Where everything lies, as a daemon lays it out, and stays; empty: a directory that goes with the host.
+  std::string store{};
   /// Puts something between this host and its cluster.
   std::function<std::unique_ptr<remote::Remote>(std::unique_ptr<remote::Remote>)> wrap_remote{};
 };

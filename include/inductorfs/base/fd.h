@@ -47,6 +47,10 @@ class Fd {
 /// Writes a temporary file beside `path` and renames it over: whole or not at all. No fsync.
 [[nodiscard]] Result<void> write_file_atomically(int dir, const std::string& path, std::string_view bytes,
                                                  mode_t mode = 0644);
+/// As write_file_atomically, and on disk when it returns: for a mark that must not be newer, or older, than what it
+/// speaks of. `path` is a name in `dir`.
+[[nodiscard]] Result<void> write_file_durably(int dir, const std::string& path, std::string_view bytes,
+                                              mode_t mode = 0644);
 /// mkdir -p. A component that exists already is not an error; one that is no directory is kNotDirectory.
 [[nodiscard]] Result<void> make_directories(const std::string& path, mode_t mode = 0755);
 /// rm -rf below and including `path`; an absent path is not an error.

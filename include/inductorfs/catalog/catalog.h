@@ -126,6 +126,10 @@ class Catalog {
 
   /// Durable when it returns success (survives kill -9). Replaces what is queued for exactly the same paths.
   [[nodiscard]] virtual Result<void> enqueue(const Publish& publish) = 0;
+  /// Whether groups may be missing from the queue that were acknowledged as queued: the database was begun anew, or
+  /// lost its last commits with the host. Durable, until note_queue(true) says that all has been queued again.
+  [[nodiscard]] virtual bool queue_may_be_short() const = 0;
+  virtual void note_queue(bool whole) = 0;
   [[nodiscard]] virtual std::optional<PublishReport> publish_state(std::string_view path) const = 0;
   /// Waits until the queue is empty. kTimedOut or kUnavailable with what is left and why.
   [[nodiscard]] virtual Result<void> drain(Deadline deadline) = 0;

@@ -136,6 +136,13 @@ class Parser {
     }
   }
 
+  void add_check() {
+    CLI::App& command = add(Verb::kCheck, "check", "Tell whether a store that is not mounted is sound");
+    command.add_option("--store", found_.store, "directory of the store")->type_name("DIR")->required();
+    command.add_flag("--repair", found_.repair, "remove what is damaged; it comes again from the cluster");
+    add_json(command);
+  }
+
   void add_queries() {
     CLI::App& unmount = add(Verb::kUnmount, "unmount", "Unmount and end the daemon");
     add_mountpoint(unmount);
@@ -153,6 +160,7 @@ class Parser {
     explain.add_option("PATH", found_.path, "a path in a mount")->required();
     add_json(explain);
     add_fingerprint();
+    add_check();
     // Started by the fingerprint itself, as a process of its own; no user needs it.
     add(Verb::kGpuProbe, "gpu-probe", "").group("");
   }

@@ -12,7 +12,7 @@ namespace inductorfs::daemon {
 
 /// What the user asked for. Immutable value.
 struct Invocation {
-  enum class Verb { kPrint, kMount, kUnmount, kStatus, kSync, kExplain, kFingerprint, kGpuProbe };
+  enum class Verb { kPrint, kMount, kUnmount, kStatus, kSync, kExplain, kFingerprint, kCheck, kGpuProbe };
   Verb verb = Verb::kPrint;
   std::string path;  ///< as given, for all verbs with a path
   bool json = false;
@@ -23,6 +23,8 @@ struct Invocation {
   bool families = false;  ///< fingerprint: the rules instead of the facts
   std::string compare;    ///< fingerprint: another host's
   std::string cache;      ///< fingerprint: file that remembers digests of large files
+  std::string store;      ///< check: the directory
+  bool repair = false;    ///< check: remove what is bad
   std::string text;       ///< kPrint: what to print, to standard error unless exit_code is 0
   int exit_code = 0;
 };

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "check_command.h"
 #include "command_line.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "mount_command.h"
@@ -53,6 +54,8 @@ int run(int argc, char** argv) {
       return explain_command(invocation, environment);
     case Invocation::Verb::kFingerprint:
       return fingerprint_command(invocation);
+    case Invocation::Verb::kCheck:
+      return check_command(invocation);
     case Invocation::Verb::kGpuProbe:
       return fingerprint::run_gpu_probe();
   }

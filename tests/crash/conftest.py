@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
 import os
 import shutil
 from pathlib import Path
 
 import pytest
+from inductorfs_testing import places
 from inductorfs_testing.fixtures import lack
 from inductorfs_testing.processes import run
 from inductorfs_testing.redis_server import RedisServer
@@ -24,8 +26,8 @@ class Crashing:
     def command(self, verb, store=None, ledger=None):
         return [DRIVER, verb, store or self.store, self.redis.url, ledger or self.ledger]
 
-    def run(self, verb, fail_point="", before=(), seconds=120, **places):
-        done = run([*before, *self.command(verb, **places)], seconds=seconds,
+    def run(self, verb, fail_point="", before=(), seconds=120, **where):
+        done = run([*before, *self.command(verb, **where)], seconds=seconds,
                    env={**os.environ, "INDUCTORFS_FAIL_POINT": fail_point})
         if not fail_point:
             assert done.code == 0, f"{verb}: exit code {done.code}\n{done.out}{done.err}"
@@ -33,7 +35,11 @@ class Crashing:
 
     def check(self):
         """What `inductorfs check` finds wrong."""
-        return []
+        done = run([places.program(), "check", "--store", self.store, "--json"], seconds=60)
+        assert done.code in (0, 1) and done.out, f"{done.code} {done.err}"
+        report = json.loads(done.out)
+        assert (done.code == 0) == report["sound"]
+        return [finding for finding in report["findings"] if not finding["harmless"]]
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/store/check.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <functional>
+#include <utility>
+
+#include "directory.h"
+
+namespace inductorfs::store {
+namespace {
+
+constexpr const char* kSetAside = "set-aside";
+constexpr mode_t kFolderMode = 0700;
+
+/// Needs external synchronisation.
+class Checker {
+ public:
+  Checker(CheckedStore& store, bool repair, Findings& findings) : store_(store), repair_(repair), findings_(findings) {}
+
+  Result<void> run() {
+    INDUCTORFS_TRY(for_each_name(dir(), ".", [&](const char* name) { look_at_top(name); }));
+    INDUCTORFS_TRY(look_below(kTemporaryFolder, [&](const std::string& path) {
+      found_leftover(path, "a file of a writer that was killed");
+    }));
+    std::vector<std::string> folders;
+    INDUCTORFS_TRY(look_below(kBlobFolder, [&](const std::string& path) { folders.push_back(path); }));
+    for (const std::string& folder : folders) {
+      if (!is_folder_of_blobs(folder)) {
+        found_foreign(folder, "not a folder of blobs");
+        continue;
+      }
+      INDUCTORFS_TRY(look_below(folder, [&](const std::string& path) { look_at_blob(path); }));
+    }
+    return {};
+  }
+
+ private:
+  [[nodiscard]] int dir() const { return store_.directory.get(); }
+
+  Result<void> look_below(const std::string& folder, const std::function<void(const std::string&)>& use) {
+    std::vector<std::string> paths;
+    auto read = for_each_name(dir(), folder.c_str(), [&](const char* name) { paths.push_back(folder + "/" + name); });
+    if (!read && read.error().code() != ErrorCode::kNotFound) return read;
+    for (const std::string& path : paths) use(path);
+    return {};
+  }
+
+  bool is_folder_of_blobs(const std::string& path) const {
+    struct stat info {};
+    const std::string name = path.substr(path.rfind('/') + 1);
+    const bool hex = name.size() == 2 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
+    return hex && ::fstatat(dir(), path.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(info.st_mode);
+  }
+
+  void look_at_top(const std::string& name) {
+    if (name.ends_with(".tmp")) found_leftover(name, "a file that was being replaced");
+  }
+
+  void look_at_blob(const std::string& path) {
+    const std::string name = path.substr(path.rfind('/') + 1);
+    const auto digest = codec::Digest::from_hex(name);
+    struct stat info {};
+    if (!digest || blob_path(*digest) != path) return found_foreign(path, "its name is not a blob's in this folder");
+    const auto file = open_at(dir(), path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    if (!file || ::fstat(file->get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+      return found_foreign(path, file ? "not a regular file" : file.error().to_string());
+    }
+    const auto actual = codec::digest_of_file(file->get());
+    if (actual && *actual == *digest) {
+      const auto size = static_cast<uint64_t>(info.st_size);
+      store_.bytes += size;
+      store_.blobs.emplace(*digest, size);
+      store_.inodes.emplace(info.st_ino, *digest);
+      return;
+    }
+    Finding finding{
+        path, actual ? "its bytes have the digest " + actual->to_hex() : actual.error().to_string(), false, {}};
+    if (repair_ && ::unlinkat(dir(), path.c_str(), 0) == 0) finding.repair = "removed";
+    findings_.add(std::move(finding));
+  }
+
+  void found_leftover(const std::string& path, const char* what) {
+    Finding finding{path, what, true, {}};
+    if (repair_ && ::unlinkat(dir(), path.c_str(), 0) == 0) finding.repair = "removed";
+    findings_.add(std::move(finding));
+  }
+
+  /// Somebody may want it: it is moved, not removed.
+  void found_foreign(const std::string& path, const std::string& what) {
+    Finding finding{path, what, false, {}};
+    if (repair_) {
+      const std::string name = path.substr(path.rfind('/') + 1);
+      (void)::mkdirat(dir(), kSetAside, kFolderMode);  // the rename tells
+      const std::string place = std::string(kSetAside) + "/" + name;
+      if (::renameat(dir(), path.c_str(), dir(), place.c_str()) == 0) finding.repair = "moved to " + place;
+    }
+    findings_.add(std::move(finding));
+  }
+
+  CheckedStore& store_;
+  const bool repair_;
+  Findings& findings_;
+};
+
+}  // namespace
+
+void Findings::add(Finding finding) {
+  uint64_t& count = finding.harmless ? harmless_ : harmful_;
+  if (!finding.harmless && !finding.repair.empty()) ++repaired_;
+  if (count++ < kLimit) findings_.push_back(std::move(finding));
+}
+
+Result<CheckedStore> check(const std::string& directory, bool repair, Findings& findings) {
+  CheckedStore store;
+  auto lock = lock_store(directory, store.directory);
+  INDUCTORFS_TRY(lock);
+  store.lock = std::move(*lock);
+  INDUCTORFS_TRY(Checker(store, repair, findings).run());
+  return store;
+}
+
+}  // namespace inductorfs::store

@@ -3,9 +3,11 @@
 
 #include <fcntl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -78,6 +80,16 @@ Result<std::unique_ptr<catalog::Catalog>> open_catalog(const Settings& settings,
       layers.counters);
 }
 
+/// Of local files that are kept open: most of what the process may have is left to Redis, SQLite and files on their
+/// way.
+size_t descriptor_limit() {
+  constexpr rlim_t kShare = 4;
+  rlimit limit{};
+  const size_t usual = vfs::FileSystemOptions{}.descriptor_limit;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return usual;
+  return std::max<size_t>(1, std::min<rlim_t>(usual, limit.rlim_cur / kShare));
+}
+
 Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const Settings& settings, const std::string& origin,
                                                           const Ownership& ownership, Layers& layers) {
   vfs::FileSystemOptions options;
@@ -91,6 +103,7 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const Settings& settin
   options.quiet_time = settings.quiet_time;
   options.prefetch_bytes = settings.prefetch;
   options.artefact_limit = settings.artefact_limit;
+  options.descriptor_limit = descriptor_limit();
   return vfs::FileSystem::open(options, *layers.host, *layers.catalog, *layers.store, *layers.remote, layers.counters);
 }
 
@@ -143,6 +156,7 @@ Result<std::unique_ptr<Layers>> open_layers(const Settings& settings, const Owne
   store::StoreOptions store_options;
   store_options.directory = settings.store;
   store_options.size_limit = settings.store_limit;
+  store_options.free_floor = settings.store_floor;
   Result<std::unique_ptr<store::BlobStore>> store = store::BlobStore::open(store_options, layers->counters);
   if (!store) return fail(store.error());
   layers->store = std::move(*store);

@@ -200,6 +200,8 @@ constexpr std::array kMountOptions{
     Option{"log-level", Kind::kText, "LEVEL", "info", "debug, info, warning or error", set_log_level},
     Option{"store-limit", Kind::kText, "BYTES", "20G", "most bytes of blobs on the local disk (K, M, G, T)",
            set_size<&Settings::store_limit>},
+    Option{"store-floor", Kind::kText, "BYTES", "2 % of the disk, at most 1G",
+           "bytes that blobs leave free on the local disk; 0 is none", set_size<&Settings::store_floor>},
     Option{"artefact-limit", Kind::kText, "BYTES", "512M", "larger artefacts stay on this host",
            set_size<&Settings::artefact_limit>},
     Option{"prefetch", Kind::kText, "BYTES", "512M", "most bytes fetched in the background after the mount; 0 is none",

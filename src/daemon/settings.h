@@ -15,6 +15,7 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/layout/scope.h"
+#include "inductorfs/store/blob_store.h"
 #include "paths.h"
 
 /// What a mount is told: one table of options feeds the command line's help, its parser and the configuration file.
@@ -55,6 +56,7 @@ struct Settings {
   std::string log;
   log::Level log_level = log::Level::kInfo;
   uint64_t store_limit = 20ULL << 30;
+  uint64_t store_floor = store::StoreOptions::kFloorByDisk;
   uint64_t artefact_limit = 512ULL << 20;
   uint64_t prefetch = 512ULL << 20;
   Milliseconds quiet_time{2000};

@@ -27,6 +27,7 @@ Json store_part(const StatusFacts& facts) {
           {"blobs", usage.blobs},
           {"bytes", usage.bytes},
           {"size_limit", usage.size_limit},
+          {"free_floor", usage.free_floor},
           {"evicted", usage.evicted}};
 }
 

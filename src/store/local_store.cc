@@ -35,6 +35,18 @@ bool link_unavailable(ErrorCode code) {
          code == ErrorCode::kInternal;
 }
 
+/// The default floor.
+constexpr uint64_t kFloorDivisor = 50;
+constexpr uint64_t kFloorMost = 1ULL << 30;
+constexpr size_t kFruitlessRounds = 8;
+
+uint64_t floor_of(const StoreOptions& options, int folder) {
+  if (options.free_floor != StoreOptions::kFloorByDisk) return options.free_floor;
+  struct statvfs disk {};
+  if (::fstatvfs(folder, &disk) != 0) return 0;
+  return std::min(disk.f_blocks * disk.f_frsize / kFloorDivisor, kFloorMost);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<BlobStore>> BlobStore::open(const StoreOptions& options, Counters& counters) {
@@ -50,12 +62,14 @@ Result<std::unique_ptr<BlobStore>> open_local(const LocalStoreOptions& options, 
 LocalStore::LocalStore(OwnedDirectory directory, const LocalStoreOptions& options, Counters& counters)
     : directory_(std::move(directory)),
       clock_(*options.clock),
+      floor_(floor_of(options.store, directory_.fd.get())),
       index_(options.store.size_limit),
       evicted_(counters.get("store.evicted")),
       refused_(counters.get("store.evict_refused")),
       corrupt_(counters.get("store.corrupt")),
       blobs_gauge_(counters.get("store.blobs")),
-      bytes_gauge_(counters.get("store.bytes")) {
+      bytes_gauge_(counters.get("store.bytes")),
+      floor_evictions_(counters.get("store.floor_evictions")) {
   index_.with([&](Index& index) {
     for (const ScannedBlob& blob : directory_.blobs) {
       index.insert(blob.digest, blob.size, blob.used, directory_.suspect);
@@ -200,17 +214,25 @@ void LocalStore::unlink_retired(const std::string& name) const {
 // --- in -----------------------------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<BlobWriter>> LocalStore::create(uint64_t size_hint) {
-  struct statvfs disk {};
-  const auto lacking = [&]() -> uint64_t {
-    if (::fstatvfs(folder(), &disk) != 0) return 0;  // the write itself will tell
+  if (keep_free(size_hint)) return make_writer(*this, size_hint);
+  const std::string floor = floor_ > 0 ? " above the " + std::to_string(floor_) + " that stay free for others" : "";
+  return fail(disk_full(Error(ErrorCode::kNoSpace, "no room for " + std::to_string(size_hint) + " bytes" + floor)));
+}
+
+bool LocalStore::keep_free(uint64_t bytes) {
+  uint64_t before = 0;
+  for (size_t fruitless = 0;;) {
+    struct statvfs disk {};
+    if (::fstatvfs(folder(), &disk) != 0) return true;  // the write itself will tell
     const uint64_t available = disk.f_bavail * disk.f_frsize;
-    return size_hint > available ? size_hint - available : 0;
-  };
-  while (const uint64_t bytes = size_hint > 0 ? lacking() : 0) {
-    if (free_space(bytes) > 0) continue;
-    return fail(disk_full(Error(ErrorCode::kNoSpace, "no room for " + std::to_string(size_hint) + " bytes")));
+    if (available >= bytes && available - bytes >= floor_) return true;
+    // What goes and frees nothing (files that somebody has open, a disk that another fills as fast) is not followed by
+    // the whole store.
+    if (available <= before && ++fruitless == kFruitlessRounds) return false;
+    before = available;
+    floor_evictions_.add();
+    if (free_space(bytes + floor_ - std::min(available, bytes + floor_)) == 0) return false;
   }
-  return make_writer(*this, size_hint);
 }
 
 bool LocalStore::present_and_used(const codec::Digest& digest) {
@@ -265,6 +287,7 @@ Result<void> LocalStore::adopt(int dir, const std::string& path, const codec::Di
   if (!S_ISREG(info.st_mode)) return fail(ErrorCode::kInvalid, "adopt " + path + ": not a regular file");
   if (present_and_used(digest)) return {};
   const auto size = static_cast<uint64_t>(info.st_size);
+  keep_floor();  // a link takes nothing from the disk
   INDUCTORFS_TRY(make_room(size));
   auto linked = link_in(dir, path, digest, {size, info.st_mode & kModeBits});
   if (linked) return linked;
@@ -400,7 +423,8 @@ void LocalStore::set_eviction_guard(EvictionGuard guard) {
 
 StoreUsage LocalStore::usage() const {
   return index_.with([&](const Index& index) {
-    return StoreUsage{index.count(), index.bytes(), index.size_limit(), evicted_here_.load(std::memory_order_relaxed)};
+    return StoreUsage{index.count(), index.bytes(), index.size_limit(), floor_,
+                      evicted_here_.load(std::memory_order_relaxed)};
   });
 }
 

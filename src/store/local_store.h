@@ -48,6 +48,7 @@ class LocalStore final : public BlobStore {
   void release_room(uint64_t bytes);
   /// The disk is full, whatever our own limit says.
   uint64_t free_space(uint64_t bytes) override;
+  void keep_floor() override { (void)keep_free(0); }
   /// Moves a finished temporary file to its place, and its reservation into the blob's size.
   [[nodiscard]] Result<void> install(const std::string& temporary, const codec::Digest& digest, uint64_t size,
                                      uint64_t reserved);
@@ -64,6 +65,8 @@ class LocalStore final : public BlobStore {
   /// Under the lock: the blob leaves index and folder; the name that it has until it is unlinked.
   [[nodiscard]] std::string retire(Index& index, const codec::Digest& digest);
   void unlink_retired(const std::string& name) const;
+  /// Evicts until `bytes` can be taken from the disk without going below the floor; false when too little yields.
+  [[nodiscard]] bool keep_free(uint64_t bytes);
   void drop_if_gone(const codec::Digest& digest);
   [[nodiscard]] bool verify(const codec::Digest& digest);
   void save_use(const codec::Digest& digest, WallNanoseconds now) const;
@@ -76,6 +79,7 @@ class LocalStore final : public BlobStore {
 
   const OwnedDirectory directory_;
   const Clock& clock_;
+  const uint64_t floor_;
   Guarded<Index> index_;
   Guarded<std::shared_ptr<const EvictionGuard>> guard_;
   std::atomic<uint64_t> serial_{0};
@@ -84,6 +88,7 @@ class LocalStore final : public BlobStore {
   Counter& corrupt_;
   Counter& blobs_gauge_;
   Counter& bytes_gauge_;
+  Counter& floor_evictions_;
   std::atomic<uint64_t> evicted_here_{0};
 };
 

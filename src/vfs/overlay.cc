@@ -87,6 +87,7 @@ void Overlay::keep_house(const std::stop_token& stop) {
         std::chrono::steady_clock::now() + kJanitorStep, [](const std::monostate&) { return false; },
         [](const std::monostate&) { return true; });
     if (step % kDeadSetSteps == 0) drop_dead_sets();
+    if (step % kDeadSetSteps == 0) store_.keep_floor();
     if (!prefetched && catalog_.status().synced) {
       prefetched = true;
       prefetch_newest();

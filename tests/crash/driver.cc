@@ -340,6 +340,36 @@ void Driver::check_elsewhere(Host& other, const std::string& path, const Ledger:
   if (host_->read(file).value_or("absent") != bytes_of(value)) broken(file, "is not here after a sync");
 }
 
+void Driver::check_after_cut(Host& other, const std::string& path, const Ledger::Expected& expected) {
+  Ledger::Expected now = expected;
+  now.values = expected.ever;
+  now.may_be_absent = true;
+  const std::string file = now.is_set ? path + "/k.ttir" : path;
+  const bool local = host_->read(file).has_value();
+  check_locally(path, now);
+  // What survived is not stranded here although the queue may have lost it.
+  if (local && now.shared && !other.wait_for_entry(layout::canonical_path(file)))
+    broken(file, "never came to the cluster");
+  const auto there = other.read(file);
+  const bool known = !there || std::any_of(now.values.begin(), now.values.end(), [&](const std::string& value) {
+    return *there == (now.is_set ? value + " wrote k.ttir" : bytes_of(value));
+  });
+  if (!known) broken(file, "the cluster has bytes that nobody wrote");
+}
+
+int Driver::verify_cut() {
+  const auto expected = Ledger::read(ledger_file_);
+  if (host_->count("catalog.damaged") > 0) broken("catalog.sqlite", "is damaged");
+  if (const auto done = host_->sync(); !done) broken("sync", done.error().to_string());
+  Host other(remote::make_memory_cluster(), options_of({}, redis_url_, std::make_shared<Fault>()));
+  for (const auto& [path, what] : expected) {
+    // Private files: a local disk promises no more than what their program synced.
+    if (!path.starts_with("own/")) check_after_cut(other, path, what);
+  }
+  host_->stop();
+  return broken_;
+}
+
 int Driver::verify() {
   const auto expected = Ledger::read(ledger_file_);
   for (const auto& [path, what] : expected) check_locally(path, what);
@@ -360,6 +390,7 @@ int main(int argc, char** argv) {
     Driver driver(argv[2], argv[3], argv[4]);
     if (verb == "prepare") driver.prepare();
     if (verb == "work") driver.work();
+    if (verb == "verify-cut") return driver.verify_cut() == 0 ? 0 : 1;
     if (verb == "verify") return driver.verify() == 0 ? 0 : 1;
   } catch (const std::exception& problem) {
     (void)std::fprintf(stderr, "%s %s: %s\n", argv[0], verb.c_str(), problem.what());

@@ -22,6 +22,8 @@ class Driver {
   void work();
   /// Prints each broken promise; answers how many.
   int verify();
+  /// After a power cut: what was not on the disk may be gone, and nothing that is shown is torn.
+  int verify_cut();
 
  private:
   void write_private_files();
@@ -47,6 +49,7 @@ class Driver {
 
   void check_locally(const std::string& path, const Ledger::Expected& expected);
   void check_set(const std::string& path, const Ledger::Expected& expected);
+  void check_after_cut(Host& other, const std::string& path, const Ledger::Expected& expected);
   void check_elsewhere(Host& other, const std::string& path, const Ledger::Expected& expected);
   void broken(const std::string& path, const std::string& what);
 

@@ -29,6 +29,7 @@ void apply(Ledger::Expected& now, const std::string& verb, const std::string& va
   }
   if (done) now.values.clear();
   now.values.insert(value);
+  now.ever.insert(value);
   if (verb == "own" && !done) now.values.insert("");
   now.is_set = verb == "set";
   now.later = false;

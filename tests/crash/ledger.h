@@ -19,6 +19,7 @@ class Ledger {
   /// What may be found under a path.
   struct Expected {
     std::set<std::string> values;  ///< any of these
+    std::set<std::string> ever;    ///< what was written there at any time
     bool may_be_absent = true;
     bool shared = false;      ///< the cluster must get it
     bool is_set = false;      ///< a Triton key directory: `values` are its writers

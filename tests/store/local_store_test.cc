@@ -3,6 +3,7 @@
 
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <thread>
@@ -233,6 +234,50 @@ TEST_F(BlobStoreTest, ConcurrentWritersOfOneBlobAllSucceed) {
   EXPECT_EQ(store_->usage().blobs, 1U);
   EXPECT_EQ(store_->usage().bytes, bytes.size());
   EXPECT_EQ(files_in(directory() + "/tmp"), 0U);
+}
+
+uint64_t available_in(const std::string& directory) {
+  struct statvfs disk {};
+  return ::statvfs(directory.c_str(), &disk) == 0 ? disk.f_bavail * disk.f_frsize : 0;
+}
+
+TEST_F(StoreTest, KeepsTheFloorOfTheDiskFree) {
+  const SmallDisk disk(directory(), "size=4m,mode=0700");
+  if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a tmpfs";
+  constexpr uint64_t kFloor = 1 << 20;
+  auto opened = open_local({{directory(), 1ULL << 30, kFloor}, boot_, &clock_}, counters_);
+  ASSERT_TRUE(opened) << opened.error().to_string();
+  store_ = std::move(*opened);
+  EXPECT_EQ(store_->usage().free_floor, kFloor);
+  const auto bytes_of = [](int i) { return std::to_string(i) + std::string(100'000, 'x'); };
+  for (int i = 0; i < 60; ++i) {
+    ASSERT_TRUE(store_->put(bytes_of(i))) << i;
+    EXPECT_GE(available_in(directory()), kFloor) << i;
+  }
+  EXPECT_FALSE(store_->find(digest_of(bytes_of(0)))) << "the least recently used goes";
+  EXPECT_TRUE(store_->find(digest_of(bytes_of(58))));
+
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, directory() + "/filler", std::string(1 << 20, 'f')));
+  EXPECT_LT(available_in(directory()), kFloor);
+  store_->keep_floor();
+  EXPECT_GE(available_in(directory()), kFloor) << "what another program filled, blobs make room for";
+
+  store_->set_eviction_guard([](const codec::Digest&) { return false; });
+  Result<codec::Digest> last = digest_of("");
+  for (int i = 100; i < 140 && last; ++i) last = store_->put(bytes_of(i));
+  ASSERT_FALSE(last);
+  EXPECT_EQ(last.error().code(), ErrorCode::kNoSpace);
+  EXPECT_NE(last.error().what().find("stay free for others"), std::string::npos) << last.error().what();
+  EXPECT_GE(available_in(directory()), kFloor);
+  store_.reset();
+}
+
+TEST_F(StoreTest, TheDefaultFloorIsASmallPartOfTheDisk) {
+  const SmallDisk disk(directory(), "size=4m,mode=0700");
+  if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a tmpfs";
+  auto opened = open_local({{directory(), 1ULL << 30, StoreOptions::kFloorByDisk}, boot_, &clock_}, counters_);
+  ASSERT_TRUE(opened) << opened.error().to_string();
+  EXPECT_EQ((*opened)->usage().free_floor, (4ULL << 20) / 50);
 }
 
 TEST_F(StoreTest, FullDiskEvictsFirstAndThenSaysSo) {

@@ -22,6 +22,9 @@ namespace inductorfs::store {
 struct StoreOptions {
   std::string directory;
   uint64_t size_limit = 20ULL << 30;  ///< bytes of all blobs; eviction keeps below it
+  /// The smaller of 2 % of the disk and 1 GiB.
+  static constexpr uint64_t kFloorByDisk = UINT64_MAX;
+  uint64_t free_floor = 0;  ///< bytes that stay free on the disk for others; eviction keeps above it
 };
 
 /// Asked before a blob is evicted. Answers true when nothing on this host needs the blob any more: no inode that the
@@ -50,6 +53,7 @@ struct StoreUsage {
   uint64_t blobs = 0;
   uint64_t bytes = 0;
   uint64_t size_limit = 0;
+  uint64_t free_floor = 0;
   uint64_t evicted = 0;
 };
 
@@ -66,7 +70,7 @@ class BlobStore {
   [[nodiscard]] static Result<std::unique_ptr<BlobStore>> open(const StoreOptions& options, Counters& counters);
 
   /// Evicts first when the limit is near: least recently used, asking the guard. `size_hint` reserves; kNoSpace when
-  /// the disk or the limit has no room that the guard yields, kTooLarge when the blob alone is over the limit.
+  /// the disk (down to the floor) or the limit has no room that the guard yields, kTooLarge when the blob alone is over the limit.
   [[nodiscard]] virtual Result<std::unique_ptr<BlobWriter>> create(uint64_t size_hint) = 0;
   [[nodiscard]] virtual Result<codec::Digest> put(std::string_view bytes) = 0;
   /// Takes a finished local file in as a blob by hard link, without copying; the caller has computed the digest and
@@ -83,6 +87,9 @@ class BlobStore {
 
   /// Evicts about `bytes` now, because the disk is full for somebody else's write; answers what was freed.
   virtual uint64_t free_space(uint64_t bytes) = 0;
+
+  /// Evicts until as much of the disk is free as the options say: somebody else may have filled it.
+  virtual void keep_floor() {}
 
   virtual void set_eviction_guard(EvictionGuard guard) = 0;
   [[nodiscard]] virtual StoreUsage usage() const = 0;

@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs out, or breaks, under a mount: the disk, its inodes, descriptors, Redis for long, the index. A job sees an error of
+the local disk where a local disk would give one, a miss elsewhere, and nothing it wrote is lost."""
+import contextlib
+import errno
+import mmap
+import os
+import resource
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from inductorfs_testing import artefacts, mounts, places
+from inductorfs_testing.disks import Ext4, Tmpfs
+from inductorfs_testing.mounts import QuickCluster, appears, text
+from inductorfs_testing.processes import run, wait_until
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="prepares a disk")
+ENTRIES = int(os.environ.get("INDUCTORFS_MANY_ENTRIES", "100000"))
+
+
+@pytest.fixture
+def cluster():
+    with QuickCluster() as made:
+        yield made
+
+
+def on_disk(cluster, disk, *more, environment=None, before=()):
+    """A node whose store is on this disk."""
+    node = cluster.node("a", start=False, environment=environment)
+    done = run([*before, places.program(), "mount", node.cache, "--store", disk.path / "store", "--log", node.log,
+                "--remote", cluster.redis.url, *cluster.options(*more)], node.env(), seconds=60)
+    assert done.code == 0, done.err
+    return node
+
+
+def memory_of(node, what="VmHWM"):
+    (pid,) = node.daemons()
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(what + ":"))
+
+
+def error_of(function):
+    with pytest.raises(OSError) as failed:
+        function()
+    return failed.value.errno
+
+
+# ---- the disk
+
+@needs_root
+def test_inodes_that_run_out_are_enospc_and_come_back(cluster):
+    with Tmpfs(cluster.directory / "disk", "size=64m,nr_inodes=300") as disk:
+        node = on_disk(cluster, disk)
+        kept = artefacts.write_graph(node.cache, "key", "value")
+        (node.cache / "own").mkdir()
+        made = []
+
+        def fill():
+            for index in range(1000):
+                (node.cache / "own" / str(index)).write_bytes(b"x")
+                made.append(index)
+
+        assert error_of(fill) == errno.ENOSPC
+        assert len(made) > 100
+        assert all((node.cache / "own" / str(index)).read_bytes() == b"x" for index in made)
+        with contextlib.suppress(FileNotFoundError):  # a miss at most: what is published may be evicted for the writer
+            assert kept.read_bytes() == b"value"
+        for index in made[:50]:
+            (node.cache / "own" / str(index)).unlink()
+        for index in range(20):
+            (node.cache / "own" / f"again {index}").write_bytes(b"y")
+        assert appears(kept).read_bytes() == b"value"
+        node.sync()
+        node.unmount()
+
+
+@needs_root
+def test_a_disk_that_turns_read_only_under_the_mount(cluster):
+    writer = cluster.quick("writer")
+    theirs = artefacts.write_graph(writer.cache, "theirs", "value of theirs").relative_to(writer.cache)
+    writer.sync()
+    with Ext4(cluster.directory / "disk") as disk:
+        node = on_disk(cluster, disk, "--prefetch", "0")
+        own = artefacts.write_atomic(node.cache, "own/file", "mine")
+        sealed = artefacts.write_graph(node.cache, "key", "value")
+        node.sync()
+        appears(node.cache / theirs)
+        disk.turn_read_only()
+
+        assert error_of(lambda: (node.cache / "own" / "new").write_bytes(b"x")) == errno.EROFS
+        assert error_of(lambda: own.rename(own.with_name("other"))) == errno.EROFS
+        assert error_of(own.unlink) == errno.EROFS
+        assert own.read_bytes() == b"mine" and sealed.read_bytes() == b"value"
+        assert (node.cache / theirs).read_bytes() == b"value of theirs"
+        late = artefacts.write_graph(writer.cache, "late", "came later").relative_to(writer.cache)
+        writer.sync()
+        assert not os.path.lexists(node.cache / late), "there is no place for its bytes: a miss"
+        assert node.status()["mountpoint"] == str(node.cache)
+        node.unmount()
+
+
+@needs_root
+def test_a_disk_that_dies_under_the_mount(cluster):
+    with Ext4(cluster.directory / "disk") as disk:
+        node = on_disk(cluster, disk)
+        own = artefacts.write_atomic(node.cache, "own/file", "mine")
+        os.sync()
+        with open(own, "rb") as held:
+            assert held.read() == b"mine"
+            disk.die()
+            held.seek(0)
+            assert held.read() == b"mine", "the kernel has it"
+        assert error_of(lambda: (node.cache / "new").write_bytes(b"x")) == errno.EIO
+        assert node.status()["mountpoint"] == str(node.cache)
+        assert node.cli("sync", node.cache, "--timeout", "1").code in (0, 1)
+        node.unmount()
+    with disk:  # in order again, as after fsck
+        done = run([places.program(), "mount", node.cache, "--store", disk.path / "store", "--log", node.log, "--remote",
+                    cluster.redis.url, *cluster.options()], node.env(), seconds=60)
+        assert done.code == 0, done.err
+        assert own.read_bytes() == b"mine"
+        node.unmount()
+
+
+@pytest.mark.parametrize("error", ["EIO", "EDQUOT", "EROFS"])
+def test_a_write_that_the_disk_refuses_is_that_error_and_no_more(cluster, error):
+    """EDQUOT is told as ENOSPC, as docs/semantics.md has it."""
+    node = cluster.quick("a", environment={"INDUCTORFS_FAIL_POINT": f"disk.write={error}:20"})
+    told, written = None, {}
+    for index in range(60):
+        path = node.cache / f"file {index}"
+        try:
+            path.write_bytes(b"x" * 1000)
+            written[path] = b"x" * 1000
+        except OSError as failed:
+            told = failed.errno
+            break
+    assert told == {"EIO": errno.EIO, "EDQUOT": errno.ENOSPC, "EROFS": errno.EROFS}[error]
+    assert written and all(path.read_bytes() == content for path, content in written.items())
+    assert os.listdir(node.cache)
+    assert node.status()["mountpoint"] == str(node.cache)
+
+
+def test_a_read_that_the_disk_refuses_is_eio(cluster):
+    node = cluster.quick("a", environment={"INDUCTORFS_FAIL_POINT": "disk.read=EIO:40"})
+    for index in range(100):
+        (node.cache / f"file {index}").write_bytes(b"x" * 100)
+    told = set()
+    for index in range(100):
+        path = node.cache / f"file {index}"
+        os.posix_fadvise(fd := os.open(path, os.O_RDONLY), 0, 0, os.POSIX_FADV_DONTNEED)
+        try:
+            assert os.read(fd, 200) == b"x" * 100
+        except OSError as failed:
+            told.add(failed.errno)
+        finally:
+            os.close(fd)
+    assert told <= {errno.EIO}
+    assert node.status()["mountpoint"] == str(node.cache)
+
+
+@needs_root
+def test_the_floor_of_the_disk_is_kept_and_nothing_in_use_goes(cluster):
+    with Tmpfs(cluster.directory / "disk", "size=48m") as disk:
+        node = on_disk(cluster, disk, "--store-floor", "16M")
+        assert node.status()["store"]["free_floor"] == 16 << 20
+        names = [artefacts.write_atomic(node.cache, artefacts.code(f"file {index}"), text(1 << 20, index))
+                 for index in range(24)]
+        node.sync(60)
+        held = names[0]
+        content = held.read_bytes()
+        with open(held, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            (disk.path / "somebody else's").write_bytes(b"x" * (14 << 20))
+
+            def free():
+                state = os.statvfs(disk.path)
+                return state.f_bavail * state.f_frsize
+
+            wait_until(lambda: free() >= 16 << 20, 20, "eviction down to the floor")
+            assert node.status()["store"]["evicted"] > 0
+            assert mapped[:] == content
+            file.seek(0)
+            assert file.read() == content
+        for index, name in enumerate(names[-3:]):
+            assert appears(name).stat().st_size == 1 << 20, index
+        node.unmount()
+
+
+# ---- descriptors and memory
+
+def test_few_descriptors(cluster):
+    """A hard limit of 160: files and blobs are opened again when their turn comes."""
+    writer = cluster.quick("writer")
+    names = [artefacts.write_graph(writer.cache, f"k{index}", f"value {index}").relative_to(writer.cache) for index in range(300)]
+    writer.sync(60)
+    node = cluster.node("few", start=False)
+    done = run(["prlimit", "--nofile=160:160", places.program(), "mount", node.cache, "--store", node.store, "--log", node.log,
+                "--remote", cluster.redis.url, *cluster.options("--prefetch", "0")], node.env(), seconds=60)
+    assert done.code == 0, done.err
+    files = [node.cache / f"own {index}" for index in range(300)]
+    for index, path in enumerate(files):
+        path.write_text(f"own {index}")
+    node.catch_up(writer, 40)
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(lambda name: (node.cache / name).read_text(), names)) == [f"value {n}" for n in range(300)]
+        assert list(pool.map(lambda path: path.read_text(), files)) == [f"own {n}" for n in range(300)]
+    (pid,) = node.daemons()
+    assert len(os.listdir(f"/proc/{pid}/fd")) < 160
+    node.sync(60)
+
+
+def test_ten_thousand_open_files(cluster):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 10_500:
+        pytest.skip("this process may not open 10,000 files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 10_500), hard))
+    node = cluster.quick("a")
+    held = []
+    try:
+        for index in range(10_000):
+            file = open(node.cache / f"file {index}", "w+b")
+            file.write(index.to_bytes(4, "little"))
+            file.flush()
+            held.append(file)
+        for index in range(0, 10_000, 2):
+            os.unlink(node.cache / f"file {index}")
+        for index, file in enumerate(held):
+            file.seek(0)
+            assert file.read() == index.to_bytes(4, "little"), index
+        (pid,) = node.daemons()
+        assert len(os.listdir(f"/proc/{pid}/fd")) < 900
+        assert memory_of(node) < 400 << 20
+    finally:
+        for file in held:
+            file.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    wait_until(lambda: not any((node.store / "files" / "orphans").iterdir()), 20, "the deleted files to go")
+
+
+def test_memory_is_bounded_while_much_is_fetched(cluster):
+    """256 MiB through 16 threads: no more than what may be in flight is in memory."""
+    writer = cluster.quick("writer")
+    names = [artefacts.write_atomic(writer.cache, artefacts.code(f"file {index}"), text(4 << 20, index)).relative_to(writer.cache)
+             for index in range(64)]
+    writer.sync(120)
+    node = cluster.quick("node", "--prefetch", "0")
+    node.catch_up(writer)
+    before = memory_of(node)
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(lambda name: len((node.cache / name).read_bytes()), names)) == [4 << 20] * len(names)
+    grown = memory_of(node) - before
+    print(f"\ndaemon's peak: {before >> 20} MiB before, {grown >> 20} MiB more")
+    assert grown < 160 << 20
+    assert memory_of(writer) < 300 << 20
+
+
+# ---- Redis away for long, and an index that is too much
+
+def test_a_queue_that_only_grows_while_redis_is_away(cluster):
+    """Every artefact is there, queued and counted; all go out when the server is back. What is over the limit: see
+    PublisherTest.BeyondTheLimitTheOldestIsDroppedAndToldOf."""
+    node = cluster.quick("a")
+    with mounts.suspended(cluster.redis):
+        names = [artefacts.write_graph(node.cache, f"k{index}", f"value {index}") for index in range(2000)]
+        wait_until(lambda: node.status()["catalog"]["queued"] == 2000, 60, "all to be queued")
+        assert all(name.read_text() == f"value {index}" for index, name in enumerate(names))
+        queued = memory_of(node, "VmRSS")
+    node.sync(120)
+    assert len(mounts.published(cluster)) == 2000
+    print(f"\ndaemon with 2,000 queued groups: {queued >> 20} MiB")
+
+
+def fill_index(cluster, node, count):
+    """Adds `count` entries to the one scope's index, all with the bytes of the entry that is there; sends them in one go."""
+    (key,) = [key for key in cluster.redis.keys("*:idx") if cluster.redis.command("HLEN", key)]
+    (_, value) = cluster.redis.command("HGETALL", key)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(120)
+        connection.connect(str(cluster.redis.socket))
+
+        def send():
+            for start in range(0, count, 1000):
+                words = [b"HSET", key]
+                for index in range(start, min(count, start + 1000)):
+                    words += [artefacts.code(f"many {index}").encode(), value]
+                connection.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        with connection.makefile("rb") as answers:
+            for _ in range((count + 999) // 1000):
+                assert answers.readline().startswith(b":")
+        sender.join()
+
+
+def test_an_index_of_very_many_entries(cluster):
+    """Of a broken or hostile publisher. INDUCTORFS_MANY_ENTRIES=1000000 for the figures of docs/operations.md."""
+    first = cluster.quick("first")
+    artefacts.write_atomic(first.cache, artefacts.code("one"), "text")
+    first.sync()
+    fill_index(cluster, first, ENTRIES)
+    first.unmount()
+    begin = time.monotonic()
+    node = cluster.quick("node", "--prefetch", "0")
+    mounted = time.monotonic() - begin
+    wait_until(lambda: node.status()["catalog"]["entries"] >= ENTRIES, 300, "all entries to be known", pause=0.2)
+    known = time.monotonic() - begin
+    begin = time.monotonic()
+    assert (node.cache / artefacts.code(f"many {ENTRIES // 2}")).read_text() == "text"
+    looked_up = time.monotonic() - begin
+    size = memory_of(node)
+    begin = time.monotonic()
+    node.unmount()
+    mounts.remount(node, cluster, "--prefetch", "0")
+    again = time.monotonic() - begin
+    wait_until(lambda: node.status()["catalog"]["entries"] >= ENTRIES, 300, "all entries to be known again", pause=0.2)
+    disk = sum(path.stat().st_size for path in node.store.glob("catalog.sqlite*"))
+    print(f"\n{ENTRIES} entries: mount answers after {mounted:.1f} s, all known after {known:.1f} s, a first touch {looked_up * 1000:.0f} ms, "
+          f"peak {size >> 20} MiB, catalog {disk >> 20} MiB, remount {again:.1f} s, then {memory_of(node) >> 20} MiB")
+    assert size < (150 << 20) + ENTRIES * 1500
+    assert looked_up < 5

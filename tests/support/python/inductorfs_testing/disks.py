@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small disks of a test's own, that become full, read-only or broken. Root only."""
+import fcntl
+import os
+import struct
+import subprocess
+from pathlib import Path
+
+from .fixtures import lack
+
+EXT4_SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, 2  # EXT4_IOC_SHUTDOWN of linux/fs/ext4/ext4.h, which xfstests use
+
+
+def call(*words):
+    done = subprocess.run(list(map(str, words)), capture_output=True, timeout=30)
+    if done.returncode != 0:
+        lack(f"{words[0]}: {done.stderr.decode(errors='replace').strip()}")
+
+
+class Disk:
+    """Mounted at `path` while it is entered."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        path.mkdir(exist_ok=True)
+
+    def __enter__(self):
+        self.mount()
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run(["umount", "-l", self.path], capture_output=True, timeout=30)
+
+
+class Tmpfs(Disk):
+    def __init__(self, path, options):
+        super().__init__(path)
+        self._options = options
+
+    def mount(self):
+        call("mount", "-t", "tmpfs", "-o", self._options, "tmpfs", self.path)
+
+
+class Ext4(Disk):
+    """A real one, in a file behind a loop device: it can turn read-only or die as disks do."""
+
+    def __init__(self, path, megabytes=64):
+        super().__init__(path)
+        self._file = path.with_name(path.name + ".img")
+        with open(self._file, "wb") as file:
+            file.truncate(megabytes << 20)
+        call("mkfs.ext4", "-q", "-F", "-m", "0", self._file)
+
+    def mount(self):
+        call("mount", "-o", "loop,errors=remount-ro", self._file, self.path)
+
+    def turn_read_only(self):
+        """As after an error in its own structures."""
+        source = subprocess.run(["findmnt", "-no", "SOURCE", self.path], capture_output=True, text=True, timeout=30, check=True)
+        switch = Path("/sys/fs/ext4") / os.path.basename(source.stdout.strip()) / "trigger_fs_error"
+        if not switch.exists():
+            lack(f"there is no {switch}")
+        switch.write_text("a test")
+
+    def die(self):
+        """Every use is EIO from here on; what was not synced is lost, as with the power."""
+        directory = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.ioctl(directory, EXT4_SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
+        finally:
+            os.close(directory)

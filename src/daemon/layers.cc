@@ -56,10 +56,6 @@ Result<std::unique_ptr<remote::Remote>> open_remote(const Settings& settings, co
   Result<std::unique_ptr<remote::Remote>> opened = remote::open_redis(options, counters);
   if (!opened) return fail(std::move(opened).error().with_context("remote " + shown));
   Result<remote::ServerFacts> facts = (*opened)->probe(Deadline::after(kProbePatience));
-  if (!facts && facts.error().code() == ErrorCode::kNotPermitted && settings.password_file.empty()) {
-    return fail(ErrorCode::kNotPermitted, "remote " + shown + ": " + facts.error().what() +
-                                              ": name the file of its password with --password-file");
-  }
   if (!facts && is_wrong_server(facts.error())) return fail(std::move(facts).error().with_context("remote " + shown));
   if (!facts) log::warning("remote_absent", {{"remote", shown}, {"why", facts.error().what()}});
   return opened;
@@ -101,6 +97,7 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const Settings& settin
   options.root_mode = ownership.mode;
   options.chown_to_caller = ::geteuid() == 0;
   options.quiet_time = settings.quiet_time;
+  options.lookup_patience = settings.lookup_patience;
   options.prefetch_bytes = settings.prefetch;
   options.artefact_limit = settings.artefact_limit;
   options.descriptor_limit = descriptor_limit();

@@ -61,6 +61,7 @@ struct Settings {
   uint64_t prefetch = 512ULL << 20;
   Milliseconds quiet_time{2000};
   Milliseconds poll_interval{1000};
+  Milliseconds lookup_patience{250};
   std::string prefix = "ifs1";
   size_t threads = 8;
   std::optional<bool> allow_other;  ///< unset: for root yes, else no

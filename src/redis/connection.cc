@@ -27,11 +27,15 @@ struct Conversation {
   Deadline total;
   Milliseconds without_progress;
   const std::function<bool()>* cancelled = nullptr;
+  Budget* budget = nullptr;
   size_t formatted = 0;
   size_t received = 0;
   std::string out{};
   size_t sent = 0;
+  size_t unnoted = 0;  // bytes that came since the last progress
   Deadline quiet{SteadyTime{}};
+
+  [[nodiscard]] Deadline patience_end() const { return budget != nullptr ? budget->end() : quiet; }
 };
 
 class SocketConnection final : public Connection {
@@ -40,8 +44,9 @@ class SocketConnection final : public Connection {
 
   Result<void> pipeline(const std::vector<Command>& commands, Patience patience,
                         const std::function<Result<void>(size_t, Reply&&)>& on_reply) override {
-    Conversation talk{commands, on_reply, Deadline::after(patience.total), patience.without_progress,
-                      patience.cancelled};
+    Deadline total = Deadline::after(patience.total);
+    if (patience.budget != nullptr) total = Deadline(std::min(total.at(), patience.budget->total().at()));
+    Conversation talk{commands, on_reply, total, patience.without_progress, patience.cancelled, patience.budget};
     return hold(talk);
   }
 
@@ -54,7 +59,7 @@ class SocketConnection final : public Connection {
       return {};
     };
     const Milliseconds most = block + kBlockMargin;
-    Conversation talk{commands, keep, Deadline::after(most), most, &cancelled};
+    Conversation talk{commands, keep, Deadline::after(most), most, &cancelled, nullptr};
     INDUCTORFS_TRY(hold(talk));
     return answer;
   }
@@ -75,16 +80,35 @@ class SocketConnection final : public Connection {
     while (talk.received < talk.commands.size()) {
       auto written = write_some(talk);
       if (!written) return fail(std::move(written).error());
+      const size_t before = talk.received;
       auto got = read_some(talk);
       if (!got) return fail(std::move(got).error());
       if (talk.total.passed()) return fail(ErrorCode::kTimedOut, "the server did not answer in time");
-      if (*written + *got > 0) {
-        talk.quiet = Deadline::after(talk.without_progress);
-      } else {
-        INDUCTORFS_TRY(rest(talk));
-      }
+      note_progress(talk, *written, *got, talk.received > before);
+      if (talk.received == talk.commands.size()) break;
+      if (talk.patience_end().passed()) return silence(talk);
+      if (*written + *got == 0) INDUCTORFS_TRY(rest(talk));
     }
     return {};
+  }
+
+  // After the caller has had the replies: his own work is not the server's silence.
+  static void note_progress(Conversation& talk, size_t written, size_t got, bool replied) {
+    if (written + got > 0) talk.quiet = Deadline::after(talk.without_progress);
+    talk.unnoted += got;
+    if (talk.budget == nullptr || (!replied && talk.unnoted < kProgressBytes)) return;
+    talk.unnoted = 0;
+    talk.budget->progress();
+  }
+
+  static tl::unexpected<Error> silence(const Conversation& talk) {
+    if (talk.budget == nullptr) {
+      return fail(ErrorCode::kTimedOut,
+                  "no byte from the server for " + std::to_string(talk.without_progress.count()) + " ms");
+    }
+    return fail(ErrorCode::kTimedOut, "next to nothing from the server for " +
+                                          std::to_string(talk.budget->quiet().count()) +
+                                          " ms (--lookup-patience, if it is far away)");
   }
 
   Result<size_t> write_some(Conversation& talk) {
@@ -120,13 +144,12 @@ class SocketConnection final : public Connection {
   Result<void> rest(Conversation& talk) {
     const bool writing = talk.sent < talk.out.size() || talk.formatted < talk.commands.size();
     const auto events = static_cast<short>(transport_->read_events() | (writing ? POLLOUT : 0));
-    const Deadline until(std::min(talk.total.at(), talk.quiet.at()));
+    const Deadline until(std::min(talk.total.at(), talk.patience_end().at()));
     const auto ready = wait_ready(transport_->fd(), events, {until, talk.cancelled});
     if (!ready) return fail(ready.error());
     if (*ready) return {};
     if (talk.total.passed()) return fail(ErrorCode::kTimedOut, "the server did not answer in time");
-    return fail(ErrorCode::kTimedOut,
-                "no byte from the server for " + std::to_string(talk.without_progress.count()) + " ms");
+    return silence(talk);
   }
 
   std::unique_ptr<Transport> transport_;
@@ -138,6 +161,37 @@ class SocketConnection final : public Connection {
 std::string_view error_word(std::string_view text) {
   const size_t size = std::min(text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ"), text.size());
   return size == 0 ? "an error" : text.substr(0, size);
+}
+
+struct Meaning {
+  std::string_view word;  ///< the first of an error
+  ErrorCode code;
+  std::string_view remedy;
+};
+constexpr std::string_view kClusterRemedy = "Redis Cluster is not supported: name a server that is not part of one";
+constexpr std::array<Meaning, 16> kMeanings = {{
+    {"LOADING", ErrorCode::kUnavailable, "it reads its data set and will answer when it has it"},
+    {"READONLY", ErrorCode::kUnavailable, "it is a replica: name the master with --remote"},
+    {"OOM", ErrorCode::kUnavailable, "raise maxmemory, or set maxmemory-policy to volatile-lru"},
+    {"MISCONF", ErrorCode::kUnavailable, "it cannot save to its disk: see its log and its disk's free space"},
+    {"NOREPLICAS", ErrorCode::kUnavailable, "its replicas are away: see min-replicas-to-write"},
+    {"MASTERDOWN", ErrorCode::kUnavailable, "it is a replica without its master: name the master with --remote"},
+    {"BUSY", ErrorCode::kUnavailable, "somebody's script runs: SCRIPT KILL ends it"},
+    {"CLUSTERDOWN", ErrorCode::kUnavailable, kClusterRemedy},
+    {"TRYAGAIN", ErrorCode::kUnavailable, kClusterRemedy},
+    {"MOVED", ErrorCode::kNotSupported, kClusterRemedy},
+    {"ASK", ErrorCode::kNotSupported, kClusterRemedy},
+    {"NOAUTH", ErrorCode::kNotPermitted, "name the file of its password with --password-file"},
+    {"WRONGPASS", ErrorCode::kNotPermitted, "check the user in --remote and the file of the password"},
+    {"NOPERM", ErrorCode::kNotPermitted, "its user lacks a right: ACL LOG on the server says which"},
+    {"DENIED", ErrorCode::kNotPermitted, "give the server a password, or switch its protected-mode off"},
+    {"WRONGTYPE", ErrorCode::kInternal, "another program uses the key: give this cluster a --prefix of its own"},
+}};
+constexpr std::string_view kTooManyClients = "max number of clients";
+
+// What a server says to a client that it will not have at all, whatever that asked, before it hangs up.
+bool turned_away(const Reply& reply) {
+  return reply.text.starts_with("DENIED ") || reply.text.find(kTooManyClients) != std::string::npos;
 }
 
 Result<void> greet(Connection& connection, const Endpoint& endpoint, const Wait& wait) {
@@ -158,9 +212,10 @@ Result<void> greet(Connection& connection, const Endpoint& endpoint, const Wait&
     commands.push_back({"CLIENT", "SETNAME", endpoint.client_name});
     steps.push_back(Step::kName);
   }
-  const Patience patience{wait.deadline.left(), wait.deadline.left(), wait.cancelled};
+  const Patience patience{wait.deadline.left(), wait.deadline.left(), wait.cancelled, wait.budget};
   return connection.pipeline(commands, patience, [&](size_t index, Reply&& reply) -> Result<void> {
-    if (!reply.is_error() || steps[index] == Step::kName) return {};
+    if (!reply.is_error()) return {};
+    if (steps[index] == Step::kName) return turned_away(reply) ? Result<void>(fail(to_error(reply))) : Result<void>();
     if (steps[index] == Step::kSelect) return fail(to_error(reply).with_context("SELECT " + database));
     const std::string word(error_word(reply.text));
     const Error error = to_error(reply);
@@ -183,24 +238,20 @@ Error to_error(const Reply& reply) {
   if (!reply.is_error()) return Error(ErrorCode::kInternal, "the server answered something else than expected");
   const std::string& text = reply.text;
   const std::string_view word = std::string_view(text).substr(0, text.find(' '));
-  constexpr std::array<std::string_view, 9> kUnavailable = {
-      "READONLY", "LOADING", "OOM", "MISCONF", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "BUSY", "NOREPLICAS"};
-  constexpr std::array<std::string_view, 3> kNotPermitted = {"NOAUTH", "WRONGPASS", "NOPERM"};
-  const auto is_in = [&](const auto& words) { return std::find(words.begin(), words.end(), word) != words.end(); };
-  ErrorCode code = ErrorCode::kInternal;
-  if (is_in(kUnavailable) || text.find("max number of clients") != std::string::npos) {
-    code = ErrorCode::kUnavailable;
-  } else if (is_in(kNotPermitted)) {
-    code = ErrorCode::kNotPermitted;
-  } else if (word == "MOVED" || word == "ASK") {
-    code = ErrorCode::kNotSupported;
+  const std::string said = "the server says: " + printable(text);
+  const auto with_remedy = [&](std::string_view remedy) { return said + " (" + std::string(remedy) + ")"; };
+  if (text.find(kTooManyClients) != std::string::npos) {
+    return Error(ErrorCode::kUnavailable, with_remedy("raise its maxclients"));
   }
-  return Error(code, "the server says: " + printable(text));
+  const auto* const known =
+      std::find_if(kMeanings.begin(), kMeanings.end(), [&](const Meaning& meaning) { return meaning.word == word; });
+  if (known == kMeanings.end()) return Error(ErrorCode::kInternal, said);
+  return Error(known->code, with_remedy(known->remedy));
 }
 
 Result<std::unique_ptr<Connection>> Connection::open(const Endpoint& endpoint, Deadline deadline,
-                                                     const std::function<bool()>* cancelled) {
-  const Wait wait{deadline, cancelled};
+                                                     const std::function<bool()>* cancelled, Budget* budget) {
+  const Wait wait{deadline, cancelled, budget};
   auto socket = connect_socket(endpoint, wait);
   if (!socket) return fail(std::move(socket).error());
   std::unique_ptr<Transport> transport;

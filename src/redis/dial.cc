@@ -87,7 +87,7 @@ Result<Addresses> resolve(const std::string& host, uint16_t port, const Wait& wa
         wait.slice().at(), [](const Answer& slot) { return slot.has_value(); },
         [](Answer& slot) { return std::move(slot); });
     if (found) return std::move(*found);
-    if (wait.deadline.passed()) return fail(ErrorCode::kTimedOut, "no answer in time to the name " + host);
+    if (wait.end().passed()) return fail(ErrorCode::kTimedOut, "no answer in time to the name " + host);
   }
   return fail(ErrorCode::kBusy, "cancelled");
 }
@@ -148,9 +148,9 @@ Result<Fd> connect_socket(const Endpoint& endpoint, const Wait& wait) {
   Result<Fd> last = fail(ErrorCode::kUnavailable, "connect " + name + ": the name has no address");
   for (size_t i = 0; i < addresses->size(); ++i) {
     // Each address gets its share, so that a silent first one leaves time for the others.
-    const auto share = wait.deadline.left() / static_cast<Milliseconds::rep>(addresses->size() - i);
+    const auto share = wait.end().left() / static_cast<Milliseconds::rep>(addresses->size() - i);
     last = connect_to((*addresses)[i], name, wait.earlier(std::max(share, kLeastPerAddress)));
-    if (last || wait.deadline.passed() || wait.is_cancelled()) return last;
+    if (last || wait.end().passed() || wait.is_cancelled()) return last;
   }
   return last;
 }

@@ -4,13 +4,16 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <poll.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <limits>
 #include <string>
 #include <utility>
 
+#include "inductorfs/base/guarded.h"
 #include "inductorfs/base/handle.h"
 #include "transport.h"
 
@@ -103,6 +106,7 @@ class TlsTransport final : public Transport {
       const auto ready = wait_ready(fd_, why == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT, wait);
       if (!ready) return fail(ready.error());
       if (!*ready) return fail(ErrorCode::kTimedOut, "TLS: the server does not answer in time");
+      if (wait.budget != nullptr && why == SSL_ERROR_WANT_READ) wait.budget->progress();
     }
   }
 
@@ -169,6 +173,50 @@ Result<Context> make_context(const Endpoint& endpoint) {
   return context;
 }
 
+// Which files, and in which state: certificates are renewed under a running daemon.
+std::string state_of(const Endpoint& endpoint) {
+  const std::string ca = endpoint.ca_file.empty() ? X509_get_default_cert_file() : endpoint.ca_file;
+  std::string state;
+  for (const std::string& file : {ca, endpoint.certificate_file, endpoint.key_file}) {
+    struct stat status {};
+    if (file.empty() || ::stat(file.c_str(), &status) != 0) status = {};
+    state += file + '\0';
+    for (const auto number :
+         {static_cast<int64_t>(status.st_ino), static_cast<int64_t>(status.st_size),
+          static_cast<int64_t>(status.st_ctim.tv_sec), static_cast<int64_t>(status.st_ctim.tv_nsec)}) {
+      state += std::to_string(number) + ' ';
+    }
+  }
+  return state;
+}
+
+/// What the last dial used: all connections of a process go to one server as a rule.
+struct Kept {
+  std::string state;
+  Context context;
+};
+std::atomic<uint64_t> loads{0};
+
+// Reading a system's certificates takes tens of milliseconds, of the little time that a lookup has for a new
+// connection.
+Result<Context> context_for(const Endpoint& endpoint) {
+  static Guarded<Kept> kept;
+  const std::string state = state_of(endpoint);
+  const auto shared = [](SSL_CTX* context) {
+    INDUCTORFS_CHECK(SSL_CTX_up_ref(context) == 1);
+    return Context(context);
+  };
+  Context known = kept.with([&](const Kept& last) {
+    return last.context != nullptr && last.state == state ? shared(last.context.get()) : Context();
+  });
+  if (known != nullptr) return known;
+  ++loads;
+  auto made = make_context(endpoint);
+  if (!made) return made;
+  kept.with([&](Kept& last) { last = {state, shared(made->get())}; });
+  return made;
+}
+
 bool is_address(const std::string& host) {
   std::array<unsigned char, sizeof(in6_addr)> ignored{};
   return ::inet_pton(AF_INET, host.c_str(), ignored.data()) == 1 ||
@@ -187,8 +235,10 @@ bool expect_peer(SSL* session, const std::string& host) {
 
 }  // namespace
 
+uint64_t certificate_loads() { return loads; }
+
 Result<std::unique_ptr<Transport>> make_tls_transport(Fd socket, const Endpoint& endpoint, const Wait& wait) {
-  auto context = make_context(endpoint);
+  auto context = context_for(endpoint);
   if (!context) return fail(std::move(context).error());
   Session session(SSL_new(context->get()));
   if (session == nullptr || !expect_peer(session.get(), endpoint.host)) {

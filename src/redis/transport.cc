@@ -39,7 +39,7 @@ Result<bool> wait_ready(int fd, short events, const Wait& wait) {
     pollfd entry{fd, events, 0};
     const int ready = ::poll(&entry, 1, static_cast<int>(left));
     if (ready > 0) return true;  // POLLERR and POLLHUP too: the next read or write says what it is
-    if (ready == 0 && wait.deadline.passed()) return false;
+    if (ready == 0 && wait.end().passed()) return false;
     if (ready < 0 && errno != EINTR) return fail_errno("poll");
   }
 }

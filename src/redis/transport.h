@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string_view>
 
+#include "inductorfs/base/budget.h"
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
@@ -32,13 +35,17 @@ class Transport {
 struct Wait {
   Deadline deadline;
   const std::function<bool()>* cancelled = nullptr;
+  Budget* budget = nullptr;
 
   /// Asked at least this often.
   static constexpr Milliseconds kCancelInterval{100};
   [[nodiscard]] bool is_cancelled() const { return cancelled != nullptr && *cancelled && (*cancelled)(); }
+  [[nodiscard]] Deadline end() const {
+    return budget != nullptr ? Deadline(std::min(deadline.at(), budget->end().at())) : deadline;
+  }
   /// When to look again at the latest.
-  [[nodiscard]] Deadline slice() const { return cancelled != nullptr ? deadline.earlier(kCancelInterval) : deadline; }
-  [[nodiscard]] Wait earlier(Milliseconds span) const { return {deadline.earlier(span), cancelled}; }
+  [[nodiscard]] Deadline slice() const { return cancelled != nullptr ? end().earlier(kCancelInterval) : end(); }
+  [[nodiscard]] Wait earlier(Milliseconds span) const { return {deadline.earlier(span), cancelled, budget}; }
 };
 
 /// Waits for poll(2) `events` on `fd`; false when the deadline came first. kBusy: cancelled.
@@ -50,9 +57,12 @@ struct Wait {
 [[nodiscard]] std::unique_ptr<Transport> make_plain_transport(Fd socket);
 
 /// TLS 1.2 or later with the server's name or address checked; shakes hands within the deadline. kNotPermitted when
-/// the certificate is not good for that name, kInvalid when one of the endpoint's files is not.
+/// the certificate is not good for that name, kInvalid when one of the endpoint's files is not. The certificates are
+/// read at the first call and when their files have changed.
 [[nodiscard]] Result<std::unique_ptr<Transport>> make_tls_transport(Fd socket, const Endpoint& endpoint,
                                                                     const Wait& wait);
+/// How often certificates have been read.
+[[nodiscard]] uint64_t certificate_loads();
 
 /// recv(2) and send(2) with the contracts of Transport; `peek` looks without taking.
 [[nodiscard]] Result<size_t> receive_now(int fd, char* out, size_t size);

@@ -7,8 +7,8 @@ namespace inductorfs::remote {
 
 Breaker::Ticket Breaker::admit(SteadyTime now) {
   return state_.with([&](State& state) {
+    if (refuses(state, now)) return Ticket::kRefused;
     if (!state.open) return Ticket::kNormal;
-    if (state.probing || now < state.retry_at) return Ticket::kRefused;
     state.probing = true;
     return Ticket::kProbe;
   });

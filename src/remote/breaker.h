@@ -29,6 +29,10 @@ class Breaker {
   /// The call says nothing about the server.
   void abandoned(Ticket ticket);
 
+  /// Somebody who came now would be refused.
+  [[nodiscard]] bool refuses(SteadyTime now) const {
+    return state_.with([&](const State& state) { return refuses(state, now); });
+  }
   [[nodiscard]] bool open() const {
     return state_.with([](const State& state) { return state.open; });
   }
@@ -41,6 +45,9 @@ class Breaker {
     Milliseconds delay{0};
     std::minstd_rand random{std::random_device{}()};
   };
+  static bool refuses(const State& state, SteadyTime now) {
+    return state.open && (state.probing || now < state.retry_at);
+  }
   const Backoff backoff_;
   Guarded<State> state_;
 };

@@ -32,10 +32,20 @@ ConnectionPool::Slot ConnectionPool::claim(Use use, Deadline deadline) {
   });
 }
 
+// The end moves on while those who have the connections get something.
+ConnectionPool::Slot ConnectionPool::stand_in_line(Use use, Deadline deadline, Budget& budget) {
+  while (true) {
+    const Deadline until(std::min(deadline.at(), budget.end_in_line().at()));
+    Slot slot = claim(use, until);
+    if (slot.granted) budget.take_turn();
+    if (slot.granted || deadline.passed() || budget.end_in_line().passed()) return slot;
+  }
+}
+
 Result<ConnectionPool::Lease> ConnectionPool::take(Use use, Deadline deadline, const Opener& opener,
-                                                   Freshness freshness) {
+                                                   Freshness freshness, Budget* budget) {
   if (freshness == Freshness::kNew) drop_idle(use);
-  Slot slot = claim(use, deadline);
+  Slot slot = budget == nullptr ? claim(use, deadline) : stand_in_line(use, deadline, *budget);
   if (!slot.granted) return fail(ErrorCode::kBusy, "all connections are in use");
   if (slot.connection != nullptr && !slot.connection->broken()) {
     return Lease(this, use, std::move(slot.connection), true);

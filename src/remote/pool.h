@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "inductorfs/base/budget.h"
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/result.h"
@@ -46,10 +47,12 @@ class ConnectionPool {
   };
 
   enum class Freshness { kAny, kNew };
-  /// kBusy: all connections of this use were on loan until the deadline. Else the error of the opener. `kNew` also
-  /// drops the idle ones of this use.
+  /// kBusy: all connections of this use were on loan until the deadline, or until the budget's end in line. Else the
+  /// error of the opener. `kNew` also drops the idle ones of this use.
   [[nodiscard]] Result<Lease> take(Use use, Deadline deadline, const Opener& opener,
-                                   Freshness freshness = Freshness::kAny);
+                                   Freshness freshness = Freshness::kAny, Budget* budget = nullptr);
+  /// Closes those that nobody uses now: they lead to a server that is no longer the right one.
+  void drop_idle(Use use);
 
  private:
   struct Lane {
@@ -63,7 +66,7 @@ class ConnectionPool {
     std::unique_ptr<redis::Connection> connection;  // none: open a new one
   };
   Slot claim(Use use, Deadline deadline);
-  void drop_idle(Use use);
+  Slot stand_in_line(Use use, Deadline deadline, Budget& budget);
   void release(Use use);
   void take_back(Use use, std::unique_ptr<redis::Connection> connection);
 

@@ -200,10 +200,11 @@ class FetchJob {
 
 }  // namespace
 
-void fetch_blobs(Session& session, std::span<const codec::Digest> digests, BlobSink& sink, Deadline deadline) {
+void fetch_blobs(Session& session, std::span<const codec::Digest> digests, BlobSink& sink, Budget& budget) {
   if (digests.empty()) return;
   FetchJob job(session, digests, sink);
-  auto outcome = session.run(Use::kFetch, deadline, [&](Channel& channel) { return job.run(channel); });
+  auto outcome = session.run(
+      Use::kFetch, budget.total(), [&](Channel& channel) { return job.run(channel); }, &budget);
   if (!outcome) job.finish(outcome.error());
 }
 

@@ -16,7 +16,7 @@ inline constexpr size_t kWindowBytes = size_t{4} << 20;
 /// Records that a reader takes at once: kRecordsPerRead * kRecordBytesLimit must fit into one reply (64 MiB).
 inline constexpr size_t kRecordsPerRead = 32;
 
-void fetch_blobs(Session& session, std::span<const codec::Digest> digests, BlobSink& sink, Deadline deadline);
+void fetch_blobs(Session& session, std::span<const codec::Digest> digests, BlobSink& sink, Budget& budget);
 
 /// `writes`: the server reads but refuses to write (OOM, MISCONF, READONLY, NOREPLICAS); reading goes on.
 [[nodiscard]] Result<PublishOutcome> publish_group(Session& session, Breaker& writes, const PublishGroup& group,

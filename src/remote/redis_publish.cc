@@ -274,6 +274,8 @@ Result<PublishOutcome> publish_group(Session& session, Breaker& writes, const Pu
   PublishJob job(session, group, *encoded, source);
   auto outcome = session.run(Use::kPublish, deadline, [&](Channel& channel) { return job.run(channel); });
   if (outcome && job.refusal()) {
+    // The name may lead to the new master by now, which a connection to the old one would never find out.
+    if (job.refusal()->text.starts_with("READONLY ")) session.hang_up(Use::kPublish);
     writes.failed(ticket, std::chrono::steady_clock::now());
     session.counters().get("remote.publish_refused").add();
     return fail(redis::to_error(*job.refusal()));
@@ -281,7 +283,9 @@ Result<PublishOutcome> publish_group(Session& session, Breaker& writes, const Pu
   if (!outcome) {
     writes.abandoned(ticket);
     session.counters().get("remote.publish_failed").add();
-    return fail(std::move(outcome).error());
+    // A server that answers MOVED or ASK is an operator's to change: until then what is queued waits.
+    const ErrorCode code = outcome.error().code();
+    return fail(code == ErrorCode::kNotSupported ? ErrorCode::kUnavailable : code, outcome.error().what());
   }
   writes.succeeded(ticket);
   count(session, job.outcome());

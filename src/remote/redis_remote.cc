@@ -33,8 +33,13 @@ class RedisRemote final : public Remote {
       : session_(std::move(session)), shared_(std::move(shared)) {}
 
   void fetch(std::span<const codec::Digest> digests, BlobSink& sink, Deadline deadline) override {
-    fetch_blobs(session_, digests, sink, deadline);
+    Budget budget(deadline, session_.options().without_progress, std::chrono::steady_clock::now());
+    fetch_blobs(session_, digests, sink, budget);
   }
+  void fetch_within(std::span<const codec::Digest> digests, BlobSink& sink, Budget& budget) override {
+    fetch_blobs(session_, digests, sink, budget);
+  }
+  bool resting() const override { return session_.resting(); }
   Result<PublishOutcome> publish(const PublishGroup& group, BlobSource& source, Deadline deadline) override {
     return publish_group(session_, shared_->writes, group, source, deadline);
   }

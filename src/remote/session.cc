@@ -27,11 +27,11 @@ void Channel::hear() {
 
 Result<void> Channel::pipeline(const std::vector<redis::Command>& commands, const OnReply& on_reply) {
   if (deadline_.passed()) return fail(ErrorCode::kTimedOut, "no time left");
-  return connection_.pipeline(commands, {deadline_.left(), without_progress_, cancelled_},
-                              [&](size_t index, redis::Reply&& reply) {
-                                hear();
-                                return on_reply(index, std::move(reply));
-                              });
+  const redis::Patience patience{deadline_.left(), bounds_.without_progress, bounds_.cancelled, bounds_.budget};
+  return connection_.pipeline(commands, patience, [&](size_t index, redis::Reply&& reply) {
+    hear();
+    return on_reply(index, std::move(reply));
+  });
 }
 
 Result<std::vector<redis::Reply>> Channel::call_all(const std::vector<redis::Command>& commands) {
@@ -62,8 +62,10 @@ Session::Shared::Shared(RemoteOptions given, redis::Endpoint server, Counters& a
       opened(all.get("remote.connections_opened")),
       refused(all.get("remote.breaker_refused")),
       breaker_opened(all.get("remote.breaker_opened")),
+      breaker_open(all.get("remote.breaker_open")),
       pool({options.connections, kPublishConnections, kControlConnections, kFollowConnections}),
-      breaker({}) {}
+      breaker({}),
+      fetches({}) {}
 
 Session::Session(RemoteOptions options, redis::Endpoint endpoint, Counters& counters)
     : shared_(std::make_shared<Shared>(std::move(options), std::move(endpoint), counters)) {}
@@ -74,80 +76,105 @@ Session Session::cancellable(std::function<bool()> cancelled) const {
   return other;
 }
 
-Result<void> Session::run(Use use, Deadline deadline, const Talk& talk) {
+Result<void> Session::admit(Call& call) {
+  call.ticket = shared_->breaker.admit(now());
+  if (call.ticket != Breaker::Ticket::kRefused && call.use == Use::kFetch) {
+    call.fetch_ticket = shared_->fetches.admit(now());
+    if (call.fetch_ticket == Breaker::Ticket::kRefused) shared_->breaker.abandoned(call.ticket);
+  }
+  if (call.ticket != Breaker::Ticket::kRefused && call.fetch_ticket != Breaker::Ticket::kRefused) return {};
+  shared_->refused.add();
+  const std::string last = shared_->condition.with([](const Condition& condition) { return condition.last_error; });
+  return fail(ErrorCode::kUnavailable, "resting after: " + last);
+}
+
+bool Session::resting() const { return shared_->breaker.refuses(now()) || shared_->fetches.refuses(now()); }
+
+Result<void> Session::run(Use use, Deadline deadline, const Talk& talk, Budget* budget) {
   if (deadline.passed()) return fail(ErrorCode::kTimedOut, "no time left");
   if (cancelled()) return fail(ErrorCode::kUnavailable, "cancelled");
-  Breaker::Ticket ticket = shared_->breaker.admit(now());
-  if (ticket == Breaker::Ticket::kRefused) {
-    shared_->refused.add();
-    const std::string last = shared_->condition.with([](const Condition& condition) { return condition.last_error; });
-    return fail(ErrorCode::kUnavailable, "resting after: " + last);
-  }
-  auto outcome = attempt(use, deadline, talk, ticket);
+  Call call{use, deadline, budget};
+  INDUCTORFS_TRY(admit(call));
+  auto outcome = attempt(talk, call);
+  shared_->breaker_open.set(shared_->breaker.open() || shared_->fetches.open() ? 1 : 0);
   if (!outcome && outcome.error().code() == ErrorCode::kBusy && cancelled()) {
     return fail(ErrorCode::kUnavailable, "cancelled");
   }
   return outcome;
 }
 
-Result<ConnectionPool::Lease> Session::connect(Use use, Deadline deadline, ConnectionPool::Freshness freshness) {
+Result<ConnectionPool::Lease> Session::connect(const Call& call, ConnectionPool::Freshness freshness) {
   return shared_->pool.take(
-      use, deadline,
+      call.use, call.deadline,
       [&](Deadline until) {
         shared_->opened.add();
         return redis::Connection::open(shared_->endpoint, until.earlier(shared_->options.connect_patience),
-                                       cancelled_ ? &cancelled_ : nullptr);
+                                       cancelled_ ? &cancelled_ : nullptr, call.budget);
       },
-      freshness);
+      freshness, call.budget);
 }
 
-Result<void> Session::attempt(Use use, Deadline deadline, const Talk& talk, Breaker::Ticket& ticket) {
+Channel::Bounds Session::bounds(const Call& call) const {
+  const Milliseconds quiet = call.use == Use::kFetch     ? options().without_progress
+                             : call.use == Use::kPublish ? kPublishWithoutProgress
+                                                         : kBackgroundWithoutProgress;
+  return {std::max(quiet, options().without_progress), cancelled_ ? &cancelled_ : nullptr, call.budget};
+}
+
+Result<void> Session::attempt(const Talk& talk, Call& call) {
   for (auto freshness : {ConnectionPool::Freshness::kAny, ConnectionPool::Freshness::kNew}) {
-    auto lease = connect(use, deadline, freshness);
+    auto lease = connect(call, freshness);
     if (!lease) {
       const ErrorCode code = lease.error().code();
-      settle(lease.error(), code != ErrorCode::kBusy, ticket);
+      settle(lease.error(), code != ErrorCode::kBusy, call);
       const bool waited = code == ErrorCode::kBusy && !cancelled();
       return fail(waited ? ErrorCode::kTimedOut : code, lease.error().what());
     }
-    const Milliseconds quiet = use == Use::kFetch     ? options().without_progress
-                               : use == Use::kPublish ? kPublishWithoutProgress
-                                                      : kBackgroundWithoutProgress;
-    Channel channel(lease->connection(), deadline, std::max(quiet, options().without_progress),
-                    cancelled_ ? &cancelled_ : nullptr, [&] {
-                      // At the first reply, not at the end: a probe that then rests in XREAD must not hold up
-                      // everybody else.
-                      shared_->breaker.succeeded(ticket);
-                      ticket = Breaker::Ticket::kNormal;
-                      note_success();
-                    });
+    Channel channel(lease->connection(), call.deadline, bounds(call), [&] {
+      // At the first reply, not at the end: a probe that then rests in XREAD must not hold up everybody else.
+      shared_->breaker.succeeded(call.ticket);
+      call.ticket = Breaker::Ticket::kNormal;
+      note_success();
+    });
     auto outcome = talk(channel);
     if (outcome) {
-      if (!channel.heard()) shared_->breaker.abandoned(ticket);
+      if (channel.heard() && call.use == Use::kFetch) {
+        shared_->fetches.succeeded(call.fetch_ticket);
+      } else if (!channel.heard()) {
+        abandon(call);
+      }
       return outcome;
     }
     const ErrorCode code = outcome.error().code();
     const bool dead_before = lease->reused() && !channel.heard() && code == ErrorCode::kUnavailable;
     if (dead_before && freshness == ConnectionPool::Freshness::kAny) continue;
-    const bool silent = code == ErrorCode::kTimedOut && !deadline.passed();
+    const bool silent = code == ErrorCode::kTimedOut && !call.deadline.passed();
     const bool ours = code == ErrorCode::kBusy || !lease->connection().broken();
-    settle(outcome.error(), !ours && (silent || !channel.heard()), ticket);
+    settle(outcome.error(), !ours && (silent || !channel.heard()), call);
+    // What is no protocol says nothing about the artefact that was on its way.
+    const bool garbage = code == ErrorCode::kCorrupt && lease->connection().broken();
+    if (garbage && (call.use == Use::kFetch || call.use == Use::kPublish)) {
+      return fail(ErrorCode::kUnavailable, "this is no Redis server: " + outcome.error().what());
+    }
     return outcome;
   }
-  shared_->breaker.abandoned(ticket);
+  abandon(call);
   return fail(ErrorCode::kUnavailable);
 }
 
-void Session::settle(const Error& error, bool server_fault, Breaker::Ticket ticket) {
+void Session::abandon(const Call& call) {
+  shared_->breaker.abandoned(call.ticket);
+  shared_->fetches.abandoned(call.fetch_ticket);
+}
+
+void Session::settle(const Error& error, bool server_fault, const Call& call) {
   shared_->condition.with([&](Condition& condition) {
     if (server_fault) condition.reachable = false;
     if (error.code() != ErrorCode::kBusy) condition.last_error = error.to_string();
   });
-  if (!server_fault) {
-    shared_->breaker.abandoned(ticket);
-  } else if (shared_->breaker.failed(ticket, now())) {
-    shared_->breaker_opened.add();
-  }
+  if (!server_fault) return abandon(call);
+  if (call.use == Use::kFetch) (void)shared_->fetches.failed(call.fetch_ticket, now());  // counted once, below
+  if (shared_->breaker.failed(call.ticket, now())) shared_->breaker_opened.add();
 }
 
 void Session::note_success() {

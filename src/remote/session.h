@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "breaker.h"
+#include "inductorfs/base/budget.h"
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
@@ -20,14 +21,14 @@ namespace inductorfs::remote {
 class Channel {
  public:
   using OnReply = std::function<Result<void>(size_t, redis::Reply&&)>;
-  /// `cancelled` may be nullptr.
-  Channel(redis::Connection& connection, Deadline deadline, Milliseconds without_progress,
-          const std::function<bool()>* cancelled, std::function<void()> on_first_reply)
-      : connection_(connection),
-        deadline_(deadline),
-        without_progress_(without_progress),
-        cancelled_(cancelled),
-        on_first_reply_(std::move(on_first_reply)) {}
+  /// What bounds each of its calls, beside the deadline of all.
+  struct Bounds {
+    Milliseconds without_progress;
+    const std::function<bool()>* cancelled = nullptr;
+    Budget* budget = nullptr;  ///< as in redis::Patience
+  };
+  Channel(redis::Connection& connection, Deadline deadline, Bounds bounds, std::function<void()> on_first_reply)
+      : connection_(connection), deadline_(deadline), bounds_(bounds), on_first_reply_(std::move(on_first_reply)) {}
 
   [[nodiscard]] Result<void> pipeline(const std::vector<redis::Command>& commands, const OnReply& on_reply);
   [[nodiscard]] Result<redis::Reply> call(const redis::Command& command);
@@ -44,8 +45,7 @@ class Channel {
 
   redis::Connection& connection_;
   Deadline deadline_;
-  Milliseconds without_progress_;
-  const std::function<bool()>* cancelled_;
+  Bounds bounds_;
   std::function<void()> on_first_reply_;
   bool heard_ = false;
 };
@@ -59,8 +59,13 @@ class Session {
   [[nodiscard]] Session cancellable(std::function<bool()> cancelled) const;
 
   using Talk = std::function<Result<void>(Channel&)>;
-  /// `talk` may be called a second time, from its start, when the first connection was dead before any reply.
-  [[nodiscard]] Result<void> run(Use use, Deadline deadline, const Talk& talk);
+  /// `talk` may be called a second time, from its start, when the first connection was dead before any reply. With a
+  /// `budget` both tries together take no longer than that.
+  [[nodiscard]] Result<void> run(Use use, Deadline deadline, const Talk& talk, Budget* budget = nullptr);
+  /// A fetch would be refused at once.
+  [[nodiscard]] bool resting() const;
+  /// The next call of this use dials, and so resolves the server's name, anew.
+  void hang_up(Use use) { shared_->pool.drop_idle(use); }
 
   [[nodiscard]] const RemoteOptions& options() const { return shared_->options; }
   [[nodiscard]] Counters& counters() const { return shared_->counters; }
@@ -79,15 +84,32 @@ class Session {
     Counter& opened;
     Counter& refused;
     Counter& breaker_opened;
+    Counter& breaker_open;
     ConnectionPool pool;
     Breaker breaker;
+    /// Of fetches alone: a server, or a network, that passes small answers and no large ones looks well to all others,
+    /// whose success must not send each lookup into the same wait again.
+    Breaker fetches;
     Guarded<Condition> condition;
   };
 
+  /// One call of run(). Confined to the calling thread.
+  struct Call {
+    Use use;
+    Deadline deadline;
+    Budget* budget;
+    Breaker::Ticket ticket = Breaker::Ticket::kNormal;
+    Breaker::Ticket fetch_ticket = Breaker::Ticket::kNormal;
+  };
+
   [[nodiscard]] bool cancelled() const { return cancelled_ && cancelled_(); }
-  [[nodiscard]] Result<void> attempt(Use use, Deadline deadline, const Talk& talk, Breaker::Ticket& ticket);
-  [[nodiscard]] Result<ConnectionPool::Lease> connect(Use use, Deadline deadline, ConnectionPool::Freshness freshness);
-  void settle(const Error& error, bool server_fault, Breaker::Ticket ticket);
+  [[nodiscard]] Result<void> admit(Call& call);
+  [[nodiscard]] Result<void> attempt(const Talk& talk, Call& call);
+  [[nodiscard]] Result<ConnectionPool::Lease> connect(const Call& call, ConnectionPool::Freshness freshness);
+  [[nodiscard]] Channel::Bounds bounds(const Call& call) const;
+  /// How the call ended, to the breakers.
+  void abandon(const Call& call);
+  void settle(const Error& error, bool server_fault, const Call& call);
   void note_success();
 
   std::shared_ptr<Shared> shared_;

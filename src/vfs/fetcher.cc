@@ -71,7 +71,9 @@ class Fetcher::Sink final : public remote::BlobSink {
         return writer.append(bytes);
       });
     }
-    return blob.decoder->feed(frame_piece);
+    auto fed = blob.decoder->feed(frame_piece);
+    fetcher_.heard_.note();  // work of this host, too: a slow disk is not the server's silence
+    return fed;
   }
 
   void done(const codec::Digest& digest, Result<void> outcome) override {
@@ -79,7 +81,10 @@ class Fetcher::Sink final : public remote::BlobSink {
     if (found == blobs_.end()) return;
     Blob blob = std::move(found->second);
     blobs_.erase(found);
-    if (outcome) outcome = finish(blob);
+    if (outcome) {
+      outcome = finish(blob);
+      fetcher_.heard_.note();
+    }
     fetcher_.settle(digest, judge(blob, outcome));
   }
 
@@ -145,24 +150,28 @@ class Fetcher::Sink final : public remote::BlobSink {
 };
 
 Fetcher::Fetcher(remote::Remote& remote, store::BlobStore& store, Counters& counters, Check check, size_t threads,
-                 Milliseconds total)
-    : remote_(remote),
+                 Milliseconds total, Milliseconds patience)
+    : own_remote_(remote.cancellable([this] { return stopping_.load(); })),
+      remote_(own_remote_ != nullptr ? *own_remote_ : remote),
       store_(store),
       check_(std::move(check)),
       total_(total),
+      patience_(patience),
       fetched_(counters.get("fetch.blobs")),
       fetched_bytes_(counters.get("fetch.bytes")),
       corrupt_(counters.get("fetch.corrupt")),
       absent_(counters.get("fetch.absent")),
       failed_(counters.get("fetch.failed")),
       unfit_(counters.get("fetch.not_for_this_host")),
+      refused_(counters.get("fetch.refused")),
+      late_(counters.get("fetch.late")),
       needed_pool_("fetch", threads, kNeededQueue),
       background_pool_("prefetch", 1, kBackgroundQueue) {}
 
 Fetcher::~Fetcher() { stop(); }
 
 void Fetcher::stop() {
-  state_.with([](State& state) { state.stopped = true; });
+  stopping_ = true;
   background_pool_.stop();
   needed_pool_.stop();
 }
@@ -170,24 +179,31 @@ void Fetcher::stop() {
 void Fetcher::fetch(const std::vector<codec::Entry>& needed, Done done) {
   if (needed.empty()) return done({});
   const auto ticket = std::make_shared<Ticket>(needed.size(), std::move(done));
+  const bool resting = remote_.resting();
   std::vector<codec::Entry> missing;
-  std::vector<size_t> here;
+  std::vector<std::pair<size_t, FetchOutcome>> known;
   for (size_t i = 0; i < needed.size(); ++i) {
     if (is_here(store_, needed[i])) {
-      here.push_back(i);
+      known.emplace_back(i, FetchOutcome::kHere);
       continue;
     }
-    state_.with([&](State& state) {
-      Flight& flight = state.in_flight[needed[i].digest];
+    if (resting) {
+      refused_.add();
+      known.emplace_back(i, FetchOutcome::kNotNow);
+      continue;
+    }
+    flights_.with([&](Flights& flights) {
+      Flight& flight = flights[needed[i].digest];
       flight.waiters.push_back({ticket, i});
       if (!flight.started) missing.push_back(needed[i]);  // it overtakes what was only prefetched
     });
   }
   if (!missing.empty()) submit(needed_pool_, std::move(missing));
-  for (const size_t i : here) ticket->settle(i, FetchOutcome::kHere);
+  for (const auto& [index, outcome] : known) ticket->settle(index, outcome);
 }
 
 void Fetcher::prefetch(const std::vector<codec::Entry>& wanted) {
+  if (remote_.resting()) return;
   std::vector<codec::Entry> batch;
   uint64_t bytes = 0;
   const auto flush = [&] {
@@ -196,7 +212,7 @@ void Fetcher::prefetch(const std::vector<codec::Entry>& wanted) {
   };
   for (const auto& entry : wanted) {
     if (store_.find(entry.digest)) continue;
-    const bool first = state_.with([&](State& state) { return state.in_flight.try_emplace(entry.digest).second; });
+    const bool first = flights_.with([&](Flights& flights) { return flights.try_emplace(entry.digest).second; });
     if (!first) continue;
     batch.push_back(entry);
     bytes += entry.size;
@@ -207,16 +223,21 @@ void Fetcher::prefetch(const std::vector<codec::Entry>& wanted) {
 
 void Fetcher::submit(WorkerPool& pool, std::vector<codec::Entry> entries) {
   const auto shared = std::make_shared<const std::vector<codec::Entry>>(std::move(entries));
-  if (pool.submit([this, shared] { run(*shared); })) return;
+  const bool waited_for = &pool == &needed_pool_;
+  const SteadyTime asked = std::chrono::steady_clock::now();
+  if (pool.submit(
+          [this, shared, waited_for, asked] { run(*shared, waited_for ? asked : std::chrono::steady_clock::now()); })) {
+    return;
+  }
   for (const auto& entry : *shared) settle(entry.digest, FetchOutcome::kNotNow);
 }
 
 std::vector<codec::Entry> Fetcher::take_off(const std::vector<codec::Entry>& entries) {
-  return state_.with([&](State& state) {
+  return flights_.with([&](Flights& flights) {
     std::vector<codec::Entry> mine;
     for (const auto& entry : entries) {
-      const auto found = state.in_flight.find(entry.digest);
-      if (found == state.in_flight.end() || found->second.started) continue;
+      const auto found = flights.find(entry.digest);
+      if (found == flights.end() || found->second.started) continue;
       found->second.started = true;
       mine.push_back(entry);
     }
@@ -224,25 +245,29 @@ std::vector<codec::Entry> Fetcher::take_off(const std::vector<codec::Entry>& ent
   });
 }
 
-void Fetcher::run(const std::vector<codec::Entry>& entries) {
+void Fetcher::run(const std::vector<codec::Entry>& entries, SteadyTime asked) {
   const auto mine = take_off(entries);
   if (mine.empty()) return;
   Sink sink(*this, mine);
-  if (!state_.with([](const State& state) { return state.stopped; })) {
+  Budget budget(Deadline(asked + total_), patience_, asked, &heard_);
+  budget.take_turn();
+  if (budget.end().passed()) {
+    late_.add(mine.size());
+  } else if (!stopping_) {
     std::vector<codec::Digest> digests;
     digests.reserve(mine.size());
     for (const auto& entry : mine) digests.push_back(entry.digest);
-    remote_.fetch(digests, sink, Deadline::after(total_));
+    remote_.fetch_within(digests, sink, budget);
   }
   sink.settle_rest();
 }
 
 void Fetcher::settle(const codec::Digest& digest, FetchOutcome outcome) {
-  const auto waiters = state_.with([&](State& state) {
+  const auto waiters = flights_.with([&](Flights& flights) {
     std::vector<Waiter> taken;
-    if (const auto found = state.in_flight.find(digest); found != state.in_flight.end()) {
+    if (const auto found = flights.find(digest); found != flights.end()) {
       taken = std::move(found->second.waiters);
-      state.in_flight.erase(found);
+      flights.erase(found);
     }
     return taken;
   });

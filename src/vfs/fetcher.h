@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
+#include "inductorfs/base/budget.h"
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/thread.h"
@@ -35,10 +37,12 @@ class Fetcher {
   /// The outcomes of what was needed, in order. Called once, from a fetch thread or at once.
   using Done = std::function<void(const std::vector<FetchOutcome>&)>;
 
+  /// `total`, `patience`: see FileSystemOptions::fetch_total and lookup_patience.
   Fetcher(remote::Remote& remote, store::BlobStore& store, Counters& counters, Check check, size_t threads,
-          Milliseconds total);
+          Milliseconds total, Milliseconds patience = Milliseconds(250));
   ~Fetcher();
 
+  /// While the remote rests (Remote::resting) it is not asked: what is not in the store is kNotNow at once.
   void fetch(const std::vector<codec::Entry>& needed, Done done);
   /// In the background, after all that is needed; dropped when too much waits already.
   void prefetch(const std::vector<codec::Entry>& wanted);
@@ -56,28 +60,32 @@ class Fetcher {
     std::vector<Waiter> waiters;
     bool started = false;  ///< false: it rests in a queue, perhaps behind much that nobody waits for
   };
-  struct State {
-    std::unordered_map<codec::Digest, Flight> in_flight;
-    bool stopped = false;
-  };
+  using Flights = std::unordered_map<codec::Digest, Flight>;
   class Sink;
 
-  void run(const std::vector<codec::Entry>& entries);
+  /// `asked`: since when somebody waits.
+  void run(const std::vector<codec::Entry>& entries, SteadyTime asked);
   void settle(const codec::Digest& digest, FetchOutcome outcome);
   void submit(WorkerPool& pool, std::vector<codec::Entry> entries);
   std::vector<codec::Entry> take_off(const std::vector<codec::Entry>& entries);
 
+  std::atomic<bool> stopping_ = false;
+  const std::unique_ptr<remote::Remote> own_remote_;  ///< whose calls end when this one stops, if there is such a one
   remote::Remote& remote_;
   store::BlobStore& store_;
   const Check check_;
   const Milliseconds total_;
+  const Milliseconds patience_;
+  Progress heard_;  ///< of all fetches: who waits for a thread, or a connection, does not count their time
   Counter& fetched_;
   Counter& fetched_bytes_;
   Counter& corrupt_;
   Counter& absent_;
   Counter& failed_;
   Counter& unfit_;
-  Guarded<State> state_;
+  Counter& refused_;
+  Counter& late_;
+  Guarded<Flights> flights_;
   WorkerPool needed_pool_;
   WorkerPool background_pool_;
 };

@@ -51,7 +51,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree tree, NodePtr root, const 
       fetcher_(
           services.remote, services.store, services.counters,
           [this](const codec::Entry& entry) { return check_fetched(entry); }, options_.fetch_threads,
-          options_.fetch_total) {
+          options_.fetch_total, options_.lookup_patience) {
   store_.set_eviction_guard([this](const codec::Digest& digest) { return may_evict(digest); });
 }
 

@@ -73,7 +73,7 @@ TEST(MountOptions, DefaultsThatHelpShowsAreThoseInForce) {
   ASSERT_EQ(error_of(apply(values, "help", "/", shown)), "no error");
 
   const Settings defaults;
-  EXPECT_EQ(values.size(), 11U);
+  EXPECT_EQ(values.size(), 12U);
   EXPECT_EQ(shown.writers, defaults.writers);
   EXPECT_EQ(shown.probe_interval, defaults.probe_interval);
   EXPECT_EQ(shown.store_limit, defaults.store_limit);
@@ -81,6 +81,7 @@ TEST(MountOptions, DefaultsThatHelpShowsAreThoseInForce) {
   EXPECT_EQ(shown.prefetch, defaults.prefetch);
   EXPECT_EQ(shown.quiet_time, defaults.quiet_time);
   EXPECT_EQ(shown.poll_interval, defaults.poll_interval);
+  EXPECT_EQ(shown.lookup_patience, defaults.lookup_patience);
   EXPECT_EQ(shown.threads, defaults.threads);
   EXPECT_EQ(shown.prefix, defaults.prefix);
   EXPECT_EQ(shown.start_timeout, defaults.start_timeout);

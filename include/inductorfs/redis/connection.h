@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "inductorfs/base/budget.h"
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/redis/url.h"
@@ -25,9 +26,9 @@ struct Reply {
   [[nodiscard]] bool is_error() const { return kind == Kind::kError; }
 };
 
-/// An error reply as an Error: READONLY, LOADING, OOM, MISCONF, CLUSTERDOWN, MASTERDOWN, TRYAGAIN, BUSY, NOREPLICAS and
-/// "max number of clients" are kUnavailable, NOAUTH, WRONGPASS and NOPERM are kNotPermitted, MOVED and ASK (Redis
-/// Cluster) are kNotSupported, all else kInternal.
+/// An error reply as an Error, with what an operator can do about it: READONLY, LOADING, OOM, MISCONF, CLUSTERDOWN,
+/// MASTERDOWN, TRYAGAIN, BUSY, NOREPLICAS and "max number of clients" are kUnavailable, NOAUTH, WRONGPASS, NOPERM and
+/// DENIED are kNotPermitted, MOVED and ASK (Redis Cluster) are kNotSupported, all else kInternal.
 [[nodiscard]] Error to_error(const Reply& reply);
 
 using Command = std::vector<std::string_view>;
@@ -38,7 +39,14 @@ struct Patience {
   Milliseconds without_progress{250};
   /// Asked at least every 100 ms; when it says yes the answer is kBusy and the connection has ended.
   const std::function<bool()>* cancelled = nullptr;
+  /// Instead of `without_progress`: one budget for several conversations. Only what the server sends is progress then:
+  /// a whole reply, or kProgressBytes.
+  Budget* budget = nullptr;
 };
+
+/// What a server must send of a long reply for a budget to begin anew: one that drips a byte now and then is no better
+/// than one that is silent, and 4 KiB a second would not bring anything in time.
+inline constexpr size_t kProgressBytes = 1024;
 
 /// One connection: a non-blocking, close-on-exec socket of our own, hiredis as the parser with limits on depth, element
 /// count and bulk length, no SIGPIPE, TLS with the host name checked. Any I/O error, timeout or protocol error ends the
@@ -49,10 +57,11 @@ class Connection {
  public:
   virtual ~Connection() = default;
 
-  /// Resolves, connects (all addresses), greets (AUTH, SELECT, CLIENT SETNAME) within the deadline. `cancelled` as in
-  /// Patience.
+  /// Resolves, connects (all addresses), greets (AUTH, SELECT, CLIENT SETNAME) within the deadline. `cancelled` and
+  /// `budget` as in Patience.
   [[nodiscard]] static Result<std::unique_ptr<Connection>> open(const Endpoint& endpoint, Deadline deadline,
-                                                                const std::function<bool()>* cancelled = nullptr);
+                                                                const std::function<bool()>* cancelled = nullptr,
+                                                                Budget* budget = nullptr);
 
   /// Sends all commands in one go and hands over each reply, in order. `on_reply` may end the conversation with an
   /// error, which also ends the connection unless it was the last reply. kTimedOut, kUnavailable, kCorrupt (not the

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "inductorfs/base/budget.h"
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/result.h"
@@ -111,6 +112,13 @@ class Remote {
 
   /// All of `digests` in one pipeline, with at most a few MiB in flight.
   virtual void fetch(std::span<const codec::Digest> digests, BlobSink& sink, Deadline deadline) = 0;
+  /// For somebody who waits: all of it, from a free connection over each round trip to a second try, takes no longer
+  /// than the budget. A remote that knows no progress takes its total as the deadline.
+  virtual void fetch_within(std::span<const codec::Digest> digests, BlobSink& sink, Budget& budget) {
+    fetch(digests, sink, budget.total());
+  }
+  /// A fetch would be refused at once: the breaker is open, and no probe is due.
+  [[nodiscard]] virtual bool resting() const { return false; }
 
   /// Blobs first (those that the cluster lacks; the lifetime of the others is renewed), then all entries and the log
   /// record in one atomic step. Repeating a publish after an unknown outcome is harmless.
@@ -161,9 +169,9 @@ struct RemoteOptions {
   std::string key_file;
   std::string prefix = "ifs1";
   std::string client_name = "inductorfs";
-  size_t connections = 4;
-  Milliseconds connect_patience{1000};
-  Milliseconds without_progress{250};
+  size_t connections = 6;               ///< for fetches: FileSystemOptions::fetch_threads, a prefetch and a merge
+  Milliseconds connect_patience{1000};  ///< most that a new connection may take, greeting included
+  Milliseconds without_progress{250};   ///< of a fetch that comes without a budget
   std::chrono::seconds blob_lifetime{30 * 24 * 3600};
   uint64_t index_limit = 2'000'000;  ///< entries of one scope that this host is ready to hold
   uint64_t log_length = 10'000;      ///< records kept in a scope's log (MAXLEN ~)

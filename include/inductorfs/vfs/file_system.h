@@ -51,6 +51,8 @@ struct FileSystemOptions {
   bool chown_to_caller = false;     ///< the daemon is root: new files belong to who makes them
   Milliseconds quiet_time{2000};    ///< layout::SealSign::kQuiet
   Milliseconds fetch_total{20000};  ///< most that one fetch may take while it makes progress
+  /// Most that a lookup waits without progress, over all round trips that it needs; then it is a miss.
+  Milliseconds lookup_patience{250};
   size_t fetch_threads = 4;
   uint64_t prefetch_bytes = 512ULL << 20;  ///< of the newest entries, in the background after the mount; 0 = none
   uint64_t artefact_limit = 512ULL << 20;

@@ -6,14 +6,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <iterator>
+#include <optional>
 
+#include "also_record.h"
 #include "control.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/fuse/session.h"
 #include "mount_table.h"
 #include "place.h"
 
@@ -77,6 +82,14 @@ Result<void> clear_stale(const std::string& path) {
   return fail(ErrorCode::kBusy, path + " has too many mounts on it");
 }
 
+/// Beside what a predecessor made on the way to the same place; outermost first, which is the shortest.
+void add_made(AlsoState& state, std::vector<std::string> made) {
+  state.made.insert(state.made.end(), std::make_move_iterator(made.begin()), std::make_move_iterator(made.end()));
+  std::sort(state.made.begin(), state.made.end(),
+            [](const std::string& a, const std::string& b) { return a.size() < b.size(); });
+  state.made.erase(std::unique(state.made.begin(), state.made.end()), state.made.end());
+}
+
 Result<void> bind_place(const std::string& mountpoint, AlsoState& state) {
   INDUCTORFS_TRY(clear_stale(state.also.path));
   const Result<Fd> source = open_source(mountpoint, state.also.name);
@@ -91,7 +104,7 @@ Result<void> bind_place(const std::string& mountpoint, AlsoState& state) {
     remove_made(place->made);
     return fail(why);
   }
-  state.made = std::move(place->made);
+  add_made(state, std::move(place->made));
   state.kind = Kind::kBound;
   return {};
 }
@@ -118,7 +131,7 @@ Result<void> link_place(const std::string& mountpoint, AlsoState& state) {
     remove_made(parent->made);
     return fail(ErrorCode::kExists, state.also.path + " exists: remove it, or mount as root for a bind mount");
   }
-  state.made = std::move(parent->made);
+  add_made(state, std::move(parent->made));
   state.kind = Kind::kLinked;
   return {};
 }
@@ -140,15 +153,15 @@ void unbind(const AlsoState& state) {
   }
 }
 
-void take_away(const std::string& mountpoint, const AlsoState& state) {
+}  // namespace
+
+void take_away_place(const std::string& mountpoint, const AlsoState& state) {
   if (state.kind == Kind::kBound) unbind(state);
   if (state.kind == Kind::kLinked && link_target(state.also.path) == mountpoint + "/" + state.also.name) {
     (void)::unlink(state.also.path.c_str());  // gone already is as good
   }
   remove_made(state.made);
 }
-
-}  // namespace
 
 std::string AlsoState::to_string() const {
   switch (kind) {
@@ -164,8 +177,8 @@ std::string AlsoState::to_string() const {
   return "absent";
 }
 
-AlsoPlaces::AlsoPlaces(std::string mountpoint, std::vector<Also> places, bool root)
-    : mountpoint_(std::move(mountpoint)), root_(root) {
+AlsoPlaces::AlsoPlaces(std::string mountpoint, std::vector<Also> places, bool root, std::string record)
+    : mountpoint_(std::move(mountpoint)), root_(root), record_(std::move(record)) {
   states_.with([&](std::vector<AlsoState>& states) {
     for (Also& place : places) {
       states.emplace_back();
@@ -174,8 +187,24 @@ AlsoPlaces::AlsoPlaces(std::string mountpoint, std::vector<Also> places, bool ro
   });
 }
 
+/// A predecessor that was killed has left directories that nobody else would ever remove.
+void AlsoPlaces::inherit(std::vector<AlsoState>& fresh) const {
+  std::optional<AlsoRecord> record = record_.empty() ? std::nullopt : read_also_record(record_);
+  if (!record) return;
+  for (AlsoState& old : record->places) {
+    const auto same = std::find_if(fresh.begin(), fresh.end(),
+                                   [&](const AlsoState& state) { return state.also.path == old.also.path; });
+    if (same == fresh.end()) {
+      take_back(record->mountpoint, std::move(old));
+    } else {
+      same->made = std::move(old.made);
+    }
+  }
+}
+
 void AlsoPlaces::show() {
   std::vector<AlsoState> fresh = states();
+  inherit(fresh);
   for (AlsoState& state : fresh) {
     const Result<void> shown = root_ ? bind_place(mountpoint_, state) : link_place(mountpoint_, state);
     if (shown) {
@@ -187,18 +216,35 @@ void AlsoPlaces::show() {
         shown.error().what().empty() ? std::string(inductorfs::to_string(shown.error().code())) : shown.error().what();
     log::warning("also_failed", {{"path", state.also.path}, {"why", state.why}});
   }
+  if (!record_.empty()) {
+    const Result<void> written = write_also_record(record_, {mountpoint_, fresh});
+    if (!written) log::warning("also_not_recorded", {{"why", written.error().what()}});
+  }
   states_.with([&](std::vector<AlsoState>& states) { states = std::move(fresh); });
 }
 
 void AlsoPlaces::hide() {
   const std::vector<AlsoState> shown = states();
-  for (auto state = shown.rbegin(); state != shown.rend(); ++state) take_away(mountpoint_, *state);
+  for (auto state = shown.rbegin(); state != shown.rend(); ++state) take_away_place(mountpoint_, *state);
+  if (!record_.empty()) (void)::unlink(record_.c_str());  // mostly there is none
   states_.with([](std::vector<AlsoState>& states) {
     for (AlsoState& state : states) {
       state.kind = Kind::kAbsent;
       state.made.clear();
     }
   });
+}
+
+Result<void> AlsoPlaces::check_idle() const {
+  for (const AlsoState& state : states()) {
+    if (state.kind != Kind::kBound || !shows_mount_of(state.also.path, state.also.name)) continue;
+    const std::string who = fuse::mount_users(state.also.path);
+    if (who.empty()) continue;
+    return fail(ErrorCode::kBusy, state.also.path + ", which shows " + mountpoint_ + "/" + state.also.name +
+                                      ", is in use by " + who + "; end that, or detach all with `inductorfs unmount " +
+                                      "--lazy " + mountpoint_ + "`");
+  }
+  return {};
 }
 
 std::vector<AlsoState> AlsoPlaces::states() const {

@@ -27,20 +27,30 @@ struct AlsoState {
 /// show() and hide() go through the mount, so they need its threads running. Safe for concurrent use.
 class AlsoPlaces {
  public:
-  AlsoPlaces(std::string mountpoint, std::vector<Also> places, bool root);
+  /// `record`: the file in which it is written down what was put where (also_record.h); empty: nowhere.
+  AlsoPlaces(std::string mountpoint, std::vector<Also> places, bool root, std::string record = "");
 
   /// Makes the directories in the mount, and shows them. Replaces what a dead predecessor left at a place, without
-  /// touching the place itself before: a path in a dead mount can hang.
+  /// touching the place itself before: a path in a dead mount can hang. What the predecessor had made is this one's to
+  /// remove.
   void show();
   /// Takes all away again, lazily where somebody works in it. Idempotent.
   void hide();
+  /// kBusy, with who it is, when somebody works at one of the bound places.
+  [[nodiscard]] Result<void> check_idle() const;
   [[nodiscard]] std::vector<AlsoState> states() const;
 
  private:
+  void inherit(std::vector<AlsoState>& fresh) const;
+
   std::string mountpoint_;
   bool root_;
+  std::string record_;
   Guarded<std::vector<AlsoState>> states_;
 };
+
+/// Takes away what was put at one place, with the directories that were made for it: only what still is of that mount.
+void take_away_place(const std::string& mountpoint, const AlsoState& state);
 
 /// Detaches the bind mounts that show `device` ("major:minor"), or whose mount is gone: for a mount whose daemon died.
 void detach_binds_of(const std::string& device);

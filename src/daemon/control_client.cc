@@ -26,6 +26,9 @@ Result<std::string> ask_and_await_end(const std::string& path, std::string_view 
   return answer;
 }
 
-bool is_listening(const std::string& path) { return connect_to(path).has_value(); }
+bool is_listening(const std::string& path) {
+  const Result<Fd> fd = connect_to(path);
+  return fd.has_value() || fd.error().code() == ErrorCode::kBusy;
+}
 
 }  // namespace inductorfs::daemon

@@ -10,6 +10,7 @@
 #include "control.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
+#include "runtime_files.h"
 #include "socket.h"
 
 namespace inductorfs::daemon {
@@ -20,19 +21,6 @@ constexpr int kBacklog = 64;
 constexpr size_t kThreads = 8;
 constexpr size_t kWaiting = 32;
 constexpr Milliseconds kAcceptTick{200};
-
-Result<void> prepare_directory(const std::string& path) {
-  const std::string directory = path.substr(0, path.rfind('/'));
-  const bool root = ::geteuid() == 0;
-  INDUCTORFS_TRY(make_directories(directory, root ? 0755 : 0700));
-  struct stat found {};
-  if (::lstat(directory.c_str(), &found) != 0) return fail_errno("lstat", directory);
-  if (!S_ISDIR(found.st_mode) || found.st_uid != ::geteuid() || (found.st_mode & 022U) != 0) {
-    return fail(ErrorCode::kNotPermitted,
-                "control socket: " + directory + " belongs to somebody else or is writable by others: remove it");
-  }
-  return {};
-}
 
 Result<Peer> peer_of(int fd) {
   ucred credentials{};
@@ -107,15 +95,12 @@ class SocketServer final : public ControlServer {
 }  // namespace
 
 Result<std::unique_ptr<ControlServer>> ControlServer::open(const std::string& path, RequestHandler handler) {
-  INDUCTORFS_TRY(prepare_directory(path));
+  INDUCTORFS_TRY(prepare_runtime_directory(path.substr(0, path.rfind('/'))));
   if (is_listening(path)) {
     return fail(ErrorCode::kBusy, "control socket: " + path + ": another daemon serves this mountpoint: unmount it");
   }
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno("unlink", path);
   Result<Fd> listener = listen_at(path, kBacklog);
   if (!listener) return fail(listener.error());
-  // Everybody who reaches the directory may ask for the status; SO_PEERCRED decides about the rest.
-  if (::chmod(path.c_str(), 0666) != 0) return fail_errno("chmod", path);
   return std::make_unique<SocketServer>(path, std::move(*listener), std::move(handler));
 }
 

@@ -22,6 +22,8 @@ namespace {
 /// How long a mount that is in use is asked to go before it is detached.
 constexpr Milliseconds kBusyPatience{10000};
 constexpr Milliseconds kBusyRetry{250};
+/// How long the end of a mount waits for what is queued to reach the cluster; a second signal ends the wait.
+constexpr Milliseconds kDrainPatience{5000};
 
 /// SIGTERM, SIGINT and SIGHUP as a descriptor; blocked everywhere else. Needs external synchronisation.
 class Signals {
@@ -70,6 +72,15 @@ class MainLoop {
     }
   }
 
+  /// Whether a second signal has come: nothing is waited for any more.
+  [[nodiscard]] bool hurried() {
+    for (int number = signals_.next(); number != 0; number = signals_.next()) {
+      if (number != SIGHUP) hurried_ = hurried_ || asked_.has_value();
+      if (number != SIGHUP && !asked_) asked_ = Deadline::after(kBusyPatience);
+    }
+    return hurried_;
+  }
+
  private:
   int timeout() const { return asked_ ? static_cast<int>(kBusyRetry.count()) : -1; }
 
@@ -86,6 +97,7 @@ class MainLoop {
       return;
     }
     if (asked_) {
+      hurried_ = true;
       end("a second signal");  // stop() detaches it lazily
     } else {
       asked_ = Deadline::after(kBusyPatience);
@@ -108,6 +120,7 @@ class MainLoop {
   Signals& signals_;
   StopEvent& ended_;
   std::optional<Deadline> asked_;  ///< a signal came; until then a busy mount may go by itself
+  bool hurried_ = false;
   bool done_ = false;
 };
 
@@ -138,7 +151,9 @@ Result<void> serve(Settings& settings, Readiness& readiness) {
                       {"version", INDUCTORFS_VERSION}});
   readiness.ready();
   notify_systemd("READY=1\nSTATUS=serving " + settings.mountpoint);
-  MainLoop(settings, **service, *signals, **ended).run();
+  MainLoop loop(settings, **service, *signals, **ended);
+  loop.run();
+  if (!loop.hurried()) (*service)->drain(Deadline::after(kDrainPatience), [&loop] { return loop.hurried(); });
   (*service)->stop();
   service->reset();
   log::info("stopped", {{"mountpoint", settings.mountpoint}});

@@ -13,6 +13,8 @@
 #include "process.h"
 #include "report.h"
 #include "requests.h"
+#include "runtime_files.h"
+#include "socket.h"
 #include "status.h"
 
 namespace inductorfs::daemon {
@@ -21,6 +23,8 @@ namespace {
 constexpr Milliseconds kQueryPatience{10000};
 /// An unmount waits for the daemon's end, so that the store is free for the next mount when the command returns.
 constexpr Milliseconds kUnmountPatience{60000};
+constexpr Milliseconds kDeathPatience{1000};
+constexpr Milliseconds kDeathPause{10};
 
 int fail_with(const Error& error) {
   (void)::fputs(error_line(error).c_str(), stderr);
@@ -50,22 +54,37 @@ Result<std::string> ask_daemon(const Located& mount, const std::string& request,
 std::string pretty(const std::string& json) { return to_pretty(Json::parse(json, nullptr, false)) + "\n"; }
 
 /// A mount without a daemon to ask: the kernel can take it away all the same.
-Result<void> unmount_orphan(const std::string& mountpoint, bool lazy) {
+Result<void> unmount_orphan(const std::string& mountpoint, bool lazy, const Environment& environment) {
   const std::vector<MountEntry> table = read_mount_table();
   const MountEntry* entry = find_mount_at(table, mountpoint);
   const std::string device = entry == nullptr ? std::string() : entry->device;
   INDUCTORFS_TRY(fuse::unmount(mountpoint, lazy));
   detach_binds_of(device);
+  sweep_runtime_directory(runtime_directory(::geteuid(), environment));
   return {};
+}
+
+/// A daemon that is being killed hangs up first and lets go of its socket a moment later.
+bool has_died(const std::string& socket) {
+  const Deadline deadline = Deadline::after(kDeathPatience);
+  while (is_listening(socket)) {
+    if (deadline.passed()) return false;
+    (void)wait_for(-1, 0, Deadline::after(kDeathPause));
+  }
+  return true;
 }
 
 Result<void> unmount(const Invocation& invocation, const Environment& environment) {
   const std::string mountpoint = absolute_path(invocation.path, working_directory());
   const Result<Located> mount = locate_mount(mountpoint, environment);
-  if (!mount && mount.error().code() == ErrorCode::kUnavailable) return unmount_orphan(mountpoint, invocation.lazy);
+  if (!mount && mount.error().code() == ErrorCode::kUnavailable) {
+    return unmount_orphan(mountpoint, invocation.lazy, environment);
+  }
   if (!mount) return fail(mount.error());
   const Result<std::string> answer =
       ask_and_await_end(mount->socket, unmount_request(invocation.lazy), Deadline::after(kUnmountPatience));
+  const bool broke_off = !answer && answer.error().code() == ErrorCode::kUnavailable;
+  if (broke_off && has_died(mount->socket)) return unmount_orphan(mountpoint, invocation.lazy, environment);
   if (!answer) return fail(on_the_way(mountpoint, answer.error()));
   const Result<std::string> done = parse_answer(*answer);
   if (!done) return fail(done.error());

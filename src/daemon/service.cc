@@ -4,9 +4,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "also_record.h"
+#include "drain.h"
 #include "inductorfs/base/log.h"
 #include "mount_table.h"
 #include "report.h"
+#include "runtime_files.h"
 #include "status.h"
 
 namespace inductorfs::daemon {
@@ -61,15 +64,17 @@ Service::Service(const Settings& settings, std::unique_ptr<Layers> layers, StopE
     : settings_(settings),
       ended_(ended),
       layers_(std::move(layers)),
-      also_(settings.mountpoint, settings.also, ::geteuid() == 0),
+      socket_directory_(runtime_directory(::geteuid(), process_environment())),
+      socket_(socket_directory_ + "/" + socket_name(settings.mountpoint)),
+      also_(settings.mountpoint, settings.also, ::geteuid() == 0, also_record_path(socket_)),
       watch_(*layers_->remote, log::redact_url(settings.remote)),
       host_watch_(watch_options(settings), host_hooks(), layers_->host->state()->facts, layers_->counters) {
-  const std::string directory = runtime_directory(::geteuid(), process_environment()) + "/";
-  socket_ = directory + socket_name(settings.mountpoint);
-  if (settings.alias != settings.mountpoint) socket_alias_ = directory + socket_name(settings.alias);
+  if (settings.alias != settings.mountpoint) socket_alias_ = socket_directory_ + "/" + socket_name(settings.alias);
 }
 
 Result<void> Service::start() {
+  INDUCTORFS_TRY(prepare_runtime_directory(socket_directory_));
+  sweep_runtime_directory(socket_directory_);
   INDUCTORFS_TRY(mount());
   start_threads();
   await_catalog();
@@ -92,6 +97,7 @@ void Service::stop() {
       log::error("unmount_failed", {{"mountpoint", settings_.mountpoint}, {"why", done.error().what()}});
     }
   }
+  sweep_runtime_directory(socket_directory_);  // links of other spellings that a killed predecessor left
   host_watch_.stop();
   if (threads_started_) {
     layers_->catalog->stop();
@@ -99,6 +105,10 @@ void Service::stop() {
     layers_->file_system->stop();
   }
   session_.reset();  // closes the device: until here those who still hold files were answered
+}
+
+void Service::drain(Deadline deadline, const std::function<bool()>& cancelled) {
+  if (threads_started_ && !settings_.remote.empty()) daemon::drain(*layers_, deadline, cancelled);
 }
 
 Result<void> Service::mount() {
@@ -223,6 +233,7 @@ Result<void> Service::sync(Deadline deadline, const std::function<bool()>& cance
 }
 
 Result<void> Service::unmount(bool lazy) {
+  if (!lazy) INDUCTORFS_TRY(also_.check_idle());
   const bool before = asked_.exchange(true);  // before it: the main thread may see the mount go at once
   Result<void> done = unmount_if_there(settings_.mountpoint, lazy);
   if (done) {

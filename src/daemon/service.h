@@ -44,6 +44,9 @@ class Service final : public MountControl {
   /// The reverse of start(), unmounting lazily if the mount is still there. Idempotent.
   void stop();
 
+  /// What is queued goes to the cluster as far as it gets (drain.h). Between the unmount and stop().
+  void drain(Deadline deadline, const std::function<bool()>& cancelled);
+
   /// Looks whether the facts of this host have changed; returns at once.
   void look_at_host() { host_watch_.look(); }
 
@@ -71,10 +74,11 @@ class Service final : public MountControl {
   std::unique_ptr<Layers> layers_;
   std::unique_ptr<fuse::Session> session_;
   std::string device_;  ///< of the mount, as mountinfo has it
+  std::string socket_directory_;
+  std::string socket_;
   AlsoPlaces also_;
   RemoteWatch watch_;
   HostWatch host_watch_;
-  std::string socket_;
   std::string socket_alias_;  ///< a link for the spelling of the mountpoint that the user gave
   std::unique_ptr<ControlServer> control_;
   Guarded<bool> stopping_{false};

@@ -3,11 +3,14 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <optional>
 
@@ -60,19 +63,30 @@ Result<Fd> connect_to(const std::string& path) {
   Result<Fd> fd = new_socket();
   if (!fd) return fd;
   if (::connect(fd->get(), generic(*address), sizeof *address) == 0) return fd;
-  // EAGAIN: its backlog is full, so it is there but does not come round to accepting.
-  if (errno == ECONNREFUSED || errno == EAGAIN) return fail(ErrorCode::kUnavailable, "nobody answers at " + path);
+  if (errno == ECONNREFUSED) return fail(ErrorCode::kUnavailable, "nobody answers at " + path);
+  // Its backlog is full, so it is there but does not come round to accepting.
+  if (errno == EAGAIN) return fail(ErrorCode::kBusy, "too many ask at " + path + " already");
   return fail_errno("connect", path);
 }
 
 Result<Fd> listen_at(const std::string& path, int backlog) {
-  const Result<sockaddr_un> address = address_of(path);
+  // No longer than the names of control sockets, so that it fits wherever they do.
+  const std::string fresh = path.substr(0, path.rfind('/') + 1) + std::to_string(::getpid()) + kUnfinishedSuffix;
+  const Result<sockaddr_un> wanted = address_of(path);
+  if (!wanted) return fail(wanted.error());
+  const Result<sockaddr_un> address = address_of(fresh);
   if (!address) return fail(address.error());
   Result<Fd> fd = new_socket();
   if (!fd) return fd;
+  (void)::unlink(fresh.c_str());  // of a killed process that had this one's number
   if (::bind(fd->get(), generic(*address), sizeof *address) != 0) return fail_errno("bind", path);
-  if (::listen(fd->get(), backlog) != 0) return fail_errno("listen", path);
-  return fd;
+  // Everybody who reaches the directory may ask for the status; SO_PEERCRED decides about the rest.
+  const bool ready = ::chmod(fresh.c_str(), 0666) == 0 && ::listen(fd->get(), backlog) == 0 &&
+                     ::rename(fresh.c_str(), path.c_str()) == 0;
+  if (ready) return fd;
+  const Error why = error_from_errno(errno, "listen", path);
+  (void)::unlink(fresh.c_str());  // the first error is the one to tell
+  return fail(why);
 }
 
 Result<std::string> receive_line(int fd, size_t limit, Deadline deadline) {

@@ -11,9 +11,14 @@
 /// What both ends of the control socket need.
 namespace inductorfs::daemon {
 
-/// A non-blocking, close-on-exec socket, connected to `path` or listening at it. kNameTooLong beyond sun_path.
+/// A non-blocking, close-on-exec socket, connected to `path`. kNameTooLong beyond sun_path, kUnavailable when it is a
+/// dead one's, kBusy when its owner has too many to answer.
 [[nodiscard]] Result<Fd> connect_to(const std::string& path);
+/// Listening at `path` from the moment that it is there, replacing what was: a socket that refuses is nobody's.
 [[nodiscard]] Result<Fd> listen_at(const std::string& path, int backlog);
+
+/// How the name of a socket ends that does not listen yet.
+inline constexpr const char* kUnfinishedSuffix = ".new";
 
 /// Up to a newline, which is not part of the result. kTooLarge, kTimedOut, kUnavailable when the peer ends before.
 [[nodiscard]] Result<std::string> receive_line(int fd, size_t limit, Deadline deadline);

@@ -89,6 +89,11 @@ Result<pid_t> spawn(std::vector<std::string> arguments, int error_pipe, int sock
     return fail(ErrorCode::kNotSupported,
                 "fusermount3 was not found in PATH; install the package fuse3, or mount as root");
   }
+  if (failed == EACCES || failed == EPERM) {
+    return fail(ErrorCode::kNotPermitted,
+                "fusermount3 may not be run by this user; `chmod 4755` it as the package fuse3 does, or join the group "
+                "that may, or mount as root");
+  }
   if (failed != 0) return fail(error_from_errno(failed, "start", kProgram));
   return child;
 }

@@ -193,6 +193,13 @@ Result<void> unmount(const std::string& mountpoint, bool lazy) {
   return fail_errno("unmount", resolved);
 }
 
+std::string mount_users(const std::string& mountpoint) {
+  const auto there = find_mount(read_mount_table(), resolved_mountpoint(mountpoint));
+  if (!there) return {};
+  const MountUsers users = find_mount_users(*there);
+  return users.found.empty() ? std::string() : describe_users(users);
+}
+
 std::string mounted_type(const std::string& mountpoint) {
   const auto there = find_mount(read_mount_table(), resolved_mountpoint(mountpoint));
   return there ? there->type : std::string();

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <climits>
 #include <cstdlib>
 
@@ -17,14 +18,16 @@ namespace inductorfs::fuse {
 namespace {
 
 using Directory = Handle<DIR, closedir>;
-constexpr uint64_t kCommandLimit = 4096;
+/// read_file refuses what is longer; a command line may have 2 MiB and more.
+constexpr uint64_t kCommandLimit = 8ULL << 20;
+constexpr size_t kCommandShown = 80;
 constexpr uint64_t kMapsLimit = 64ULL << 20;
 constexpr size_t kUsersNamed = 8;
 
 std::vector<std::string> names_in(const std::string& path) {
   std::vector<std::string> names;
   const Directory directory(opendir(path.c_str()));
-  if (!directory) return names;  // the process has ended, or belongs to somebody else
+  if (!directory) return names;  // the process has ended, or belongs to somebody else: is_hidden() tells
   while (const dirent* item = readdir(directory.get())) {
     if (item->d_name[0] != '.') names.emplace_back(item->d_name);
   }
@@ -74,34 +77,62 @@ std::string use_of(const std::string& process, const MountEntry& mount) {
   return maps_mount(process, mount.device) ? "mapped file" : "";
 }
 
+/// The links of another user's process may not be read (PTRACE_MODE_READ). A kernel thread's neither, and it has no
+/// arguments, which everybody may read.
+bool is_hidden(const std::string& process) {
+  std::array<char, PATH_MAX> target{};
+  if (readlink((process + "/cwd").c_str(), target.data(), target.size()) >= 0) return false;
+  if (errno != EACCES && errno != EPERM) return false;
+  const auto arguments = read_file(AT_FDCWD, process + "/cmdline", kCommandLimit);
+  return arguments && !arguments->empty();
+}
+
+/// One line of what /proc gives: arguments end with NUL, and a process may write anything into its own.
+std::string shown(std::string text) {
+  while (!text.empty() && (text.back() == '\0' || text.back() == '\n')) text.pop_back();
+  for (char& c : text) {
+    if (c == '\0') c = ' ';
+    if (c < ' ' || c > '~') c = '?';
+  }
+  if (text.size() > kCommandShown) text = text.substr(0, kCommandShown) + "...";
+  return text;
+}
+
 std::string command_of(const std::string& process) {
-  auto command = read_file(AT_FDCWD, process + "/comm", kCommandLimit);
-  if (!command) return "?";
-  while (!command->empty() && command->back() == '\n') command->pop_back();
-  return *command;
+  for (const char* source : {"/cmdline", "/comm"}) {
+    const auto text = read_file(AT_FDCWD, process + source, kCommandLimit);
+    if (std::string command = text ? shown(*text) : std::string(); !command.empty()) return command;
+  }
+  return "?";
 }
 
 }  // namespace
 
-std::vector<MountUser> find_mount_users(const MountEntry& mount) {
-  std::vector<MountUser> users;
+MountUsers find_mount_users(const MountEntry& mount) {
+  MountUsers users;
   for (const std::string& name : names_in("/proc")) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     const std::string process = "/proc/" + name;
     if (std::string use = use_of(process, mount); !use.empty()) {
-      users.push_back({static_cast<pid_t>(std::strtol(name.c_str(), nullptr, 10)), command_of(process), use});
+      users.found.push_back({static_cast<pid_t>(std::strtol(name.c_str(), nullptr, 10)), command_of(process), use});
+    } else if (is_hidden(process)) {
+      ++users.hidden;
     }
   }
   return users;
 }
 
-std::string describe_users(const std::vector<MountUser>& users) {
+std::string describe_users(const MountUsers& users) {
   std::string text;
-  for (size_t i = 0; i < std::min(users.size(), kUsersNamed); ++i) {
+  const std::vector<MountUser>& found = users.found;
+  for (size_t i = 0; i < std::min(found.size(), kUsersNamed); ++i) {
     if (i > 0) text += ", ";
-    text += "pid " + std::to_string(users[i].pid) + " (" + users[i].command + ", " + users[i].use + ")";
+    text += "pid " + std::to_string(found[i].pid) + " (" + found[i].command + ", " + found[i].use + ")";
   }
-  if (users.size() > kUsersNamed) text += " and " + std::to_string(users.size() - kUsersNamed) + " more";
+  if (found.size() > kUsersNamed) text += " and " + std::to_string(found.size() - kUsersNamed) + " more";
+  if (found.empty() && users.hidden > 0) {
+    text = "a process of another user (" + std::to_string(users.hidden) + " may not be looked at: ask as root)";
+  }
   return text;
 }
 

@@ -66,8 +66,8 @@ TEST(MountTable, SpellsAPathAsTheKernelDoes) {
 TEST(MountTable, HasTheProcFileSystemOfThisHost) { EXPECT_EQ(find_mount(read_mount_table(), "/proc")->type, "proc"); }
 
 TEST(MountUsers, AreNamedUpToALimit) {
-  std::vector<MountUser> users;
-  for (int i = 1; i <= 10; ++i) users.push_back({i, "cmd" + std::to_string(i), "open file"});
+  MountUsers users;
+  for (int i = 1; i <= 10; ++i) users.found.push_back({i, "cmd" + std::to_string(i), "open file"});
 
   const std::string text = describe_users(users);
 
@@ -80,7 +80,7 @@ TEST(MountUsers, IncludeThisProcessForTheFileSystemOfItsProgram) {
   const auto root = find_mount(read_mount_table(), "/");
   ASSERT_TRUE(root);
   bool found = false;
-  for (const MountUser& user : find_mount_users(*root)) found = found || user.pid == getpid();
+  for (const MountUser& user : find_mount_users(*root).found) found = found || user.pid == getpid();
   EXPECT_TRUE(found);
 }
 

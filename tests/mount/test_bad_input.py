@@ -464,6 +464,15 @@ def test_no_fusermount(cluster, nobodys):
 
 
 @needs_root
+def test_fusermount_that_may_not_be_run(cluster, nobodys):
+    tools = cluster.directory / "unusable"
+    tools.mkdir()
+    (tools / "fusermount3").write_text("")
+    (tools / "fusermount3").chmod(0o644)
+    refused(mount_as_nobody(cluster, *nobodys, "666", path=tools), "fusermount3", "chmod 4755")
+
+
+@needs_root
 def test_mountpoint_of_somebody_else(cluster, nobodys):
     node, program = nobodys
     os.chown(node.cache, 0, 0)

@@ -27,6 +27,8 @@ struct MountOptions {
 [[nodiscard]] Result<Fd> mount(const MountOptions& options);
 /// Unmounts; `lazy` detaches a mount that is in use. kBusy names who uses it. A path that is no mount is kNotFound.
 [[nodiscard]] Result<void> unmount(const std::string& mountpoint, bool lazy);
+/// Who uses what is mounted there: "pid 12 (python train.py, open file), ..."; empty when nobody that /proc shows does.
+[[nodiscard]] std::string mount_users(const std::string& mountpoint);
 /// What is mounted exactly there: the type of file system ("fuse.inductorfs"), or nothing. Reads /proc/self/mountinfo
 /// only, so it does not hang on a dead mount.
 [[nodiscard]] std::string mounted_type(const std::string& mountpoint);

@@ -45,7 +45,11 @@ class Cluster:
         self._nodes = []
 
     def start(self):
-        self.redis.start()
+        try:
+            self.redis.start()
+        except BaseException:
+            self.close()  # __exit__ is not called for what did not start
+            raise
         return self
 
     def node(self, name, start=True, remote=True, options=(), environment=None, **keywords):

@@ -33,6 +33,7 @@ class Node:
         self._environment = dict(environment or {})
         self.cache, self.store, self.home, self.tmp = root / "cache", root / "store", root / "home", root / "tmp"
         self.log = root / "daemon.log"
+        self.spellings = [self.cache]  # of the mountpoint, on the command lines of its daemons
         for directory in (self.cache, self.store, self.home, self.tmp):
             directory.mkdir(parents=True)
         self.compilers = CountingCompilers(root / "tools", root / "compilers.log")
@@ -137,8 +138,8 @@ class Node:
                     words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
                 except OSError:
                     continue
-                if words[0] and os.path.basename(words[0]) == os.path.basename(binary) and str(self.cache) in words \
-                        and "mount" in words:
+                if words[0] and os.path.basename(words[0]) == os.path.basename(binary) and "mount" in words and \
+                        any(str(spelling) in words for spelling in self.spellings):
                     found.append(int(entry.name))
         return found
 

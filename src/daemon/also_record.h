@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "also.h"
+
+/// What a daemon has put at further places, written down beside its control socket: after kill -9 the next start, or
+/// the unmount of what it left, takes it back.
+namespace inductorfs::daemon {
+
+struct AlsoRecord {
+  std::string mountpoint;
+  std::vector<AlsoState> places;  ///< those that were bound or linked, or for which directories were made
+};
+
+/// The record that belongs to a control socket.
+[[nodiscard]] std::string also_record_path(const std::string& socket);
+/// Removes the record when there is nothing to tell.
+[[nodiscard]] Result<void> write_also_record(const std::string& path, const AlsoRecord& record);
+/// Nothing when there is none, or none that can be read.
+[[nodiscard]] std::optional<AlsoRecord> read_also_record(const std::string& path);
+
+/// Removes the link and the directories that a killed daemon made for one place.
+void take_back(const std::string& mountpoint, AlsoState state);
+/// For a mount that is gone: removes its links, the directories that were made for its places, and the record.
+void take_back_recorded(const std::string& path);
+
+}  // namespace inductorfs::daemon

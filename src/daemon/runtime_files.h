@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "inductorfs/base/result.h"
+
+/// The directory of the control sockets (runtime_directory in paths.h).
+namespace inductorfs::daemon {
+
+/// Makes it (0700, root's 0755) and checks that it belongs to this user.
+[[nodiscard]] Result<void> prepare_runtime_directory(const std::string& directory);
+
+/// Removes what killed daemons left there: sockets that nobody listens at, links to sockets that are not there, records
+/// of further places (with what they tell of) whose mount is gone. Nothing of a living daemon, nor of one that starts.
+void sweep_runtime_directory(const std::string& directory);
+
+}  // namespace inductorfs::daemon

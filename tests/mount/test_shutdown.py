@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The end of a mount: who is in the way, what still goes to the cluster, and that nothing is left anywhere."""
+import contextlib
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from inductorfs_testing import artefacts, compare, mounts, places
+from inductorfs_testing.mounts import QuickCluster, suspended
+from inductorfs_testing.processes import Job, run, wait_until
+
+PROGRAM = places.program()
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="changes its user or its namespace")
+NOBODY = 65534
+DRAIN_PATIENCE = 5.0  # kDrainPatience
+RUNTIME = Path("/run/inductorfs") if os.geteuid() == 0 else \
+    Path(os.environ["XDG_RUNTIME_DIR"], "inductorfs") if os.environ.get("XDG_RUNTIME_DIR") else Path(f"/tmp/inductorfs-{os.geteuid()}")
+
+
+@pytest.fixture
+def cluster():
+    with QuickCluster() as made:
+        yield made
+
+
+@pytest.fixture
+def place(cluster):
+    """A node's directories; nothing is mounted yet."""
+    return cluster.node("a", start=False)
+
+
+def runtime_files(*mountpoints):
+    """What lies beside the control sockets of these mounts: other tests' daemons may use the same directory."""
+    wanted = {hashlib.sha256(os.fsencode(point)).hexdigest()[:16] for point in mountpoints}
+    return sorted(path.name for path in RUNTIME.iterdir() if path.name.split(".")[0] in wanted) if RUNTIME.exists() else []
+
+
+def nothing_is_left(node):
+    assert compare.mounts_below(node.root) == []
+    wait_until(lambda: not node.daemons(), 10, "the daemon's end")
+    assert runtime_files(node.cache) == []
+
+
+# ---- who is in the way
+
+CWD = "import os, sys; os.chdir(sys.argv[1])"
+OPEN = "import sys; held = open(sys.argv[1] + '/held')"
+# ctypes, because the mmap module keeps a descriptor of its own.
+MAPPED = """import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+fd = os.open(sys.argv[1] + "/held", os.O_RDONLY)
+assert libc.mmap(None, 4096, 1, 2, fd, 0) not in (None, ctypes.c_void_p(-1).value), ctypes.get_errno()
+os.close(fd)"""
+UNSEEN = CWD + """
+import ctypes
+assert ctypes.CDLL(None).prctl(4, 0, 0, 0, 0) == 0  # PR_SET_DUMPABLE: /proc/PID is root's"""
+
+
+@contextlib.contextmanager
+def user_of(path, how, prefix=()):
+    """A process that uses the mount in one way only, until the end of the block."""
+    script = how + "\nprint('there', flush=True)\nsys.stdin.read()"
+    with subprocess.Popen([*prefix, sys.executable, "-c", script, str(path), "--a-marked-job"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/") as child:
+        try:
+            if child.stdout.readline() != b"there\n":
+                pytest.fail(child.stderr.read().decode())
+            yield child
+        finally:
+            child.kill()
+
+
+@pytest.mark.parametrize(("how", "told"), [(CWD, "working directory"), (OPEN, "open file"), (MAPPED, "mapped file")])
+def test_unmount_says_who_uses_the_mount(cluster, place, how, told):
+    place.start(*cluster.options())
+    (place.cache / "held").write_text("x" * 5000)
+    with user_of(place.cache, how) as user:
+        done = place.cli("unmount", place.cache)
+        assert done.code == 1 and done.err.count("\n") == 1
+        assert f"pid {user.pid} (" in done.err and f", {told})" in done.err and "--lazy" in done.err
+        assert os.path.basename(sys.executable) in done.err and "import" in done.err, "its command line"
+        assert compare.is_mounted(place.cache) and (place.cache / "held").exists()
+    place.unmount()
+    nothing_is_left(place)
+
+
+def test_unmount_names_the_program_that_runs_from_it(cluster, place):
+    place.start(*cluster.options())
+    shutil.copy2(shutil.which("sleep"), place.cache / "sleeper")
+    with subprocess.Popen([place.cache / "sleeper", "1000"], cwd="/") as user:
+        try:
+            done = place.cli("unmount", place.cache)
+            assert done.code == 1 and f"pid {user.pid} ({place.cache}/sleeper 1000, program)"[:60] in done.err
+        finally:
+            user.kill()
+    place.unmount()
+
+
+@needs_root
+def test_unmount_says_when_it_may_not_see_who(cluster):
+    """An ordinary user's daemon; the process in the way may not be looked at, as those of other users."""
+    for path in (cluster.directory, cluster.redis.directory):
+        os.chmod(path, 0o755)
+    os.chmod(cluster.redis.socket, 0o777)
+    node = cluster.node("nobodys", start=False)
+    for path in (node.root, node.cache, node.store, node.home, node.tmp):
+        os.chown(path, NOBODY, NOBODY)
+    program, device = cluster.directory / "inductorfs", cluster.directory / "fuse"
+    shutil.copy2(PROGRAM, program)
+    (node.root / "job.py").write_text(UNSEEN + "\nopen(sys.argv[2], 'w').close()\nsys.stdin.read()")
+    script = node.root / "script"
+    script.write_text(f"""set -eu
+{program} mount {node.cache} --store {node.store} --remote {cluster.redis.url} {' '.join(map(str, cluster.options()))}
+mkfifo {node.tmp}/fifo
+{sys.executable} {node.root}/job.py {node.cache} {node.tmp}/there < {node.tmp}/fifo &
+exec 3> {node.tmp}/fifo
+while ! [ -e {node.tmp}/there ]; do sleep 0.05; done
+{program} unmount {node.cache} && exit 1
+exec 3>&-
+wait
+{program} unmount {node.cache}
+""")
+    setup = f"mknod {device} c 10 229; chmod 666 {device}; mount --bind {device} /dev/fuse; exec \"$@\""
+    done = run(["unshare", "-m", "sh", "-c", setup, "sh", "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+                "sh", script], node.env(USER="nobody", LOGNAME="nobody"), seconds=60)
+    assert done.code == 0, done.err
+    assert done.err.count("\n") == 1 and "in use by a process of another user" in done.err and "ask as root" in done.err
+
+
+@needs_root
+def test_unmount_names_who_works_at_a_further_place(cluster, place):
+    elsewhere = place.root / "there"
+    place.start("--also", f"precompiled_headers={elsewhere}", *[word for word in cluster.options() if word != "--no-also"])
+    with user_of(elsewhere, CWD) as user:
+        done = place.cli("unmount", place.cache)
+        assert done.code == 1 and f"pid {user.pid} (" in done.err and str(elsewhere) in done.err
+        assert compare.is_mounted(place.cache) and compare.is_mounted(elsewhere)
+        done = place.cli("unmount", place.cache, "--lazy")
+        assert (done.code, done.err) == (0, "")
+        assert not compare.is_mounted(place.cache) and not compare.is_mounted(elsewhere)
+    nothing_is_left(place)
+
+
+# ---- what still goes to the cluster
+
+def write_some(place, count=40):
+    """Artefacts that are sealed and queued, not yet published. Requires: Redis does not answer."""
+    names = {artefacts.code(f"queued {index}"): f"# {index}\n" for index in range(count)}
+    for name, content in names.items():
+        artefacts.write_atomic(place.cache, name, content)
+    wait_until(lambda: place.status()["catalog"]["queued"] >= count, 20, "the queue")
+    return names
+
+
+def missing_in(cluster, names):
+    there = set(mounts.published(cluster))
+    return [name for name in names if name not in there]
+
+
+def said(place, event):
+    return [line for line in place.log.read_text().splitlines() if f" {event} " in line or line.endswith(f" {event}")]
+
+
+def terminate(place):
+    (pid,) = place.daemons()
+    os.kill(pid, signal.SIGTERM)
+    return time.monotonic()
+
+
+def ended(place, begin, seconds=30):
+    wait_until(lambda: not place.daemons(), seconds, "the daemon's end")
+    return time.monotonic() - begin
+
+
+def test_what_is_queued_goes_out_before_the_end(cluster, place):
+    place.start(*cluster.options())
+    with suspended(cluster.redis):
+        names = write_some(place)
+        begin = terminate(place)
+        wait_until(lambda: said(place, "unmounting"), 10, "the unmount")
+        assert not said(place, "stopped")
+    ended(place, begin)
+    assert missing_in(cluster, names) == []
+    (told,) = said(place, "drained")
+    assert "all=true" in told and not said(place, "left_queued")
+    nothing_is_left(place)
+
+
+def test_unmount_too_lets_the_queue_out(cluster, place):
+    place.start(*cluster.options())
+    with suspended(cluster.redis):
+        names = write_some(place)
+        command = Job([PROGRAM, "unmount", place.cache], place.env(), place.root / "jobs", "unmount")
+        wait_until(lambda: said(place, "unmounting"), 10, "the unmount")
+    assert command.wait(30).code == 0
+    assert missing_in(cluster, names) == []
+
+
+def test_without_redis_the_end_waits_for_nothing_and_says_what_is_left(cluster, place):
+    place.start(*cluster.options())
+    cluster.redis.kill()
+    names = write_some(place, 7)
+    wait_until(lambda: not place.status()["remote"]["reachable"], 20, "the notice")
+    begin = terminate(place)
+    assert ended(place, begin) < DRAIN_PATIENCE - 1
+    (told,) = said(place, "left_queued")
+    assert "groups=7" in told and "unsealed=0" in told
+    cluster.redis.start()
+    place.start(*cluster.options())
+    place.sync()
+    assert missing_in(cluster, names) == []
+
+
+def test_a_redis_that_hangs_cannot_hold_the_end_up(cluster, place):
+    place.start(*cluster.options())
+    with suspended(cluster.redis):
+        names = write_some(place)
+        begin = terminate(place)
+        assert ended(place, begin) < DRAIN_PATIENCE + 5
+        assert said(place, "left_queued")
+    place.start(*cluster.options())
+    place.sync()
+    assert missing_in(cluster, names) == []
+
+
+def test_a_second_signal_ends_the_wait(cluster, place):
+    place.start(*cluster.options())
+    with suspended(cluster.redis):
+        names = write_some(place)
+        terminate(place)
+        wait_until(lambda: said(place, "unmounting"), 10, "the unmount")
+        second = terminate(place)
+        assert ended(place, second) < DRAIN_PATIENCE - 2
+        assert said(place, "left_queued")
+    place.start(*cluster.options())
+    place.sync()
+    assert missing_in(cluster, names) == []
+
+
+# ---- nothing is left
+
+def mount_by_alias(cluster, place):
+    alias = place.root / "alias"
+    alias.symlink_to(place.cache)
+    place.spellings.append(alias)
+    done = run([PROGRAM, "mount", alias, "--store", place.store, "--log", place.log, "--remote", cluster.redis.url,
+                *cluster.options()], place.env(), 30)
+    assert done.code == 0, done.err
+    return alias
+
+
+def test_no_file_stays_beside_the_sockets(cluster, place):
+    alias = mount_by_alias(cluster, place)
+    assert len(runtime_files(place.cache, alias)) == 2
+    place.unmount()
+    assert runtime_files(place.cache, alias) == []
+
+
+def test_a_new_start_clears_up_after_kill_9(cluster, place):
+    """The killed daemon was named by another spelling of the path than its successor is."""
+    alias = mount_by_alias(cluster, place)
+    place.kill_daemon()
+    assert len(runtime_files(place.cache, alias)) == 2
+    place.start(*cluster.options())
+    place.unmount()
+    assert runtime_files(place.cache, alias) == []
+
+
+def test_any_start_clears_up_after_a_mount_that_never_comes_back(cluster, place):
+    place.start(*cluster.options())
+    place.kill_daemon()
+    run(["umount", "-l", place.cache])
+    assert runtime_files(place.cache) != []
+    cluster.quick("other")
+    assert runtime_files(place.cache) == []
+
+
+def test_a_start_leaves_the_files_of_living_daemons(cluster, place):
+    alias = mount_by_alias(cluster, place)
+    before = runtime_files(place.cache, alias)
+    other = cluster.quick("other")
+    other.unmount()
+    assert runtime_files(place.cache, alias) == before and place.cli("status", alias).code == 0
+
+
+def test_unmount_of_a_dead_mount_clears_up(cluster, place):
+    place.start(*cluster.options())
+    place.kill_daemon()
+    assert place.cli("unmount", place.cache, "--lazy").code == 0
+    nothing_is_left(place)
+
+
+def with_also(cluster, path):
+    return ["--also", f"precompiled_headers={path}", *[word for word in cluster.options() if word != "--no-also"]]
+
+
+@needs_root
+@pytest.mark.parametrize("successor", ["same place", "no place", "unmount"])
+def test_directories_of_a_killed_daemons_further_place_go(cluster, place, successor):
+    elsewhere = place.root / "made" / "for" / "it"
+    place.start(*with_also(cluster, elsewhere))
+    assert compare.is_mounted(elsewhere)
+    place.kill_daemon()
+    if successor == "unmount":
+        assert place.cli("unmount", place.cache, "--lazy").code == 0
+    else:
+        place.start(*(with_also(cluster, elsewhere) if successor == "same place" else cluster.options()))
+        place.unmount()
+    assert not (place.root / "made").exists()
+    nothing_is_left(place)
+
+
+@needs_root
+def test_directories_that_were_there_before_stay(cluster, place):
+    elsewhere = place.root / "mine" / "made"
+    elsewhere.parent.mkdir()
+    place.start(*with_also(cluster, elsewhere))
+    place.kill_daemon()
+    place.start(*with_also(cluster, elsewhere))
+    place.unmount()
+    assert elsewhere.parent.exists() and not elsewhere.exists()

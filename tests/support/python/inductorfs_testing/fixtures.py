@@ -35,9 +35,10 @@ def need(*programs):
 class Cluster:
     """A Redis and the nodes that share it and nothing else. close() ends all of them."""
 
-    def __init__(self, torch=None, redis_settings=(), environment=None):
+    def __init__(self, torch=None, redis_settings=(), environment=None, parent=None):
+        """`parent`: where its directory is made."""
         need("redis-server")
-        self.directory = Path(tempfile.mkdtemp(prefix="inductorfs-cluster-"))
+        self.directory = Path(tempfile.mkdtemp(prefix="inductorfs-cluster-", dir=parent))
         self.torch = torch
         self.python = places.venv_python(torch) if torch else None
         self._environment = environment

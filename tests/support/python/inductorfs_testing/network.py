@@ -16,6 +16,10 @@ def ip(*words):
     subprocess.run(["ip", *map(str, words)], check=True, capture_output=True, timeout=20)
 
 
+def nft(text):
+    subprocess.run(["nft", text], check=True, capture_output=True, timeout=20)
+
+
 class Network:
     """A bridge with an address, and namespaces on it. close() removes all of it, whatever state it is in."""
 
@@ -23,7 +27,7 @@ class Network:
         self.name = f"ifs{os.getpid() % 0xffff:x}{random.randrange(16):x}"
         self.prefix = f"10.{random.randrange(64, 128)}.{random.randrange(256)}"
         self.address = f"{self.prefix}.1"
-        self._hosts = []
+        self._hosts, self._firewall = [], False
         try:
             # An address of its own: else it is the lowest of its ports', changes with each, and all ARP tables are stale.
             mac = "02:" + ":".join(f"{random.randrange(256):02x}" for _ in range(5))
@@ -51,6 +55,39 @@ class Network:
         ip("-n", host, "link", "set", "eth0", "up")
         return host
 
+    def address_of(self, host):
+        return f"{self.prefix}.{self._hosts.index(host) + 2}"
+
+    def drop(self, host):
+        """What comes from it is dropped without a word, as a firewall does."""
+        self._need_firewall()
+        nft(f"add element inet {self.name} dropped {{ {self.address_of(host)} }}")
+
+    def refuse(self, host):
+        """Its packets are answered by a RST: connections end, new ones are refused."""
+        self._need_firewall()
+        nft(f"add element inet {self.name} refused {{ {self.address_of(host)} }}")
+
+    def accept(self, host):
+        self._need_firewall()
+        for name in ("dropped", "refused"):
+            # An element that is not there cannot be deleted: it is added first.
+            element = f"element inet {self.name} {name} {{ {self.address_of(host)} }}"
+            nft(f"add {element}; delete {element}")
+
+    def _need_firewall(self):
+        if self._firewall:
+            return
+        table = f"inet {self.name}"
+        rules = [f"add table {table}", f"add chain {table} input {{ type filter hook input priority 0; }}"]
+        for name, verdict in (("dropped", "drop"), ("refused", "reject with tcp reset")):
+            rules += [f"add set {table} {name} {{ type ipv4_addr; }}", f"add rule {table} input ip saddr @{name} {verdict}"]
+        try:
+            nft("; ".join(rules))
+        except (subprocess.CalledProcessError, FileNotFoundError) as error:
+            lack(f"no firewall rule can be made here: {getattr(error, 'stderr', error)}")
+        self._firewall = True
+
     def cut(self, host):
         ip("link", "set", self._link(host), "down")
 
@@ -64,6 +101,8 @@ class Network:
         for host in self._hosts:
             subprocess.run(["ip", "netns", "delete", host], capture_output=True, timeout=20)
         subprocess.run(["ip", "link", "delete", self.name], capture_output=True, timeout=20)
+        if self._firewall:
+            subprocess.run(["nft", f"delete table inet {self.name}"], capture_output=True, timeout=20)
 
 
 class RemoteNode(Node):
@@ -78,28 +117,21 @@ class RemoteNode(Node):
 class NetworkCluster(QuickCluster):
     """Redis on the bridge, each node in a namespace of its own. Needs external synchronisation."""
 
-    def __init__(self):
+    def __init__(self, redis_settings=(), parent=None):
         if os.geteuid() != 0:
             lack("network namespaces are root's")
         self.network = Network()
         try:
             self.port = self.network.free_port()
             super().__init__(redis_settings=("--port", str(self.port), "--bind", self.network.address,
-                                             "--protected-mode", "no"))
+                                             "--protected-mode", "no", *redis_settings), parent=parent)
         except BaseException:
             self.network.close()
             raise
 
-    def start(self):
-        try:
-            return super().start()
-        except BaseException:
-            self.close()
-            raise
-
-    def host(self, name, *more):
-        """A mounted node."""
-        node = RemoteNode(self.directory / name, remote=f"redis://{self.network.address}:{self.port}/0")
+    def host(self, name, *more, remote=None):
+        """A mounted node. `remote`: another URL than the server's."""
+        node = RemoteNode(self.directory / name, remote=remote or f"redis://{self.network.address}:{self.port}/0")
         node.host = self.network.add()
         self._nodes.append(node)
         return node.start(*self.options(*more))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One node: a temporary directory, a home, a store, a mountpoint and tools of its own. Backed by a real inductorfs mount,
 or, to try a workload without one, by a plain directory whose content goes to other nodes by copying."""
+import contextlib
 import getpass
 import json
 import os
@@ -143,6 +144,14 @@ class Node:
                     found.append(int(entry.name))
         return found
 
+    def workers(self):
+        """Those of the daemon's processes that a supervisor would replace."""
+        found = []
+        for pid in self.daemons():
+            for task in Path(f"/proc/{pid}/task").glob("*/children"):
+                found += [int(word) for word in task.read_text().split()]
+        return [pid for pid in found if "worker" in Path(f"/proc/{pid}/cmdline").read_text().split("\0")]
+
     def unmount(self, seconds=30):
         if self.backing == "directory":
             return
@@ -154,9 +163,12 @@ class Node:
             raise Failed(f"unmount of {self.name} left {left}")
 
     def kill_daemon(self):
-        for pid in self.daemons():
-            os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not self.daemons(), 10, "the daemon's end")
+        """kill -9 of all that serves this mount; returns when they hold nothing any more."""
+        pids = self.daemons()
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not any(holds_files(pid) for pid in pids), 10, "the daemon's end")
 
     def stop(self):
         """Never fails and never leaves a mount or a process."""
@@ -227,6 +239,16 @@ class Node:
     @staticmethod
     def _devices():
         return ("0", "3")
+
+
+def holds_files(pid):
+    """A process that was killed is without memory, so without a command line, before the last of its threads has closed
+    its files."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state not in "ZX" or len(os.listdir(f"/proc/{pid}/task")) > 1
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def elapsed(function, *arguments, **keywords):

@@ -169,7 +169,7 @@ Result<void> add_also(Settings& settings, const std::string& value, const std::s
 
 constexpr std::array kMountOptions{
     Option{"remote", Kind::kText, "URL", "",
-           "the cluster's cache: redis://, rediss:// or unix://; without it the cache is local",
+           "the cluster's cache: redis://, rediss://, unix:// or redis+sentinel://; without it the cache is local",
            set_text<&Settings::remote>},
     Option{"password-file", Kind::kText, "FILE", "", "file that holds the password of the remote",
            set_path<&Settings::password_file>},

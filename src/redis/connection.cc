@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "reply_parser.h"
+#include "sentinel.h"
 #include "transport.h"
 
 namespace inductorfs::redis {
@@ -249,9 +250,12 @@ Error to_error(const Reply& reply) {
   return Error(known->code, with_remedy(known->remedy));
 }
 
-Result<std::unique_ptr<Connection>> Connection::open(const Endpoint& endpoint, Deadline deadline,
+Result<std::unique_ptr<Connection>> Connection::open(const Endpoint& wanted, Deadline deadline,
                                                      const std::function<bool()>* cancelled, Budget* budget) {
   const Wait wait{deadline, cancelled, budget};
+  const auto server = find_server(wanted, wait);
+  if (!server) return fail(server.error());
+  const Endpoint& endpoint = *server;
   auto socket = connect_socket(endpoint, wait);
   if (!socket) return fail(std::move(socket).error());
   std::unique_ptr<Transport> transport;
@@ -264,6 +268,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const Endpoint& endpoint, D
   }
   auto connection = std::make_unique<SocketConnection>(std::move(transport));
   INDUCTORFS_TRY(greet(*connection, endpoint, wait));
+  INDUCTORFS_TRY(check_is_master(*connection, endpoint, wait));
   return connection;
 }
 

@@ -9,7 +9,8 @@ namespace {
 
 constexpr int kDatabaseLimit = 65535;
 constexpr std::string_view kExample =
-    "; write redis://[user:password@]host[:port][/db], rediss://... for TLS, or unix:///path/to/socket[?db=N]";
+    "; write redis://[user:password@]host[:port][/db], rediss://... for TLS, unix:///path/to/socket[?db=N], or "
+    "redis+sentinel://host[:port],host[:port]/master[/db]";
 
 // The text itself is never quoted: it may hold a password.
 tl::unexpected<Error> bad_url(std::string_view reason) {
@@ -58,28 +59,46 @@ Result<void> parse_credentials(std::string_view text, Endpoint& endpoint) {
   return {};
 }
 
-Result<void> parse_host_and_port(std::string_view text, Endpoint& endpoint) {
+/// `into` keeps its port when the text has none.
+Result<void> parse_host_and_port(std::string_view text, Sentinels::Address& into) {
   std::string_view port;
   bool has_port = false;
   if (!text.empty() && text.front() == '[') {
     const size_t close = text.find(']');
     if (close == std::string_view::npos) return bad_url("the [ of an IPv6 address is not closed");
-    endpoint.host = text.substr(1, close - 1);
+    into.host = text.substr(1, close - 1);
     std::string_view rest = text.substr(close + 1);
     if (!rest.empty() && rest.front() != ':') return bad_url("something other than :port follows the ]");
     has_port = !rest.empty();
     if (has_port) port = rest.substr(1);
   } else {
     const size_t colon = text.find(':');
-    endpoint.host = text.substr(0, colon);
+    into.host = text.substr(0, colon);
     has_port = colon != std::string_view::npos;
     if (has_port) port = text.substr(colon + 1);
   }
-  if (endpoint.host.empty()) return bad_url("the host is missing");
+  if (into.host.empty()) return bad_url("the host is missing");
   if (!has_port) return {};
   const auto number = to_number(port, 65535);
   if (!number || *number == 0) return bad_url("the port is not a number from 1 to 65535");
-  endpoint.port = static_cast<uint16_t>(*number);
+  into.port = static_cast<uint16_t>(*number);
+  return {};
+}
+
+/// Takes "user:password@" off the front.
+Result<void> parse_who(std::string_view& authority, Endpoint& endpoint) {
+  const size_t at = authority.rfind('@');
+  if (at == std::string_view::npos) return {};
+  INDUCTORFS_TRY(parse_credentials(authority.substr(0, at), endpoint));
+  authority.remove_prefix(at + 1);
+  return {};
+}
+
+Result<void> parse_database(std::string_view text, Endpoint& endpoint) {
+  if (text.empty()) return {};
+  const auto number = to_number(text, kDatabaseLimit);
+  if (!number) return bad_url("what follows the / is not a database number");
+  endpoint.database = *number;
   return {};
 }
 
@@ -88,17 +107,35 @@ Result<Endpoint> parse_tcp(std::string_view rest, bool tls) {
   endpoint.tls = tls;
   const size_t slash = rest.find('/');
   std::string_view authority = rest.substr(0, slash);
-  const size_t at = authority.rfind('@');
-  if (at != std::string_view::npos) {
-    INDUCTORFS_TRY(parse_credentials(authority.substr(0, at), endpoint));
-    authority.remove_prefix(at + 1);
+  INDUCTORFS_TRY(parse_who(authority, endpoint));
+  Sentinels::Address address{"", endpoint.port};
+  INDUCTORFS_TRY(parse_host_and_port(authority, address));
+  endpoint.host = std::move(address.host);
+  endpoint.port = address.port;
+  INDUCTORFS_TRY(parse_database(slash == std::string_view::npos ? "" : rest.substr(slash + 1), endpoint));
+  return endpoint;
+}
+
+Result<Endpoint> parse_sentinel(std::string_view rest, bool tls) {
+  Endpoint endpoint;
+  endpoint.tls = tls;
+  endpoint.sentinels = std::make_shared<Sentinels>();
+  const size_t slash = rest.find('/');
+  if (slash == std::string_view::npos) return bad_url("the name of the master is missing");
+  std::string_view authority = rest.substr(0, slash);
+  std::string_view name = rest.substr(slash + 1);
+  INDUCTORFS_TRY(parse_who(authority, endpoint));
+  while (true) {
+    const size_t comma = authority.find(',');
+    INDUCTORFS_TRY(parse_host_and_port(authority.substr(0, comma), endpoint.sentinels->addresses.emplace_back()));
+    if (comma == std::string_view::npos) break;
+    authority.remove_prefix(comma + 1);
   }
-  INDUCTORFS_TRY(parse_host_and_port(authority, endpoint));
-  const std::string_view database = slash == std::string_view::npos ? "" : rest.substr(slash + 1);
-  if (database.empty()) return endpoint;
-  const auto number = to_number(database, kDatabaseLimit);
-  if (!number) return bad_url("what follows the / is not a database number");
-  endpoint.database = *number;
+  const size_t second = name.find('/');
+  const auto master = percent_decoded(name.substr(0, second));
+  if (!master || master->empty()) return bad_url("the name of the master is missing");
+  endpoint.sentinels->master = *master;
+  INDUCTORFS_TRY(parse_database(second == std::string_view::npos ? "" : name.substr(second + 1), endpoint));
   return endpoint;
 }
 
@@ -129,9 +166,15 @@ std::string Endpoint::to_string() const {
   if (!socket_path.empty()) {
     return "unix://" + who + socket_path + (database == 0 ? "" : "?db=" + std::to_string(database));
   }
-  const std::string name = host.find(':') == std::string::npos ? host : "[" + host + "]";
-  return (tls ? "rediss://" : "redis://") + who + name + ":" + std::to_string(port) +
-         (database == 0 ? "" : "/" + std::to_string(database));
+  const std::string after = database == 0 ? "" : "/" + std::to_string(database);
+  const auto shown = [](const std::string& name, uint16_t at) {
+    return (name.find(':') == std::string::npos ? name : "[" + name + "]") + ":" + std::to_string(at);
+  };
+  if (sentinels == nullptr) return (tls ? "rediss://" : "redis://") + who + shown(host, port) + after;
+  std::string all;
+  for (const Sentinels::Address& one : sentinels->addresses)
+    all += (all.empty() ? "" : ",") + shown(one.host, one.port);
+  return (tls ? "rediss+sentinel://" : "redis+sentinel://") + who + all + "/" + sentinels->master + after;
 }
 
 Result<Endpoint> parse_url(std::string_view url) {
@@ -139,9 +182,13 @@ Result<Endpoint> parse_url(std::string_view url) {
   for (const auto& [scheme, tls] : {std::pair{std::string_view("redis://"), false}, {"rediss://", true}}) {
     if (url.starts_with(scheme)) return parse_tcp(url.substr(scheme.size()), tls);
   }
+  for (const auto& [scheme, tls] :
+       {std::pair{std::string_view("redis+sentinel://"), false}, {"rediss+sentinel://", true}}) {
+    if (url.starts_with(scheme)) return parse_sentinel(url.substr(scheme.size()), tls);
+  }
   constexpr std::string_view kUnix = "unix://";
   if (url.starts_with(kUnix)) return parse_unix(url.substr(kUnix.size()));
-  return bad_url("it starts with none of redis://, rediss:// and unix://");
+  return bad_url("it starts with none of redis://, rediss://, unix:// and redis+sentinel://");
 }
 
 }  // namespace inductorfs::redis

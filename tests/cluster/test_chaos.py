@@ -9,6 +9,7 @@ import random
 import pytest
 from inductorfs_testing.chaos import Chaos, make_cluster
 from inductorfs_testing.processes import wait_until
+from inductorfs_testing.sentinel import SentinelGroup
 
 SECONDS = float(os.environ.get("INDUCTORFS_CHAOS_SECONDS", 40))
 SEED = int(os.environ.get("INDUCTORFS_CHAOS_SEED", random.randrange(1_000_000)))
@@ -54,3 +55,10 @@ def test_a_server_that_loses_its_data_and_a_link_that_damages_it(chaos):
     chaos.disturb_relay = lambda node: hostile(node, hostile=chaos.random.random() < 0.4)
     storm(chaos, SECONDS / 2, [chaos.stop_server, chaos.kill_server, chaos.empty_server, chaos.flush_server],
           sets_may_go=True)
+
+
+def test_failovers_by_sentinel_and_by_an_address_that_moves(chaos):
+    network = chaos.cluster.network
+    with SentinelGroup(network.address, network.free_port) as group:
+        chaos.start(sentinels=group)
+        storm(chaos, SECONDS, [chaos.fail_over], sets_may_go=True)

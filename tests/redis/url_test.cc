@@ -55,6 +55,24 @@ TEST(ParseUrl, ReadsAUnixSocketWithDatabaseAndPassword) {
   EXPECT_EQ(secret->password, "p");
 }
 
+TEST(ParseUrl, ReadsSentinels) {
+  const auto endpoint = parse_url("rediss+sentinel://ann:p%2fq@one,two:7000,[::1]:7001/my%20master/2");
+  ASSERT_TRUE(endpoint) << endpoint.error().what();
+  EXPECT_TRUE(endpoint->tls);
+  EXPECT_EQ(endpoint->user, "ann");
+  EXPECT_EQ(endpoint->password, "p/q");
+  EXPECT_EQ(endpoint->database, 2);
+  ASSERT_TRUE(endpoint->sentinels);
+  EXPECT_EQ(endpoint->sentinels->master, "my master");
+  ASSERT_EQ(endpoint->sentinels->addresses.size(), 3U);
+  EXPECT_EQ(endpoint->sentinels->addresses[0].host, "one");
+  EXPECT_EQ(endpoint->sentinels->addresses[0].port, 26379);
+  EXPECT_EQ(endpoint->sentinels->addresses[1].port, 7000);
+  EXPECT_EQ(endpoint->sentinels->addresses[2].host, "::1");
+  EXPECT_EQ(endpoint->to_string(), "rediss+sentinel://***@one:26379,two:7000,[::1]:7001/my master/2");
+  EXPECT_FALSE(parse_url("redis://h")->sentinels);
+}
+
 class BadUrl : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(BadUrl, IsRefusedWithAnExampleAndWithoutItsSecret) {
@@ -71,7 +89,10 @@ INSTANTIATE_TEST_SUITE_P(All, BadUrl,
                                            "redis://:hunter2@h:65536", "redis://:hunter2@h/x", "redis://:hunter2@h/-1",
                                            "redis://:hunter2%4@h", "redis://:hunter2%zz@h", "redis://:hunter2@[::1",
                                            "redis://:hunter2@[::1]x", "unix://relative", "unix://:hunter2@relative",
-                                           "unix:///s?x=1", "unix:///s?db=", "redis://:hunter2/@h"));
+                                           "unix:///s?x=1", "unix:///s?db=", "redis://:hunter2/@h", "redis+sentinel://",
+                                           "redis+sentinel://:hunter2@h", "redis+sentinel://:hunter2@h/",
+                                           "redis+sentinel://:hunter2@h,/m", "redis+sentinel://:hunter2@h,i:0/m",
+                                           "redis+sentinel://:hunter2@h/m/x"));
 
 TEST(Endpoint, ShowsNoSecret) {
   const auto endpoint = parse_url("unix://ann:hunter2@/s?db=4");

@@ -1,23 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "inductorfs/base/result.h"
 
 namespace inductorfs::redis {
 
+/// The Sentinels that know which server is the master. Safe for concurrent use.
+struct Sentinels {
+  struct Address {
+    std::string host;
+    uint16_t port = 26379;
+  };
+  std::vector<Address> addresses;
+  std::string master;
+  /// Which of them answered last: a dead one is asked once, not for each connection.
+  std::atomic<size_t> first{0};
+};
+
 /// Where a server is and how to greet it. Immutable value.
 ///   redis://[user[:password]@]host[:port][/db]      rediss:// the same over TLS
 ///   unix://[user[:password]@]/path/to/socket[?db=N]
+///   redis+sentinel://[user[:password]@]host[:port],host[:port].../master[/db]      rediss+sentinel:// the same over
+///   TLS
 /// A password may stand in a file instead (`password_file`), so that it is on no command line.
 struct Endpoint {
   bool tls = false;
   std::string host;  ///< empty for a Unix socket
   uint16_t port = 6379;
   std::string socket_path;  ///< empty for TCP
+  /// When there are some, `host` and `port` are theirs to tell, anew for each connection.
+  std::shared_ptr<Sentinels> sentinels{};
   int database = 0;
   std::string user;
   std::string password;

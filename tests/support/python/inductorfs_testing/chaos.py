@@ -38,18 +38,19 @@ class Chaos:
         self.directory.mkdir()
         self.nodes, self.relayed, self._workers = [], {}, {}
         self.down = []      # (node, begin, end): no daemon
-        self.lost_at = 0.0  # when the server last lost its data
+        self.unsafe = []    # (begin, end): what the server takes then it may lose
         self.damaged = False
         self.told = []      # what was done, for the report
-        self.relay = None
+        self.relay, self.sentinels = None, None
 
     # ---- the stage
 
-    def start(self, count=8, remote=None, relayed=4):
-        """`remote`: another URL than the server's; the last `relayed` nodes reach the server through a relay."""
-        network = self.cluster.network
+    def start(self, count=8, relayed=4, sentinels=None):
+        """The last `relayed` nodes reach the server through a relay, the others by its address, or by its Sentinels."""
+        network, remote = self.cluster.network, sentinels.url if sentinels else None
+        self.sentinels = sentinels
         if relayed:
-            target = (network.address, self.cluster.port)
+            target = (network.address, sentinels.master().port if sentinels else self.cluster.port)
             self.relay = Relay((network.address, network.free_port()), target).start()
         for index in range(count):
             through = self.relay is not None and index >= count - relayed
@@ -145,15 +146,34 @@ class Chaos:
         shutil.rmtree(self.cluster.redis.directory / "appendonlydir")
 
         def heal():
-            self.lost_at = time.monotonic()
+            self.unsafe.append((0.0, time.monotonic()))
             self.cluster.redis.start()
         return heal
 
     def flush_server(self):
         self.say("flush redis")
         self.cluster.redis.command("FLUSHALL")
-        self.lost_at = time.monotonic()
+        self.unsafe.append((0.0, time.monotonic()))
         return lambda: None
+
+    def fail_over(self):
+        """The master is killed or hangs until the replica is promoted; what it had not passed on by then is lost, as what an
+        old master takes that does not know yet. Relayed nodes have an address that moves with the master."""
+        if not self.sentinels.in_step():
+            return lambda: None
+        old, how = self.sentinels.master(), self.random.choice(["kill", "suspend"])
+        self.say(f"{how} master")
+        begin = time.monotonic() - 1
+        (old.kill if how == "kill" else old.suspend)()
+
+        def heal():
+            promoted = self.sentinels.wait_for_other_master(old)
+            self.relay.lead_to((promoted.address, promoted.port))
+            (old.start if how == "kill" else old.resume)()
+            wait_until(self.sentinels.in_step, 60, "the old master to follow the new one")
+            self.unsafe.append((begin, time.monotonic()))
+            self.say("failed over")
+        return heal
 
     def storm(self, seconds, server_faults):
         """Faults at random until the time is over; all are healed at the end. One thing has one fault at a time."""
@@ -226,23 +246,27 @@ class Chaos:
         names, kernels = [], []
         for node in self.nodes:
             written, made = [], []
-            acked = {"acked": 0, "kernels": 0}
             for line in self.lines(node):
                 if "written" in line:
                     written.append(line)
                 elif "kernel" in line:
                     made.append(line)
                 elif "acked" in line:
-                    acked = line
-            names += [chaos_worker.name_of(self.run, node.name, line["written"]) for line in written
-                      if line["written"] <= acked["acked"] and line["at"] > self.lost_at]
-            kernels += [line["kernel"] for line in made[:acked["kernels"]] if line["at"] > self.lost_at]
+                    fresh = [one for one in written if "by" not in one and one["written"] <= line["acked"]]
+                    for one in [*fresh, *[one for one in made[:line["kernels"]] if "by" not in one]]:
+                        one["by"] = line["now"]
+            names += [chaos_worker.name_of(self.run, node.name, line["written"]) for line in written if self.is_safe(line)]
+            kernels += [line["kernel"] for line in made if self.is_safe(line)]
         if self.damaged:
             # A reader that got wrong bytes has it taken from the cluster, so that the next writer's is taken.
             there = {name.decode() for key in self.cluster.redis.keys("*:idx") for name in self.cluster.redis.command("HKEYS", key)}
             names = [name for name in names if name in there]
             kernels = []
         return names, sorted(set(kernels))
+
+    def is_safe(self, line):
+        """It was acknowledged, and the server lost nothing between then and its writing."""
+        return "by" in line and not any(line["at"] <= end and line["by"] >= begin for begin, end in self.unsafe)
 
     def own(self, node):
         return [chaos_worker.name_of(self.run, node.name, line["written"]) for line in self.lines(node) if "written" in line]

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sentinel.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <utility>
+
+namespace inductorfs::redis {
+namespace {
+
+constexpr Milliseconds kLeastPerSentinel{50};
+
+Result<Sentinels::Address> address_in(const Reply& reply, const std::string& master) {
+  if (reply.is_error()) return fail(to_error(reply));
+  if (reply.kind == Reply::Kind::kNil) {
+    return fail(ErrorCode::kUnavailable, "knows no master " + master + " (SENTINEL MASTERS shows those there are)");
+  }
+  Sentinels::Address address;
+  int port = 0;
+  if (reply.items.size() == 2) {
+    const std::string& text = reply.items[1].text;
+    address.host = reply.items[0].text;
+    (void)std::from_chars(text.data(), text.data() + text.size(), port);  // 0 is refused below
+  }
+  if (address.host.empty() || port <= 0 || port > 65535) {
+    return fail(ErrorCode::kCorrupt, "did not answer with a host and a port");
+  }
+  address.port = static_cast<uint16_t>(port);
+  return address;
+}
+
+Result<Sentinels::Address> ask_one(const Endpoint& sentinel, const std::string& master, const Wait& wait) {
+  auto connection = Connection::open(sentinel, wait.deadline, wait.cancelled);
+  if (!connection) return fail(std::move(connection).error());
+  const Milliseconds left = wait.deadline.left();
+  const auto reply = (*connection)->call({"SENTINEL", "GET-MASTER-ADDR-BY-NAME", master}, {left, left, wait.cancelled});
+  if (!reply) return fail(reply.error());
+  return address_in(*reply, master);
+}
+
+/// A Sentinel of its own password has, by custom, that of the server.
+Result<Sentinels::Address> ask(const Endpoint& endpoint, const Sentinels::Address& at, const Wait& wait) {
+  Endpoint sentinel = endpoint;
+  sentinel.sentinels.reset();
+  sentinel.host = at.host;
+  sentinel.port = at.port;
+  sentinel.database = 0;
+  sentinel.user.clear();
+  sentinel.password.clear();
+  auto found = ask_one(sentinel, endpoint.sentinels->master, wait);
+  const bool wants_password = !found && found.error().code() == ErrorCode::kNotPermitted && !endpoint.password.empty();
+  if (!wants_password) return found;
+  sentinel.user = endpoint.user;
+  sentinel.password = endpoint.password;
+  return ask_one(sentinel, endpoint.sentinels->master, wait);
+}
+
+}  // namespace
+
+Result<Endpoint> find_server(const Endpoint& endpoint, const Wait& wait) {
+  if (endpoint.sentinels == nullptr) return endpoint;
+  Sentinels& sentinels = *endpoint.sentinels;
+  const size_t count = sentinels.addresses.size();
+  const size_t first = sentinels.first.load();
+  std::string told;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t index = (first + i) % count;
+    const Sentinels::Address& at = sentinels.addresses[index];
+    // Each gets its share, so that a silent first one leaves time for the others and for the server itself.
+    const auto share = wait.deadline.left() / static_cast<Milliseconds::rep>(count - i + 1);
+    auto found = ask(endpoint, at, wait.earlier(std::max(share, kLeastPerSentinel)));
+    if (found) {
+      sentinels.first.store(index);
+      Endpoint server = endpoint;
+      server.host = std::move(found->host);
+      server.port = found->port;
+      return server;
+    }
+    if (wait.is_cancelled()) return fail(ErrorCode::kBusy, "cancelled");
+    told += (told.empty() ? "" : "; ") + at.host + ":" + std::to_string(at.port) + " " + found.error().what();
+    if (wait.deadline.passed()) break;
+  }
+  return fail(ErrorCode::kUnavailable, "no Sentinel names the master " + sentinels.master + ": " + told);
+}
+
+Result<void> check_is_master(Connection& connection, const Endpoint& endpoint, const Wait& wait) {
+  if (endpoint.sentinels == nullptr) return {};
+  const Milliseconds left = wait.deadline.left();
+  const auto role = connection.call({"ROLE"}, {left, left, wait.cancelled});
+  if (!role) return fail(role.error());
+  // Whoever may not ask has to believe the Sentinel.
+  if (role->items.empty() || role->items.front().text == "master") return {};
+  return fail(ErrorCode::kUnavailable, endpoint.host + ":" + std::to_string(endpoint.port) +
+                                           ", which the Sentinels call the master, is a " + role->items.front().text);
+}
+
+}  // namespace inductorfs::redis

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A master with a replica and three Sentinels, as a cluster operator runs them: each a process of its own with a configuration
+file that it rewrites."""
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+from .processes import Failed, wait_until
+from .redis_server import RedisServer
+
+MASTER = "inductor"
+DOWN_AFTER = 1.0
+
+
+class ConfiguredServer(RedisServer):
+    """Its role survives a restart: Sentinel has it rewrite its configuration."""
+
+    def __init__(self, address, port, replica_of=None):
+        super().__init__()
+        self.address, self.port = address, port
+        lines = [f"port {port}", f"bind {address}", f"unixsocket {self.socket}", f"dir {self.directory}", 'save ""',
+                 "appendonly yes", "appendfsync no", f"logfile {self.directory}/redis.log", "protected-mode no",
+                 "repl-diskless-sync-delay 0", "repl-backlog-size 64mb"]
+        if replica_of:
+            lines.append(f"replicaof {replica_of.address} {replica_of.port}")
+        configuration = self.directory / "redis.conf"
+        configuration.write_text("\n".join(lines) + "\n")
+        self._arguments = [configuration]
+
+    def replication(self):
+        text = self.command("INFO", "replication").decode()
+        return dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
+
+
+class SentinelGroup:
+    """start() returns when the Sentinels know of the replica and of each other; close() ends all. `url` is what a mount gets."""
+
+    def __init__(self, address, free_port):
+        self.address = address
+        self.servers = [ConfiguredServer(address, free_port())]
+        self.servers.append(ConfiguredServer(address, free_port(), self.servers[0]))
+        self._ports = [free_port() for _ in range(3)]
+        self._directory = Path(tempfile.mkdtemp(prefix="inductorfs-sentinel-"))
+        self._children = []
+
+    @property
+    def url(self):
+        return "redis+sentinel://" + ",".join(f"{self.address}:{port}" for port in self._ports) + f"/{MASTER}"
+
+    def start(self):
+        try:
+            for server in self.servers:
+                server.start()
+            for port in self._ports:
+                self._start_sentinel(port)
+            wait_until(lambda: all(self._knows_all(port) for port in self._ports), 30, "the Sentinels")
+            wait_until(self.in_step, 30, "the replica")
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _start_sentinel(self, port):
+        directory = self._directory / str(port)
+        directory.mkdir()
+        configuration = directory / "sentinel.conf"
+        configuration.write_text(f"""port {port}
+bind {self.address}
+dir {directory}
+logfile {directory}/sentinel.log
+protected-mode no
+sentinel monitor {MASTER} {self.address} {self.servers[0].port} 2
+sentinel down-after-milliseconds {MASTER} {int(DOWN_AFTER * 1000)}
+sentinel failover-timeout {MASTER} 6000
+""")
+        program = shutil.which("redis-server")
+        self._children.append(subprocess.Popen([program, configuration, "--sentinel"], stdin=subprocess.DEVNULL,
+                                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+    def ask(self, port, *words):
+        done = subprocess.run(["redis-cli", "-h", self.address, "-p", str(port), *map(str, words)], capture_output=True, text=True,
+                              timeout=20, check=False)
+        return done.stdout.split("\n")
+
+    def _knows_all(self, port):
+        told = self.ask(port, "SENTINEL", "MASTER", MASTER)
+        facts = dict(zip(told[::2], told[1::2]))
+        return facts.get("num-slaves") == "1" and facts.get("num-other-sentinels") == "2" and facts.get("flags") == "master"
+
+    def master(self):
+        """The server that the Sentinels name."""
+        ports = [self.ask(port, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1:2] for port in self._ports]
+        named = [server for server in self.servers if ports.count([str(server.port)]) >= 2]
+        return named[0] if named else None
+
+    def in_step(self):
+        """The replica has all that the master has, and Sentinel could promote it."""
+        master = self.master()
+        if master is None or not master.running:
+            return False
+        replica = next(server for server in self.servers if server is not master)
+        if not replica.running:
+            return False
+        try:
+            top, low = master.replication(), replica.replication()
+        except (OSError, Failed):
+            return False
+        return top["role"] == "master" and low["role"] == "slave" and low["master_link_status"] == "up" and \
+            int(low["slave_repl_offset"]) >= int(top["master_repl_offset"]) - 2_000_000
+
+    def wait_for_other_master(self, old, seconds=40):
+        return wait_until(lambda: (now := self.master()) is not old and now, seconds, "the failover", pause=0.1)
+
+    def close(self):
+        for child in self._children:
+            child.send_signal(signal.SIGKILL)
+            child.wait(10)
+        for server in self.servers:
+            server.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.close()

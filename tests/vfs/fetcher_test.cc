@@ -123,7 +123,7 @@ TEST_F(Fetcher, GivesUpBytesThatDoNotFitTheirName) {
 
 TEST_F(Fetcher, GivesUpAFrameOfAnotherSize) {
   const auto entry = published("four");
-  for (const uint64_t size : {0, 3, 5, 5000}) {
+  for (const uint64_t size : {0U, 3U, 5U, 5000U}) {
     auto liar = entry;
     liar.size = size;
     EXPECT_EQ(fetch({liar}).get(), (Outcomes{FetchOutcome::kLost})) << size;
@@ -136,7 +136,7 @@ TEST_F(Fetcher, GivesUpAFrameOfAnotherSize) {
 TEST_F(Fetcher, ABlobThatIsHereProvesNoEntryOfAnotherSize) {
   const auto entry = published("four");
   ASSERT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kHere}));
-  for (const uint64_t size : {3, 5}) {
+  for (const uint64_t size : {3U, 5U}) {
     auto liar = entry;
     liar.size = size;
     EXPECT_FALSE(vfs::is_here(store, liar));

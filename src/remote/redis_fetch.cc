@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <deque>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 
@@ -51,6 +52,8 @@ class FetchJob {
     return {};
   }
 
+  /// What the server said instead of giving a blob.
+  [[nodiscard]] const std::optional<Error>& refusal() const { return refusal_; }
   /// Every blob that has not been answered gets this error.
   void finish(const Error& error) {
     for (auto* items : {&large_, &waiting_}) {
@@ -93,6 +96,12 @@ class FetchJob {
     sink_.done(item.digest, std::move(outcome));
   }
 
+  void refuse(Item& item, const redis::Reply& reply) {
+    const Error error = blob_error(reply);
+    if (error.code() != ErrorCode::kCorrupt) refusal_ = error;
+    end(item, fail(error));
+  }
+
   bool give(Item& item, std::string_view bytes) {
     bytes_.add(bytes.size());
     auto taken = sink_.piece(item.digest, bytes);
@@ -125,7 +134,7 @@ class FetchJob {
   }
 
   void take_first(Item& item, redis::Reply&& reply) {
-    if (reply.kind != redis::Reply::Kind::kString) return end(item, fail(blob_error(reply)));
+    if (reply.kind != redis::Reply::Kind::kString) return refuse(item, reply);
     if (reply.text.empty()) return end(item, fail(ErrorCode::kNotFound));
     const auto head = PieceHead::parse(reply.text);
     const size_t whole = head ? kPieceHeadSize + head->size_of(0) : 0;
@@ -175,7 +184,7 @@ class FetchJob {
   void take_rest(const Read& read, const redis::Reply& reply) {
     Item& item = *read.item;
     if (item.ended) return;
-    if (reply.is_error()) return end(item, fail(blob_error(reply)));
+    if (reply.is_error()) return refuse(item, reply);
     // Evicted between two reads, or since long: GETRANGE has no nil.
     if (reply.text.empty() && read.expected > 0) return end(item, fail(ErrorCode::kNotFound));
     if (reply.text.size() != read.expected) {
@@ -194,6 +203,7 @@ class FetchJob {
   Counter& bytes_;
   Counter& missing_;
   Counter& failed_;
+  std::optional<Error> refusal_;
   std::deque<Item> waiting_;
   std::deque<Item> large_;
 };
@@ -206,6 +216,7 @@ void fetch_blobs(Session& session, std::span<const codec::Digest> digests, BlobS
   auto outcome = session.run(
       Use::kFetch, budget.total(), [&](Channel& channel) { return job.run(channel); }, &budget);
   if (!outcome) job.finish(outcome.error());
+  if (outcome && job.refusal()) session.refused(*job.refusal());
 }
 
 }  // namespace inductorfs::remote

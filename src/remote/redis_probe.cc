@@ -81,9 +81,7 @@ Result<ServerFacts> probe_server(Session& session, Deadline deadline) {
     return {};
   });
   if (outcome) return facts_from_info(info);
-  if (outcome.error().code() == ErrorCode::kCorrupt) {
-    return fail(ErrorCode::kInvalid, "this is no Redis server: " + outcome.error().what());
-  }
+  if (outcome.error().code() == ErrorCode::kCorrupt) return fail(ErrorCode::kInvalid, outcome.error().what());
   return fail(std::move(outcome).error());
 }
 

@@ -17,6 +17,13 @@ constexpr Milliseconds kBackgroundWithoutProgress{2000};
 
 SteadyTime now() { return std::chrono::steady_clock::now(); }
 
+// Of a connection's end. What is no protocol says nothing about the artefact that was on its way.
+Error verdict(const Error& error, Use use) {
+  if (error.code() != ErrorCode::kCorrupt) return error;
+  const bool transfer = use == Use::kFetch || use == Use::kPublish;
+  return Error(transfer ? ErrorCode::kUnavailable : ErrorCode::kCorrupt, "this is no Redis server: " + error.what());
+}
+
 }  // namespace
 
 void Channel::hear() {
@@ -124,20 +131,23 @@ Channel::Bounds Session::bounds(const Call& call) const {
 Result<void> Session::attempt(const Talk& talk, Call& call) {
   for (auto freshness : {ConnectionPool::Freshness::kAny, ConnectionPool::Freshness::kNew}) {
     auto lease = connect(call, freshness);
+    call.connected = lease.has_value();
     if (!lease) {
-      const ErrorCode code = lease.error().code();
-      settle(lease.error(), code != ErrorCode::kBusy, call);
-      const bool waited = code == ErrorCode::kBusy && !cancelled();
-      return fail(waited ? ErrorCode::kTimedOut : code, lease.error().what());
+      const bool waited = lease.error().code() == ErrorCode::kBusy && !cancelled();
+      const Error error = waited ? Error(ErrorCode::kTimedOut, lease.error().what()) : verdict(lease.error(), call.use);
+      settle(error, lease.error().code() != ErrorCode::kBusy, call);
+      return fail(error);
     }
     Channel channel(lease->connection(), call.deadline, bounds(call), [&] {
       // At the first reply, not at the end: a probe that then rests in XREAD must not hold up everybody else.
       shared_->breaker.succeeded(call.ticket);
       call.ticket = Breaker::Ticket::kNormal;
-      note_success();
+      call.heard = true;
+      shared_->condition.with([](Condition& condition) { condition.reachable = true; });
     });
     auto outcome = talk(channel);
     if (outcome) {
+      if (channel.heard()) shared_->condition.with([](Condition& condition) { condition.last_error.clear(); });
       if (channel.heard() && call.use == Use::kFetch) {
         shared_->fetches.succeeded(call.fetch_ticket);
       } else if (!channel.heard()) {
@@ -150,12 +160,8 @@ Result<void> Session::attempt(const Talk& talk, Call& call) {
     if (dead_before && freshness == ConnectionPool::Freshness::kAny) continue;
     const bool silent = code == ErrorCode::kTimedOut && !call.deadline.passed();
     const bool ours = code == ErrorCode::kBusy || !lease->connection().broken();
+    if (!ours) outcome = fail(verdict(outcome.error(), call.use));
     settle(outcome.error(), !ours && (silent || !channel.heard()), call);
-    // What is no protocol says nothing about the artefact that was on its way.
-    const bool garbage = code == ErrorCode::kCorrupt && lease->connection().broken();
-    if (garbage && (call.use == Use::kFetch || call.use == Use::kPublish)) {
-      return fail(ErrorCode::kUnavailable, "this is no Redis server: " + outcome.error().what());
-    }
     return outcome;
   }
   abandon(call);
@@ -173,15 +179,21 @@ void Session::settle(const Error& error, bool server_fault, const Call& call) {
     if (error.code() != ErrorCode::kBusy) condition.last_error = error.to_string();
   });
   if (!server_fault) return abandon(call);
-  if (call.use == Use::kFetch) (void)shared_->fetches.failed(call.fetch_ticket, now());  // counted once, below
-  if (shared_->breaker.failed(call.ticket, now())) shared_->breaker_opened.add();
+  // Without a connection it is nothing about fetches: whoever gets one first may tell all others that it is over.
+  const bool fetch = call.use == Use::kFetch;
+  bool opened = false;
+  if (fetch && call.connected) {
+    opened = shared_->fetches.failed(call.fetch_ticket, now());
+  } else {
+    shared_->fetches.abandoned(call.fetch_ticket);
+  }
+  if (!fetch || !call.heard) opened |= shared_->breaker.failed(call.ticket, now());
+  if (opened) shared_->breaker_opened.add();
 }
 
-void Session::note_success() {
-  shared_->condition.with([](Condition& condition) {
-    condition.reachable = true;
-    condition.last_error.clear();
-  });
+void Session::refused(const Error& error) {
+  shared_->condition.with([&](Condition& condition) { condition.last_error = error.to_string(); });
+  if (shared_->fetches.failed(Breaker::Ticket::kNormal, now())) shared_->breaker_opened.add();
 }
 
 Remote::Health Session::health() const {

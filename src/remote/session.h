@@ -62,6 +62,8 @@ class Session {
   /// `talk` may be called a second time, from its start, when the first connection was dead before any reply. With a
   /// `budget` both tries together take no longer than that.
   [[nodiscard]] Result<void> run(Use use, Deadline deadline, const Talk& talk, Budget* budget = nullptr);
+  /// The server answers, and refuses to give what is fetched: a round trip for each lookup would not change its mind.
+  void refused(const Error& error);
   /// A fetch would be refused at once.
   [[nodiscard]] bool resting() const;
   /// The next call of this use dials, and so resolves the server's name, anew.
@@ -100,6 +102,8 @@ class Session {
     Budget* budget;
     Breaker::Ticket ticket = Breaker::Ticket::kNormal;
     Breaker::Ticket fetch_ticket = Breaker::Ticket::kNormal;
+    bool connected = false;  ///< has a connection that was greeted
+    bool heard = false;      ///< the server has answered something
   };
 
   [[nodiscard]] bool cancelled() const { return cancelled_ && cancelled_(); }
@@ -110,7 +114,6 @@ class Session {
   /// How the call ended, to the breakers.
   void abandon(const Call& call);
   void settle(const Error& error, bool server_fault, const Call& call);
-  void note_success();
 
   std::shared_ptr<Shared> shared_;
   std::function<bool()> cancelled_;

@@ -291,6 +291,40 @@ TEST(Greeting, SendsCredentialsDatabaseAndName) {
   EXPECT_EQ(matched, 3);
 }
 
+TEST(Greeting, SaysWhyAServerTurnsItsClientsAway) {
+  for (const char* text : {"ERR max number of clients reached", "DENIED Redis is running in protected mode"}) {
+    const ScriptedServer server([text](ScriptedClient& client) {
+      (void)client.command();
+      client.send("-" + std::string(text) + "\r\n");
+    });
+    auto endpoint = parse_url(server.url());
+    endpoint->client_name = "me";
+    const auto connection = Connection::open(*endpoint, Deadline::after(Milliseconds(5000)));
+    ASSERT_FALSE(connection) << text;
+    EXPECT_NE(connection.error().what().find(text), std::string::npos) << connection.error().to_string();
+  }
+}
+
+TEST(ToError, SaysWhatToDoAboutIt) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"NOAUTH Authentication required.", "--password-file"},
+      {"OOM command not allowed", "volatile-lru"},
+      {"READONLY You can't write", "--remote"},
+      {"MISCONF Redis is configured to save", "disk"},
+      {"BUSY Redis is busy running a script.", "SCRIPT KILL"},
+      {"MOVED 1 h:1", "not part of one"},
+      {"NOPERM no", "ACL LOG"},
+      {"ERR max number of clients reached", "maxclients"},
+      {"WRONGTYPE Operation against a key", "--prefix"},
+  };
+  for (const auto& [text, remedy] : cases) {
+    Reply reply;
+    reply.kind = Reply::Kind::kError;
+    reply.text = text;
+    EXPECT_NE(to_error(reply).what().find(remedy), std::string::npos) << to_error(reply).to_string();
+  }
+}
+
 TEST(ToError, ShowsServerTextOnOneShortPrintableLine) {
   Reply reply;
   reply.kind = Reply::Kind::kError;

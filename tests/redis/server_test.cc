@@ -6,6 +6,7 @@
 
 #include "inductorfs/redis/connection.h"
 #include "support/redis_server.h"
+#include "transport.h"
 
 namespace inductorfs::redis {
 namespace {
@@ -165,6 +166,21 @@ TEST(Tls, ShowsItsClientCertificate) {
   const auto connection = connect(endpoint);
   ASSERT_TRUE(connection) << connection.error().to_string();
   expect_pong(**connection);
+}
+
+TEST(Tls, ReadsItsCertificatesAgainOnlyWhenTheyHaveChanged) {
+  const RedisServer server({.tls = true});
+  Endpoint endpoint = endpoint_of(server.tls_url());
+  endpoint.ca_file = server.directory() + "/ca-copy.pem";
+  std::filesystem::copy_file(server.certificates().ca_file, endpoint.ca_file);
+  const uint64_t before = certificate_loads();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(connect(endpoint));
+  EXPECT_EQ(certificate_loads(), before + 1);
+  const inductorfs::testing::TemporaryDirectory elsewhere;
+  const std::string other = make_certificates(elsewhere.path(), "x", "IP:127.0.0.1").ca_file;
+  std::filesystem::rename(other, endpoint.ca_file);
+  EXPECT_FALSE(connect(endpoint)) << "the authority is another one now";
+  EXPECT_EQ(certificate_loads(), before + 2);
 }
 
 TEST(Tls, EndsAHandshakeThatNobodyAnswers) {

@@ -14,6 +14,7 @@ namespace inductorfs::testing {
 namespace {
 
 constexpr int kStopCheckMilliseconds = 20;
+constexpr int kBacklog = 64;
 
 }  // namespace
 
@@ -77,6 +78,8 @@ void ScriptedClient::drip(char byte, int pause_milliseconds) {
   while (send({&byte, 1})) (void)::poll(nullptr, 0, pause_milliseconds);
 }
 
+void ScriptedClient::pause(int milliseconds) { (void)::poll(nullptr, 0, milliseconds); }
+
 void ScriptedClient::reset() {
   const linger now{1, 0};
   (void)::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);  // else a plain FIN, which is a fault too
@@ -88,14 +91,33 @@ void ScriptedClient::hang() {
   }
 }
 
+bool ScriptedClient::wait_command(const std::function<bool()>& ends) {
+  while (buffer_.empty() && !stopping_ && socket_) {
+    if (ends()) return false;
+    pollfd entry{socket_.get(), POLLIN, 0};
+    if (::poll(&entry, 1, kStopCheckMilliseconds) > 0) return true;
+  }
+  return true;
+}
+
+void ScriptedClient::wait_end(const std::function<bool()>& ends) {
+  while (!stopping_ && socket_ && !ends()) {
+    pollfd entry{socket_.get(), POLLIN, 0};
+    if (::poll(&entry, 1, kStopCheckMilliseconds) > 0 && !fill()) return;
+  }
+}
+
 ScriptedServer::ScriptedServer(Script script) : script_(std::move(script)) {
   listener_ = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  // For refuse(): also the connections, which take it over, must not keep the port.
+  (void)::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
   auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (::bind(listener_.get(), generic, size) != 0 || ::listen(listener_.get(), 64) != 0 ||
+  if (::bind(listener_.get(), generic, size) != 0 || ::listen(listener_.get(), kBacklog) != 0 ||
       ::getsockname(listener_.get(), generic, &size) != 0) {
     throw std::runtime_error("ScriptedServer: no listening socket");
   }
@@ -109,10 +131,30 @@ ScriptedServer::~ScriptedServer() {
   clients_.clear();
 }
 
+void ScriptedServer::refuse(bool refused) {
+  if (refused) {
+    if (::shutdown(listener_.get(), SHUT_RDWR) != 0) throw std::runtime_error("ScriptedServer: shutdown");
+    return;
+  }
+  // With the end of its listening it has lost the port that the kernel chose.
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port_);
+  if (::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+      ::listen(listener_.get(), kBacklog) != 0) {
+    throw std::runtime_error("ScriptedServer: cannot listen again");
+  }
+}
+
 void ScriptedServer::accept_all() {
   while (!stopping_) {
     pollfd entry{listener_.get(), POLLIN, 0};
     if (::poll(&entry, 1, kStopCheckMilliseconds) <= 0) continue;
+    if ((entry.revents & POLLIN) == 0) {  // refuse()
+      (void)::poll(nullptr, 0, kStopCheckMilliseconds);
+      continue;
+    }
     Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!socket) continue;
     const int on = 1;

@@ -24,10 +24,16 @@ class ScriptedClient {
   void send_bytewise(std::string_view bytes);
   /// One byte at a time with a pause after each, until the client goes or the server stops.
   void drip(char byte, int pause_milliseconds);
+  /// The server's side of a slow network.
+  static void pause(int milliseconds);
   /// Ends the connection with RST.
   void reset();
   /// Stays silent until the client goes or the server stops.
   void hang();
+  /// Waits for the first byte of a command, or for the client to go; false when `ends` says so before.
+  bool wait_command(const std::function<bool()>& ends);
+  /// As hang(), also until `ends` says so.
+  void wait_end(const std::function<bool()>& ends);
 
  private:
   bool wait_readable();
@@ -54,6 +60,8 @@ class ScriptedServer {
   }
   [[nodiscard]] uint16_t port() const { return port_; }
   [[nodiscard]] int accepted() const { return accepted_.load(); }
+  /// From now on who connects is refused by the kernel, or let in again. Connections that are there stay.
+  void refuse(bool refused);
 
  private:
   void accept_all();

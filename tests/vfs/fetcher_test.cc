@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
+#include <thread>
 
 #include "inductorfs/codec/frame.h"
 #include "support/memory_store.h"
@@ -160,6 +162,117 @@ TEST_F(Fetcher, AnswersEveryWaiterWhenItStopsWhileTheRemoteHangs) {
   codec::Entry late;
   late.digest = codec::digest_of("late");
   EXPECT_EQ(fetch({late}).get(), (Outcomes{FetchOutcome::kNotNow}));
+}
+
+/// A remote whose calls hang until they are cancelled or their budget is at its end, and which says when it rests.
+class HangingRemote final : public remote::Remote {
+ public:
+  struct Shared {
+    std::atomic<bool> resting = false;
+    std::atomic<int> asked = 0;
+  };
+  explicit HangingRemote(std::shared_ptr<Shared> shared, std::function<bool()> cancelled = {})
+      : inner_(remote::open_memory(remote::make_memory_cluster())),
+        shared_(std::move(shared)),
+        cancelled_(std::move(cancelled)) {}
+
+  void fetch(std::span<const codec::Digest>, remote::BlobSink&, Deadline) override { ADD_FAILURE() << "no budget"; }
+  void fetch_within(std::span<const codec::Digest> digests, remote::BlobSink& sink, Budget& budget) override {
+    ++shared_->asked;
+    while (!budget.end().passed() && !(cancelled_ && cancelled_())) std::this_thread::yield();
+    for (const auto& digest : digests) sink.done(digest, fail(ErrorCode::kTimedOut, "hangs"));
+  }
+  bool resting() const override { return shared_->resting; }
+  std::unique_ptr<Remote> cancellable(std::function<bool()> cancelled) override {
+    return std::make_unique<HangingRemote>(shared_, std::move(cancelled));
+  }
+  Result<remote::PublishOutcome> publish(const remote::PublishGroup& group, remote::BlobSource& source,
+                                         Deadline deadline) override {
+    return inner_->publish(group, source, deadline);
+  }
+  Result<remote::Delta> read_changes(const remote::ScopeId& scope, const remote::Position& from,
+                                     Deadline deadline) override {
+    return inner_->read_changes(scope, from, deadline);
+  }
+  Result<void> wait_for_changes(const std::vector<std::pair<remote::ScopeId, remote::Position>>& scopes,
+                                Milliseconds most, const std::function<bool()>& cancelled) override {
+    return inner_->wait_for_changes(scopes, most, cancelled);
+  }
+  Result<void> report_lost(const remote::ScopeId& scope, const std::string& path, const codec::Digest& digest,
+                           Deadline deadline) override {
+    return inner_->report_lost(scope, path, digest, deadline);
+  }
+  Result<void> announce_scope(const remote::ScopeInformation& scope, Deadline deadline) override {
+    return inner_->announce_scope(scope, deadline);
+  }
+  Result<std::vector<remote::ScopeInformation>> list_scopes(size_t limit, Deadline deadline) override {
+    return inner_->list_scopes(limit, deadline);
+  }
+  Result<remote::ServerFacts> probe(Deadline deadline) override { return inner_->probe(deadline); }
+  Health health() const override { return inner_->health(); }
+
+ private:
+  std::unique_ptr<remote::Remote> inner_;
+  std::shared_ptr<Shared> shared_;
+  std::function<bool()> cancelled_;
+};
+
+class PatientFetcher : public ::testing::Test {
+ protected:
+  static codec::Entry entry(const std::string& bytes) {
+    codec::Entry made;
+    made.digest = codec::digest_of(bytes);
+    made.size = bytes.size();
+    return made;
+  }
+  static std::future<Outcomes> fetch(vfs::Fetcher& fetcher, const std::vector<codec::Entry>& entries) {
+    const auto promise = std::make_shared<std::promise<Outcomes>>();
+    fetcher.fetch(entries, [promise](const Outcomes& outcomes) { promise->set_value(outcomes); });
+    return promise->get_future();
+  }
+
+  std::shared_ptr<HangingRemote::Shared> shared = std::make_shared<HangingRemote::Shared>();
+  HangingRemote remote{shared};
+  MemoryStore store;
+  Counters counters;
+  const vfs::Fetcher::Check fits = [](const codec::Entry&) { return Result<void>{}; };
+};
+
+TEST_F(PatientFetcher, EndsItsCallsWhenItStops) {
+  vfs::Fetcher fetcher(remote, store, counters, fits, 2, Milliseconds(600'000), Milliseconds(600'000));
+  std::vector<std::future<Outcomes>> waiting;
+  for (int i = 0; i < 6; ++i) waiting.push_back(fetch(fetcher, {entry(std::to_string(i))}));
+  ASSERT_TRUE(eventually([&] { return shared->asked == 2; }));
+  const auto start = std::chrono::steady_clock::now();
+  fetcher.stop();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5)) << "the budget is ten minutes";
+  for (auto& one : waiting) EXPECT_EQ(one.get(), (Outcomes{FetchOutcome::kNotNow}));
+  EXPECT_EQ(shared->asked, 2) << "what was still queued is not asked for";
+}
+
+TEST_F(PatientFetcher, DoesNotAskARemoteThatRests) {
+  vfs::Fetcher fetcher(remote, store, counters, fits, 2, Milliseconds(600'000), Milliseconds(600'000));
+  shared->resting = true;
+  fetcher.prefetch({entry("prefetched")});
+  for (int i = 0; i < 1000; ++i) {
+    auto answer = fetch(fetcher, {entry(std::to_string(i)), entry("other")});
+    ASSERT_EQ(answer.wait_for(std::chrono::seconds(0)), std::future_status::ready) << "by the caller's own thread";
+    EXPECT_EQ(answer.get(), (Outcomes{FetchOutcome::kNotNow, FetchOutcome::kNotNow}));
+  }
+  EXPECT_EQ(shared->asked, 0);
+  EXPECT_EQ(counters.get("fetch.refused").get(), 2000U);
+}
+
+TEST_F(PatientFetcher, CountsTheTimeInTheQueue) {
+  constexpr Milliseconds kPatience{300};
+  vfs::Fetcher fetcher(remote, store, counters, fits, 1, Milliseconds(600'000), kPatience);
+  std::vector<std::future<Outcomes>> waiting;
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i) waiting.push_back(fetch(fetcher, {entry(std::to_string(i))}));
+  for (auto& one : waiting) EXPECT_EQ(one.get(), (Outcomes{FetchOutcome::kNotNow}));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10 * kPatience) << "one after the other it would be twenty";
+  EXPECT_EQ(shared->asked + counters.get("fetch.late").get(), 20U);
+  EXPECT_GE(counters.get("fetch.late").get(), 15U);
 }
 
 /// A store with a limit below the blob.

@@ -100,7 +100,7 @@ void Host::start(bool resume) {
   file_system->start(kernel);
   catalog->start([this](const auto& paths) { file_system->on_catalog_change(paths); },
                  [this](const auto& report) { file_system->on_published(report); });
-  (void)catalog->wait_synced(Deadline::after(std::chrono::seconds(5)));
+  (void)catalog->wait_synced(Deadline::after(options_.sync_patience));
 }
 
 void Host::change_facts(const std::string& facts, const std::string& architectures) {

@@ -37,6 +37,7 @@ struct HostOptions {
   FakeEnvironment::Check check{};          ///< more than FakeEnvironment's own
   uint64_t store_limit = 1ULL << 30;
   Milliseconds quiet_time{50};
+  Milliseconds sync_patience{5000};  ///< of start() with the cluster
   uint64_t prefetch_bytes = 0;
   pid_t process = 0;  ///< whose requests these are; 0: the test's own
   /// Where everything lies, as a daemon lays it out, and stays; empty: a directory that goes with the host.

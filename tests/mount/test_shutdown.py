@@ -170,7 +170,7 @@ def said(place, event):
 
 
 def terminate(place):
-    (pid,) = place.daemons()
+    (pid,) = place.supervisors() or place.daemons()
     os.kill(pid, signal.SIGTERM)
     return time.monotonic()
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Eight nodes in network namespaces, a workload on each, faults from a seed, and the promises that must hold meanwhile and
 afterwards (tests/cluster/test_chaos.py)."""
+import contextlib
 import errno
 import json
 import os
@@ -20,6 +21,7 @@ from .processes import Failed, wait_until
 from .relay import Relay
 
 OPERATION_BOUND = 5.0  # seconds; with 16 busy processes on 2 cores most of it is waiting for a turn
+LONG_FAULT = 8.0
 SYNC_BOUND = 60        # the longest back-off is 30 s
 APPEARS_BOUND = 45.0
 SAMPLE = 60
@@ -62,14 +64,17 @@ class Chaos:
         return self
 
     def work(self, sets_may_go=False):
+        """Two jobs on each node: what one of them reads of a set, the other may be writing."""
         for node in self.nodes:
-            settings = {"cache": str(node.cache), "node": node.name, "run": self.run, "seed": self.seed, "pause": self._pause,
-                        "peers": [peer.name for peer in self.nodes if peer is not node], "directory": str(self.directory),
-                        "program": str(places.program()), "sets_may_go": sets_may_go}
-            with open(self.directory / f"{node.name}.err", "wb") as errors:
-                self._workers[node.name] = subprocess.Popen(
-                    [sys.executable, "-B", "-m", "inductorfs_testing.chaos_worker", json.dumps(settings)], cwd="/",
-                    env=node.env(PYTHONPATH=Path(__file__).parents[1]), stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
+            for name, kernels_only in ((node.name, False), (f"{node.name}b", True)):
+                settings = {"cache": str(node.cache), "node": name, "run": self.run, "seed": self.seed, "kernels_only": kernels_only,
+                            "peers": [peer.name for peer in self.nodes if peer is not node], "directory": str(self.directory),
+                            "program": str(places.program()), "sets_may_go": sets_may_go,
+                            "pause": self._pause * (2 if kernels_only else 1)}
+                with open(self.directory / f"{name}.err", "wb") as errors:
+                    self._workers[name] = subprocess.Popen(
+                        [sys.executable, "-B", "-m", "inductorfs_testing.chaos_worker", json.dumps(settings)], cwd="/",
+                        env=node.env(PYTHONPATH=Path(__file__).parents[1]), stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
 
     def rest(self):
         """The end of the work; the counts of each worker."""
@@ -109,10 +114,11 @@ class Chaos:
 
     def kill_worker(self, node):
         """The supervisor goes on: jobs notice nothing but a pause."""
-        workers = node.workers()
-        if workers:
+        if node.supervisors():
             self.say(f"kill worker {node.name}")
-            os.kill(self.random.choice(workers), signal.SIGKILL)
+            for pid in node.daemons():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         return lambda: None
 
     def drop_link(self, node):
@@ -124,7 +130,7 @@ class Chaos:
     def disturb_relay(self, node, hostile=False):
         address = self.relayed[node.name]
         policies = [{"delay": self.random.uniform(0.01, 0.4)}, {"stall": True}, {"reset": True}]
-        policy = {"flip": 0.3} if hostile else self.random.choice(policies)
+        policy = {"flip": 0.5} if hostile else self.random.choice(policies)
         self.damaged = self.damaged or hostile
         self.say(f"{next(iter(policy))} {node.name} {policy}")
         self.relay.set(address, **policy)
@@ -189,7 +195,9 @@ class Chaos:
                 target = self.random.choice(["server", *[node.name for node in self.nodes]])
                 if target not in busy and len(busy) <= len(self.nodes) // 2:
                     heal = self._strike(target, node_faults, server_faults)
-                    active.append((now + self.random.uniform(0.2, 3.0), target, heal))
+                    # Some last longer than any operation may take.
+                    length = LONG_FAULT if self.random.random() < 0.15 else self.random.uniform(0.2, 3.0)
+                    active.append((now + length, target, heal))
                 due = min([end, now + self.random.uniform(0.1, 0.6), *[item[0] for item in active]])
                 wait_until(lambda due=due: time.monotonic() >= due, seconds, "the next fault")
         finally:
@@ -219,8 +227,9 @@ class Chaos:
 
     # ---- promises
 
-    def lines(self, node):
-        path = self.directory / f"{node.name}.jsonl"
+    def lines(self, node, suffix=""):
+        """What the node's jobs told; the second job's with the suffix "b"."""
+        path = self.directory / f"{node.name}{suffix}.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def was_down(self, name, begin, end):
@@ -230,7 +239,7 @@ class Chaos:
         """What the jobs saw and may never see."""
         found = []
         for node in self.nodes:
-            for line in self.lines(node):
+            for line in self.lines(node) + self.lines(node, "b"):
                 now = line["now"]
                 down = self.was_down(node.name, now, now)
                 if "broken" in line:
@@ -292,7 +301,9 @@ class Chaos:
                 return [f"{node.name} does not list {name}" for name in sorted(left)]
             wait_until(lambda: True, 1)
         mine = self.own(node)
-        sample = chosen.sample(names, min(SAMPLE, len(names))) + chosen.sample(mine, min(SAMPLE, len(mine))) + mine[-5:]
+        # What was damaged on its way to this node lies in its store if nobody looked.
+        some = len(names) if self.damaged and node.name in self.relayed else min(SAMPLE, len(names))
+        sample = chosen.sample(names, some) + chosen.sample(mine, min(SAMPLE, len(mine))) + mine[-5:]
         for name in sample:
             try:
                 mounts.appears(node.cache / name, APPEARS_BOUND)
@@ -316,18 +327,20 @@ class Chaos:
         """One line for each worker's counts, and the slowest operation of each kind."""
         counts, slowest, errors = {}, {}, 0
         for node in self.nodes:
-            for line in self.lines(node):
+            for line in self.lines(node) + self.lines(node, "b"):
                 errors += "error" in line
                 for kind, number in line.get("counts", {}).items():
                     counts[kind] = counts.get(kind, 0) + number
                 for kind, seconds in line.get("slowest", {}).items():
                     slowest[kind] = max(slowest.get(kind, 0.0), seconds)
+        corrupt = sum(node.counters().get("fetch.corrupt", 0) for node in self.nodes)  # since each daemon's start
         faults = {}
         for line in self.told:
             kind = " ".join(word for word in line.split()[1:3] if not word.startswith("n"))
             faults[kind] = faults.get(kind, 0) + 1
         return (f"seed {self.seed}; operations {sum(counts.values())}: {dict(sorted(counts.items()))}; slowest "
-                f"{ {kind: round(seconds, 2) for kind, seconds in slowest.items()} }; ENOTCONN and the like {errors}; faults {faults}")
+                f"{ {kind: round(seconds, 2) for kind, seconds in slowest.items()} }; ENOTCONN and the like {errors}; "
+                f"damaged frames found {corrupt}; faults {faults}")
 
 
 def scratch():

@@ -63,10 +63,10 @@ class Job:
     """Works below the current directory, which is the mount's root: when the daemon dies, every operation says ENOTCONN,
     and none can reach the directory under the mount."""
 
-    def __init__(self, cache, node, peers, run, directory, program, seed, sets_may_go):
+    def __init__(self, cache, node, peers, run, directory, program, seed, sets_may_go, kernels_only):
         """`sets_may_go`: the server may lose what it has. A set that came second to the cluster's stays its writer's own for
         the life of its daemon only, and is a miss when both are gone."""
-        self.sets_may_go = sets_may_go
+        self.sets_may_go, self.kernels_only = sets_may_go, kernels_only
         self.cache, self.node, self.peers, self.run = cache, node, peers, run
         self.directory, self.program = Path(directory), program
         self.random = random.Random(f"{seed} {node}")
@@ -219,7 +219,7 @@ class Job:
     def kernel_get(self, seed):
         """triton/runtime/cache.py: FileCacheManager.get_group; the one writer of a whole set, or None for a miss."""
         directory = Path(kernel_directory(seed))
-        os.makedirs(directory, exist_ok=True)
+        self.make_directory(directory)
         try:
             children = json.loads((directory / "__grp__k.json").read_bytes())["child_paths"]
         except FileNotFoundError:
@@ -238,6 +238,13 @@ class Job:
         if sorted(writers) != sorted(artefacts.TRITON_FILES) or len(set(writers.values())) != 1:
             raise Broken(f"a mixed set: {directory}: {writers}")
         return writers["k.json"]
+
+    @staticmethod
+    def make_directory(directory):
+        try:
+            os.makedirs(directory, exist_ok=True)
+        except FileExistsError:
+            os.stat(directory)  # isdir() of makedirs takes every error for a no: this one says ENOTCONN
 
     def private(self, subject):
         """Locks and build directories, which are this host's."""
@@ -268,11 +275,12 @@ class Job:
 
     def work(self, pause):
         operations = [self.write, self.read_own, self.list_own, self.read_other, self.kernel, self.read_kernel, self.private]
-        weights = [30, 20, 5, 25, 8, 7, 5]
+        weights = [0, 0, 0, 0, 8, 7, 0] if self.kernels_only else [30, 20, 5, 25, 8, 7, 5]
         self.attach()
         while not self.over:
             self.attempt(self.random.choices(operations, weights)[0])
-            self.look_after_sync()
+            if not self.kernels_only:
+                self.look_after_sync()
             time.sleep(self.random.uniform(0, 2 * pause))
         os.chdir("/")
         if self.sync is not None:

@@ -144,13 +144,9 @@ class Node:
                     found.append(int(entry.name))
         return found
 
-    def workers(self):
-        """Those of the daemon's processes that a supervisor would replace."""
-        found = []
-        for pid in self.daemons():
-            for task in Path(f"/proc/{pid}/task").glob("*/children"):
-                found += [int(word) for word in task.read_text().split()]
-        return [pid for pid in found if "worker" in Path(f"/proc/{pid}/cmdline").read_text().split("\0")]
+    def supervisors(self):
+        """Pids of the processes that would start another daemon for this mountpoint; none are in this tree."""
+        return []
 
     def unmount(self, seconds=30):
         if self.backing == "directory":

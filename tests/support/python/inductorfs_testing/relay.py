@@ -5,6 +5,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import socket
 import struct
@@ -12,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MAGIC = b"IFSF"  # of a frame (docs/formats.md)
+FRAME = re.compile(rb"\$(\d+)\r\n(IFSP)")  # docs/formats.md: a piece of a blob, as a bulk string
 PIECE = 64 << 10
 
 
@@ -32,8 +33,8 @@ class Relay:
         return self
 
     def set(self, host, **policy):
-        """delay=seconds for each piece, stall=True: nothing moves, flip=share of frames that are damaged on their way to the
-        node, reset=True: its connections end with a RST now."""
+        """delay=seconds for each piece, stall=True: nothing moves, flip=share of pieces with frames that are damaged on
+        their way to the node, reset=True: its connections end with a RST now."""
         self._say(host=host, **policy)
 
     def lead_to(self, address):
@@ -92,10 +93,12 @@ class Server:
 
     @staticmethod
     def damaged(data):
-        at = data.find(MAGIC)
-        if at < 0 or len(data) < at + 60:
+        """One bit of one frame in it, and nothing else."""
+        frames = [(found.start(2), int(found[1])) for found in FRAME.finditer(data)]
+        if not frames:
             return data
-        at += 8 + random.randrange(40)
+        begin, size = random.choice(frames)
+        at = random.randrange(begin, min(begin + size, len(data)))
         return data[:at] + bytes([data[at] ^ (1 << random.randrange(8))]) + data[at + 1:]
 
     @staticmethod

@@ -23,12 +23,8 @@ Json also_list(const std::vector<AlsoState>& also) {
 
 Json store_part(const StatusFacts& facts) {
   const store::StoreUsage usage = facts.layers.store->usage();
-  return {{"directory", facts.settings.store},
-          {"blobs", usage.blobs},
-          {"bytes", usage.bytes},
-          {"size_limit", usage.size_limit},
-          {"free_floor", usage.free_floor},
-          {"evicted", usage.evicted}};
+  return {{"directory", facts.settings.store}, {"blobs", usage.blobs},           {"bytes", usage.bytes},
+          {"size_limit", usage.size_limit},    {"free_floor", usage.free_floor}, {"evicted", usage.evicted}};
 }
 
 Json remote_part(const StatusFacts& facts) {

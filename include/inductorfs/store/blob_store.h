@@ -70,7 +70,8 @@ class BlobStore {
   [[nodiscard]] static Result<std::unique_ptr<BlobStore>> open(const StoreOptions& options, Counters& counters);
 
   /// Evicts first when the limit is near: least recently used, asking the guard. `size_hint` reserves; kNoSpace when
-  /// the disk (down to the floor) or the limit has no room that the guard yields, kTooLarge when the blob alone is over the limit.
+  /// the disk (down to the floor) or the limit has no room that the guard yields, kTooLarge when the blob alone is over
+  /// the limit.
   [[nodiscard]] virtual Result<std::unique_ptr<BlobWriter>> create(uint64_t size_hint) = 0;
   [[nodiscard]] virtual Result<codec::Digest> put(std::string_view bytes) = 0;
   /// Takes a finished local file in as a blob by hard link, without copying; the caller has computed the digest and

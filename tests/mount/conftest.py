@@ -10,6 +10,19 @@ from inductorfs_testing.twin import FIRST, ORIGINS, SECOND, Place, unused_name
 _numbers = itertools.count()
 
 
+@pytest.fixture
+def cluster():
+    """No node is mounted yet."""
+    with QuickCluster() as made:
+        yield made
+
+
+@pytest.fixture
+def place(cluster):
+    """A node's directories; nothing is mounted yet."""
+    return cluster.node("a", start=False)
+
+
 @pytest.fixture(scope="module")
 def two_nodes():
     with QuickCluster() as made:

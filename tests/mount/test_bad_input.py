@@ -22,18 +22,6 @@ needs_root = pytest.mark.skipif(not ROOT, reason="prepares a file system or a na
 NOBODY = 65534
 
 
-@pytest.fixture
-def cluster():
-    with QuickCluster() as made:
-        yield made
-
-
-@pytest.fixture
-def place(cluster):
-    """A node's directories; nothing is mounted yet."""
-    return cluster.node("a", start=False)
-
-
 def mount(cluster, node, *more, mountpoint=None, store=None, before=(), remote=None, env=None):
     words = [*before, PROGRAM, "mount", mountpoint or node.cache, "--store", store or node.store, "--log", node.log,
              *cluster.options(*more)]
@@ -89,11 +77,8 @@ def test_mountpoint_that_is_mounted_already(cluster, place):
 
 @needs_root
 def test_mountpoint_with_another_file_system(cluster, place):
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place.cache], check=True)
-    try:
+    with mounts.tmpfs(place.cache):
         refused(mount(cluster, place), "already mounted", "tmpfs", "unmount it first, or")
-    finally:
-        subprocess.run(["umount", place.cache], check=True)
 
 
 # ---- stores
@@ -186,37 +171,24 @@ def test_blob_that_is_damaged_on_the_disk_is_not_read(cluster, place):
 
 @needs_root
 def test_store_on_a_read_only_disk(cluster, place):
-    disk = cluster.directory / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", disk], check=True)
-    try:
+    with mounts.tmpfs(cluster.directory / "disk", "ro") as disk:
         refused(mount(cluster, place, store=disk / "store"), re.escape(str(disk)), "(?i)read.only")
         not_mounted(place)
-    finally:
-        subprocess.run(["umount", disk], check=True)
 
 
 @needs_root
 def test_store_on_a_full_disk(cluster, place):
-    disk = cluster.directory / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], check=True)
-    try:
+    with mounts.tmpfs(cluster.directory / "disk", "size=256k") as disk:
         with contextlib.suppress(OSError):
             (disk / "filler").write_bytes(b"x" * (300 << 10))
         (disk / "filler").chmod(0o600)
         refused(mount(cluster, place, store=disk / "store"), re.escape(str(disk)), "(?i)(full|space)")
         not_mounted(place)
-    finally:
-        subprocess.run(["umount", disk], check=True)
 
 
 @needs_root
 def test_disk_that_becomes_full_is_enospc_to_the_writer_and_reads_go_on(cluster, place):
-    disk = cluster.directory / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], check=True)
-    try:
+    with mounts.tmpfs(cluster.directory / "disk", "size=8m") as disk:
         assert mount(cluster, place, store=disk / "store", remote=cluster.redis.url).code == 0
         kept = artefacts.write_graph(place.cache, "k", "value")
         with pytest.raises(OSError) as full:
@@ -231,8 +203,6 @@ def test_disk_that_becomes_full_is_enospc_to_the_writer_and_reads_go_on(cluster,
         (place.cache / "small").write_bytes(b"x" * 100_000)
         place.sync()
         place.unmount()
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True)
 
 
 # ---- servers

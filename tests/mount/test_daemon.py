@@ -10,24 +10,11 @@ from pathlib import Path
 
 import pytest
 from inductorfs_testing import artefacts, compare, mounts, places
-from inductorfs_testing.mounts import QuickCluster
 from inductorfs_testing.processes import Job, run, wait_until
 
 PROGRAM = places.program()
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="changes its user or its namespace")
 NOBODY = 65534
-
-
-@pytest.fixture
-def cluster():
-    with QuickCluster() as made:
-        yield made
-
-
-@pytest.fixture
-def place(cluster):
-    """A node's directories; nothing is mounted yet."""
-    return cluster.node("a", start=False)
 
 
 def mount(cluster, node, *more, **environment):

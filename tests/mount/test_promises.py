@@ -20,12 +20,6 @@ from inductorfs_testing.processes import run, wait_until
 DEADLINE = 2.0  # a first touch without progress is a miss after 250 ms; the rest is this machine's
 
 
-@pytest.fixture
-def cluster():
-    with QuickCluster() as made:
-        yield made
-
-
 def read_all(root, names):
     return {name: (root / name).read_bytes() for name in names if "__grp__" not in name.name}
 

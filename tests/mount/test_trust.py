@@ -10,14 +10,8 @@ import threading
 
 import pytest
 from inductorfs_testing import artefacts, compare, mounts
-from inductorfs_testing.mounts import QuickCluster, appears, populate, remount, text
+from inductorfs_testing.mounts import appears, populate, remount, text
 from inductorfs_testing.processes import wait_until
-
-
-@pytest.fixture
-def cluster():
-    with QuickCluster() as made:
-        yield made
 
 
 def frame_key(cluster, before):

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import os
+import subprocess
 from pathlib import Path
 
 from . import artefacts, places
@@ -70,6 +71,19 @@ def suspended(redis):
         yield
     finally:
         redis.resume()
+
+
+@contextlib.contextmanager
+def tmpfs(directory, options="rw"):
+    """Another file system there, which nothing may use any more at the end. Root."""
+    directory.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", directory], check=True)
+    try:
+        yield directory
+    except BaseException:
+        subprocess.run(["umount", "-l", directory], check=False)  # the test has failed already
+        raise
+    subprocess.run(["umount", directory], check=True)
 
 
 def text(size, seed=0):

@@ -1,34 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <vector>
 
-/// The kernel's list of mounts: the only way to learn about a mount that cannot hang when its daemon does.
+#include "inductorfs/base/mount_table.h"
+
+/// Mounts as the commands look for them.
 namespace inductorfs::daemon {
 
-inline constexpr std::string_view kFileSystemType = "fuse.inductorfs";
-
-/// One line of /proc/self/mountinfo (proc(5)).
-struct MountEntry {
-  std::string device;  ///< "major:minor"; equal for a mount and its bind mounts
-  std::string root;    ///< the directory of the file system that is shown: "/" or a bind mount's
-  std::string mount_point;
-  std::string type;
-  std::string source;
-  std::string super_options;
-
-  [[nodiscard]] bool is_ours() const { return type == kFileSystemType; }
-};
-
-/// In the kernel's order: of two entries with one mount point the later one is what a path shows. Lines that cannot be
-/// parsed are left out.
-[[nodiscard]] std::vector<MountEntry> parse_mount_table(std::string_view text);
-[[nodiscard]] std::vector<MountEntry> read_mount_table();
-
-/// What is on top exactly at `path`; null when nothing is mounted there.
-[[nodiscard]] const MountEntry* find_mount_at(const std::vector<MountEntry>& table, std::string_view path);
 /// The mount that `path` lies in.
 [[nodiscard]] const MountEntry* find_mount_of(const std::vector<MountEntry>& table, std::string_view path);
 /// The mount of ours whose file system `bind` shows a part of; null when it is not mounted any more.

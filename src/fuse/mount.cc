@@ -157,12 +157,12 @@ Result<Fd> mount_as_user(const std::string& mountpoint, const MountOptions& opti
 Error busy(const MountEntry& mount, const std::vector<MountEntry>& table) {
   std::string who = describe_users(find_mount_users(mount));
   for (const MountEntry& other : table) {
-    if (other.mountpoint == mount.mountpoint || !is_within(other.mountpoint, mount.mountpoint)) continue;
-    who += (who.empty() ? "" : ", ") + std::string("mount ") + other.mountpoint + " (" + other.type + ")";
+    if (other.mount_point == mount.mount_point || !is_within(other.mount_point, mount.mount_point)) continue;
+    who += (who.empty() ? "" : ", ") + std::string("mount ") + other.mount_point + " (" + other.type + ")";
   }
   if (who.empty()) who = "somebody that /proc does not show to this user";
-  return Error(ErrorCode::kBusy, mount.mountpoint + " is in use by " + who +
-                                     "; end that, or detach it with `inductorfs unmount --lazy " + mount.mountpoint +
+  return Error(ErrorCode::kBusy, mount.mount_point + " is in use by " + who +
+                                     "; end that, or detach it with `inductorfs unmount --lazy " + mount.mount_point +
                                      "`");
 }
 

@@ -6,20 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "inductorfs/base/mount_table.h"
+
 namespace inductorfs::fuse {
 
-/// One line of /proc/self/mountinfo.
-struct MountEntry {
-  std::string device;  ///< "major:minor"
-  std::string mountpoint;
-  std::string type;
-  std::string source;
-};
-
-/// All lines of a mountinfo text that can be read; later lines lie over earlier ones.
-[[nodiscard]] std::vector<MountEntry> parse_mount_table(std::string_view text);
-/// The mounts of this process; empty when /proc is not there. Touches no mount.
-[[nodiscard]] std::vector<MountEntry> read_mount_table();
 /// What lies uppermost exactly at `mountpoint`.
 [[nodiscard]] std::optional<MountEntry> find_mount(const std::vector<MountEntry>& table, std::string_view mountpoint);
 /// Whether `path` is `directory` or lies below it, by the text alone.

@@ -68,11 +68,11 @@ bool maps_mount(const std::string& process, const std::string& device) {
 
 /// How the process uses the mount; empty: not at all.
 std::string use_of(const std::string& process, const MountEntry& mount) {
-  if (link_is_within(process + "/cwd", mount.mountpoint)) return "working directory";
-  if (link_is_within(process + "/root", mount.mountpoint)) return "root directory";
-  if (link_is_within(process + "/exe", mount.mountpoint)) return "program";
+  if (link_is_within(process + "/cwd", mount.mount_point)) return "working directory";
+  if (link_is_within(process + "/root", mount.mount_point)) return "root directory";
+  if (link_is_within(process + "/exe", mount.mount_point)) return "program";
   for (const std::string& fd : names_in(process + "/fd")) {
-    if (link_is_within(process + "/fd/" + fd, mount.mountpoint)) return "open file";
+    if (link_is_within(process + "/fd/" + fd, mount.mount_point)) return "open file";
   }
   return maps_mount(process, mount.device) ? "mapped file" : "";
 }

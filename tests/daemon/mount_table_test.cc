@@ -15,26 +15,6 @@ constexpr const char* kTable =
     "83 82 0:61 / /mnt/other rw - fuse.inductorfs inductorfs rw,user_id=0\n"
     "a line that is none\n";
 
-TEST(MountTable, ParsesEscapesAndOptionalFields) {
-  const auto table = parse_mount_table(kTable);
-
-  ASSERT_EQ(table.size(), 5U);
-  EXPECT_EQ(table[1].mount_point, "/mnt/a cache");
-  EXPECT_EQ(table[1].device, "0:51");
-  EXPECT_EQ(table[1].type, "fuse.inductorfs");
-  EXPECT_EQ(table[1].super_options, "rw,user_id=1000,group_id=1000");
-  EXPECT_FALSE(table[0].is_ours());
-}
-
-TEST(MountTable, ShowsTheTopmostOfSeveralMountsAtOnePlace) {
-  const auto table = parse_mount_table(kTable);
-
-  const MountEntry* top = find_mount_at(table, "/mnt/other");
-  ASSERT_NE(top, nullptr);
-  EXPECT_EQ(top->device, "0:61");
-  EXPECT_EQ(find_mount_at(table, "/mnt"), nullptr);
-}
-
 TEST(MountTable, FindsTheMountThatAPathLiesIn) {
   const auto table = parse_mount_table(kTable);
 

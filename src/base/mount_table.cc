@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/base/mount_table.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "inductorfs/base/fd.h"
+
+namespace inductorfs {
+namespace {
+
+constexpr uint64_t kTableLimit = 64ULL << 20;
+constexpr size_t kFieldsBeforeOptional = 6;
+
+/// Empty parts too: a source may be empty.
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(separator), text.size());
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+bool is_octal(char c) { return c >= '0' && c <= '7'; }
+
+/// The kernel writes space, tab, newline and backslash as \NNN (fs/proc_namespace.c: mangle).
+std::string unescape(std::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && i + 3 < text.size() && is_octal(text[i + 1]) && is_octal(text[i + 2]) &&
+        is_octal(text[i + 3])) {
+      plain.push_back(static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0')));
+      i += 3;
+    } else {
+      plain.push_back(text[i]);
+    }
+  }
+  return plain;
+}
+
+/// "id parent major:minor root mountpoint options [optional...] - type source super_options"
+std::optional<MountEntry> parse_line(std::string_view line) {
+  const std::vector<std::string_view> fields = split(line, ' ');
+  size_t dash = kFieldsBeforeOptional;
+  while (dash < fields.size() && fields[dash] != "-") ++dash;
+  const auto field = [&](size_t at) { return at < fields.size() ? unescape(fields[at]) : std::string(); };
+  if (dash + 1 >= fields.size()) return std::nullopt;
+  return MountEntry{field(2), field(3), field(4), field(dash + 1), field(dash + 2), field(dash + 3)};
+}
+
+}  // namespace
+
+std::vector<MountEntry> parse_mount_table(std::string_view text) {
+  std::vector<MountEntry> table;
+  for (const std::string_view line : split(text, '\n')) {
+    if (std::optional<MountEntry> entry = parse_line(line)) table.push_back(std::move(*entry));
+  }
+  return table;
+}
+
+std::vector<MountEntry> read_mount_table() {
+  const Result<std::string> text = read_file(AT_FDCWD, "/proc/self/mountinfo", kTableLimit);
+  return text ? parse_mount_table(*text) : std::vector<MountEntry>();
+}
+
+const MountEntry* find_mount_at(const std::vector<MountEntry>& table, std::string_view path) {
+  const auto found =
+      std::find_if(table.rbegin(), table.rend(), [&](const MountEntry& entry) { return entry.mount_point == path; });
+  return found == table.rend() ? nullptr : &*found;
+}
+
+}  // namespace inductorfs

@@ -20,6 +20,8 @@ int64_t from_environment(const char* name, int64_t otherwise) {
 }
 
 const int kThreads = static_cast<int>(from_environment("INDUCTORFS_STRESS_THREADS", 8));
+constexpr std::chrono::seconds kPatience{120};
+constexpr int kSeenAtLeast = 100;
 const std::chrono::seconds kSpan(from_environment("INDUCTORFS_STRESS_SECONDS", 3));
 
 /// The bytes of a shared file name their writer and say how long they are.
@@ -38,13 +40,19 @@ using NameLock = SharedGuarded<int>;
 
 class Stress : public ::testing::Test {
  protected:
-  void run(const std::function<void(int thread, std::mt19937& random)>& step) {
+  /// At least for kSpan, and until it has been of use: a sanitizer on a busy machine needs longer.
+  void run(const std::function<bool()>& of_use, const std::function<void(int thread, std::mt19937& random)>& step) {
     const auto end = std::chrono::steady_clock::now() + kSpan;
+    const auto deadline = end + kPatience;
+    const auto goes_on = [&] {
+      const auto now = std::chrono::steady_clock::now();
+      return now < end || (now < deadline && !of_use());
+    };
     std::vector<std::thread> threads;
     for (int t = 0; t < kThreads; ++t) {
       threads.emplace_back([&, t] {
         std::mt19937 random(static_cast<uint32_t>(t));
-        while (std::chrono::steady_clock::now() < end && !HasFailure()) step(t, random);
+        while (goes_on() && !HasFailure()) step(t, random);
       });
     }
     for (auto& thread : threads) thread.join();
@@ -62,7 +70,8 @@ TEST_F(Stress, ShowsWholeFilesOrNoneWhileAllIsWrittenReadAndEvicted) {
   std::atomic<int> count{0};
   std::atomic<int> seen{0};
   NameLock locks[2];
-  run([&](int thread, std::mt19937& random) {
+  const auto enough = [&] { return seen.load() > kSeenAtLeast; };
+  run(enough, [&](int thread, std::mt19937& random) {
     const bool first = random() % 2 == 0;
     Host& host = first ? a : b;
     NameLock& names = locks[first ? 0 : 1];
@@ -119,7 +128,7 @@ TEST_F(Stress, ShowsWholeFilesOrNoneWhileAllIsWrittenReadAndEvicted) {
       }
     }
   });
-  EXPECT_GT(seen.load(), 100);
+  EXPECT_GT(seen.load(), kSeenAtLeast);
   EXPECT_TRUE(a.sync());
   EXPECT_TRUE(b.sync());
   Host reader(cluster);
@@ -134,7 +143,8 @@ TEST_F(Stress, NeverMixesTritonSets) {
   Host b(cluster);
   std::atomic<int> writers{0};
   std::atomic<int> hits{0};
-  run([&](int thread, std::mt19937& random) {
+  const auto enough = [&] { return hits.load() > 0; };
+  run(enough, [&](int thread, std::mt19937& random) {
     Host& host = thread % 2 == 0 ? a : b;
     const std::string directory = "triton/0/" + triton_key_of(std::to_string(writers.load() / 4));
     if (random() % 3 == 0) {

@@ -13,12 +13,14 @@ from inductorfs_testing.sentinel import SentinelGroup
 
 SECONDS = float(os.environ.get("INDUCTORFS_CHAOS_SECONDS", 40))
 SEED = int(os.environ.get("INDUCTORFS_CHAOS_SEED", random.randrange(1_000_000)))
+# Each node keeps all that it wrote: long storms write slower, so that the stores stay at some GiB.
+PAUSE = max(0.01, SECONDS / 600 * 0.05)
 
 
 @pytest.fixture
 def chaos():
     with make_cluster() as cluster:
-        made = Chaos(cluster, SEED)
+        made = Chaos(cluster, SEED, PAUSE)
         try:
             yield made
         finally:

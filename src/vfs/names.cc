@@ -254,6 +254,17 @@ void Overlay::orphaned(const Node& node, Content& content, bool has_file) {
   if (last_name) content.attributes.links = 0;
 }
 
+Result<void> Overlay::remove_first_name(const std::string& view_path, const NodePtr& node, Result<void> kept) const {
+  // A disk that is full to its last inode has no room for a second name: the first one becomes it.
+  const bool moves = !kept && kept.error().code() == ErrorCode::kNoSpace;
+  if (!kept && !moves) return kept;
+  fail_point("name.unlinking");
+  if (moves) INDUCTORFS_TRY(tree_.rename(view_path, LocalTree::orphan(node->id)));
+  if (!moves && ::unlinkat(tree_.fd(), view_path.c_str(), 0) != 0) return fail_errno("unlink", view_path);
+  fail_point("name.unlinked");
+  return {};
+}
+
 Result<void> Overlay::take_name_away(const Site& site, const NodePtr& node, Content* content) {
   const std::string view_path = LocalTree::view(site.path);
   const auto status = tree_.stat(view_path);
@@ -261,17 +272,14 @@ Result<void> Overlay::take_name_away(const Site& site, const NodePtr& node, Cont
   if (!*status && !node && !catalog_.find(site.canonical)) {
     if (!takeover::begun_effect()) return fail(ErrorCode::kNotFound);
   } else {
-    if (*status) INDUCTORFS_TRY(keep_orphan(site, node));
+    auto kept = *status ? keep_orphan(site, node) : Result<void>{};
     takeover::begin_effect();
-    if (*status) {
-      fail_point("name.unlinking");
-      if (::unlinkat(tree_.fd(), view_path.c_str(), 0) != 0) return fail_errno("unlink", site.path);
-      fail_point("name.unlinked");
-    }
+    if (*status) INDUCTORFS_TRY(remove_first_name(view_path, node, std::move(kept)));
   }
-  (void)nodes_.detach(site.parent, site.name);
-  if (content != nullptr) orphaned(*node, *content, status->has_value());
-  return {};
+}
+(void)nodes_.detach(site.parent, site.name);
+if (content != nullptr) orphaned(*node, *content, status->has_value());
+return {};
 }
 
 Result<void> Overlay::unlink(NodeId parent, std::string_view name) {

@@ -295,6 +295,10 @@ def fill_index(cluster, node, count):
             for _ in range((count + 999) // 1000):
                 assert answers.readline().startswith(b":")
         sender.join()
+    # Another history, of which there is no log: whoever follows the scope reads the whole index.
+    scope = key.removesuffix(b":idx")
+    cluster.redis.command("HSET", scope + b":meta", "gen", count, "nonce", "f" * 32)
+    cluster.redis.command("DEL", scope + b":log")
 
 
 def test_an_index_of_very_many_entries(cluster):

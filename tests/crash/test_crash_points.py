@@ -21,7 +21,9 @@ OFTEN = ("catalog.committed", "data.written", "mark.written", "name.created", "p
 def killed_at(crashing, point):
     done = crashing.run("work", fail_point=point)
     assert done.code == -signal.SIGKILL, f"{point} was never reached: exit code {done.code}\n{done.out}{done.err}"
-    assert crashing.check() == [], "the store as the kill left it"
+    # The workload itself has damaged the catalog there, and the kill comes before it is made anew.
+    damaged = ["catalog.sqlite"] if point == "catalog.aside" else []
+    assert [finding["path"] for finding in crashing.check()] == damaged, "the store as the kill left it"
     crashing.run("verify")
     assert crashing.check() == [], "the store after the next life"
 

@@ -40,6 +40,7 @@ void Overlay::note_committed(const Node& directory, const KeyState& state) {
                                               {state.cluster_names.begin(), state.cluster_names.end()}));
 }
 
+/// Before a name is made on the disk. True: an earlier worker made it, for this very request.
 Result<bool> Overlay::begin_name(const Site& site, uint64_t witness) const {
   const auto status = tree_.stat(LocalTree::view(site.path));
   if (!status) return fail(status.error());
@@ -276,10 +277,9 @@ Result<void> Overlay::take_name_away(const Site& site, const NodePtr& node, Cont
     takeover::begin_effect();
     if (*status) INDUCTORFS_TRY(remove_first_name(view_path, node, std::move(kept)));
   }
-}
-(void)nodes_.detach(site.parent, site.name);
-if (content != nullptr) orphaned(*node, *content, status->has_value());
-return {};
+  (void)nodes_.detach(site.parent, site.name);
+  if (content != nullptr) orphaned(*node, *content, status->has_value());
+  return {};
 }
 
 Result<void> Overlay::unlink(NodeId parent, std::string_view name) {

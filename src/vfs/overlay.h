@@ -114,7 +114,6 @@ class Overlay final : public FileSystem {
   [[nodiscard]] std::vector<std::string> local_set(const std::string& path) const;
   [[nodiscard]] bool local_set_is_whole(const std::string& path) const;
   // names.cc, rename.cc
-  /// Before a name is made on the disk. True: an earlier worker made it, for this very request.
   [[nodiscard]] Result<bool> begin_name(const Site& site, uint64_t witness = 1) const;
   [[nodiscard]] Result<void> make_local_directory(const NodePtr& directory, const std::string& path);
   [[nodiscard]] Result<Found> made(const Site& site, const Caller& caller, std::optional<Fd> file);
@@ -244,8 +243,7 @@ class Overlay final : public FileSystem {
   Sealer sealer_;
   Fetcher fetcher_;
   std::atomic<bool> stopped_{false};
-  /// Until what an earlier worker left has been looked through: nothing is evicted, for it is not known what is queued.
-  std::atomic<bool> resuming_{false};
+  std::atomic<bool> resuming_{false};  ///< what an earlier worker left is looked through: nothing is evicted
   std::jthread janitor_;
 };
 

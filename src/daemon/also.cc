@@ -223,6 +223,22 @@ void AlsoPlaces::show() {
   states_.with([&](std::vector<AlsoState>& states) { states = std::move(fresh); });
 }
 
+void AlsoPlaces::resume(const std::vector<AlsoState>& noted) {
+  std::vector<AlsoState> fresh = states();
+  for (AlsoState& state : fresh) {
+    const auto known =
+        std::find_if(noted.begin(), noted.end(), [&](const AlsoState& one) { return one.also == state.also; });
+    if (known != noted.end()) {
+      state = *known;
+    } else if (root_ && shows_mount_of(state.also.path, state.also.name)) {
+      state.kind = Kind::kBound;
+    } else if (!root_ && link_target(state.also.path) == mountpoint_ + "/" + state.also.name) {
+      state.kind = Kind::kLinked;
+    }
+  }
+  states_.with([&](std::vector<AlsoState>& states) { states = std::move(fresh); });
+}
+
 void AlsoPlaces::hide() {
   const std::vector<AlsoState> shown = states();
   for (auto state = shown.rbegin(); state != shown.rend(); ++state) take_away_place(mountpoint_, *state);

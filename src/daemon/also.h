@@ -34,6 +34,8 @@ class AlsoPlaces {
   /// touching the place itself before: a path in a dead mount can hang. What the predecessor had made is this one's to
   /// remove.
   void show();
+  /// In place of show(): the places are as an earlier worker left them, by what it noted, else by what is there.
+  void resume(const std::vector<AlsoState>& noted);
   /// Takes all away again, lazily where somebody works in it. Idempotent.
   void hide();
   /// kBusy, with who it is, when somebody works at one of the bound places.

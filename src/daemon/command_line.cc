@@ -89,6 +89,9 @@ class Parser {
     found_.timeout = std::chrono::seconds(timeout_);
     found_.options = values_of(slots_);
     if (found_.families && !found_.compare.empty()) return usage("--families and --compare exclude each other");
+    if (found_.verb == Verb::kUpgrade && found_.path.empty() && !found_.all) {
+      return usage("give a MOUNTPOINT, or --all");
+    }
     Settings scratch;  // a value that cannot be is a wrong command line, as an option that does not exist
     if (const Result<void> fits = apply(found_.options, "command line", "/", scratch); !fits) {
       return usage(fits.error().what());
@@ -143,6 +146,15 @@ class Parser {
     add_json(command);
   }
 
+  void add_upgrade() {
+    CLI::App& upgrade = add(Verb::kUpgrade, "upgrade", "Let this program serve a mount from now on, without a remount");
+    CLI::Option* const mountpoint = upgrade.add_option("MOUNTPOINT", found_.path, "directory of the mount");
+    CLI::Option* const all = upgrade.add_flag("--all", found_.all, "all mounts of this user");
+    mountpoint->excludes(all);
+    upgrade.add_option("--program", found_.program, "this program instead of the one that is run")->type_name("FILE");
+    add_json(upgrade);
+  }
+
   void add_queries() {
     CLI::App& unmount = add(Verb::kUnmount, "unmount", "Unmount and end the daemon");
     add_mountpoint(unmount);
@@ -156,6 +168,7 @@ class Parser {
     sync.add_option("--timeout", timeout_, "most seconds to wait [60]")
         ->type_name("S")
         ->check(CLI::Range(0, kMostTimeout));
+    add_upgrade();
     CLI::App& explain = add(Verb::kExplain, "explain", "Tell family, scope, digest and visibility of a path");
     explain.add_option("PATH", found_.path, "a path in a mount")->required();
     add_json(explain);
@@ -163,6 +176,8 @@ class Parser {
     add_check();
     // Started by the fingerprint itself, as a process of its own; no user needs it.
     add(Verb::kGpuProbe, "gpu-probe", "").group("");
+    // Started by the supervisor, with the mountpoint for whoever looks at the list of processes.
+    add(Verb::kWorker, "worker", "").group("")->add_option("MOUNTPOINT", found_.path, "");
   }
 
   void add_json(CLI::App& command) { command.add_flag("--json", found_.json, "answer in JSON"); }
@@ -209,10 +224,14 @@ Result<void> apply_given(const Invocation& invocation, Settings& settings) {
     const std::string file = absolute_path(invocation.config, here);
     Result<Configuration> configuration = read_configuration(file);
     if (!configuration) return fail(configuration.error());
-    INDUCTORFS_TRY(apply(configuration->values, file, absolute_path("..", file), settings));
+    settings.given.push_back({std::move(configuration->values), file, absolute_path("..", file)});
     settings.families = std::move(configuration->families);
   }
-  return apply(invocation.options, "command line", here, settings);
+  settings.given.push_back({invocation.options, "command line", here});
+  for (const GivenValues& given : settings.given) {
+    INDUCTORFS_TRY(apply(given.values, given.where, given.base, settings));
+  }
+  return {};
 }
 
 }  // namespace

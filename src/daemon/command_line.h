@@ -12,11 +12,25 @@ namespace inductorfs::daemon {
 
 /// What the user asked for. Immutable value.
 struct Invocation {
-  enum class Verb { kPrint, kMount, kUnmount, kStatus, kSync, kExplain, kFingerprint, kCheck, kGpuProbe };
+  enum class Verb {
+    kPrint,
+    kMount,
+    kUnmount,
+    kStatus,
+    kSync,
+    kExplain,
+    kUpgrade,
+    kFingerprint,
+    kCheck,
+    kGpuProbe,
+    kWorker
+  };
   Verb verb = Verb::kPrint;
   std::string path;  ///< as given, for all verbs with a path
   bool json = false;
   bool lazy = false;
+  bool all = false;     ///< upgrade: every mount of this user
+  std::string program;  ///< upgrade: which one; empty: this one
   std::chrono::seconds timeout{60};
   std::string config;
   RawValues options;      ///< of mount and fingerprint

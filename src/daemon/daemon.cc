@@ -11,6 +11,8 @@
 #include "mount_command.h"
 #include "process.h"
 #include "query_commands.h"
+#include "upgrade_command.h"
+#include "worker_command.h"
 
 namespace inductorfs::daemon {
 namespace {
@@ -52,12 +54,16 @@ int run(int argc, char** argv) {
       return sync_command(invocation, environment);
     case Invocation::Verb::kExplain:
       return explain_command(invocation, environment);
+    case Invocation::Verb::kUpgrade:
+      return upgrade_command(invocation, environment);
     case Invocation::Verb::kFingerprint:
       return fingerprint_command(invocation);
     case Invocation::Verb::kCheck:
       return check_command(invocation);
     case Invocation::Verb::kGpuProbe:
       return fingerprint::run_gpu_probe();
+    case Invocation::Verb::kWorker:
+      return worker_command();
   }
   return kExitUsage;
 }

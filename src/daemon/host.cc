@@ -177,7 +177,12 @@ std::vector<PrivateFamily> private_families(const Scopes& scopes) {
   return found;
 }
 
-HostState::HostState(Fingerprint learned) : facts(std::move(learned)), scopes(facts), limits(limits_of(facts)) {}
+HostState::HostState(Fingerprint learned) : facts(std::move(learned)), scopes(facts) {}
+
+const layout::HostLimits& HostState::limits() const {
+  std::call_once(looked_, [this] { limits_ = limits_of(facts); });
+  return limits_;
+}
 
 Host::Host(Fingerprint facts, std::unique_ptr<fingerprint::Writers> writers) : writers_(std::move(writers)) {
   auto state = std::make_shared<const HostState>(std::move(facts));
@@ -212,7 +217,7 @@ layout::Scope Host::scope_of(layout::Family family, std::string_view architectur
 }
 
 Result<void> Host::check(const layout::Place& place, std::string_view bytes, uint64_t size) const {
-  return layout::check_content(place, bytes, size, state()->limits);
+  return layout::check_content(place, bytes, size, state()->limits());
 }
 
 }  // namespace inductorfs::daemon

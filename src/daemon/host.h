@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,11 +53,17 @@ struct PrivateFamily {
 [[nodiscard]] layout::HostLimits limits_of(const fingerprint::Fingerprint& facts);
 
 /// Facts, and what follows from them. Immutable after construction.
-struct HostState {
+class HostState {
+ public:
   explicit HostState(fingerprint::Fingerprint learned);
-  fingerprint::Fingerprint facts;
-  Scopes scopes;
-  layout::HostLimits limits;
+  const fingerprint::Fingerprint facts;
+  const Scopes scopes;
+  /// Found out when they are asked for first: libraries are read for them, which a takeover does not wait for.
+  [[nodiscard]] const layout::HostLimits& limits() const;
+
+ private:
+  mutable std::once_flag looked_;
+  mutable layout::HostLimits limits_;
 };
 
 /// The host as the file system sees it. Its facts can be replaced at any time. Safe for concurrent use.

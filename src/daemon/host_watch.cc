@@ -72,7 +72,8 @@ HostWatch::HostWatch(const HostWatchOptions& options, Hooks hooks, fingerprint::
       changes_(counters.get("host.changes")),
       failures_(counters.get("host.probe_failures")),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  news_.with([](FactsNews& news) { news.learned = std::time(nullptr); });
+  const std::time_t learned = options_.learned == 0 ? std::time(nullptr) : options_.learned;
+  news_.with([learned](FactsNews& news) { news.learned = learned; });
 }
 
 void HostWatch::start() {
@@ -104,7 +105,9 @@ void HostWatch::run() {
     schedule.places = places_of(facts_);
     schedule.packages.follow(schedule.places);
     schedule.traces = hooks_.traces(schedule.places);
+    if (!options_.known_traces.empty() && options_.known_traces != schedule.traces) schedule.probe = now();
   }
+  tell_looked(schedule);
   schedule.announce = now();
   schedule.announce_pause = options_.announce_again;
   if (options_.interval.count() > 0) schedule.timer = now() + options_.interval;
@@ -182,11 +185,16 @@ void HostWatch::take(const fingerprint::Fingerprint& fresh, Schedule& schedule) 
     news.changed = std::time(nullptr);
     news.last_change = change.texts;
   });
+  tell_looked(schedule);
   if (!change.scopes) return;
   changes_.add();
   log::warning("facts_changed", {{"what", joined(change.texts)}});
   schedule.announce_pause = options_.announce_again;
   schedule.announce = now();
+}
+
+void HostWatch::tell_looked(const Schedule& schedule) {
+  if (hooks_.looked) hooks_.looked(facts_, schedule.traces, news().learned);
 }
 
 void HostWatch::announce(Schedule& schedule) {

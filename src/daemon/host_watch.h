@@ -33,6 +33,8 @@ struct HostWatchOptions {
   Milliseconds confirm{10'000};        ///< between the probes that a facet must fail to be no longer known
   Milliseconds announce_again{1'000};  ///< doubles while the cluster does not listen
   bool from_file = false;              ///< the facts are in a file: read each time, and take what it says
+  std::string known_traces;            ///< what they were when the facts were learned; empty: they are learned just now
+  std::time_t learned = 0;             ///< when that was; 0: just now
 };
 
 /// Notices that the facts of the host have changed, and tells. Looks when asked (SIGHUP), when a package is installed
@@ -55,6 +57,8 @@ class HostWatch {
     /// The facts are these from now on. `scopes`: some value is another one, which changes what is visible. Else only
     /// what follows from them is to be looked at anew (sources, problems, the host's libraries).
     std::function<void(const fingerprint::Fingerprint&, bool scopes)> apply;
+    /// These are the facts and what the traces were then, at the beginning and after each probe.
+    std::function<void(const fingerprint::Fingerprint&, const std::string& traces, std::time_t learned)> looked;
     /// Tells the cluster about the scopes; false: again later.
     std::function<bool()> announce;
   };
@@ -81,6 +85,7 @@ class HostWatch {
   void probe(Schedule& schedule);
   void take(const fingerprint::Fingerprint& fresh, Schedule& schedule);
   void announce(Schedule& schedule);
+  void tell_looked(const Schedule& schedule);
 
   HostWatchOptions options_;
   Hooks hooks_;

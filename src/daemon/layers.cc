@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
+#include "inductorfs/base/clock.h"
 #include "inductorfs/base/encoding.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/log.h"
@@ -42,8 +44,9 @@ Result<std::string> mount_id(const std::string& store) {
 }
 
 Result<std::unique_ptr<remote::Remote>> open_remote(const Settings& settings, const std::string& id,
-                                                    Counters& counters) {
+                                                    const Continuation& continuation, Counters& counters) {
   if (settings.remote.empty()) return make_local_remote();
+  if (continuation.safe_mode) return make_absent_remote("safe mode after crashes: the remote is off");
   remote::RemoteOptions options;
   options.url = settings.remote;
   options.password_file = settings.password_file;
@@ -55,6 +58,7 @@ Result<std::unique_ptr<remote::Remote>> open_remote(const Settings& settings, co
   const std::string shown = log::redact_url(settings.remote);
   Result<std::unique_ptr<remote::Remote>> opened = remote::open_redis(options, counters);
   if (!opened) return fail(std::move(opened).error().with_context("remote " + shown));
+  if (continuation.resume) return opened;  // the remote watch asks it, while the mount is served
   Result<remote::ServerFacts> facts = (*opened)->probe(Deadline::after(kProbePatience));
   if (!facts && is_wrong_server(facts.error())) return fail(std::move(facts).error().with_context("remote " + shown));
   if (!facts) log::warning("remote_absent", {{"remote", shown}, {"why", facts.error().what()}});
@@ -87,8 +91,11 @@ size_t descriptor_limit() {
 }
 
 Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const Settings& settings, const std::string& origin,
-                                                          const Ownership& ownership, Layers& layers) {
+                                                          const Ownership& ownership, Layers& layers,
+                                                          const Continuation& continuation) {
   vfs::FileSystemOptions options;
+  options.region = continuation.region;
+  options.resume = continuation.resume;
   options.directory = settings.store + "/files";
   options.mountpoint = settings.mountpoint;
   options.origin = origin;
@@ -104,9 +111,10 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const Settings& settin
   return vfs::FileSystem::open(options, *layers.host, *layers.catalog, *layers.store, *layers.remote, layers.counters);
 }
 
-Result<std::unique_ptr<Host>> open_host(const Settings& settings, Counters& counters) {
+Result<std::unique_ptr<Host>> open_host(const Settings& settings, const Continuation& continuation,
+                                        Counters& counters) {
   const FactsRequest request = facts_request(settings);
-  Result<fingerprint::Fingerprint> facts = learn_facts(request);
+  Result<fingerprint::Fingerprint> facts = continuation.facts ? *continuation.facts : learn_facts(request);
   if (!facts) return fail(facts.error());
   std::unique_ptr<fingerprint::Writers> writers;
   if (settings.writers == WritersPolicy::kMatching) {
@@ -147,8 +155,26 @@ bool is_wrong_server(const Error& error) {
          code == ErrorCode::kCorrupt;
 }
 
-Result<std::unique_ptr<Layers>> open_layers(const Settings& settings, const Ownership& ownership) {
+namespace {
+
+/// Milliseconds since it was asked last. Needs external synchronisation.
+class Stopwatch {
+ public:
+  int64_t lap() {
+    const SteadyTime before = std::exchange(last_, std::chrono::steady_clock::now());
+    return std::chrono::duration_cast<Milliseconds>(last_ - before).count();
+  }
+
+ private:
+  SteadyTime last_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Layers>> open_layers(const Settings& settings, const Ownership& ownership,
+                                            const Continuation& continuation) {
   auto layers = std::make_unique<Layers>();
+  Stopwatch watch;
   // The store first: its lock keeps a second daemon from everything else in the directory.
   store::StoreOptions store_options;
   store_options.directory = settings.store;
@@ -157,27 +183,36 @@ Result<std::unique_ptr<Layers>> open_layers(const Settings& settings, const Owne
   Result<std::unique_ptr<store::BlobStore>> store = store::BlobStore::open(store_options, layers->counters);
   if (!store) return fail(store.error());
   layers->store = std::move(*store);
+  const int64_t store_time = watch.lap();
 
-  INDUCTORFS_TRY(open_log(settings));
-  Result<std::unique_ptr<Host>> host = open_host(settings, layers->counters);
+  if (!continuation.resume) INDUCTORFS_TRY(open_log(settings));
+  Result<std::unique_ptr<Host>> host = open_host(settings, continuation, layers->counters);
   if (!host) return fail(host.error());
   layers->host = std::move(*host);
+  const int64_t host_time = watch.lap();
 
   const Result<std::string> id = mount_id(settings.store);
   if (!id) return fail(id.error());
   const std::string origin = (host_name() + "/" + *id).substr(0, codec::kOriginLimit);
 
-  Result<std::unique_ptr<remote::Remote>> remote = open_remote(settings, *id, layers->counters);
+  Result<std::unique_ptr<remote::Remote>> remote = open_remote(settings, *id, continuation, layers->counters);
   if (!remote) return fail(remote.error());
   layers->remote = std::move(*remote);
+  const int64_t remote_time = watch.lap();
 
   Result<std::unique_ptr<catalog::Catalog>> catalog = open_catalog(settings, origin, *layers);
   if (!catalog) return fail(catalog.error());
   layers->catalog = std::move(*catalog);
+  const int64_t catalog_time = watch.lap();
 
-  Result<std::unique_ptr<vfs::FileSystem>> files = open_file_system(settings, origin, ownership, *layers);
+  Result<std::unique_ptr<vfs::FileSystem>> files = open_file_system(settings, origin, ownership, *layers, continuation);
   if (!files) return fail(files.error());
   layers->file_system = std::move(*files);
+  log::info("opened", {{"store_ms", store_time},
+                       {"facts_ms", host_time},
+                       {"remote_ms", remote_time},
+                       {"catalog_ms", catalog_time},
+                       {"files_ms", watch.lap()}});
   return layers;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "host.h"
@@ -10,6 +11,7 @@
 #include "inductorfs/catalog/catalog.h"
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/store/blob_store.h"
+#include "inductorfs/takeover/region.h"
 #include "inductorfs/vfs/file_system.h"
 #include "learn.h"
 #include "settings.h"
@@ -39,9 +41,18 @@ struct Layers {
 [[nodiscard]] Result<void> open_log(const Settings& settings);
 [[nodiscard]] FactsRequest facts_request(const Settings& settings);
 
+/// What comes from before this process.
+struct Continuation {
+  takeover::Region* region = nullptr;  ///< where requests and nodes are kept; nullptr: nobody would take over
+  bool resume = false;                 ///< another worker has served this mount
+  bool safe_mode = false;              ///< the remote is off
+  std::optional<fingerprint::Fingerprint> facts;  ///< as that one has learned them
+};
+
 /// Opens store, log, remote, catalog and file system. A remote that does not answer is no error; one that answers and
-/// is wrong (no Redis, too old, wrong password) is.
-[[nodiscard]] Result<std::unique_ptr<Layers>> open_layers(const Settings& settings, const Ownership& ownership);
+/// is wrong (no Redis, too old, wrong password) is, unless a mount is resumed: jobs depend on that.
+[[nodiscard]] Result<std::unique_ptr<Layers>> open_layers(const Settings& settings, const Ownership& ownership,
+                                                          const Continuation& continuation = {});
 
 /// Whether probing a server ended with the certainty that it is the wrong one.
 [[nodiscard]] bool is_wrong_server(const Error& error);

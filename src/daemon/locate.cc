@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "locate.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 
 #include "control.h"
 #include "json.h"
+#include "mountpoint.h"
 #include "requests.h"
 #include "settings.h"
 
@@ -19,6 +21,9 @@ namespace inductorfs::daemon {
 namespace {
 
 constexpr Milliseconds kWherePatience{1000};
+/// What a daemon that has just crashed may take until its successor listens.
+constexpr Milliseconds kTakeoverPatience{5000};
+constexpr int kTakeoverTick = 20;
 /// Sockets that are asked in one directory; more mounts than that on one host are found by their mount entries only.
 constexpr size_t kMostSockets = 256;
 
@@ -82,18 +87,32 @@ std::optional<Shown> ask_where(const std::string& socket) {
   return shown;
 }
 
+void ask_all_in(const std::string& directory, std::vector<Shown>& all) {
+  std::error_code ignored;  // no such directory: no daemons
+  for (const auto& item : std::filesystem::directory_iterator(directory, ignored)) {
+    if (item.path().extension() != ".sock" || all.size() >= kMostSockets) continue;
+    if (std::optional<Shown> shown = ask_where(item.path().string())) all.push_back(std::move(*shown));
+  }
+}
+
 std::vector<Shown> ask_all(const Environment& environment) {
   std::vector<Shown> all;
   std::set<std::string> seen;  // a root's own directory is root's directory
   for (const std::string& directory : runtime_directories(nullptr, environment)) {
-    if (!seen.insert(directory).second) continue;
-    std::error_code ignored;  // no such directory: no daemons
-    for (const auto& item : std::filesystem::directory_iterator(directory, ignored)) {
-      if (item.path().extension() != ".sock" || all.size() >= kMostSockets) continue;
-      if (std::optional<Shown> shown = ask_where(item.path().string())) all.push_back(std::move(*shown));
-    }
+    if (seen.insert(directory).second) ask_all_in(directory, all);
   }
   return all;
+}
+
+/// The socket of a daemon that a supervisor is just replacing: whoever touches the mount waits for it, too.
+std::optional<Located> await_socket(const std::string& mountpoint, const MountEntry& entry,
+                                    const Environment& environment) {
+  const Deadline deadline = Deadline::after(kTakeoverPatience);
+  while (!is_dead_mount(mountpoint) && !deadline.passed()) {
+    if (std::optional<Located> found = find_socket(mountpoint, &entry, environment)) return found;
+    (void)::poll(nullptr, 0, kTakeoverTick);
+  }
+  return std::nullopt;
 }
 
 /// The longest place of any daemon that the path lies in.
@@ -134,12 +153,29 @@ Result<Located> locate_mount(const std::string& mountpoint, const Environment& e
     return fail(ErrorCode::kNotFound,
                 "no inductorfs mount: " + mountpoint + ": see \"grep inductorfs /proc/mounts\" for those there are");
   }
-  if (owner && *owner != ::geteuid() && ::geteuid() != 0) {
+  const bool own = !owner || *owner == ::geteuid() || ::geteuid() == 0;
+  for (const std::string& spelling : spellings) {
+    const MountEntry* entry = find_mount_at(table, spelling);
+    if (!own || entry == nullptr || !entry->is_ours()) continue;
+    if (std::optional<Located> found = await_socket(spelling, *entry, environment)) return std::move(*found);
+  }
+  if (!own) {
     return fail(ErrorCode::kNotPermitted, "the mount belongs to the user " + std::to_string(*owner) + ": " +
                                               mountpoint + ": ask as that user or as root");
   }
   return fail(ErrorCode::kUnavailable, "the daemon does not answer: " + mountpoint +
                                            ": take the mount away with inductorfs unmount --lazy, and mount again");
+}
+
+std::vector<Located> own_mounts(const Environment& environment) {
+  std::vector<Shown> all;
+  ask_all_in(runtime_directory(::geteuid(), environment), all);
+  std::vector<Located> mounts;
+  std::set<std::string> seen;  // a socket may have a second name
+  for (const Shown& shown : all) {
+    if (seen.insert(shown.mountpoint).second) mounts.push_back({shown.socket, shown.mountpoint});
+  }
+  return mounts;
 }
 
 Result<LocatedPath> locate_path(const std::string& path, const Environment& environment) {

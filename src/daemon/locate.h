@@ -18,9 +18,12 @@ struct Located {
   std::string mountpoint;  ///< as asked for
 };
 
-/// kNotFound: nothing of ours is mounted there. kUnavailable: it is mounted, but its daemon is dead or not to be
-/// reached; kNotPermitted: it is another user's.
+/// Waits a little for a daemon that is just being replaced. kNotFound: nothing of ours is mounted there. kUnavailable:
+/// it is mounted, but its daemon is dead or not to be reached; kNotPermitted: it is another user's.
 [[nodiscard]] Result<Located> locate_mount(const std::string& mountpoint, const Environment& environment);
+
+/// Every mount whose daemon this user has started.
+[[nodiscard]] std::vector<Located> own_mounts(const Environment& environment);
 
 /// A path, taken apart: which daemon it belongs to, and its name relative to that mount.
 struct LocatedPath {

@@ -33,6 +33,7 @@ constexpr char kReadyMark = 'R';
 constexpr char kErrorMark = 'E';
 /// What a child that was told to stop may take before it is killed.
 constexpr Milliseconds kStopPatience{5000};
+constexpr int kDeathTick = 10;
 /// Not -1000: a daemon that eats all memory must be killable all the same.
 constexpr std::string_view kMemoryKillerScore = "-900";
 
@@ -50,19 +51,31 @@ Result<std::string> read_message(int fd, Deadline deadline) {
   return message;
 }
 
-/// The child holds the other end until it is gone, so the end of the pipe is its end.
+/// The first worker holds the other end until it is gone, so the end of the pipe is its end.
 void end_child(const Forked& forked) {
   (void)::kill(forked.pid, SIGTERM);  // may have ended by itself
   const Result<std::string> rest = read_message(forked.pipe.get(), Deadline::after(kStopPatience));
-  if (!rest) (void)::kill(forked.pid, SIGKILL);
+  if (rest) return;
+  (void)::kill(-forked.pid, SIGKILL);  // the supervisor and its worker: the child leads their group
+  (void)::kill(forked.pid, SIGKILL);   // as long as it has not made that group
+}
+
+std::string describe(int status) {
+  if (WIFSIGNALED(status)) return "signal " + std::to_string(WTERMSIG(status));
+  // A supervisor whose first worker was killed says so by its code, as a shell does.
+  constexpr int kSignalBase = 128;
+  const int code = WEXITSTATUS(status);
+  return code > kSignalBase ? "signal " + std::to_string(code - kSignalBase) : "code " + std::to_string(code);
 }
 
 Error death_of(pid_t pid, const std::string& log) {
   int status = 0;
-  (void)::waitpid(pid, &status, 0);  // without a status the text below says "code 0"
-  const std::string how = WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
-                                              : "code " + std::to_string(WEXITSTATUS(status));
-  return Error(ErrorCode::kInternal, "the daemon ended during its start with " + how + ": " + log + ": see the log");
+  const Deadline deadline = Deadline::after(kStopPatience);
+  pid_t gone = 0;
+  while ((gone = ::waitpid(pid, &status, WNOHANG)) == 0 && !deadline.passed()) (void)::poll(nullptr, 0, kDeathTick);
+  const std::string how =
+      gone == 0 ? std::string("by a crash, and was started again") : "with " + describe(status);  // no status: "code 0"
+  return Error(ErrorCode::kInternal, "the daemon ended during its start " + how + ": " + log + ": see the log");
 }
 
 Result<void> silence_stdio() {

@@ -23,6 +23,7 @@ class Readiness {
   void failed(const Error& error);
   /// Whether a process waits for the word, which then prints it.
   [[nodiscard]] bool has_listener() const { return static_cast<bool>(pipe_); }
+  [[nodiscard]] int fd() const { return pipe_.get(); }
 
  private:
   void say(std::string_view text);

@@ -51,11 +51,22 @@ Answer explain(MountControl& mount, const Json& request) {
   return succeed(mount.explain(*path));
 }
 
+Answer upgrade(MountControl& mount, const Json& request) {
+  const std::optional<std::string> program = from_hex(member<std::string>(request, "program", "?"));
+  if (!program) return refuse(ErrorCode::kInvalid, "upgrade needs a program in hexadecimal");
+  const Result<std::string> done = mount.upgrade(*program);
+  if (!done) return refuse(done.error());
+  Answer answer = succeed(*done);
+  answer.hold_until_exit = true;
+  return answer;
+}
+
 Answer change(MountControl& mount, const std::string& operation, const Json& request, const Peer& peer) {
   if (operation == "sync") {
     const int64_t timeout = std::clamp<int64_t>(member<int64_t>(request, "timeout_ms", 0), 0, kMostSync);
     return outcome(mount.sync(Deadline::after(Milliseconds(timeout)), peer.gone));
   }
+  if (operation == "upgrade") return upgrade(mount, request);
   Answer answer = outcome(mount.unmount(member<bool>(request, "lazy", false)));
   answer.hold_until_exit = answer.line.find(R"("ok":true)") != std::string::npos;
   return answer;
@@ -70,7 +81,7 @@ Answer answer_request(MountControl& mount, std::string_view request, const Peer&
   if (operation == "status") return succeed(mount.status());
   if (operation == "where") return succeed(mount.where());
   if (operation == "explain") return explain(mount, parsed);
-  if (operation != "sync" && operation != "unmount") {
+  if (operation != "sync" && operation != "unmount" && operation != "upgrade") {
     return refuse(ErrorCode::kNotSupported, "this daemon does not know the request: use its own version of inductorfs");
   }
   if (peer.uid != 0 && peer.uid != owner) {
@@ -84,6 +95,9 @@ std::string status_request() { return to_line({{"op", "status"}}); }
 std::string where_request() { return to_line({{"op", "where"}}); }
 std::string explain_request(std::string_view path) { return to_line({{"op", "explain"}, {"path", to_hex(path)}}); }
 std::string sync_request(Milliseconds timeout) { return to_line({{"op", "sync"}, {"timeout_ms", timeout.count()}}); }
+std::string upgrade_request(std::string_view program) {
+  return to_line({{"op", "upgrade"}, {"program", to_hex(program)}});
+}
 std::string unmount_request(bool lazy) { return to_line({{"op", "unmount"}, {"lazy", lazy}}); }
 
 Result<std::string> parse_answer(std::string_view answer) {

@@ -11,6 +11,7 @@
 /// What is said on the control socket:
 ///     request := {"op": "status"} | {"op": "where"} | {"op": "explain", "path": hex}
 ///              | {"op": "sync", "timeout_ms": number} | {"op": "unmount", "lazy": boolean}
+///              | {"op": "upgrade", "program": hex}
 ///     answer  := {"ok": true, "result": object} | {"ok": false, "code": text, "error": text}
 /// Paths are in hexadecimal, because a name may have any byte and JSON text may not.
 namespace inductorfs::daemon {
@@ -27,9 +28,12 @@ class MountControl {
   [[nodiscard]] virtual Result<void> sync(Deadline deadline, const std::function<bool()>& cancelled) = 0;
   /// Takes the mount away and lets the daemon end; kBusy leaves everything as it was.
   [[nodiscard]] virtual Result<void> unmount(bool lazy) = 0;
+  /// Lets this program serve the mount instead; this process ends. A JSON object as text. kInvalid when it is no
+  /// program, kBusy during a stop or another upgrade, kUnavailable without a supervisor.
+  [[nodiscard]] virtual Result<std::string> upgrade(const std::string& program) = 0;
 };
 
-/// Answers one request; refuses sync and unmount to anybody but root and the daemon's own user.
+/// Answers one request; refuses sync, unmount and upgrade to anybody but root and the daemon's own user.
 [[nodiscard]] Answer answer_request(MountControl& mount, std::string_view request, const Peer& peer, uid_t owner);
 
 [[nodiscard]] std::string status_request();
@@ -37,6 +41,7 @@ class MountControl {
 [[nodiscard]] std::string explain_request(std::string_view path);
 [[nodiscard]] std::string sync_request(Milliseconds timeout);
 [[nodiscard]] std::string unmount_request(bool lazy);
+[[nodiscard]] std::string upgrade_request(std::string_view program);
 
 /// The result of an answer, as JSON text, or its error.
 [[nodiscard]] Result<std::string> parse_answer(std::string_view answer);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "service.h"
 
+#include <fcntl.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "also_record.h"
 #include "drain.h"
 #include "inductorfs/base/log.h"
+#include "json.h"
 #include "mount_table.h"
 #include "report.h"
 #include "runtime_files.h"
@@ -34,10 +36,14 @@ Result<void> unmount_if_there(const std::string& mountpoint, bool lazy) {
   return done;
 }
 
-HostWatchOptions watch_options(const Settings& settings) {
+HostWatchOptions watch_options(const Settings& settings, const std::optional<Noted>& noted) {
   HostWatchOptions options;
   options.interval = settings.probe_interval;
   options.from_file = !settings.fingerprint.empty();
+  if (noted) {
+    options.known_traces = noted->traces;
+    options.learned = noted->learned;
+  }
   return options;
 }
 
@@ -54,25 +60,41 @@ void StopEvent::raise() noexcept {
   (void)!::write(fd_.get(), &kOne, sizeof kOne);  // full means raised
 }
 
-Result<std::unique_ptr<Service>> Service::open(const Settings& settings, const Ownership& ownership, StopEvent& ended) {
-  Result<std::unique_ptr<Layers>> layers = open_layers(settings, ownership);
+Result<std::unique_ptr<Service>> Service::open(const Settings& settings, const Ownership& ownership,
+                                               Supervision& supervision, Notes& notes, StopEvent& ended) {
+  std::optional<Noted> noted = supervision.resumes() ? notes.read() : std::nullopt;
+  Continuation continuation;
+  continuation.region = &supervision.region();
+  continuation.resume = supervision.resumes();
+  continuation.safe_mode = supervision.safe_mode();
+  if (noted) continuation.facts = noted->facts;
+  supervision.start();
+  Result<std::unique_ptr<Layers>> layers = open_layers(settings, ownership, continuation);
   if (!layers) return fail(layers.error());
-  return std::make_unique<Service>(settings, std::move(*layers), ended);
+  return std::make_unique<Service>(settings, std::move(*layers), supervision, notes, std::move(noted), ended);
 }
 
-Service::Service(const Settings& settings, std::unique_ptr<Layers> layers, StopEvent& ended)
+Service::Service(const Settings& settings, std::unique_ptr<Layers> layers, Supervision& supervision, Notes& notes,
+                 std::optional<Noted> noted, StopEvent& ended)
     : settings_(settings),
+      supervision_(supervision),
+      notes_(notes),
       ended_(ended),
       layers_(std::move(layers)),
       socket_directory_(runtime_directory(::geteuid(), process_environment())),
       socket_(socket_directory_ + "/" + socket_name(settings.mountpoint)),
       also_(settings.mountpoint, settings.also, ::geteuid() == 0, also_record_path(socket_)),
       watch_(*layers_->remote, log::redact_url(settings.remote)),
-      host_watch_(watch_options(settings), host_hooks(), layers_->host->state()->facts, layers_->counters) {
+      host_watch_(watch_options(settings, noted), host_hooks(), layers_->host->state()->facts, layers_->counters) {
   if (settings.alias != settings.mountpoint) socket_alias_ = socket_directory_ + "/" + socket_name(settings.alias);
+  noted_.with([&](Noted& known) {
+    if (noted) known = std::move(*noted);
+    known.facts = layers_->host->state()->facts;
+  });
 }
 
 Result<void> Service::start() {
+  if (supervision_.resumes()) return resume();
   INDUCTORFS_TRY(prepare_runtime_directory(socket_directory_));
   sweep_runtime_directory(socket_directory_);
   INDUCTORFS_TRY(mount());
@@ -80,9 +102,35 @@ Result<void> Service::start() {
   await_catalog();
   also_.show();
   INDUCTORFS_TRY(listen());
+  note();
+  supervision_.serving();
   if (!settings_.remote.empty()) watch_.start();
   host_watch_.start();
   return {};
+}
+
+Result<void> Service::resume() {
+  find_device();
+  INDUCTORFS_TRY(open_session(supervision_.take_device()));
+  start_threads();
+  supervision_.serving();
+  also_.resume(noted_.with([](const Noted& noted) { return noted.also; }));
+  Result<void> listening = prepare_runtime_directory(socket_directory_);
+  if (listening) listening = listen();
+  // Jobs use the mount; that it cannot be asked about is no reason to take it from them.
+  if (!listening) log::error("control_failed", {{"socket", socket_}, {"why", listening.error().what()}});
+  if (!settings_.remote.empty()) watch_.start();
+  host_watch_.start();
+  return {};
+}
+
+/// For the next worker. Without it that one learns everything anew, which only takes longer.
+void Service::note() {
+  const Result<void> written = noted_.with([&](Noted& noted) {
+    noted.also = also_.states();
+    return notes_.write(noted);
+  });
+  if (!written) log::warning("not_noted", {{"why", written.error().what()}});
 }
 
 void Service::stop() {
@@ -99,6 +147,21 @@ void Service::stop() {
   }
   sweep_runtime_directory(socket_directory_);  // links of other spellings that a killed predecessor left
   host_watch_.stop();
+  stop_threads();
+}
+
+void Service::hand_over() {
+  // What can take long comes first: requests are answered meanwhile.
+  stopping_.notify_with([](bool& stopping) { stopping = true; });
+  host_watch_.stop();
+  watch_.stop();
+  if (control_) control_->stop();
+  layers_->catalog->stop();
+  session_->stop();
+  // Nothing is synced or marked clean: the next worker goes on with what is in the kernel's memory, as after a crash.
+}
+
+void Service::stop_threads() {
   if (threads_started_) {
     layers_->catalog->stop();
     session_->stop();
@@ -118,19 +181,28 @@ Result<void> Service::mount() {
   options.allow_other = settings_.allow_other.value_or(false);
   Result<Fd> device = fuse::mount(options);
   if (!device) return fail(device.error());
+  find_device();
+  log::info("mounted", {{"mountpoint", settings_.mountpoint}, {"device", device_}});
+  Result<void> opened = supervision_.give_device(device->get());
+  if (opened) opened = open_session(std::move(*device));
+  if (!opened) (void)unmount_if_there(settings_.mountpoint, true);  // the session's error is the one to tell
+  return opened;
+}
+
+void Service::find_device() {
   const std::vector<MountEntry> table = read_mount_table();
   const MountEntry* entry = find_mount_at(table, settings_.mountpoint);
-  if (entry != nullptr) device_ = entry->device;
-  log::info("mounted", {{"mountpoint", settings_.mountpoint}, {"device", device_}});
+  if (entry != nullptr && entry->is_ours()) device_ = entry->device;
+}
 
-  fuse::SessionOptions session_options;
-  session_options.threads = settings_.threads;
+Result<void> Service::open_session(Fd device) {
+  fuse::SessionOptions options;
+  options.threads = settings_.threads;
+  options.region = &supervision_.region();
+  options.resume = supervision_.resumes();
   Result<std::unique_ptr<fuse::Session>> session =
-      fuse::Session::open(std::move(*device), session_options, *layers_->file_system, layers_->counters);
-  if (!session) {
-    (void)unmount_if_there(settings_.mountpoint, true);  // the session's error is the one to tell
-    return fail(session.error());
-  }
+      fuse::Session::open(std::move(device), options, *layers_->file_system, layers_->counters);
+  if (!session) return fail(session.error());
   session_ = std::move(*session);
   return {};
 }
@@ -159,7 +231,16 @@ HostWatch::Hooks Service::host_hooks() {
     request.deadline = kProbePatience;
     return learn_facts(request);
   };
-  hooks.traces = [](const Places& places) { return traces_of(places, "/proc"); };
+  hooks.traces = [](const Places& places) { return codec::digest_of(traces_of(places, "/proc")).to_hex(); };
+  hooks.looked = [this](const fingerprint::Fingerprint& facts, const std::string& traces, std::time_t learned) {
+    (void)layers_->host->state()->limits();  // here nobody waits for them
+    noted_.with([&](Noted& noted) {
+      noted.facts = facts;
+      noted.traces = traces;
+      noted.learned = learned;
+    });
+    note();
+  };
   hooks.apply = [this](const fingerprint::Fingerprint& facts, bool scopes) {
     layers_->host->replace(facts);
     if (!scopes) return;
@@ -203,7 +284,8 @@ bool Service::is_mounted() const {
 }
 
 std::string Service::status() {
-  return status_json({settings_, *layers_, watch_.knowledge(), also_.states(), host_watch_.news()});
+  return status_json(
+      {settings_, *layers_, watch_.knowledge(), also_.states(), host_watch_.news(), supervision_.news()});
 }
 
 std::string Service::where() { return where_json(settings_.mountpoint, also_.states()); }
@@ -230,6 +312,18 @@ Result<void> Service::sync(Deadline deadline, const std::function<bool()>& cance
     if (stopping)
       return fail(ErrorCode::kUnavailable, "the mount ends: what is queued is published after the next one");
   }
+}
+
+Result<std::string> Service::upgrade(const std::string& program) {
+  Result<Fd> executable = open_at(AT_FDCWD, program, O_PATH);
+  if (!executable || ::access(program.c_str(), X_OK) != 0) {
+    return fail(ErrorCode::kInvalid, "the daemon cannot run this program: " + program + ": name another --program");
+  }
+  INDUCTORFS_TRY(supervision_.ask_upgrade(std::move(*executable)));
+  log::info("upgrade", {{"program", program}});
+  hands_over_ = true;
+  ended_.raise();
+  return to_line({{"pid", ::getpid()}});
 }
 
 Result<void> Service::unmount(bool lazy) {

@@ -10,9 +10,11 @@
 #include "host_watch.h"
 #include "inductorfs/fuse/session.h"
 #include "layers.h"
+#include "notes.h"
 #include "remote_watch.h"
 #include "requests.h"
 #include "settings.h"
+#include "supervision.h"
 
 namespace inductorfs::daemon {
 
@@ -28,21 +30,27 @@ class StopEvent {
   Fd fd_;
 };
 
-/// One mount with all its layers. start() and stop() are confined to the main thread; the queries of MountControl are
-/// safe for concurrent use.
+/// One mount with all its layers. start(), stop() and hand_over() are confined to the main thread; the queries of
+/// MountControl are safe for concurrent use.
 class Service final : public MountControl {
  public:
-  /// Opens the layers below the kernel. `socket`: where the control socket goes.
+  /// Opens the layers below the kernel, with what an earlier worker has noted when there was one.
   [[nodiscard]] static Result<std::unique_ptr<Service>> open(const Settings& settings, const Ownership& ownership,
-                                                             StopEvent& ended);
-  Service(const Settings& settings, std::unique_ptr<Layers> layers, StopEvent& ended);
+                                                             Supervision& supervision, Notes& notes, StopEvent& ended);
+  Service(const Settings& settings, std::unique_ptr<Layers> layers, Supervision& supervision, Notes& notes,
+          std::optional<Noted> noted, StopEvent& ended);
   ~Service() override { stop(); }
 
   /// Mounts, starts all threads, waits a little for the catalog, shows the mount at its further places, and listens.
-  /// After an error, stop() takes back what was done.
+  /// After an error, stop() takes back what was done. With a mount of an earlier worker: goes on serving that.
   [[nodiscard]] Result<void> start();
   /// The reverse of start(), unmounting lazily if the mount is still there. Idempotent.
   void stop();
+  /// Answers what was begun and takes nothing new; mount and further places stay for the next worker. The process is
+  /// to end at once after that, without destruction.
+  void hand_over();
+  /// Whether upgrade() has agreed with the supervisor that hand_over() is next.
+  [[nodiscard]] bool hands_over() const { return hands_over_; }
 
   /// What is queued goes to the cluster as far as it gets (drain.h). Between the unmount and stop().
   void drain(Deadline deadline, const std::function<bool()>& cancelled);
@@ -60,9 +68,15 @@ class Service final : public MountControl {
   [[nodiscard]] std::string explain(const std::string& path) override;
   [[nodiscard]] Result<void> sync(Deadline deadline, const std::function<bool()>& cancelled) override;
   [[nodiscard]] Result<void> unmount(bool lazy) override;
+  [[nodiscard]] Result<std::string> upgrade(const std::string& program) override;
 
  private:
   Result<void> mount();
+  Result<void> resume();
+  Result<void> open_session(Fd device);
+  void find_device();
+  void stop_threads();
+  void note();
   void start_threads();
   void await_catalog();
   [[nodiscard]] HostWatch::Hooks host_hooks();
@@ -70,6 +84,8 @@ class Service final : public MountControl {
   Result<void> listen();
 
   Settings settings_;
+  Supervision& supervision_;
+  Notes& notes_;
   StopEvent& ended_;
   std::unique_ptr<Layers> layers_;
   std::unique_ptr<fuse::Session> session_;
@@ -82,7 +98,9 @@ class Service final : public MountControl {
   std::string socket_alias_;  ///< a link for the spelling of the mountpoint that the user gave
   std::unique_ptr<ControlServer> control_;
   Guarded<bool> stopping_{false};
+  Guarded<Noted> noted_;
   std::atomic<bool> asked_{false};  ///< unmount() has taken the mount away
+  std::atomic<bool> hands_over_{false};
   bool threads_started_ = false;
 };
 

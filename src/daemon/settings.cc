@@ -17,6 +17,7 @@ using Kind = Option::Kind;
 constexpr uint64_t kMostMilliseconds = 24ULL * 3600 * 1000;
 constexpr uint64_t kMostSeconds = 24ULL * 3600;
 constexpr uint64_t kMostThreads = 256;
+constexpr uint64_t kMostCrashes = 64;
 constexpr size_t kPrefixLimit = 64;
 constexpr size_t kAlsoLimit = 64;
 
@@ -111,22 +112,23 @@ Result<void> add_variable(Settings& settings, const std::string& value, const st
   return {};
 }
 
-Result<void> set_probe_interval(Settings& settings, const std::string& value, const std::string&) {
-  const Result<uint64_t> number = parse_number(value, 0, kMostSeconds);
+template <std::chrono::seconds Settings::*Field, uint64_t Least>
+Result<void> set_seconds(Settings& settings, const std::string& value, const std::string&) {
+  const Result<uint64_t> number = parse_number(value, Least, kMostSeconds);
   if (!number) return fail(number.error());
-  settings.probe_interval = std::chrono::seconds(static_cast<int64_t>(*number));
+  settings.*Field = std::chrono::seconds(static_cast<int64_t>(*number));
+  return {};
+}
+
+Result<void> set_crash_limit(Settings& settings, const std::string& value, const std::string&) {
+  const Result<uint64_t> number = parse_number(value, 0, kMostCrashes);
+  if (!number) return fail(number.error());
+  settings.crash_limit = *number;
   return {};
 }
 
 void clear_also(Settings& settings) { settings.also.clear(); }
 void clear_environment(Settings& settings) { settings.environment.clear(); }
-
-Result<void> set_start_timeout(Settings& settings, const std::string& value, const std::string&) {
-  const Result<uint64_t> number = parse_number(value, 1, kMostSeconds);
-  if (!number) return fail(number.error());
-  settings.start_timeout = std::chrono::seconds(static_cast<int64_t>(*number));
-  return {};
-}
 
 Result<void> set_threads(Settings& settings, const std::string& value, const std::string&) {
   const Result<uint64_t> number = parse_number(value, 1, kMostThreads);
@@ -192,7 +194,8 @@ constexpr std::array kMountOptions{
            "what jobs set of the variables that change code but are in no key (repeatable)", add_variable,
            clear_environment},
     Option{"probe-interval", Kind::kText, "S", "300",
-           "seconds between two looks whether the facts of this host have changed; 0 is never", set_probe_interval},
+           "seconds between two looks whether the facts of this host have changed; 0 is never",
+           set_seconds<&Settings::probe_interval, 0>},
     Option{"also", Kind::kList, "NAME=PATH", "precompiled_headers in torch's default directory",
            "show the mount's directory NAME at PATH too (repeatable)", add_also, clear_also},
     Option{"no-also", Kind::kSwitch, "", "false", "show the mount nowhere else", set_switch<&Settings::no_also>},
@@ -217,7 +220,13 @@ constexpr std::array kMountOptions{
     Option{"prefix", Kind::kText, "TEXT", "ifs1", "first part of every key in the remote", set_prefix},
     Option{"threads", Kind::kText, "N", "8", "threads that answer the kernel", set_threads},
     Option{"allow-other", Kind::kToggle, "", "for root yes, else no", "other users may use the mount", set_allow_other},
-    Option{"start-timeout", Kind::kText, "S", "60", "most seconds until the mount answers", set_start_timeout},
+    Option{"start-timeout", Kind::kText, "S", "60", "most seconds until the mount answers",
+           set_seconds<&Settings::start_timeout, 1>},
+    Option{"hang-timeout", Kind::kText, "S", "15",
+           "seconds without a sign of life after which the process that serves is replaced; 0 is never",
+           set_seconds<&Settings::hang_timeout, 0>},
+    Option{"crash-limit", Kind::kText, "N", "5",
+           "so many crashes within a minute turn the remote off (safe mode); 0 is never", set_crash_limit},
 };
 
 const Option* find_option(std::string_view name) {

@@ -35,6 +35,16 @@ enum class WritersPolicy {
 };
 [[nodiscard]] std::string_view to_string(WritersPolicy policy);
 
+/// The raw values of options, by name, as a command line or a file gave them. Switches have "true" or "false".
+using RawValues = std::map<std::string, std::vector<std::string>, std::less<>>;
+
+/// One source of options, as apply() takes it.
+struct GivenValues {
+  RawValues values;
+  std::string where;
+  std::string base;
+};
+
 struct Settings {
   std::string mountpoint;  ///< absolute, with symbolic links followed
   std::string alias;       ///< absolute, as the user spelled it
@@ -66,6 +76,9 @@ struct Settings {
   size_t threads = 8;
   std::optional<bool> allow_other;  ///< unset: for root yes, else no
   std::chrono::seconds start_timeout{60};
+  std::chrono::seconds hang_timeout{15};
+  uint64_t crash_limit = 5;
+  std::vector<GivenValues> given;  ///< what the options above were made of, in order
 };
 
 struct Option {
@@ -88,9 +101,6 @@ struct Option {
 
 /// Of `inductorfs mount` and of its configuration file.
 [[nodiscard]] std::span<const Option> mount_options();
-
-/// The raw values of options, by name, as a command line or a file gave them. Switches have "true" or "false".
-using RawValues = std::map<std::string, std::vector<std::string>, std::less<>>;
 
 /// Applies what is in `values`; a list replaces what was there. Errors name the option, its value and what it may be;
 /// `where` says who gave it ("command line", or the file's path).

@@ -78,8 +78,21 @@ Json facts_part(const StatusFacts& facts) {
           {"environment", facts.settings.environment}};
 }
 
+Json takeover_part(const SupervisionNews& news) {
+  return {{"supervisor", news.supervisor},      {"restarts", news.restarts}, {"last_end", news.last_end},
+          {"last_crash", utc(news.last_crash)}, {"upgrades", news.upgrades}, {"upgrades_failed", news.upgrades_failed},
+          {"safe_mode", news.safe_mode},        {"slots", news.slots}};
+}
+
 Json warnings_of(const StatusFacts& facts) {
   Json warnings = Json::array();
+  if (facts.supervision.supervisor == 0) {
+    warnings.push_back("the supervisor is gone: a crash would end the mount; unmount it and mount again");
+  }
+  if (facts.supervision.safe_mode) {
+    warnings.push_back("safe mode after crashes (the last: " + facts.supervision.last_end +
+                       "): the remote is off; leave it with inductorfs upgrade");
+  }
   for (const std::string& kept : facts.news.kept) {
     warnings.push_back("not learned by the last look, the old value counts for a while: " + kept);
   }
@@ -147,6 +160,22 @@ std::string facts_text(const Json& facts) {
   return text;
 }
 
+/// Nothing while nothing has happened.
+std::string takeover_text(const Json& takeover) {
+  const uint64_t restarts = number_at(takeover, "restarts");
+  const uint64_t upgrades = number_at(takeover, "upgrades");
+  if (restarts == 0 && upgrades == 0 && !flag_at(takeover, "safe_mode")) return {};
+  std::string text = std::to_string(restarts) + " restarts after crashes";
+  if (restarts > 0)
+    text += " (the last: " + text_at(takeover, "last_end") + ", " + text_at(takeover, "last_crash") + ")";
+  text += ", " + std::to_string(upgrades) + " upgrades";
+  if (const uint64_t failed = number_at(takeover, "upgrades_failed"); failed > 0) {
+    text += ", " + std::to_string(failed) + " of them failed";
+  }
+  if (flag_at(takeover, "safe_mode")) text += "; SAFE MODE: the remote is off";
+  return line("takeover", text);
+}
+
 std::string foreign_text(const Json& files) {
   const uint64_t count = number_at(files, "foreign");
   if (count == 0) return {};
@@ -196,7 +225,8 @@ std::string status_json(const StatusFacts& facts) {
                   {"also", also_list(facts.also)},
                   {"warnings", warnings_of(facts)},
                   {"private_families", private_part(facts.layers.host->state()->scopes)},
-                  {"facts", facts_part(facts)}});
+                  {"facts", facts_part(facts)},
+                  {"takeover", takeover_part(facts.supervision)}});
 }
 
 std::string where_json(const std::string& mountpoint, const std::vector<AlsoState>& also) {
@@ -236,6 +266,7 @@ std::string status_text(std::string_view json) {
   text += line("traffic", counter_text(part_of(status, "counters")));
   const Json& facts = part_of(status, "facts");
   text += line("facts", facts_text(facts));
+  text += takeover_text(part_of(status, "takeover"));
   text += list_text("last change", part_of(facts, "last_change"), plain_item);
   text += list_text("also", part_of(status, "also"), [](const Json& item) {
     return text_at(item, "path") + " shows " + text_at(item, "name") + ": " + text_at(item, "state");

@@ -10,6 +10,7 @@
 #include "json.h"
 #include "layers.h"
 #include "remote_watch.h"
+#include "supervision.h"
 
 /// What the queries answer: JSON made by the daemon, and text made of that JSON by the command line.
 namespace inductorfs::daemon {
@@ -21,6 +22,7 @@ struct StatusFacts {
   RemoteWatch::Knowledge server;
   std::vector<AlsoState> also;
   FactsNews news;
+  SupervisionNews supervision;
 };
 [[nodiscard]] std::string status_json(const StatusFacts& facts);
 [[nodiscard]] std::string where_json(const std::string& mountpoint, const std::vector<AlsoState>& also);

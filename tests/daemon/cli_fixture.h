@@ -125,6 +125,16 @@ class Cli : public ::testing::Test {
     return Json::parse(outcome.out, nullptr, false);
   }
   pid_t daemon_pid() { return status().value("pid", pid_t{-1}); }
+  pid_t supervisor_pid() { return status()["takeover"].value("supervisor", pid_t{-1}); }
+  /// Supervisor and worker at once: nobody is left who would serve the mount again.
+  void kill_daemon() {
+    const Json facts = status();
+    for (const pid_t pid : {facts["takeover"].value("supervisor", pid_t{-1}), facts.value("pid", pid_t{-1})}) {
+      ASSERT_GT(pid, 1);
+      ASSERT_EQ(::kill(pid, SIGKILL), 0);
+      ASSERT_TRUE(eventually([&] { return is_gone(pid); }));
+    }
+  }
   bool is_gone(pid_t pid) { return ::kill(pid, 0) != 0; }
 
   testing::TemporaryDirectory directory_;

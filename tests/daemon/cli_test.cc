@@ -244,9 +244,7 @@ TEST_F(CliMount, MountsAllTheSameWhenAPlaceCannotBeHad) {
 TEST_F(CliMount, ReplacesWhatADeadDaemonLeft) {
   const std::string place = directory_ / "tmp/headers";
   mount({"--also", "headers=" + place});
-  const pid_t pid = daemon_pid();
-  ASSERT_EQ(::kill(pid, SIGKILL), 0);
-  ASSERT_TRUE(eventually([&] { return is_gone(pid); }));
+  kill_daemon();
   ASSERT_TRUE(is_mounted());
   expect_refusal(run({"status", mount_}), {mount_, "unmount --lazy"});
 
@@ -262,9 +260,7 @@ TEST_F(CliMount, ReplacesWhatADeadDaemonLeft) {
 TEST_F(CliMount, UnmountsAMountWithoutADaemon) {
   const std::string place = directory_ / "tmp/headers";
   mount({"--also", "headers=" + place});
-  const pid_t pid = daemon_pid();
-  ASSERT_EQ(::kill(pid, SIGKILL), 0);
-  ASSERT_TRUE(eventually([&] { return is_gone(pid); }));
+  kill_daemon();
 
   const Outcome outcome = run({"unmount", "--lazy", mount_});
 
@@ -332,7 +328,7 @@ TEST_F(CliMount, TellsSystemdFromTheForeground) {
 
   EXPECT_EQ(std::string(word.data()).find("READY=1\n"), 0U) << word.data();
   EXPECT_TRUE(is_mounted());
-  EXPECT_EQ(daemon_pid(), pid);
+  EXPECT_EQ(supervisor_pid(), pid) << "what systemd takes for the main process";
   ASSERT_EQ(::kill(pid, SIGTERM), 0);
   int status = 0;
   ASSERT_EQ(::waitpid(pid, &status, 0), pid);

@@ -26,11 +26,17 @@ class FakeMount final : public MountControl {
     unmounts.push_back(lazy);
     return outcome;
   }
+  Result<std::string> upgrade(const std::string& program) override {
+    programs.push_back(program);
+    if (!outcome) return fail(outcome.error());
+    return std::string(R"({"pid":7})");
+  }
 
   Result<void> outcome;
   std::string explained;
   Milliseconds sync_left{0};
   std::vector<bool> unmounts;
+  std::vector<std::string> programs;
 };
 
 class Requests : public ::testing::Test {

@@ -74,7 +74,7 @@ TEST(MountOptions, DefaultsThatHelpShowsAreThoseInForce) {
   ASSERT_EQ(error_of(apply(values, "help", "/", shown)), "no error");
 
   const Settings defaults;
-  EXPECT_EQ(values.size(), 12U);
+  EXPECT_EQ(values.size(), 14U);
   EXPECT_EQ(shown.writers, defaults.writers);
   EXPECT_EQ(shown.probe_interval, defaults.probe_interval);
   EXPECT_EQ(shown.store_limit, defaults.store_limit);
@@ -86,6 +86,8 @@ TEST(MountOptions, DefaultsThatHelpShowsAreThoseInForce) {
   EXPECT_EQ(shown.threads, defaults.threads);
   EXPECT_EQ(shown.prefix, defaults.prefix);
   EXPECT_EQ(shown.start_timeout, defaults.start_timeout);
+  EXPECT_EQ(shown.hang_timeout, defaults.hang_timeout);
+  EXPECT_EQ(shown.crash_limit, defaults.crash_limit);
   EXPECT_EQ(shown.log_level, defaults.log_level);
 }
 

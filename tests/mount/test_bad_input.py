@@ -41,7 +41,7 @@ def refused(done, *told, code=1):
 
 def not_mounted(node):
     assert compare.mounts_below(node.cache) == []
-    wait_until(lambda: not node.daemons(), 10, "the daemon's end")
+    wait_until(lambda: not node.processes(), 10, "the daemon's end")
 
 
 # ---- mountpoints

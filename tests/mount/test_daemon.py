@@ -26,7 +26,7 @@ def mount(cluster, node, *more, **environment):
 
 def nothing_is_left(node):
     assert compare.mounts_below(node.root) == []
-    wait_until(lambda: not node.daemons(), 10, "the daemon's end")
+    wait_until(lambda: not node.processes(), 10, "the daemon's end")
 
 
 # ---- life
@@ -131,8 +131,8 @@ def test_an_ordinary_user_mounts_through_fusermount(cluster):
     for path in (node.root, node.cache, node.store, node.home, node.tmp):
         os.chown(path, NOBODY, NOBODY)
     program, device = cluster.directory / "inductorfs", cluster.directory / "fuse"
-    shutil.copy2(PROGRAM, program)
-    program.chmod(0o755)
+    for source in (PROGRAM, PROGRAM.with_name("inductorfs-supervisor")):
+        Path(shutil.copy2(source, cluster.directory)).chmod(0o755)
     script = node.root / "script"
     script.write_text(f"""set -eu
 {program} mount {node.cache} --store {node.store} --remote {cluster.redis.url} {' '.join(map(str, cluster.options()))}

@@ -130,23 +130,35 @@ class Node:
         except Failed:
             raise Failed(f"{self.name} does not list, {seconds} s after sync, {missing()[:8]}") from None
 
-    def daemons(self):
-        """Pids of the processes that serve this mountpoint."""
-        binary, found = str(places.program()), []
+    def _processes(self, name, *words):
+        """Pids of the processes with this program's name whose command line goes on like this."""
+        found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
-                    words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                    line = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
                 except OSError:
                     continue
-                if words[0] and os.path.basename(words[0]) == os.path.basename(binary) and "mount" in words and \
-                        any(str(spelling) in words for spelling in self.spellings):
+                if os.path.basename(line[0]) != name or line[1:1 + len(words)] != list(words):
+                    continue
+                if any(str(spelling) in line for spelling in self.spellings):
                     found.append(int(entry.name))
         return found
 
+    def daemons(self):
+        """Pids of the processes that serve this mountpoint: one, or none while a worker is being replaced."""
+        return self._processes("inductorfs", "worker")
+
     def supervisors(self):
-        """Pids of the processes that would start another daemon for this mountpoint; none are in this tree."""
-        return []
+        """Pids of the processes that keep this mount, and start another worker when one ends."""
+        return self._processes("inductorfs-supervisor")
+
+    def processes(self):
+        return self.supervisors() + self.daemons()
+
+    def worker(self, seconds=20):
+        """The pid of the worker that serves."""
+        return wait_until(lambda: (self.daemons() or [None])[0], seconds, "a worker")
 
     def unmount(self, seconds=30):
         if self.backing == "directory":
@@ -154,17 +166,32 @@ class Node:
         done = self.cli("unmount", self.cache, seconds=seconds)
         if done.code != 0:
             raise Failed(f"unmount of {self.name}: exit code {done.code}: {done.err}{self.log_tail()}")
-        wait_until(lambda: not self.daemons(), 20, "the daemon's end")
+        wait_until(lambda: not self.processes(), 20, "the daemon's end")
         if left := compare.mounts_below(self.root):
             raise Failed(f"unmount of {self.name} left {left}")
 
     def kill_daemon(self):
-        """kill -9 of all that serves this mount; returns when they hold nothing any more."""
-        pids = self.daemons()
-        for pid in pids:
+        """A whole crash: nobody is left to serve the mount, as when the host's power goes for it alone."""
+        pids = self.processes()
+        for pid in pids:  # the supervisors first
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not any(holds_files(pid) for pid in pids), 10, "the daemon's end")
+
+    def kill_worker(self, number=signal.SIGKILL):
+        """A crash of the worker alone, whose supervisor starts another. The pid that was killed."""
+        pid = self.worker()
+        os.kill(pid, number)
+        return pid
+
+    def next_worker(self, old, seconds=30):
+        """Waits until another worker than `old` answers at the control socket; its pid."""
+        def another():
+            done = self.cli("status", self.cache, "--json", seconds=seconds)
+            told = json.loads(done.out) if done.code == 0 else {}
+            return told.get("pid") not in (None, old) and told["pid"]
+
+        return wait_until(another, seconds, "the next worker")
 
     def stop(self):
         """Never fails and never leaves a mount or a process."""
@@ -177,7 +204,7 @@ class Node:
                     self.cli("unmount", self.cache, seconds=20)
             except Failed:
                 pass
-            for pid in self.daemons():
+            for pid in self.processes():
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "supervision.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "inductorfs/base/log.h"
+#include "inductorfs/base/thread.h"
+#include "inductorfs/supervisor/protocol.h"
+#include "socket.h"
+
+namespace inductorfs::daemon {
+namespace {
+
+using supervisor::Receipt;
+using supervisor::Word;
+
+constexpr Milliseconds kBeat{250};
+/// The supervisor answers from its loop, which never rests long.
+constexpr Milliseconds kAnswerPatience{5000};
+constexpr size_t kUniqueOffset = 8;  ///< fuse_in_header (Linux, include/uapi/linux/fuse.h): length, opcode, unique
+
+int64_t monotonic_now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
+
+/// Which request lies in the slot; 0 when it is empty.
+uint64_t request_in(takeover::Slot& slot) {
+  if (slot.length() == 0) return 0;
+  uint64_t unique = 0;
+  std::memcpy(&unique, slot.request() + kUniqueOffset, sizeof unique);
+  return unique;
+}
+
+}  // namespace
+
+std::string describe_end(int status, bool hung) {
+  if (hung) return "hung, and was killed";
+  return WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
+                             : "code " + std::to_string(WEXITSTATUS(status));
+}
+
+Result<std::unique_ptr<Supervision>> Supervision::take_over(Milliseconds hang) {
+  for (const int fd : {supervisor::kRegionFd, supervisor::kSettingsFd, supervisor::kLinkFd}) {
+    if (!is_open(fd)) return fail(ErrorCode::kInvalid, "a worker is started by inductorfs mount, not by hand");
+  }
+  for (int fd = supervisor::kRegionFd; fd < supervisor::kFirstFreeFd; ++fd) (void)::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  Result<takeover::Region> region = takeover::Region::attach(Fd(supervisor::kRegionFd));
+  if (!region) return fail(region.error());
+  Fd device(is_open(supervisor::kDeviceFd) ? supervisor::kDeviceFd : -1);
+  region->page().worker.store(::getpid());
+  return std::make_unique<Supervision>(std::move(*region), Fd(supervisor::kLinkFd), std::move(device), hang);
+}
+
+Supervision::Supervision(takeover::Region region, Fd link, Fd device, Milliseconds hang)
+    : region_(std::move(region)),
+      link_(std::move(link)),
+      device_(std::move(device)),
+      hang_(hang),
+      resumes_(static_cast<bool>(device_)),
+      seen_(region_.threads()) {}
+
+void Supervision::start() {
+  beat();
+  thread_ = start_thread("heart", [this](const std::stop_token& stop) { run(stop); });
+}
+
+void Supervision::stop() {
+  thread_.request_stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Supervision::run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    pollfd item{alone_ ? -1 : link_.get(), POLLIN, 0};
+    (void)::poll(&item, 1, static_cast<int>(kBeat.count()));  // an interruption is a turn like any other
+    take_words();
+    if (!is_stuck()) beat();
+  }
+}
+
+void Supervision::beat() { region_.page().beat.store(monotonic_now()); }
+
+bool Supervision::is_stuck() {
+  if (hang_.count() == 0 || region_.page().serving.load() == 0) return false;
+  if (!slots_) slots_.emplace(region_);
+  const SteadyTime now = std::chrono::steady_clock::now();
+  bool stuck = false;
+  for (size_t i = 0; i < seen_.size(); ++i) {
+    const uint64_t request = request_in(slots_->of_thread(i));
+    if (request != seen_[i].request) seen_[i] = {request, now};
+    if (request == 0 || now - seen_[i].since < hang_) continue;
+    stuck = true;
+    log::write_limited(log::Level::kError, "request_stuck", {{"thread", static_cast<uint64_t>(i)}});
+  }
+  return stuck;
+}
+
+void Supervision::take_words() {
+  while (!alone_) {
+    Word word{};
+    Fd descriptor;
+    const Receipt receipt = supervisor::receive_word(link_.get(), word, descriptor);
+    if (receipt == Receipt::kEnded) {
+      alone_ = true;
+      log::error("supervisor_lost", {{"action", "served on; a crash of this process would end the mount"}});
+    }
+    if (receipt != Receipt::kWord) return;
+    if (word == Word::kUpgradeTaken || word == Word::kUpgradeRefused) {
+      answer_.notify_with(
+          [&](Answer& answer) { answer = word == Word::kUpgradeTaken ? Answer::kTaken : Answer::kRefused; });
+    }
+  }
+}
+
+Result<void> Supervision::give_device(int device) {
+  if (supervisor::send_word(link_.get(), Word::kDevice, device)) return {};
+  return fail(ErrorCode::kUnavailable, "the supervisor is gone");
+}
+
+void Supervision::serving() { region_.page().serving.store(monotonic_now()); }
+
+Result<void> Supervision::ask_upgrade(Fd program) {
+  answer_.with([](Answer& answer) { answer = Answer::kNone; });
+  if (alone_ || !supervisor::send_word(link_.get(), Word::kUpgrade, program.get())) {
+    return fail(ErrorCode::kUnavailable, "the mount has no supervisor any more: unmount it and mount again");
+  }
+  const Answer answer = answer_.wait_until(
+      Deadline::after(kAnswerPatience).at(), [](Answer now) { return now != Answer::kNone; },
+      [](Answer now) { return now; });
+  if (answer == Answer::kTaken) return {};
+  return fail(ErrorCode::kBusy, "the mount is being stopped or upgraded already: ask for its status");
+}
+
+SupervisionNews Supervision::news() const {
+  const takeover::Page& page = region_.page();
+  SupervisionNews news;
+  news.supervisor = alone_ ? 0 : page.supervisor.load();
+  news.restarts = page.restarts.load();
+  news.upgrades = page.upgrades.load();
+  news.upgrades_failed = page.upgrade_failed.load();
+  news.safe_mode = page.safe_mode.load() != 0;
+  news.slots = region_.threads();
+  const int64_t crash = page.last_restart.load();
+  if (news.restarts == 0 || crash == 0) return news;
+  news.last_end = describe_end(page.last_status.load(), page.last_was_hung.load() != 0);
+  const auto ago = std::chrono::nanoseconds(monotonic_now() - crash);
+  news.last_crash = std::time(nullptr) - std::chrono::duration_cast<std::chrono::seconds>(ago).count();
+  return news;
+}
+
+}  // namespace inductorfs::daemon

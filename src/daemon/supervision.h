@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/base/result.h"
+#include "inductorfs/takeover/region.h"
+#include "inductorfs/takeover/request_slots.h"
+
+namespace inductorfs::daemon {
+
+/// What the supervisor has seen, for `status`.
+struct SupervisionNews {
+  int supervisor = 0;  ///< its pid; 0: it is gone, and nobody would take over
+  uint32_t restarts = 0;
+  uint32_t upgrades = 0;
+  uint32_t upgrades_failed = 0;
+  bool safe_mode = false;
+  std::string last_end;  ///< how the last worker crashed; empty: none did
+  std::time_t last_crash = 0;
+  size_t slots = 0;
+};
+
+/// A worker's side of its supervisor: the memory that outlives it, a heart that beats there, and the link. The heart
+/// stops when a request is not answered for longer than `hang`: then this process is as good as dead.
+/// Safe for concurrent use, but for start() and stop().
+class Supervision {
+ public:
+  /// Takes the descriptors that the supervisor has opened for this process. kInvalid when there are none, or when they
+  /// are of another version.
+  [[nodiscard]] static Result<std::unique_ptr<Supervision>> take_over(Milliseconds hang);
+  Supervision(takeover::Region region, Fd link, Fd device, Milliseconds hang);
+  ~Supervision() { stop(); }
+  Supervision(const Supervision&) = delete;
+  Supervision& operator=(const Supervision&) = delete;
+
+  [[nodiscard]] takeover::Region& region() { return region_; }
+  /// Whether another worker has served the mount before.
+  [[nodiscard]] bool resumes() const { return resumes_; }
+  [[nodiscard]] Fd take_device() { return std::move(device_); }
+  [[nodiscard]] bool safe_mode() const { return region_.page().safe_mode.load() != 0; }
+
+  /// Starts the heart.
+  void start();
+  void stop();
+  /// Gives the supervisor the device, before the first request is read from it.
+  [[nodiscard]] Result<void> give_device(int device);
+  /// From now on requests are answered.
+  void serving();
+  /// Asks to be followed by this program. After success the process is to hand over. kBusy when the supervisor will
+  /// not, kUnavailable when there is none.
+  [[nodiscard]] Result<void> ask_upgrade(Fd program);
+
+  [[nodiscard]] SupervisionNews news() const;
+
+ private:
+  enum class Answer { kNone, kTaken, kRefused };
+  /// What a thread does, seen at two moments.
+  struct Seen {
+    uint64_t request = 0;
+    SteadyTime since;
+  };
+  void run(const std::stop_token& stop);
+  void beat();
+  [[nodiscard]] bool is_stuck();
+  void take_words();
+
+  takeover::Region region_;
+  Fd link_;
+  Fd device_;
+  const Milliseconds hang_;
+  const bool resumes_;
+  std::atomic<bool> alone_{false};  ///< the supervisor is gone
+  Guarded<Answer> answer_{Answer::kNone};
+  // Confined to the heart's thread. The slots are mapped when there is time: a takeover does not wait for them.
+  std::optional<takeover::RequestSlots> slots_;
+  std::vector<Seen> seen_;
+  std::jthread thread_;
+};
+
+/// "signal 9", "code 1", "hung, and was killed".
+[[nodiscard]] std::string describe_end(int status, bool hung);
+
+}  // namespace inductorfs::daemon

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "answer.h"
+
+#include <linux/fuse.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace inductorfs::supervisor {
+namespace {
+
+constexpr uint32_t kBlock = 4096;
+constexpr uint32_t kNameLimit = 255;
+
+/// Writes header and body; an error has no body.
+template <typename Body>
+std::span<const char> reply(uint64_t unique, const Body& body, std::array<char, kAnswerLimit>& room) {
+  static_assert(sizeof(fuse_out_header) + sizeof(Body) <= kAnswerLimit);
+  fuse_out_header header{};
+  header.len = sizeof header + sizeof body;
+  header.unique = unique;
+  std::memcpy(room.data(), &header, sizeof header);
+  std::memcpy(room.data() + sizeof header, &body, sizeof body);
+  return {room.data(), header.len};
+}
+
+std::span<const char> reply(uint64_t unique, int error, std::array<char, kAnswerLimit>& room) {
+  fuse_out_header header{};
+  header.len = sizeof header;
+  header.error = -error;
+  header.unique = unique;
+  std::memcpy(room.data(), &header, sizeof header);
+  return {room.data(), header.len};
+}
+
+fuse_attr_out attributes(const Root& root) {
+  fuse_attr_out out{};  // valid for no time: the next worker knows better
+  out.attr.ino = FUSE_ROOT_ID;
+  out.attr.mode = S_IFDIR | (root.mode & 07777U);
+  out.attr.nlink = 2;
+  out.attr.uid = root.uid;
+  out.attr.gid = root.gid;
+  out.attr.blksize = kBlock;
+  return out;
+}
+
+fuse_statfs_out statistics() {
+  fuse_statfs_out out{};
+  out.st.bsize = kBlock;
+  out.st.frsize = kBlock;
+  out.st.namelen = kNameLimit;
+  return out;
+}
+
+}  // namespace
+
+std::span<const char> answer(std::span<const char> request, const Root& root,
+                             std::array<char, kAnswerLimit>& room) noexcept {
+  fuse_in_header header{};
+  if (request.size() < sizeof header) return {};
+  std::memcpy(&header, request.data(), sizeof header);
+  switch (header.opcode) {
+    case FUSE_FORGET:
+    case FUSE_BATCH_FORGET:
+    case FUSE_INTERRUPT:
+      return {};
+    case FUSE_LOOKUP:
+      return reply(header.unique, ENOENT, room);
+    case FUSE_GETATTR:
+      if (header.nodeid == FUSE_ROOT_ID) return reply(header.unique, attributes(root), room);
+      return reply(header.unique, EIO, room);
+    case FUSE_STATFS:
+      return reply(header.unique, statistics(), room);
+    case FUSE_RELEASE:
+    case FUSE_RELEASEDIR:
+    case FUSE_DESTROY:
+      return reply(header.unique, 0, room);
+    // The kernel remembers this answer for the whole mount; it is what a worker says, too.
+    case FUSE_OPEN:
+    case FUSE_OPENDIR:
+    case FUSE_FLUSH:
+      return reply(header.unique, ENOSYS, room);
+    default:
+      return reply(header.unique, EIO, room);
+  }
+}
+
+}  // namespace inductorfs::supervisor

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+/// What is said to the kernel while no worker can: as little as keeps processes going. Nothing here allocates.
+namespace inductorfs::supervisor {
+
+/// The mount's root, which the kernel checks permissions against.
+struct Root {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  mode_t mode = 0755;
+};
+
+inline constexpr size_t kAnswerLimit = 512;
+
+/// The reply to one message of the kernel, ready to be written to the device; nothing for a message that has none.
+/// Names are absent, what was opened can be let go, and everything else is EIO.
+[[nodiscard]] std::span<const char> answer(std::span<const char> request, const Root& root,
+                                           std::array<char, kAnswerLimit>& room) noexcept;
+
+}  // namespace inductorfs::supervisor

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "line.h"
+
+#include <fcntl.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdarg>
+#include <cstdio>
+#include <ctime>
+
+#include "inductorfs/base/fd.h"
+
+namespace inductorfs::supervisor {
+namespace {
+
+constexpr size_t kLineLimit = 512;
+const char* destination = nullptr;
+
+size_t put_time(std::array<char, kLineLimit>& line) {
+  timespec now{};
+  (void)::clock_gettime(CLOCK_REALTIME, &now);  // cannot fail for this clock
+  tm parts{};
+  (void)::gmtime_r(&now.tv_sec, &parts);
+  const size_t used = std::strftime(line.data(), line.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  const int more =
+      std::snprintf(line.data() + used, line.size() - used, ".%03dZ ", static_cast<int>(now.tv_nsec / 1'000'000));
+  return used + static_cast<size_t>(std::max(more, 0));
+}
+
+}  // namespace
+
+void log_to(const char* path) { destination = path; }
+
+void log_line(const char* level, const char* format, ...) {
+  std::array<char, kLineLimit> line{};
+  size_t used = put_time(line);
+  used += static_cast<size_t>(std::max(std::snprintf(line.data() + used, line.size() - used, "%s ", level), 0));
+  va_list arguments;
+  va_start(arguments, format);
+  const int more = std::vsnprintf(line.data() + used, line.size() - used, format, arguments);
+  va_end(arguments);
+  used = std::min(used + static_cast<size_t>(std::max(more, 0)), line.size() - 2);  // a long line is cut
+  line[used++] = '\n';
+  // Not made when it is missing: its owner and mode are the worker's business.
+  const Fd file(destination == nullptr ? -1 : ::open(destination, O_WRONLY | O_APPEND | O_CLOEXEC));
+  if (destination != nullptr && !file) return;
+  (void)!::write(file ? file.get() : STDERR_FILENO, line.data(), used);  // nobody else could be told
+}
+
+}  // namespace inductorfs::supervisor

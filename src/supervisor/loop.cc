@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loop.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+#include <string_view>
+
+#include "inductorfs/supervisor/protocol.h"
+#include "inductorfs/takeover/request_slots.h"
+#include "line.h"
+
+namespace inductorfs::supervisor {
+namespace {
+
+constexpr int64_t kNanosecondsOfOne = 1'000'000;
+constexpr size_t kRequestsInARow = 256;
+/// The kernel refuses to hand out a request to a smaller buffer than the largest WRITE needs. Static: it costs nothing
+/// until the supervisor has to answer itself.
+alignas(64) std::array<char, takeover::RequestSlots::kRequestRoom> request_room;
+
+template <typename Number>
+bool parse_number(std::string_view text, Number& out, int base = 10) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out, base);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+/// "uid:gid:mode", the mode in octal.
+bool parse_root(std::string_view text, Root& root) {
+  const size_t first = text.find(':');
+  const size_t second = text.find(':', first + 1);
+  if (first == std::string_view::npos || second == std::string_view::npos) return false;
+  return parse_number(text.substr(0, first), root.uid) &&
+         parse_number(text.substr(first + 1, second - first - 1), root.gid) &&
+         parse_number(text.substr(second + 1), root.mode, 8);
+}
+
+bool parse_word(const char* word, Task& task) {
+  const std::string_view text(word);
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos) return false;
+  const std::string_view name = text.substr(0, equals);
+  const std::string_view value = text.substr(equals + 1);
+  if (name == "log") {
+    task.log = word + equals + 1;
+    return true;
+  }
+  if (name == "root") return parse_root(value, task.root);
+  if (name == "hang") return parse_number(value, task.limits.hang);
+  if (name == "start") return parse_number(value, task.limits.start);
+  if (name == "upgrade") return parse_number(value, task.limits.upgrade);
+  if (name == "crashes") return parse_number(value, task.limits.crashes) && task.limits.crashes <= kCrashLimit;
+  return false;
+}
+
+void set_flags(int fd, int command_get, int command_set, int flag) {
+  const int flags = ::fcntl(fd, command_get);
+  if (flags >= 0) (void)::fcntl(fd, command_set, flags | flag);
+}
+
+}  // namespace
+
+bool parse_task(int argc, char** argv, Task& task) {
+  if (argc < 2) return false;
+  task.mountpoint = argv[1];
+  for (int i = 2; i < argc; ++i) {
+    if (!parse_word(argv[i], task)) return false;
+  }
+  return true;
+}
+
+Loop::Loop(const Task& task, takeover::Region& region)
+    : task_(task), region_(region), core_(task.limits), program_(out_of_the_way(Fd(kProgramFd))) {}
+
+int Loop::run() {
+  log_to(task_.log);
+  if (!signals_.open()) {
+    log_line("error", "supervisor_failed why=signalfd");
+    return 1;
+  }
+  region_.page().supervisor.store(::getpid());
+  protect();
+  while (!act()) {
+    wait();
+    take_signals();
+    take_words();
+    reap();
+    if (core_.responding() && signs().serving == 0) respond();
+  }
+  if (core_.leaves_mount()) detach(task_.mountpoint);
+  return core_.exit_code();
+}
+
+Signs Loop::signs() const {
+  const takeover::Page& page = region_.page();
+  return {page.beat.load() / kNanosecondsOfOne, page.serving.load() / kNanosecondsOfOne};
+}
+
+bool Loop::act() {
+  while (true) {
+    switch (core_.next(now(), signs())) {
+      case Action::kNothing:
+        return false;
+      case Action::kStart:
+        start_worker();
+        break;
+      case Action::kKill:
+        log_line("error", "worker_hung pid=%d action=killed", worker_.pid());
+        worker_.signal(SIGKILL);
+        break;
+      case Action::kAdopt:
+        program_ = std::move(new_program_);
+        log_line("info", "upgraded pid=%d", worker_.pid());
+        break;
+      case Action::kDiscard:
+        new_program_.reset();
+        log_line("error", "upgrade_failed action=\"the old program again\"");
+        break;
+      case Action::kEnd:
+        return true;
+    }
+    publish();
+  }
+}
+
+void Loop::wait() {
+  const int device = core_.responding() && device_ ? device_.get() : -1;
+  std::array<pollfd, 3> items{pollfd{signals_.fd(), POLLIN, 0}, pollfd{worker_.link(), POLLIN, 0},
+                              pollfd{device, POLLIN, 0}};
+  (void)::poll(items.data(), items.size(), static_cast<int>(core_.rest(now())));  // an interruption is a turn, too
+}
+
+void Loop::start_worker() {
+  takeover::Page& page = region_.page();
+  page.worker.store(0);
+  page.serving.store(0);
+  page.beat.store(0);
+  page.safe_mode.store(core_.safe_mode() ? 1 : 0);
+  const Fd& program = core_.trying_new() ? new_program_ : program_;
+  if (!worker_.start(program.get(), device_.get(), task_.mountpoint)) {
+    log_line("error", "worker_not_started errno=%d", errno);
+    core_.start_failed(now());
+    return;
+  }
+  core_.started(now());
+  if (!device_) {
+    (void)::close(kReadyFd);  // its end is what tells the one who waits that the first worker is gone
+    return;
+  }
+  for (unsigned i = 0; i < core_.stops(); ++i) worker_.signal(SIGTERM);
+  log_line("info", "worker_started pid=%d%s", worker_.pid(), core_.safe_mode() ? " safe_mode=true" : "");
+}
+
+void Loop::take_signals() {
+  for (int number = signals_.next(); number != 0; number = signals_.next()) {
+    if (number == SIGCHLD) continue;
+    worker_.signal(number);
+    if (number != SIGHUP) core_.asked_to_stop(now());
+  }
+}
+
+void Loop::take_words() {
+  while (worker_.link() >= 0) {
+    Word word{};
+    Fd descriptor;
+    const Receipt receipt = receive_word(worker_.link(), word, descriptor);
+    if (receipt == Receipt::kEnded) worker_.close_link();
+    if (receipt != Receipt::kWord) return;
+    if (word == Word::kDevice && !device_) {
+      device_ = out_of_the_way(std::move(descriptor));
+      set_flags(device_.get(), F_GETFL, F_SETFL, O_NONBLOCK);  // for the responder; a worker sets it as well
+    } else if (word == Word::kUpgrade) {
+      take_upgrade(std::move(descriptor));
+    }
+  }
+}
+
+void Loop::take_upgrade(Fd program) {
+  const bool taken = program && core_.asked_to_upgrade(now(), signs());
+  if (taken) new_program_ = out_of_the_way(std::move(program));
+  log_line("info", "upgrade_asked taken=%s", taken ? "true" : "false");
+  // A worker that does not hear this has ended, or will be killed when it does not hand over in time.
+  (void)send_word(worker_.link(), taken ? Word::kUpgradeTaken : Word::kUpgradeRefused);
+}
+
+void Loop::reap() {
+  const pid_t pid = worker_.pid();
+  int status = 0;
+  if (!worker_.reap(status)) return;
+  const bool ours = region_.page().worker.load() == pid;
+  const bool was_safe = core_.safe_mode();
+  const Outcome outcome = core_.ended(now(), status, ours, signs());
+  answered_left_over_ = false;
+  tell(outcome, pid, status);
+  if (core_.safe_mode() && !was_safe)
+    log_line("error", "safe_mode why=\"crashes within a minute\" action=\"remote off\"");
+  if (core_.responding()) log_line("error", "responding why=\"no worker can start\" action=\"another try every 30 s\"");
+  publish();
+}
+
+void Loop::tell(Outcome outcome, pid_t pid, int status) const {
+  const char* const how = WIFSIGNALED(status) ? "signal" : "code";
+  const int number = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+  switch (outcome) {
+    case Outcome::kEnded:
+    case Outcome::kFirstFailed:
+      return;  // it has said so itself, or whoever waits for it does
+    case Outcome::kHandedOver:
+      return log_line("info", "worker_handed_over pid=%d %s=%d", pid, how, number);
+    case Outcome::kNewFailed:
+      return log_line("error", "new_program_failed pid=%d %s=%d", pid, how, number);
+    case Outcome::kCrashed:
+      return log_line("error", "worker_crashed pid=%d %s=%d restarts=%u", pid, how, number, core_.restarts());
+  }
+}
+
+void Loop::respond() {
+  if (!device_) return;
+  if (!answered_left_over_ && !core_.alive()) answer_left_over();
+  std::array<char, kAnswerLimit> room;
+  for (size_t i = 0; i < kRequestsInARow; ++i) {
+    const ssize_t got = ::read(device_.get(), request_room.data(), request_room.size());
+    if (got < 0 && (errno == ENODEV || errno == ECONNABORTED)) return core_.session_ended();
+    if (got < 0 && (errno == EINTR || errno == ENOENT)) continue;  // ENOENT: it was interrupted before it was taken
+    if (got <= 0) return;
+    const std::span<const char> reply = answer({request_room.data(), static_cast<size_t>(got)}, task_.root, room);
+    if (!reply.empty()) (void)!::write(device_.get(), reply.data(), reply.size());  // ENOENT: its process has gone
+  }
+}
+
+void Loop::answer_left_over() {
+  answered_left_over_ = true;
+  std::array<char, kAnswerLimit> room;
+  for (takeover::Slot* slot : takeover::RequestSlots(region_).left_over()) {
+    const bool known = slot->phase.load() == takeover::Slot::kAnswered;
+    const std::span<const char> reply =
+        known ? std::span<const char>(slot->reply, slot->reply_size)
+              : answer({slot->request(), std::min<size_t>(slot->length(), slot->request_size)}, task_.root, room);
+    if (!reply.empty()) (void)!::write(device_.get(), reply.data(), reply.size());  // ENOENT: it was answered
+    slot->free();
+  }
+}
+
+void Loop::publish() {
+  takeover::Page& page = region_.page();
+  page.restarts.store(core_.restarts());
+  page.upgrades.store(core_.upgrades());
+  page.upgrade_failed.store(core_.upgrades_failed());
+  page.last_status.store(core_.last_status());
+  page.last_was_hung.store(core_.last_was_hung() ? 1 : 0);
+  page.last_restart.store(core_.last_crash() * kNanosecondsOfOne);
+}
+
+}  // namespace inductorfs::supervisor

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "answer.h"
+#include "core.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/takeover/region.h"
+#include "workers.h"
+
+namespace inductorfs::supervisor {
+
+/// What a supervisor is started with: its command line, beside the descriptors.
+struct Task {
+  const char* mountpoint = nullptr;
+  const char* log = nullptr;  ///< nullptr: standard error
+  Limits limits;
+  Root root;
+};
+/// MOUNTPOINT and name=value. False for anything else.
+[[nodiscard]] bool parse_task(int argc, char** argv, Task& task);
+
+/// Keeps the device, and a worker that serves it. Confined to the main thread.
+class Loop {
+ public:
+  Loop(const Task& task, takeover::Region& region);
+  /// Until the mount has ended; the exit code.
+  [[nodiscard]] int run();
+
+ private:
+  [[nodiscard]] Signs signs() const;
+  /// True: the process is to end.
+  [[nodiscard]] bool act();
+  void wait();
+  void start_worker();
+  void take_signals();
+  void take_words();
+  void take_upgrade(Fd program);
+  void reap();
+  void tell(Outcome outcome, pid_t pid, int status) const;
+  void respond();
+  void answer_left_over();
+  void publish();
+
+  Task task_;
+  takeover::Region& region_;
+  Core core_;
+  Signals signals_;
+  Worker worker_;
+  Fd program_;
+  Fd new_program_;
+  Fd device_;
+  bool answered_left_over_ = false;
+};
+
+}  // namespace inductorfs::supervisor

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <ctime>
+#include <utility>
+
+#include "inductorfs/supervisor/protocol.h"
+
+namespace inductorfs::supervisor {
+namespace {
+
+constexpr int kHighFd = 20;
+constexpr int kNotExecuted = 127;
+
+/// In the child: never returns. Nothing here may allocate or log: memory may be what there is none of.
+[[noreturn]] void become(int program, int device, int link, const char* mountpoint) {
+  bool ready = ::dup2(link, kLinkFd) >= 0;
+  if (device >= 0) {
+    ready = ready && ::dup2(device, kDeviceFd) >= 0;
+  } else {
+    (void)::close(kDeviceFd);
+  }
+  sigset_t children;
+  (void)::sigemptyset(&children);
+  (void)::sigaddset(&children, SIGCHLD);
+  (void)::sigprocmask(SIG_UNBLOCK, &children, nullptr);
+  char name[] = "inductorfs";
+  char verb[] = "worker";
+  char* arguments[] = {name, verb, const_cast<char*>(mountpoint), nullptr};
+  // By descriptor: whatever was installed at its path meanwhile.
+  if (ready) (void)::syscall(SYS_execveat, program, "", arguments, environ, AT_EMPTY_PATH);
+  ::_exit(kNotExecuted);
+}
+
+}  // namespace
+
+Time now() {
+  timespec moment{};
+  (void)::clock_gettime(CLOCK_MONOTONIC, &moment);  // cannot fail for this clock
+  return moment.tv_sec * Time{1000} + moment.tv_nsec / 1'000'000;
+}
+
+Fd out_of_the_way(Fd fd) {
+  if (!fd || fd.get() >= kHighFd) return fd;
+  Fd high(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kHighFd));
+  return high ? std::move(high) : std::move(fd);
+}
+
+bool Signals::open() {
+  sigset_t set;
+  (void)::sigemptyset(&set);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) (void)::sigaddset(&set, number);
+  if (::sigprocmask(SIG_BLOCK, &set, nullptr) != 0) return false;
+  fd_ = out_of_the_way(Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK)));
+  return static_cast<bool>(fd_);
+}
+
+int Signals::next() {
+  signalfd_siginfo info{};
+  const bool got = ::read(fd_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info);
+  return got ? static_cast<int>(info.ssi_signo) : 0;
+}
+
+bool Worker::start(int program, int device, const char* mountpoint) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return false;
+  link_ = out_of_the_way(Fd(ends[0]));
+  const Fd theirs = out_of_the_way(Fd(ends[1]));
+  pid_ = ::fork();
+  if (pid_ == 0) become(program, device, theirs.get(), mountpoint);
+  if (pid_ < 0) link_.reset();
+  return pid_ > 0;
+}
+
+bool Worker::reap(int& status) {
+  if (pid_ <= 0 || ::waitpid(pid_, &status, WNOHANG) != pid_) return false;
+  pid_ = -1;
+  link_.reset();
+  return true;
+}
+
+void Worker::signal(int number) const {
+  if (pid_ > 0) (void)::kill(pid_, number);  // it is ours until it is reaped
+}
+
+void protect() {
+  const Fd score(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
+  if (score) (void)!::write(score.get(), "-1000", 5);  // needs CAP_SYS_RESOURCE: best effort
+  // What it has touched stays; what it never touches is not read in for it. Best effort: RLIMIT_MEMLOCK.
+  (void)::mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT);
+}
+
+void detach(const char* mountpoint) {
+  if (::umount2(mountpoint, UMOUNT_NOFOLLOW | MNT_DETACH) == 0 || ::geteuid() == 0) return;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    (void)::execlp("fusermount3", "fusermount3", "-u", "-z", "--", mountpoint, static_cast<char*>(nullptr));
+    ::_exit(kNotExecuted);
+  }
+  if (child > 0) (void)::waitpid(child, nullptr, 0);
+}
+
+}  // namespace inductorfs::supervisor

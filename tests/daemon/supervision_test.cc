@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "supervision.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <csignal>
+#include <cstring>
+
+#include "inductorfs/supervisor/protocol.h"
+
+namespace inductorfs::daemon {
+namespace {
+
+using supervisor::Receipt;
+using supervisor::Word;
+
+constexpr Milliseconds kPatience{20000};
+
+template <typename Condition>
+bool eventually(Condition&& condition) {
+  const Deadline deadline = Deadline::after(kPatience);
+  while (!condition()) {
+    if (deadline.passed()) return false;
+    (void)::poll(nullptr, 0, 5);
+  }
+  return true;
+}
+
+/// A worker's side, with the test as the supervisor.
+class Supervised : public ::testing::Test {
+ protected:
+  void open(Milliseconds hang, Fd device = Fd()) {
+    Result<takeover::Region> region = takeover::Region::create(2);
+    ASSERT_TRUE(region.has_value());
+    page_region_.emplace(std::move(*takeover::Region::attach(Fd(::dup(region->fd())))));
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    ours_.reset(ends[0]);
+    worker_ = std::make_unique<Supervision>(std::move(*region), Fd(ends[1]), std::move(device), hang);
+    page().supervisor = 4711;
+  }
+  takeover::Page& page() { return page_region_->page(); }
+  bool beats() {
+    const int64_t before = page().beat;
+    return eventually([&] { return page().beat != before; });
+  }
+  /// The next word that the worker says.
+  std::optional<Word> heard() {
+    Word word{};
+    bool got = false;
+    (void)eventually([&] { return got = supervisor::receive_word(ours_.get(), word, descriptor_) == Receipt::kWord; });
+    return got ? std::optional(word) : std::nullopt;
+  }
+
+  std::optional<takeover::Region> page_region_;
+  Fd ours_;
+  Fd descriptor_;
+  std::unique_ptr<Supervision> worker_;
+};
+
+TEST_F(Supervised, BeatsAndSaysWhenItServes) {
+  open(Milliseconds(15000));
+  worker_->start();
+  EXPECT_TRUE(beats());
+  EXPECT_TRUE(beats());
+  EXPECT_EQ(page().serving, 0);
+  worker_->serving();
+  EXPECT_GT(page().serving, 0);
+  EXPECT_FALSE(worker_->resumes());
+}
+
+TEST_F(Supervised, BeatsNoMoreWhileARequestIsNotAnswered) {
+  open(Milliseconds(300));
+  takeover::RequestSlots slots(*page_region_);
+  takeover::Slot& slot = slots.of_thread(1);
+  const std::array<uint64_t, 5> request{40, 99, 0, 0, 0};
+  std::memcpy(slot.request(), request.data(), sizeof request);
+  worker_->serving();
+  worker_->start();
+  // The heart looks each 250 ms; it has stopped when it missed a second.
+  const bool stopped = eventually([&] {
+    const int64_t before = page().beat;
+    (void)::poll(nullptr, 0, 1000);
+    return page().beat == before;
+  });
+  EXPECT_TRUE(stopped);
+  slot.free();
+  EXPECT_TRUE(beats()) << "it was answered after all";
+}
+
+TEST_F(Supervised, GivesTheDevice) {
+  open(Milliseconds(15000));
+  ASSERT_TRUE(worker_->give_device(ours_.get()).has_value());
+  EXPECT_EQ(heard(), Word::kDevice);
+  EXPECT_TRUE(descriptor_);
+}
+
+TEST_F(Supervised, ResumesWithADevice) {
+  open(Milliseconds(15000), Fd(::dup(STDERR_FILENO)));
+  EXPECT_TRUE(worker_->resumes());
+  EXPECT_TRUE(worker_->take_device());
+}
+
+TEST_F(Supervised, AsksForAnUpgrade) {
+  for (const bool taken : {true, false}) {
+    open(Milliseconds(15000));
+    worker_->start();
+    std::jthread supervisor([&] {
+      EXPECT_EQ(heard(), Word::kUpgrade);
+      EXPECT_TRUE(descriptor_);
+      (void)supervisor::send_word(ours_.get(), taken ? Word::kUpgradeTaken : Word::kUpgradeRefused);
+    });
+    const Result<void> asked = worker_->ask_upgrade(Fd(::dup(STDERR_FILENO)));
+    EXPECT_EQ(asked.has_value(), taken);
+    if (!taken) {
+      EXPECT_EQ(asked.error().code(), ErrorCode::kBusy);
+    }
+  }
+}
+
+TEST_F(Supervised, GoesOnAloneWhenItsSupervisorIsGone) {
+  open(Milliseconds(15000));
+  worker_->start();
+  EXPECT_EQ(worker_->news().supervisor, 4711);
+  ours_.reset();
+  EXPECT_TRUE(eventually([&] { return worker_->news().supervisor == 0; }));
+  EXPECT_TRUE(beats());
+  const Result<void> asked = worker_->ask_upgrade(Fd(::dup(STDERR_FILENO)));
+  ASSERT_FALSE(asked.has_value());
+  EXPECT_EQ(asked.error().code(), ErrorCode::kUnavailable);
+}
+
+TEST_F(Supervised, TellsWhatTheSupervisorHasSeen) {
+  open(Milliseconds(15000));
+  EXPECT_EQ(worker_->news().last_end, "");
+  EXPECT_EQ(worker_->news().slots, 2U);
+  page().restarts = 3;
+  page().upgrades = 2;
+  page().upgrade_failed = 1;
+  page().safe_mode = 1;
+  page().last_status = SIGSEGV;
+  page().last_restart = std::chrono::steady_clock::now().time_since_epoch().count();
+  const SupervisionNews news = worker_->news();
+  EXPECT_EQ(news.restarts, 3U);
+  EXPECT_EQ(news.upgrades, 2U);
+  EXPECT_EQ(news.upgrades_failed, 1U);
+  EXPECT_TRUE(news.safe_mode);
+  EXPECT_EQ(news.last_end, "signal 11");
+  EXPECT_LE(std::abs(news.last_crash - std::time(nullptr)), 2);
+  page().last_was_hung = 1;
+  EXPECT_EQ(worker_->news().last_end, "hung, and was killed");
+  EXPECT_EQ(describe_end(3 << 8, false), "code 3");
+}
+
+TEST(SupervisedByHand, IsRefused) {
+  const Result<std::unique_ptr<Supervision>> none = Supervision::take_over(Milliseconds(1));
+  EXPECT_FALSE(none.has_value());
+}
+
+}  // namespace
+}  // namespace inductorfs::daemon

@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker that is killed, hangs or is replaced: no process notices. And what happens when no worker can be had."""
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from inductorfs_testing import artefacts, compare, mounts, places
+from inductorfs_testing.load import Load
+from inductorfs_testing.mounts import QuickCluster
+from inductorfs_testing.processes import Job, run, wait_until
+
+PROGRAM = places.program()
+# A worker that lived less counts as one that does not last (Core::kHealthy).
+HEALTHY = 0.15
+
+
+@pytest.fixture
+def cluster():
+    with QuickCluster() as made:
+        yield made
+
+
+@pytest.fixture
+def node(cluster):
+    """Crashes without end, and no safe mode."""
+    return cluster.quick("a", "--crash-limit", "0")
+
+
+@pytest.fixture
+def load(node, tmp_path):
+    with Load(node.cache, tmp_path / "load") as made:
+        made.advance(200)
+        yield made
+
+
+def healthy(node, old):
+    """The next worker, when it has served for long enough that its end is no part of a series."""
+    pid = node.next_worker(old)
+    since = time.monotonic()
+    wait_until(lambda: time.monotonic() - since > HEALTHY, what="some age of the worker")
+    return pid
+
+
+def no_errors(load):
+    results = load.finish()
+    assert [result["errors"] for result in results] == [[] for _ in results]
+    return results
+
+
+def takeover(node):
+    return node.status()["takeover"]
+
+
+def nothing_is_left(node):
+    assert compare.mounts_below(node.root) == []
+    wait_until(lambda: not node.processes(), 20, "the daemon's end")
+
+
+def socket_of(node):
+    name = hashlib.sha256(str(node.cache).encode()).hexdigest()[:16] + ".sock"
+    (path,) = [path for path in (Path("/run/inductorfs") / name, Path(f"/tmp/inductorfs-{os.geteuid()}") / name) if path.exists()]
+    return path
+
+
+# ---- crashes
+
+def test_fifty_kills_under_load_are_not_noticed(cluster, node, load):
+    chance = random.Random(1)
+    for index in range(50):
+        killed = node.kill_worker()
+        healthy(node, killed)
+        load.advance(chance.randrange(1, 60))
+        told = takeover(node)
+        assert told["restarts"] == index + 1 and told["last_end"] == "signal 9" and told["safe_mode"] is False
+    results = no_errors(load)
+    assert all(result["operations"] > 1000 for result in results)
+    node.unmount()
+    nothing_is_left(node)
+
+
+def test_what_was_written_before_and_after_a_kill_reaches_the_cluster(cluster, node, load):
+    names = []
+    for index in range(6):
+        names.append(artefacts.write_graph(node.cache, f"k {index}", f"value {index}").relative_to(node.cache))
+        if index % 2:
+            healthy(node, node.kill_worker())
+    no_errors(load)
+    node.sync()
+    other = cluster.quick("b")
+    other.catch_up(node)
+    for index, name in enumerate(names):
+        assert (other.cache / name).read_text() == f"value {index}"
+
+
+def test_what_is_open_mapped_and_locked_stays(node):
+    path = node.cache / "file"
+    content = os.urandom(1 << 20)
+    path.write_bytes(content)
+    (node.cache / "gone").write_bytes(content)
+    with open(path, "rb") as held, open(node.cache / "gone", "rb") as deleted:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        os.unlink(node.cache / "gone")
+        inode = os.fstat(held.fileno()).st_ino
+        healthy(node, node.kill_worker())
+        for file in (held, deleted):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            assert file.read() == content
+        assert os.stat(path).st_ino == inode and os.fstat(deleted.fileno()).st_nlink == 0
+        with open(path, "rb") as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert sorted(os.listdir(node.cache)) == ["file"]
+
+
+def test_a_worker_that_hangs_is_replaced(cluster, tmp_path):
+    node = cluster.quick("a", "--crash-limit", "0", "--hang-timeout", "2")
+    with Load(node.cache, tmp_path / "load") as load:
+        load.advance(100)
+        stopped = node.kill_worker(signal.SIGSTOP)
+        node.next_worker(stopped)
+        load.advance(100)
+        no_errors(load)
+    assert takeover(node)["last_end"] == "hung, and was killed" and takeover(node)["restarts"] == 1
+
+
+def test_the_command_line_waits_for_the_next_worker(cluster, node):
+    """Its socket is away for a moment; `unmount` must not take that for a dead mount."""
+    (supervisor,) = node.supervisors()
+    os.kill(supervisor, signal.SIGSTOP)
+    killed = node.kill_worker()
+    job = Job([PROGRAM, "status", node.cache, "--json"], node.env(), node.root / "jobs", "status")
+    wait_until(lambda: job.running and Path(f"/proc/{job._child.pid}").exists(), what="the command")
+    os.kill(supervisor, signal.SIGCONT)
+    done = job.wait(20)
+    assert done.code == 0 and json.loads(done.out)["pid"] != killed, done.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="binds are root's")
+def test_further_places_are_shown_once_and_taken_away(cluster):
+    node, elsewhere = cluster.node("a", start=False), cluster.directory / "some" / "where"
+    options = [word for word in cluster.options("--also", f"precompiled_headers={elsewhere}") if word != "--no-also"]
+    node.start(*options)
+    for _ in range(2):
+        (elsewhere / "x").write_text("x")
+        healthy(node, node.kill_worker())
+        assert compare.mounts_below(elsewhere) == [str(elsewhere)]
+        assert (elsewhere / "x").read_text() == "x"
+        (also,) = [place for place in node.status()["also"] if place["path"] == str(elsewhere)]
+        assert also["state"] == "bound"
+    node.unmount()
+    assert not (cluster.directory / "some").exists()
+
+
+def test_facts_are_not_learned_again(cluster):
+    """And the file of options is not read again: it may be broken by now."""
+    node = cluster.node("a", start=False)
+    options = node.root / "options.toml"
+    options.write_text('prefix = "other"\nthreads = 3\n')
+    node.start(*cluster.options("--config", options))
+    artefacts.write_graph(node.cache, "k", "value")
+    node.sync()
+    learned = node.status()["facts"]["learned"]
+    options.write_text("broken = [")
+    healthy(node, node.kill_worker())
+    told = node.status()
+    assert told["facts"]["learned"] == learned and told["takeover"]["slots"] == 3
+    artefacts.write_graph(node.cache, "k2", "value")
+    node.sync()
+    assert mounts.published(cluster) and all(key.startswith(b"other:") for key in cluster.redis.keys())
+
+
+# ---- the supervisor
+
+def test_the_supervisor_is_small_and_has_one_thread(node):
+    healthy(node, node.kill_worker())
+    (pid,) = node.supervisors()
+    smaps = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    private = sum(int(size) for size in re.findall(r"^Private_(?:Clean|Dirty): +(\d+) kB", smaps, re.MULTILINE))
+    assert private < 2048
+    assert len(os.listdir(f"/proc/{pid}/task")) == 1
+    loaded = Path(f"/proc/{pid}/maps").read_text()
+    assert not re.search(r"hiredis|sqlite|spdlog|libfuse", loaded)
+
+
+def test_without_its_supervisor_a_worker_serves_on(node):
+    (node.cache / "x").write_text("x")
+    (pid,) = node.supervisors()
+    worker = node.worker()
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: takeover(node)["supervisor"] == 0, what="the notice")
+    assert (node.cache / "x").read_text() == "x"
+    assert node.daemons() == [worker]
+    assert any("supervisor is gone" in warning for warning in node.status()["warnings"])
+    done = node.cli("upgrade", node.cache)
+    assert done.code == 1 and "no supervisor" in done.err and done.err.count("\n") == 1
+    node.unmount()
+    nothing_is_left(node)
+
+
+# ---- ends during a takeover
+
+@pytest.mark.parametrize("how", ["unmount", "SIGTERM", "umount"])
+def test_the_end_may_come_during_a_takeover(cluster, node, how):
+    socket = socket_of(node)
+    (node.cache / "x").write_text("x")
+    (supervisor,) = node.supervisors()
+    os.kill(supervisor, signal.SIGSTOP)
+    node.kill_worker()
+    commands = {"umount": ["umount", node.cache], "unmount": [PROGRAM, "unmount", node.cache]}
+    if how == "SIGTERM":
+        os.kill(supervisor, signal.SIGTERM)
+    else:
+        job = Job(commands[how], node.env(), node.root / "jobs", how)
+    os.kill(supervisor, signal.SIGCONT)
+    if how in commands:
+        done = job.wait(30)
+        assert (done.code, done.err) == (0, "")
+    wait_until(lambda: not node.processes(), 20, "the end")
+    nothing_is_left(node)
+    assert not socket.exists()
+    node.start(*cluster.options())
+    assert (node.cache / "x").read_text() == "x"
+
+
+def test_a_busy_mount_gets_its_time_from_a_later_worker_too(cluster, node):
+    (node.cache / "x").write_text("x")
+    (supervisor,) = node.supervisors()
+    with open(node.cache / "x", encoding="ascii"):
+        os.kill(supervisor, signal.SIGTERM)
+        wait_until(lambda: "unmount_busy" in node.log.read_text() or node.daemons(), what="the patience")
+        killed = node.kill_worker()
+        wait_until(lambda: node.daemons() and node.daemons() != [killed], 20, "the next worker")
+        assert compare.is_mounted(node.cache)
+    wait_until(lambda: not node.processes(), 20, "the end")
+    nothing_is_left(node)
+
+
+# ---- upgrades
+
+def test_an_upgrade_under_load_is_not_noticed(cluster, node, load):
+    program = node.root / "inductorfs-new"
+    shutil.copy2(PROGRAM, program)
+    before = node.worker()
+    done = node.cli("upgrade", node.cache, "--program", program, "--json")
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert told["upgraded"] is True and told["mountpoint"] == str(node.cache) and told["from"] == told["to"]
+    (after,) = node.daemons()
+    assert after != before and after == told["pid"]
+    assert os.readlink(f"/proc/{after}/exe") == str(program)
+    assert takeover(node)["upgrades"] == 1 and takeover(node)["restarts"] == 0
+    # From now on it is the program, whatever becomes of its file.
+    program.unlink()
+    healthy(node, node.kill_worker())
+    (after,) = node.daemons()
+    assert os.readlink(f"/proc/{after}/exe").startswith(str(program))
+    done = node.cli("upgrade", node.cache)
+    assert done.code == 0 and str(node.cache) in done.out, done.err
+    assert os.readlink(f"/proc/{node.worker()}/exe") == str(PROGRAM)
+    load.advance(100)
+    no_errors(load)
+
+
+def test_an_upgrade_to_a_program_that_fails_is_taken_back(cluster, node, load):
+    for program in ("/bin/false", "/bin/true"):
+        copy = node.root / Path(program).name
+        shutil.copy2(program, copy)
+        done = node.cli("upgrade", node.cache, "--program", copy)
+        assert done.code == 1 and "old one" in done.err and done.err.count("\n") == 1, done.err
+        assert os.readlink(f"/proc/{node.worker()}/exe") == str(PROGRAM)
+    assert takeover(node)["upgrades_failed"] == 2 and takeover(node)["restarts"] == 0
+    load.advance(100)
+    no_errors(load)
+
+
+def test_an_upgrade_to_no_program_is_refused(cluster, node):
+    plain = node.root / "plain"
+    plain.write_text("no program")
+    before = node.worker()
+    for program in (plain, node.root / "absent"):
+        done = node.cli("upgrade", node.cache, "--program", program)
+        assert done.code == 1 and str(program) in done.err and done.err.count("\n") == 1
+    assert node.daemons() == [before] and takeover(node)["upgrades"] == 0
+    assert node.cli("upgrade").code == 2
+    assert node.cli("upgrade", node.root).code == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a /run of its own: other mounts of this user are none of ours")
+def test_all_mounts_of_a_user_are_upgraded(cluster):
+    nodes = [cluster.node(name, start=False) for name in "ab"]
+    options = " ".join(map(str, cluster.options()))
+    script = cluster.directory / "script"
+    lines = ["set -eu", "mount -t tmpfs tmpfs /run"]
+    lines += [f"{PROGRAM} mount {node.cache} --store {node.store} {options}" for node in nodes]
+    lines += [f"{PROGRAM} upgrade --all --json"]
+    lines += [f"{PROGRAM} unmount {node.cache}" for node in nodes]
+    script.write_text("\n".join(lines))
+    done = run(["unshare", "-m", "sh", script], nodes[0].env(), seconds=120)
+    assert (done.code, done.err) == (0, "")
+    told = {one["mountpoint"]: one["upgraded"] for one in json.loads(done.out)}
+    assert told == {str(node.cache): True for node in nodes}
+    for node in nodes:
+        nothing_is_left(node)
+
+
+# ---- crash loops
+
+def crash(node, times):
+    for _ in range(times):
+        healthy(node, node.kill_worker())
+
+
+def test_a_crash_loop_ends_in_safe_mode_until_an_upgrade(cluster):
+    node, other = cluster.quick("a"), cluster.quick("b")
+    crash(node, 4)
+    assert takeover(node)["safe_mode"] is False
+    crash(node, 1)
+    told = node.status()
+    assert told["takeover"]["safe_mode"] is True and told["remote"]["reachable"] is False
+    assert "safe mode" in told["remote"]["last_error"] and any("safe mode" in warning for warning in told["warnings"])
+    assert "SAFE MODE" in node.cli("status", node.cache).out
+    assert "safe_mode" in node.log.read_text()
+    name = artefacts.write_graph(node.cache, "k", "value").relative_to(node.cache)
+    assert (node.cache / name).read_text() == "value"
+    assert node.cli("sync", node.cache, "--timeout", "1").code == 1
+
+    assert node.cli("upgrade", node.cache).code == 0
+    assert node.status()["takeover"]["safe_mode"] is False
+    node.sync()
+    other.catch_up(node)
+    assert (other.cache / name).read_text() == "value"
+
+
+def test_the_supervisor_answers_while_no_worker_can_start(cluster):
+    """Another process holds the store, as a disk that is gone would."""
+    node = cluster.quick("a")
+    (node.cache / "x").write_text("x")
+    held = os.open(node.cache / "x", os.O_RDONLY)
+    (supervisor,) = node.supervisors()
+    os.kill(supervisor, signal.SIGSTOP)
+    node.kill_worker()
+    lock = os.open(node.store / "lock", os.O_RDWR)
+
+    def locked():
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    wait_until(locked, what="the store's lock")
+    os.kill(supervisor, signal.SIGCONT)
+    wait_until(lambda: "responding" in node.log.read_text(), 60, "the supervisor's own answers")
+    assert not (node.cache / "never").exists()
+    assert os.stat(node.cache).st_mode & 0o777 == 0o755
+    assert os.statvfs(node.cache).f_bfree == 0
+    os.posix_fadvise(held, 0, 0, os.POSIX_FADV_DONTNEED)
+    with pytest.raises(OSError) as refused:
+        os.pread(held, 1, 0)
+    assert refused.value.errno == errno.EIO
+    with pytest.raises(OSError) as refused:
+        (node.cache / "new").write_text("x")
+    assert refused.value.errno == errno.EIO
+
+    os.close(lock)
+    wait_until(lambda: node.cli("status", node.cache).code == 0, 60, "a worker")
+    assert os.pread(held, 1, 0) == b"x"
+    os.close(held)
+    (node.cache / "new").write_text("new")
+    assert (node.cache / "x").read_text() == "x" and (node.cache / "new").read_text() == "new"
+    node.unmount()
+    nothing_is_left(node)
+
+
+def test_a_stop_while_no_worker_can_start_leaves_no_mount(cluster):
+    node = cluster.quick("a")
+    (supervisor,) = node.supervisors()
+    os.kill(supervisor, signal.SIGSTOP)
+    node.kill_worker()
+    lock = os.open(node.store / "lock", os.O_RDWR)
+    wait_until(lambda: run(["flock", "-n", node.store / "lock", "true"]).code == 0, what="the store's lock")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.kill(supervisor, signal.SIGTERM)
+    os.kill(supervisor, signal.SIGCONT)
+    wait_until(lambda: not node.processes(), 30, "the end")
+    assert compare.mounts_below(node.root) == []
+    os.close(lock)

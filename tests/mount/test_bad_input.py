@@ -408,10 +408,7 @@ def nobodys(cluster):
     node = cluster.node("nobodys", start=False)
     for path in (node.root, node.cache, node.store, node.home, node.tmp):
         os.chown(path, NOBODY, NOBODY)
-    program = cluster.directory / "inductorfs"
-    shutil.copy2(PROGRAM, program)
-    program.chmod(0o755)
-    return node, program
+    return node, places.copy_programs(cluster.directory)
 
 
 def mount_as_nobody(cluster, node, program, mode, path=None):

@@ -3,7 +3,6 @@
 import json
 import os
 import pwd
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -130,9 +129,7 @@ def test_an_ordinary_user_mounts_through_fusermount(cluster):
     node = cluster.node("nobodys", start=False)
     for path in (node.root, node.cache, node.store, node.home, node.tmp):
         os.chown(path, NOBODY, NOBODY)
-    program, device = cluster.directory / "inductorfs", cluster.directory / "fuse"
-    for source in (PROGRAM, PROGRAM.with_name("inductorfs-supervisor")):
-        Path(shutil.copy2(source, cluster.directory)).chmod(0o755)
+    program, device = places.copy_programs(cluster.directory), cluster.directory / "fuse"
     script = node.root / "script"
     script.write_text(f"""set -eu
 {program} mount {node.cache} --store {node.store} --remote {cluster.redis.url} {' '.join(map(str, cluster.options()))}

@@ -113,8 +113,7 @@ def test_unmount_says_when_it_may_not_see_who(cluster):
     node = cluster.node("nobodys", start=False)
     for path in (node.root, node.cache, node.store, node.home, node.tmp):
         os.chown(path, NOBODY, NOBODY)
-    program, device = cluster.directory / "inductorfs", cluster.directory / "fuse"
-    shutil.copy2(PROGRAM, program)
+    program, device = places.copy_programs(cluster.directory), cluster.directory / "fuse"
     (node.root / "job.py").write_text(UNSEEN + "\nopen(sys.argv[2], 'w').close()\nsys.stdin.read()")
     script = node.root / "script"
     script.write_text(f"""set -eu

@@ -2,6 +2,7 @@
 """Where things are: the tree, the program under test, the Python environments."""
 import functools
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,13 @@ NOGPU = REPOSITORY / "tests" / "support" / "nogpu"
 def program() -> Path:
     """The inductorfs binary under test: INDUCTORFS_BUILD, which Meson sets, else the default build directory."""
     return Path(os.environ.get("INDUCTORFS_BUILD", REPOSITORY / "build" / "src" / "daemon" / "inductorfs"))
+
+
+def copy_programs(directory: Path) -> Path:
+    """The program in another place, with the supervisor that it looks for beside itself, for every user; its path."""
+    for source in (program(), program().with_name("inductorfs-supervisor")):
+        Path(shutil.copy2(source, directory)).chmod(0o755)
+    return directory / program().name
 
 
 @functools.cache

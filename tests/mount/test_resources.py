@@ -9,6 +9,7 @@ import resource
 import socket
 import threading
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -278,6 +279,7 @@ def fill_index(cluster, node, count):
     """Adds `count` entries to the one scope's index, all with the bytes of the entry that is there; sends them in one go."""
     (key,) = [key for key in cluster.redis.keys("*:idx") if cluster.redis.command("HLEN", key)]
     (_, value) = cluster.redis.command("HGETALL", key)
+    body = value[:-4]  # and the check: of the value and of the path that it stands for
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(120)
         connection.connect(str(cluster.redis.socket))
@@ -286,7 +288,8 @@ def fill_index(cluster, node, count):
             for start in range(0, count, 1000):
                 words = [b"HSET", key]
                 for index in range(start, min(count, start + 1000)):
-                    words += [artefacts.code(f"many {index}").encode(), value]
+                    path = artefacts.code(f"many {index}").encode()
+                    words += [path, body + zlib.crc32(body + path).to_bytes(4, "little")]
                 connection.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
 
         sender = threading.Thread(target=send)

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""As test_chaos.py, with a server that loses what it has. Only in the suite `long`: a defect is known (CHANGELOG) that each of
+these can show, a Triton set that is exchanged under its reader when the cluster comes back with another one."""
+from inductorfs_testing.sentinel import SentinelGroup
+
+
+def test_a_server_that_loses_its_data_and_a_link_that_damages_it(chaos, storm):
+    chaos.start()
+    hostile = chaos.disturb_relay
+    chaos.disturb_relay = lambda node: hostile(node, hostile=chaos.random.random() < 0.4)
+    storm(chaos, chaos.stop_server, chaos.kill_server, chaos.empty_server, chaos.flush_server, share=0.5, sets_may_go=True)
+
+
+def test_failovers_by_sentinel_and_by_an_address_that_moves(chaos, storm):
+    network = chaos.cluster.network
+    with SentinelGroup(network.address, network.free_port) as group:
+        chaos.start(sentinels=group)
+        storm(chaos, chaos.fail_over, sets_may_go=True)

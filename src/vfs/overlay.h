@@ -209,7 +209,7 @@ class Overlay final : public FileSystem {
   [[nodiscard]] Result<void> recover_directory(const std::string& path, bool torn);
   void recover_file(const std::string& directory, const std::string& name, const std::vector<LocalTree::Item>& siblings,
                     bool torn);
-  void recover_group(const std::string& path);
+  void recover_group(const std::string& path, bool torn);
   [[nodiscard]] bool is_blob_without_seal(int file);
   void seal_later(const std::string& path);
   void mark_clean();

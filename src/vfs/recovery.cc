@@ -89,7 +89,7 @@ Result<void> Overlay::recover_directory(const std::string& path, bool torn) {
     if (item.type != S_IFDIR) continue;
     INDUCTORFS_TRY(recover_directory(child, torn));
   }
-  if (layout::is_triton_key_directory(path)) recover_group(path);
+  if (layout::is_triton_key_directory(path)) recover_group(path, torn);
   return {};
 }
 
@@ -146,10 +146,14 @@ bool Overlay::is_blob_without_seal(int file) {
          blob_status.st_dev == status.st_dev;
 }
 
-void Overlay::recover_group(const std::string& path) {
-  const auto names = local_set(path);
-  if (std::none_of(names.begin(), names.end(), [](const auto& name) { return layout::is_group_file(name); })) {
-    // What a crash left of a set would show beside the files of the cluster's set.
+void Overlay::recover_group(const std::string& path, bool torn) {
+  auto names = local_set(path);
+  const auto is_group = [](const auto& name) { return layout::is_group_file(name); };
+  const bool has_group = std::any_of(names.begin(), names.end(), is_group);
+  if (!has_group || (torn && !local_set_is_whole(path))) {
+    // What a crash left of a set would show beside the files of the cluster's set; and whoever has read a group file
+    // takes a child that the host crash took for an error. The group file first: without it the rest is no set.
+    std::stable_partition(names.begin(), names.end(), is_group);
     for (const auto& name : names) {
       (void)tree_.unlink(LocalTree::view(join(path, name)));  // as in recover_file
       fail_point("recovery.set_file_removed");

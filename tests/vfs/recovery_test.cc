@@ -90,6 +90,17 @@ TEST_F(Recovery, KeepsAWholeTritonSetAfterAHostCrash) {
   EXPECT_EQ(a.count("recovery.removed"), 0U);
 }
 
+TEST_F(Recovery, ShowsNoSetThatLostAChildWithTheHost) {
+  Host a(cluster);
+  ASSERT_TRUE(a.triton_compile(directory, "first", ::getpid()));
+  ASSERT_TRUE(a.sync());
+  restart_after_host_crash(a, [&] { ASSERT_EQ(::unlink(on_disk(a, directory + "/k.ttir").c_str()), 0); });
+  EXPECT_FALSE(std::filesystem::exists(on_disk(a, directory + "/__grp__k.json"))) << "it names a child that is gone";
+  EXPECT_TRUE(eventually([&] { return a.read(directory + "/k.ttir").value_or("absent") == "first wrote k.ttir"; }))
+      << "the cluster has it whole";
+  EXPECT_EQ(a.list(directory).value_or(std::vector<std::string>{}).size(), 4U);
+}
+
 TEST_F(Recovery, ShowsNoChildrenOfASetThatLostItsGroupFile) {
   // The daemon was killed while it moved a set into the view, and the cluster has another writer's.
   Host b(cluster);

@@ -21,6 +21,8 @@ from .processes import Failed, wait_until
 from .relay import Relay
 
 OPERATION_BOUND = 5.0  # seconds; with 16 busy processes on 2 cores most of it is waiting for a turn
+# A storm kills workers more often than a crash limit allows; in safe mode nothing would be published.
+UNLIMITED = ("--crash-limit", "0")
 LONG_FAULT = 8.0
 SYNC_BOUND = 60        # the longest back-off is 30 s
 APPEARS_BOUND = 45.0
@@ -57,7 +59,7 @@ class Chaos:
         for index in range(count):
             through = self.relay is not None and index >= count - relayed
             url = f"redis://{self.relay.address[0]}:{self.relay.address[1]}/0" if through else remote
-            node = self.cluster.host(f"n{index}", remote=url)
+            node = self.cluster.host(f"n{index}", *UNLIMITED, remote=url)
             self.nodes.append(node)
             if through:
                 self.relayed[node.name] = network.address_of(node.host)
@@ -108,7 +110,7 @@ class Chaos:
         node.kill_daemon()  # whatever the mount says from now on is no daemon's word
 
         def heal():
-            node.start(*self.cluster.options())
+            node.start(*self.cluster.options(*UNLIMITED))
             self.down.append((node.name, begin, time.monotonic()))
         return heal
 
@@ -216,7 +218,8 @@ class Chaos:
         try:
             wait_until(lambda: not waiting(), SYNC_BOUND, "sync", pause=0.3)
         except Failed:
-            raise Failed(f"no sync returned 0 within {SYNC_BOUND} s after the faults on {waiting()}") from None
+            said = {node.name: node.cli("sync", node.cache, "--timeout", "2").err for node in self.nodes if node.name in waiting()}
+            raise Failed(f"no sync returned 0 within {SYNC_BOUND} s after the faults: {said}") from None
 
     def _strike(self, target, node_faults, server_faults):
         if target == "server":

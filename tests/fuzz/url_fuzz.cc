@@ -12,7 +12,10 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     INDUCTORFS_CHECK(!endpoint.error().what().empty());
     return 0;
   }
-  INDUCTORFS_CHECK(endpoint->host.empty() != endpoint->socket_path.empty());
+  // One of three ways to a server: its address, its socket, or Sentinels who know it.
+  const bool named = endpoint->sentinels == nullptr;
+  INDUCTORFS_CHECK(named ? endpoint->host.empty() != endpoint->socket_path.empty()
+                         : endpoint->host.empty() && endpoint->socket_path.empty());
   INDUCTORFS_CHECK(endpoint->host.empty() || endpoint->port != 0);
   redis::Endpoint other = *endpoint;
   if (!other.user.empty()) other.user = "somebody";

@@ -155,21 +155,23 @@ void ModelRun::own_parents(const std::string& path) {
 }
 
 void ModelRun::set_own(const std::string& path, std::shared_ptr<ModelFile> file) {
-  if (is_shared(path)) {
-    published_[path].insert(file->bytes);
-    // Bytes that come back by a rename or an exchange are published anew. A host hides an entry as it was when it
-    // deleted it (Catalog::hide), so that what it buried before something else stood there may show again.
-    for (auto& host : hosts_) {
-      if (&host != at_ && host.dead[path].contains(file->bytes)) host.revived[path].insert(file->bytes);
-    }
-  }
+  if (is_shared(path)) publish(path, file->bytes);
   at_->own[path] = Item{Item::Type::kFile, std::move(file), {}};
   own_parents(path);
 }
 
 void ModelRun::own_changed(const std::shared_ptr<ModelFile>& file) {
   for (const auto& [path, item] : at_->own) {
-    if (item.file == file && is_shared(path)) published_[path].insert(file->bytes);
+    if (item.file == file && is_shared(path)) publish(path, file->bytes);
+  }
+}
+
+void ModelRun::publish(const std::string& path, const std::string& bytes) {
+  published_[path].insert(bytes);
+  // Bytes that come back by a rename or an exchange are published anew. A host hides an entry as it was when it deleted
+  // it (Catalog::hide), so that what it buried before something else stood there may show again.
+  for (auto& host : hosts_) {
+    if (&host != at_ && host.dead[path].contains(bytes)) host.revived[path].insert(bytes);
   }
 }
 

@@ -77,6 +77,7 @@ class ModelRun {
   void open_handle(const std::string& path);
   void use_handle();
   void forget(const std::string& path);
+  void publish(const std::string& path, const std::string& bytes);
   void restart();
   void take_over();
 

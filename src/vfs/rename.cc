@@ -47,6 +47,15 @@ Result<void> Overlay::rename(NodeId parent, std::string_view name, NodeId new_pa
 }
 
 Result<void> Overlay::rename_checked(const Site& from, const Site& to, RenameMode mode, const Caller& caller) {
+  if (takeover::begun_effect() && mode == RenameMode::kReplace) {
+    // An earlier worker may have put the file into its set: it has no name any more.
+    const auto set = moves_.read([&](const Moves&) { return put_into_set(from, to, caller); });
+    if (!set) return fail(set.error());
+    if (*set) {
+      commit_if_complete(to, **set, caller.pid);
+      return {};
+    }
+  }
   if (mode == RenameMode::kExchange) {
     INDUCTORFS_TRY(exchange(from, to));
     saw_writer_below(from.path, caller.pid);

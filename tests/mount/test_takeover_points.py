@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker that is killed between the effect of a request and its answer: the request is answered by the next worker as it would
+have been by the first. The points are those of tests/crash/manifest.txt that lie in operations on names."""
+import ctypes
+import os
+
+import pytest
+from inductorfs_testing import artefacts, mounts
+from inductorfs_testing.processes import wait_until
+
+RENAME_EXCHANGE = 2
+
+
+def exchange(one, other):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(-100, os.fsencode(one), -100, os.fsencode(other), RENAME_EXCHANGE) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def create(root):
+    descriptor = os.open(root / "new", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o640)
+    os.write(descriptor, b"bytes")
+    os.close(descriptor)
+    assert (root / "new").read_bytes() == b"bytes" and (root / "new").stat().st_mode & 0o777 == 0o640
+    with pytest.raises(FileExistsError):
+        os.open(root / "new", os.O_CREAT | os.O_EXCL | os.O_RDWR)
+
+
+def make_directory(root):
+    (root / "made").mkdir()
+    with pytest.raises(FileExistsError):
+        (root / "made").mkdir()
+    assert list((root / "made").iterdir()) == []
+
+
+def make_symlink(root):
+    (root / "to").symlink_to("old")
+    assert os.readlink(root / "to") == "old" and (root / "to").read_bytes() == b"old bytes"
+
+
+def make_link(root):
+    os.link(root / "old", root / "second")
+    assert (root / "old").stat().st_nlink == 2 and os.path.samefile(root / "old", root / "second")
+    with open(root / "second", "ab") as file:
+        file.write(b", more")
+    assert (root / "old").read_bytes() == b"old bytes, more"
+
+
+def remove_open_file(root):
+    with open(root / "old", "rb") as file:
+        os.unlink(root / "old")
+        assert not (root / "old").exists()
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        assert file.read() == b"old bytes" and os.fstat(file.fileno()).st_nlink == 0
+
+
+def remove_directory(root):
+    (root / "empty").rmdir()
+    assert not (root / "empty").exists()
+    with pytest.raises(FileNotFoundError):
+        (root / "empty").rmdir()
+
+
+def rename_over(root):
+    with open(root / "other", "rb") as replaced:
+        os.rename(root / "old", root / "other")
+        assert not (root / "old").exists() and (root / "other").read_bytes() == b"old bytes"
+        assert replaced.read() == b"other bytes"
+
+
+def rename_directory(root):
+    os.rename(root / "full", root / "moved")
+    assert not (root / "full").exists() and (root / "moved" / "inner").read_bytes() == b"inner bytes"
+
+
+def exchange_files(root):
+    exchange(root / "old", root / "other")
+    assert (root / "old").read_bytes() == b"other bytes" and (root / "other").read_bytes() == b"old bytes"
+
+
+POINTS = {
+    "name.created": create, "name.directory_made": make_directory, "name.symlink_made": make_symlink, "name.linked": make_link,
+    "name.unlinking": remove_open_file, "name.unlinked": remove_open_file, "name.directory_removed": remove_directory,
+    "rename.file": rename_over, "rename.directory": rename_directory, "rename.exchanged": exchange_files,
+}
+
+
+def prepare(root):
+    """What the operations work on; before any point is armed."""
+    (root / "empty").mkdir(parents=True)
+    (root / "full").mkdir()
+    for name in ("old", "other"):
+        (root / name).write_bytes(f"{name} bytes".encode())
+    (root / "full" / "inner").write_bytes(b"inner bytes")
+
+
+@pytest.fixture
+def armed(cluster, tmp_path):
+    """A mount whose worker is killed, once, at this point."""
+    once = tmp_path / "killed"
+    once.touch()  # as if it had been: what prepares the mount goes by
+
+    def mount(point, prepared):
+        node = cluster.quick("a", "--crash-limit", "0", environment={"INDUCTORFS_FAIL_POINT": point,
+                                                                    "INDUCTORFS_FAIL_POINT_ONCE": str(once)})
+        prepared(node.cache / "work")
+        node.unmount()
+        once.unlink()
+        mounts.remount(node, cluster, "--crash-limit", "0")
+        return node, once
+    return mount
+
+
+def restarted(node):
+    return node.status()["takeover"]["restarts"] == 1
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_request_is_answered_once_and_rightly(armed, point):
+    node, once = armed(point, prepare)
+    POINTS[point](node.cache / "work")
+    assert once.exists(), "the point was not reached"
+    wait_until(lambda: restarted(node), what="the takeover")
+
+
+SET_POINTS = ["set.put", "set.put:3", "set.moved", "set.moved:2", "set.moved:4", "set.committed"]
+
+
+@pytest.mark.parametrize("point", SET_POINTS)
+def test_a_set_is_committed_whole(armed, point):
+    node, once = armed(point, lambda root: None)
+    artefacts.triton_compile(node.cache, "kernel", "one")
+    assert once.exists(), "the point was not reached"
+    wait_until(lambda: restarted(node), what="the takeover")
+    assert artefacts.triton_writers(artefacts.triton_read(node.cache, "kernel")) == {"one"}
+    node.sync()

@@ -24,6 +24,21 @@ std::optional<int> to_number(std::string_view text, int limit) {
   return value;
 }
 
+/// One component of a path: what would end it, or be taken for an escape, is escaped.
+std::string in_a_path(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '/') {
+      out += "%2F";
+    } else if (c == '%') {
+      out += "%25";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
 int hex_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -174,7 +189,7 @@ std::string Endpoint::to_string() const {
   std::string all;
   for (const Sentinels::Address& one : sentinels->addresses)
     all += (all.empty() ? "" : ",") + shown(one.host, one.port);
-  return (tls ? "rediss+sentinel://" : "redis+sentinel://") + who + all + "/" + sentinels->master + after;
+  return (tls ? "rediss+sentinel://" : "redis+sentinel://") + who + all + "/" + in_a_path(sentinels->master) + after;
 }
 
 Result<Endpoint> parse_url(std::string_view url) {

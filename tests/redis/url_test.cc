@@ -70,6 +70,11 @@ TEST(ParseUrl, ReadsSentinels) {
   EXPECT_EQ(endpoint->sentinels->addresses[1].port, 7000);
   EXPECT_EQ(endpoint->sentinels->addresses[2].host, "::1");
   EXPECT_EQ(endpoint->to_string(), "rediss+sentinel://***@one:26379,two:7000,[::1]:7001/my master/2");
+  // What the name itself says of paths and escapes stays the name's.
+  const auto odd = parse_url("redis+sentinel://one/a%2F3%25/2");
+  ASSERT_TRUE(odd);
+  EXPECT_EQ(odd->sentinels->master, "a/3%");
+  EXPECT_EQ(odd->to_string(), "redis+sentinel://one:26379/a%2F3%25/2");
   EXPECT_FALSE(parse_url("redis://h")->sentinels);
 }
 

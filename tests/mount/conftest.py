@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 import itertools
+import os
 import shutil
 
 import pytest
 from inductorfs_testing import artefacts
+from inductorfs_testing.fixtures import lack
 from inductorfs_testing.mounts import QuickCluster, appears
 from inductorfs_testing.twin import FIRST, ORIGINS, SECOND, Place, unused_name
 
 _numbers = itertools.count()
+
+
+@pytest.fixture
+def root():
+    if os.geteuid() != 0:
+        lack("this test changes users, namespaces or disks: root only")
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from inductorfs_testing.mounts import QuickCluster
 from inductorfs_testing.processes import run, wait_until
 
 PROGRAM = places.program()
-ROOT = os.geteuid() == 0
-needs_root = pytest.mark.skipif(not ROOT, reason="prepares a file system or a namespace")
+needs_root = pytest.mark.usefixtures("root")
 NOBODY = 65534
 
 

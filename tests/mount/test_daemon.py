@@ -12,7 +12,7 @@ from inductorfs_testing import artefacts, compare, mounts, places
 from inductorfs_testing.processes import Job, run, wait_until
 
 PROGRAM = places.program()
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="changes its user or its namespace")
+needs_root = pytest.mark.usefixtures("root")
 NOBODY = 65534
 
 

@@ -15,6 +15,7 @@ import threading
 import pytest
 from inductorfs_testing.processes import run
 from inductorfs_testing.twin import FIRST, KEEP_SIZE, PUNCH_HOLE, SECOND, ZERO_RANGE, attempt, fallocate, same
+from inductorfs_testing.fixtures import lack
 
 
 # ---- attributes
@@ -33,7 +34,7 @@ def test_chmod_and_chown(places):
         os.close(descriptor)
         return told
     if os.geteuid() != 0:
-        pytest.skip("chown is root's")
+        lack("chown is root's")
     assert same(places, operation)[-2] is True
 
 

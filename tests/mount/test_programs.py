@@ -10,6 +10,7 @@ from inductorfs_testing.fixtures import need
 from inductorfs_testing.mounts import appears
 from inductorfs_testing.processes import run
 from inductorfs_testing.twin import describe
+from inductorfs_testing.fixtures import lack
 
 _numbers = itertools.count(1000)
 
@@ -135,7 +136,7 @@ def test_compile_and_link_on_the_mount(mount):
 @pytest.mark.parametrize("linker", ["gold", "bfd", "lld"])
 def test_other_linkers(mount, linker):
     if not shutil.which(f"ld.{linker}"):
-        pytest.skip(f"ld.{linker} is not here")
+        lack(f"ld.{linker} is not here")
     (mount / "main.c").write_text("int main(void) { return 5; }\n")
     done = run(["cc", f"-fuse-ld={linker}", "main.c", "-o", "program"], directory=mount)
     assert done.code == 0, done.err

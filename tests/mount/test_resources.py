@@ -18,8 +18,9 @@ from inductorfs_testing import artefacts, mounts, places
 from inductorfs_testing.disks import Ext4, Tmpfs
 from inductorfs_testing.mounts import QuickCluster, appears, text
 from inductorfs_testing.processes import run, wait_until
+from inductorfs_testing.fixtures import lack
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="prepares a disk")
+needs_root = pytest.mark.usefixtures("root")
 ENTRIES = int(os.environ.get("INDUCTORFS_MANY_ENTRIES", "100000"))
 
 
@@ -217,7 +218,7 @@ def test_few_descriptors(cluster):
 def test_ten_thousand_open_files(cluster):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 10_500:
-        pytest.skip("this process may not open 10,000 files")
+        lack("this process may not open 10,000 files")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 10_500), hard))
     node = cluster.quick("a")
     held = []

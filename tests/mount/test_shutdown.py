@@ -16,7 +16,7 @@ from inductorfs_testing.mounts import QuickCluster, suspended
 from inductorfs_testing.processes import Job, run, wait_until
 
 PROGRAM = places.program()
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="changes its user or its namespace")
+needs_root = pytest.mark.usefixtures("root")
 NOBODY = 65534
 DRAIN_PATIENCE = 5.0  # kDrainPatience
 RUNTIME = Path("/run/inductorfs") if os.geteuid() == 0 else \

@@ -143,7 +143,7 @@ def test_the_command_line_waits_for_the_next_worker(cluster, node):
     assert done.code == 0 and json.loads(done.out)["pid"] != killed, done.err
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="binds are root's")
+@pytest.mark.usefixtures("root")
 def test_further_places_are_shown_once_and_taken_away(cluster):
     node, elsewhere = cluster.node("a", start=False), cluster.directory / "some" / "where"
     options = [word for word in cluster.options("--also", f"precompiled_headers={elsewhere}") if word != "--no-also"]
@@ -293,7 +293,7 @@ def test_an_upgrade_to_no_program_is_refused(cluster, node):
     assert node.cli("upgrade", node.root).code == 1
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs a /run of its own: other mounts of this user are none of ours")
+@pytest.mark.usefixtures("root")
 def test_all_mounts_of_a_user_are_upgraded(cluster):
     nodes = [cluster.node(name, start=False) for name in "ab"]
     options = " ".join(map(str, cluster.options()))

@@ -68,21 +68,13 @@ class Fault {
   Guarded<State> state_;
 };
 
-/// A cluster whose blobs hang or fail while its index goes on. Safe for concurrent use.
-class FaultyRemote final : public remote::Remote {
+/// Hands all but fetches on to another remote. Safe for concurrent use.
+class RemoteInFront : public remote::Remote {
  public:
-  FaultyRemote(std::unique_ptr<remote::Remote> inner, std::shared_ptr<Fault> fault)
-      : inner_(std::move(inner)), fault_(std::move(fault)) {}
+  explicit RemoteInFront(std::unique_ptr<remote::Remote> inner) : inner_(std::move(inner)) {}
 
-  void fetch(std::span<const codec::Digest> digests, remote::BlobSink& sink, Deadline deadline) override {
-    if (fault_->pass(digests, deadline)) return inner_->fetch(digests, sink, deadline);
-    for (const auto& digest : std::set<codec::Digest>(digests.begin(), digests.end())) {
-      sink.done(digest, fail(ErrorCode::kTimedOut, "a fault of the test"));
-    }
-  }
   Result<remote::PublishOutcome> publish(const remote::PublishGroup& group, remote::BlobSource& source,
                                          Deadline deadline) override {
-    if (fault_->refuses_publishes()) return fail(ErrorCode::kUnavailable, "a fault of the test");
     return inner_->publish(group, source, deadline);
   }
   Result<remote::Delta> read_changes(const remote::ScopeId& scope, const remote::Position& from,
@@ -106,8 +98,29 @@ class FaultyRemote final : public remote::Remote {
   Result<remote::ServerFacts> probe(Deadline deadline) override { return inner_->probe(deadline); }
   Health health() const override { return inner_->health(); }
 
- private:
+ protected:
   std::unique_ptr<remote::Remote> inner_;
+};
+
+/// A cluster whose blobs hang or fail while its index goes on. Safe for concurrent use.
+class FaultyRemote final : public RemoteInFront {
+ public:
+  FaultyRemote(std::unique_ptr<remote::Remote> inner, std::shared_ptr<Fault> fault)
+      : RemoteInFront(std::move(inner)), fault_(std::move(fault)) {}
+
+  void fetch(std::span<const codec::Digest> digests, remote::BlobSink& sink, Deadline deadline) override {
+    if (fault_->pass(digests, deadline)) return inner_->fetch(digests, sink, deadline);
+    for (const auto& digest : std::set<codec::Digest>(digests.begin(), digests.end())) {
+      sink.done(digest, fail(ErrorCode::kTimedOut, "a fault of the test"));
+    }
+  }
+  Result<remote::PublishOutcome> publish(const remote::PublishGroup& group, remote::BlobSource& source,
+                                         Deadline deadline) override {
+    if (fault_->refuses_publishes()) return fail(ErrorCode::kUnavailable, "a fault of the test");
+    return RemoteInFront::publish(group, source, deadline);
+  }
+
+ private:
   std::shared_ptr<Fault> fault_;
 };
 

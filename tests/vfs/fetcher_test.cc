@@ -165,14 +165,14 @@ TEST_F(Fetcher, AnswersEveryWaiterWhenItStopsWhileTheRemoteHangs) {
 }
 
 /// A remote whose calls hang until they are cancelled or their budget is at its end, and which says when it rests.
-class HangingRemote final : public remote::Remote {
+class HangingRemote final : public RemoteInFront {
  public:
   struct Shared {
     std::atomic<bool> resting = false;
     std::atomic<int> asked = 0;
   };
   explicit HangingRemote(std::shared_ptr<Shared> shared, std::function<bool()> cancelled = {})
-      : inner_(remote::open_memory(remote::make_memory_cluster())),
+      : RemoteInFront(remote::open_memory(remote::make_memory_cluster())),
         shared_(std::move(shared)),
         cancelled_(std::move(cancelled)) {}
 
@@ -186,33 +186,8 @@ class HangingRemote final : public remote::Remote {
   std::unique_ptr<Remote> cancellable(std::function<bool()> cancelled) override {
     return std::make_unique<HangingRemote>(shared_, std::move(cancelled));
   }
-  Result<remote::PublishOutcome> publish(const remote::PublishGroup& group, remote::BlobSource& source,
-                                         Deadline deadline) override {
-    return inner_->publish(group, source, deadline);
-  }
-  Result<remote::Delta> read_changes(const remote::ScopeId& scope, const remote::Position& from,
-                                     Deadline deadline) override {
-    return inner_->read_changes(scope, from, deadline);
-  }
-  Result<void> wait_for_changes(const std::vector<std::pair<remote::ScopeId, remote::Position>>& scopes,
-                                Milliseconds most, const std::function<bool()>& cancelled) override {
-    return inner_->wait_for_changes(scopes, most, cancelled);
-  }
-  Result<void> report_lost(const remote::ScopeId& scope, const std::string& path, const codec::Digest& digest,
-                           Deadline deadline) override {
-    return inner_->report_lost(scope, path, digest, deadline);
-  }
-  Result<void> announce_scope(const remote::ScopeInformation& scope, Deadline deadline) override {
-    return inner_->announce_scope(scope, deadline);
-  }
-  Result<std::vector<remote::ScopeInformation>> list_scopes(size_t limit, Deadline deadline) override {
-    return inner_->list_scopes(limit, deadline);
-  }
-  Result<remote::ServerFacts> probe(Deadline deadline) override { return inner_->probe(deadline); }
-  Health health() const override { return inner_->health(); }
 
  private:
-  std::unique_ptr<remote::Remote> inner_;
   std::shared_ptr<Shared> shared_;
   std::function<bool()> cancelled_;
 };

@@ -204,6 +204,10 @@ void Host::replace(Fingerprint facts) {
   if (writers_ && !same) writers_->set_facts(fresh->facts);
 }
 
+bool Host::follows(const remote::ScopeId& scope, std::string_view path) const {
+  return state()->scopes.accepts(scope, path);
+}
+
 bool Host::accepts(const remote::ScopeId& scope, std::string_view path) const {
   if (state()->scopes.accepts(scope, path)) return true;
   const auto earlier = states_.read([](const States& states) { return states.earlier; });

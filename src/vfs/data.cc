@@ -130,7 +130,7 @@ Result<void> Overlay::copy_entry_to_view(const NodePtr& node, Content& content, 
 Result<void> Overlay::make_private(const NodePtr& node, Content& content, std::optional<uint64_t> keep_bytes) {
   if (content.backing == Backing::kShared) {
     INDUCTORFS_TRY(copy_entry_to_view(node, content, keep_bytes));
-    unshare_blob(*node, content.entry.digest);
+    pins_.with([&](Pins& pins) { pins.unshare(content.entry.digest, node->id); });
     become(node, content, Backing::kLocal, content.elsewhere);
     content.rendered.reset();
     counters_.get("view.copied_up").add();

@@ -39,18 +39,29 @@ Result<void> Overlay::renew_listing(const NodePtr& node, const std::string& path
   Items items;
   for (const auto& item : *local) items[item.name] = {item.name, item.inode_number, item.type};
   const std::string canonical = layout::canonical_path(path);
-  const bool local_set_only = node->key && node->key->state.with([](const KeyState& state) {
-    return state.committed == KeyState::Committed::kLocal;
-  });
+  bool has_set = false;
+  const auto add_shared = [&](const std::string& name, mode_t type) {
+    items.try_emplace(name, Listing::Item{name, number_of(path.empty() ? name : path + "/" + name), type});
+  };
+  if (node->key) {
+    node->key->state.with([&](const KeyState& state) {
+      has_set = state.committed != KeyState::Committed::kNone;
+      for (const auto& [name, known] : state.cluster) add_shared(name, S_IFREG);
+    });
+  } else if (path.starts_with("triton")) {
+    // The cluster may have lost what a key directory still shows.
+    for (const auto& [name, child] : nodes_.children(node)) {
+      if (child->is_directory() && sets_.shown_at(child)) add_shared(name, S_IFDIR);
+    }
+  }
   std::vector<std::string> shown;
   for (const auto& child : catalog_.list(canonical)) {
     const std::string child_path = path.empty() ? child.name : path + "/" + child.name;
     if (!child.directory) shown.push_back(canonical + "/" + child.name);
-    if (local_set_only && layout::classify(child_path).family == layout::Family::kTritonKernel) continue;
+    if (has_set && layout::classify(child_path).family == layout::Family::kTritonKernel) continue;
     // Device directories have no name in the cluster: the first one stands for all that were not used here yet.
     const std::string name = child_path == "triton/@" ? "0" : child.name;
-    items.try_emplace(
-        name, Listing::Item{name, number_of(child_path), static_cast<mode_t>(child.directory ? S_IFDIR : S_IFREG)});
+    add_shared(name, static_cast<mode_t>(child.directory ? S_IFDIR : S_IFREG));
   }
   if (layout::is_candidate_directory(path)) nodes_.set_shown(node, std::move(shown));
   node->listing.with([&](Listing& listing) { renew(listing, items); });

@@ -40,7 +40,9 @@ Explanation Overlay::explain(std::string_view path) {
 
 void Overlay::explain_place(Explanation& result) {
   const auto status = moves_.read([&](const Moves&) { return tree_.stat(LocalTree::view(result.path)); });
-  const auto known = catalog_.find(result.canonical);
+  const auto walked = nodes_.walk(result.path.substr(0, result.path.rfind('/')));
+  const auto known =
+      walked.missing.empty() ? sets_.entry_of(*walked.node, result.path) : catalog_.find(result.canonical);
   if (status && *status) {
     result.visible = true;
     if (S_ISDIR((*status)->st_mode)) {

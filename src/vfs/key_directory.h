@@ -11,6 +11,7 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
+#include "inductorfs/catalog/catalog.h"
 #include "vfs/provenance.h"
 
 namespace inductorfs::vfs {
@@ -30,9 +31,9 @@ struct KeyState {
   };
 
   Committed committed = Committed::kNone;
-  std::set<std::string> cluster_names;  ///< kCluster: all names of the set, deleted ones too
-  std::map<pid_t, WriterSet> writers;   ///< by thread group id
-  Provenance provenance;                ///< kLocal: of the committed set, when it came as a whole in this life
+  std::map<std::string, catalog::Known> cluster;  ///< kCluster: the set as it was taken, but for names deleted here
+  std::map<pid_t, WriterSet> writers;             ///< by thread group id
+  Provenance provenance;  ///< kLocal: of the committed set, when it came as a whole in this life
 };
 
 /// Safe for concurrent use. Lock order: before the node table's.

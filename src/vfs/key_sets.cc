@@ -82,22 +82,16 @@ void Overlay::lookup_in_key_directory(const Site& site, const Caller& caller, Lo
     return absent(done, keep && still);
   }
 
+  if (committed == KeyState::Committed::kCluster) {
+    const auto shown = sets_.entry_of(*site.parent, site.path);
+    return shown ? resolve_entry(site, *shown, keep, std::move(done)) : absent(done, keep);
+  }
   std::vector<catalog::Known> set;
-  for (auto& known : catalog_.entries_in(site.canonical.substr(0, site.canonical.rfind('/')))) {
+  for (auto& known : catalog_.entries_in(parent_path(site.canonical))) {
     if (is_kernel_file(known.entry.path)) set.push_back(std::move(known));
   }
-  if (set.empty()) {
-    site.parent->key->state.with([](KeyState& state) {
-      if (state.committed == KeyState::Committed::kCluster) state.committed = KeyState::Committed::kNone;
-    });
-    return absent(done, false);  // a set may be committed at any moment, without the kernel being told of each name
-  }
-  if (committed == KeyState::Committed::kCluster) {
-    const auto known =
-        std::find_if(set.begin(), set.end(), [&](const auto& k) { return k.entry.path == site.canonical; });
-    if (known == set.end()) return absent(done, keep);
-    return resolve_entry(site, *known, keep, std::move(done));
-  }
+  // A set may be committed at any moment, without the kernel being told of each name.
+  if (set.empty()) return absent(done, false);
   show_cluster_set(site, set, std::move(done));
 }
 
@@ -145,52 +139,19 @@ void Overlay::show_cluster_set(const Site& site, const std::vector<catalog::Know
       // One lost child makes the set useless: all of it goes, so that the cluster takes the next writer's.
       for (const auto& known : set) catalog_.report_lost(known);
     }
-    if (!here || !cluster_set_is_whole(site, set)) {
+    if (!here || !sets_.take(site.parent, set)) {
       counters_.get(lost ? "lookup.lost" : "lookup.not_now").add();
       return absent(done, false);
     }
     counters_.get("lookup.first_touch").add();
-    const bool contested = site.parent->key->state.with([&](KeyState& state) {
-      if (state.committed == KeyState::Committed::kNone) {
-        state.committed = KeyState::Committed::kCluster;
-        state.cluster_names.clear();
-        for (const auto& known : set) state.cluster_names.insert(last_component(known.entry.path));
-        note_committed(*site.parent, state);
-      }
-      return !state.writers.empty();
-    });
-    if (auto local = resolve_locally(site, !contested)) return done({std::move(*local), false});
-    const auto known =
-        std::find_if(set.begin(), set.end(), [&](const auto& k) { return k.entry.path == site.canonical; });
-    if (known == set.end()) return absent(done, !contested);
-    auto result = add_shared(site, known->entry, 1);
-    if (result) result->keep = !contested;
+    const bool keep = site.parent->key->state.with([](const KeyState& state) { return state.writers.empty(); });
+    if (auto local = resolve_locally(site, keep)) return done({std::move(*local), false});
+    const auto shown = sets_.entry_of(*site.parent, site.path);
+    if (!shown) return absent(done, false);
+    auto result = add_shared(site, shown->entry, 1);
+    if (result) result->keep = keep;
     done({std::move(result), false});
   });
-}
-
-bool Overlay::cluster_set_is_whole(const Site& site, const std::vector<catalog::Known>& set) const {
-  const std::string directory = site.canonical.substr(0, site.canonical.rfind('/'));
-  bool has_group = false;
-  for (const auto& known : set) {
-    if (known.entry.origin != set.front().entry.origin) return false;
-    if (!layout::is_group_file(last_component(known.entry.path))) continue;
-    auto blob = store_.open_blob(known.entry.digest);
-    if (!blob) return false;
-    const auto text = read_file(AT_FDCWD, proc_path(blob->get()), kGroupFileLimit);
-    if (!text) return false;
-    // The canonical form names children below a placeholder; rendered for any directory it is a plain group file.
-    const auto rendered = layout::render_group(*text, "/" + directory);
-    if (!rendered) return false;
-    const auto children = layout::group_children(*rendered, last_component(directory));
-    if (!children) return false;
-    has_group = true;
-    for (const auto& child : *children) {
-      const std::string path = join(directory, child);
-      if (std::none_of(set.begin(), set.end(), [&](const auto& k) { return k.entry.path == path; })) return false;
-    }
-  }
-  return has_group;
 }
 
 /// A process put a name twice: who reads the first file goes on reading it.

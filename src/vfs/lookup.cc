@@ -123,6 +123,7 @@ void Overlay::fetched(const Site& site, const catalog::Known& known, FetchOutcom
     case FetchOutcome::kLost:
       counters_.get("lookup.lost").add();
       catalog_.report_lost(known);
+      if (site.parent->key) sets_.drop(site.parent);
       return absent(done, false);
     case FetchOutcome::kNotNow:
       counters_.get("lookup.not_now").add();
@@ -235,7 +236,7 @@ Result<Found> Overlay::add_shared(const Site& site, const codec::Entry& entry, u
   if (winner != node) let_go({node});
   // A change that the catalog told between our look and the node's entry into the table would have found no node to
   // take away: look again, now that it would find it.
-  const auto now = catalog_.find(layout::canonical_path(site.path));
+  const auto now = sets_.entry_of(*site.parent, site.path);
   // The blob too: it was found before the pin that keeps it, and may have been evicted in between.
   const bool gone = !now || now->entry.digest != entry.digest || !store_.find(entry.digest);
   if (winner == node && gone) {
@@ -300,9 +301,10 @@ void Overlay::forget(NodeId node, uint64_t count) { let_go(nodes_.forget(node, c
 void Overlay::let_go(const std::vector<NodePtr>& gone) {
   for (const NodePtr& node : gone) {
     descriptors_.drop(node->id);
+    sets_.forget(*node);
     node->content.with([&](Content& content) {
       if (content.backing == Backing::kShared) {
-        unshare_blob(*node, content.entry.digest);
+        pins_.with([&](Pins& pins) { pins.unshare(content.entry.digest, node->id); });
       } else if (node->names.empty() && content.elsewhere.starts_with("orphans/")) {
         (void)tree_.unlink(content.elsewhere);  // what stays is removed at the next start
         orphans_.notify_with([](Orphans& orphans) { ++orphans.gone; });
@@ -311,13 +313,12 @@ void Overlay::let_go(const std::vector<NodePtr>& gone) {
   }
 }
 
-void Overlay::unshare_blob(const Node& node, const codec::Digest& digest) {
-  pins_.with([&](Pins& pins) {
-    const auto pin = pins.shared.find(digest);
-    if (pin == pins.shared.end()) return;
-    std::erase(pin->second, node.id);
-    if (pin->second.empty()) pins.shared.erase(pin);
-  });
+void Pins::unshare(const codec::Digest& digest, NodeId node) {
+  const auto pin = shared.find(digest);
+  if (pin == shared.end()) return;
+  if (const auto one = std::find(pin->second.begin(), pin->second.end(), node); one != pin->second.end())
+    pin->second.erase(one);
+  if (pin->second.empty()) shared.erase(pin);
 }
 
 Result<NodePtr> Overlay::pin_path(std::string_view path) {

@@ -33,13 +33,6 @@ void Overlay::become(const NodePtr& node, Content& content, Backing backing, std
   nodes_.note_content(*node, NodeJournal::local(node->id, content.elsewhere));
 }
 
-void Overlay::note_committed(const Node& directory, const KeyState& state) {
-  const bool cluster = state.committed == KeyState::Committed::kCluster;
-  // A local set is seen on the disk.
-  nodes_.note_key(directory, NodeJournal::key(directory.id, cluster ? state.committed : KeyState::Committed::kNone,
-                                              {state.cluster_names.begin(), state.cluster_names.end()}));
-}
-
 /// Before a name is made on the disk. True: an earlier worker made it, for this very request.
 Result<bool> Overlay::begin_name(const Site& site, uint64_t witness) const {
   const auto status = tree_.stat(LocalTree::view(site.path));
@@ -228,6 +221,7 @@ void Overlay::hide_entry(const std::string& canonical) {
   if (catalog_.find(canonical)) counters_.get("view.hidden").add();
   // Without an entry too: what is on its way to the cluster must not come back from there.
   queueing_.with([&](const Queueing&) { catalog_.hide(canonical); });
+  sets_.hide(local_paths_of(canonical));
 }
 
 Result<void> Overlay::keep_orphan(const Site& site, const NodePtr& node) {
@@ -301,6 +295,10 @@ Result<void> Overlay::unlink(NodeId parent, std::string_view name) {
   return {};
 }
 
+bool Overlay::shows_set(const NodePtr& directory, const std::string& path) const {
+  return directory && directory->is_directory() && path.starts_with("triton") && sets_.shown_at(directory);
+}
+
 bool Overlay::directory_is_empty(const NodePtr& directory, const std::string& path) const {
   if (directory && directory->key) {
     // Triton removes the key directory, and then its parents, after every put (os.removedirs): a set that is not
@@ -308,7 +306,7 @@ bool Overlay::directory_is_empty(const NodePtr& directory, const std::string& pa
     const bool pending = directory->key->state.with([](const KeyState& state) { return !state.writers.empty(); });
     if (pending) return false;
   }
-  if (has_entries_below(layout::canonical_path(path))) return false;
+  if (has_entries_below(layout::canonical_path(path)) || shows_set(directory, path)) return false;
   const auto status = tree_.stat(LocalTree::view(path));
   return !status || !*status || tree_.is_empty(LocalTree::view(path));
 }

@@ -20,7 +20,7 @@ enum class Kind : uint8_t {
   kShared,
   kLocal,
   kVirtual,
-  kKey,
+  kClusterSet = 12,  // 11 was one of names alone
 };
 
 /// What a node of ordinary names takes in the log, for the decision on a snapshot.
@@ -44,11 +44,17 @@ void read_shared(ByteReader& reader, NodeRecord& node) {
   node.entry = std::move(*entry);
 }
 
-void read_key(ByteReader& reader, NodeRecord& node) {
-  node.committed = static_cast<KeyState::Committed>(reader.integer<uint8_t>());
-  node.cluster_names.clear();
+void read_cluster_set(ByteReader& reader, NodeRecord& node) {
+  node.cluster_set.clear();
   while (!reader.failed() && reader.left() > 0) {
-    node.cluster_names.push_back(text_of(reader.bytes(reader.integer<uint16_t>())));
+    const std::string name = text_of(reader.bytes(reader.integer<uint16_t>()));
+    catalog::Known known;
+    known.scope = text_of(reader.bytes(reader.integer<uint16_t>()));
+    const auto path = reader.bytes(reader.integer<uint16_t>());
+    auto entry = codec::decode_entry(path, reader.bytes(reader.integer<uint32_t>()));
+    if (!entry) return node.cluster_set.clear();  // half of one is none: it is taken from the cluster again
+    known.entry = std::move(*entry);
+    node.cluster_set.emplace(name, std::move(known));
   }
 }
 
@@ -73,8 +79,8 @@ void read_change(Kind kind, ByteReader& reader, NodeRecord& node) {
     case Kind::kVirtual:
       node.backing = Backing::kVirtual;
       break;
-    case Kind::kKey:
-      read_key(reader, node);
+    case Kind::kClusterSet:
+      read_cluster_set(reader, node);
       break;
     case Kind::kNode:
     case Kind::kName:
@@ -213,12 +219,16 @@ std::string NodeJournal::local(NodeId node, std::string_view elsewhere) {
 
 std::string NodeJournal::virtual_directory(NodeId node) { return begin(Kind::kVirtual, node); }
 
-std::string NodeJournal::key(NodeId node, KeyState::Committed committed, const std::vector<std::string>& names) {
-  std::string record = begin(Kind::kKey, node);
-  append_integer(record, static_cast<uint8_t>(committed));
-  for (const auto& name : names) {
-    append_integer(record, static_cast<uint16_t>(name.size()));
-    record.append(name);
+std::string NodeJournal::cluster_set(NodeId node, const std::map<std::string, catalog::Known>& set) {
+  std::string record = begin(Kind::kClusterSet, node);
+  for (const auto& [name, known] : set) {
+    for (const std::string* text : {&name, &known.scope, &known.entry.path}) {
+      append_integer(record, static_cast<uint16_t>(text->size()));
+      record.append(*text);
+    }
+    const std::string entry = codec::encode_entry(known.entry);
+    append_integer(record, static_cast<uint32_t>(entry.size()));
+    record.append(entry);
   }
   return record;
 }

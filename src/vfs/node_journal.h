@@ -27,8 +27,7 @@ struct NodeRecord {
   Backing backing = Backing::kLocal;
   std::string elsewhere;
   codec::Entry entry;
-  KeyState::Committed committed = KeyState::Committed::kNone;
-  std::vector<std::string> cluster_names;
+  std::map<std::string, catalog::Known> cluster_set;  ///< of a key directory
 };
 
 /// All that an earlier worker left: nodes by id, and their names.
@@ -78,8 +77,7 @@ class NodeJournal {
   [[nodiscard]] static std::string shared(NodeId node, const codec::Entry& entry);
   [[nodiscard]] static std::string local(NodeId node, std::string_view elsewhere);
   [[nodiscard]] static std::string virtual_directory(NodeId node);
-  [[nodiscard]] static std::string key(NodeId node, KeyState::Committed committed,
-                                       const std::vector<std::string>& cluster_names);
+  [[nodiscard]] static std::string cluster_set(NodeId node, const std::map<std::string, catalog::Known>& set);
 
  private:
   void append(const std::vector<std::string>& records);

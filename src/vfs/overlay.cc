@@ -45,6 +45,8 @@ Overlay::Overlay(FileSystemOptions options, LocalTree tree, NodePtr root, const 
       root_(std::move(root)),
       nodes_(root_, options_.region),
       descriptors_(options_.descriptor_limit),
+      sets_({host_, catalog_, store_, nodes_, pins_, notifier_, counters_},
+            [this](const std::vector<NodePtr>& gone) { let_go(gone); }),
       marks_(host_, tree_, counters_),
       sealer_([this](const SealItem& item) { return seal(item); },
               [this](const NodePtr& node) { let_go(nodes_.release(node)); }, options_.quiet_time),

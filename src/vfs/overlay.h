@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "inductorfs/vfs/file_system.h"
+#include "vfs/cluster_sets.h"
 #include "vfs/descriptor_cache.h"
 #include "vfs/fetcher.h"
 #include "vfs/local_tree.h"
@@ -96,12 +97,10 @@ class Overlay final : public FileSystem {
   void prefetch_companions(const codec::Entry& entry);
   [[nodiscard]] Result<NodePtr> pin_path(std::string_view path);
   void unpin(const NodePtr& node);
-  void unshare_blob(const Node& node, const codec::Digest& digest);
   void let_go(const std::vector<NodePtr>& gone);
   // key_sets.cc
   void lookup_in_key_directory(const Site& site, const Caller& caller, LookupDone done);
   void show_cluster_set(const Site& site, const std::vector<catalog::Known>& set, LookupDone done);
-  [[nodiscard]] bool cluster_set_is_whole(const Site& site, const std::vector<catalog::Known>& set) const;
   [[nodiscard]] std::optional<Found> own_pending_file(const Site& site, const Caller& caller);
   [[nodiscard]] Result<std::optional<pid_t>> put_into_set(const Site& from, const Site& to, const Caller& caller);
   [[nodiscard]] Result<void> move_into_set(const Site& from, const std::string& place) const;
@@ -122,7 +121,6 @@ class Overlay final : public FileSystem {
   [[nodiscard]] bool directory_is_empty(const NodePtr& directory, const std::string& path) const;
   [[nodiscard]] Result<void> keep_orphan(const Site& site, const NodePtr& node);
   void become(const NodePtr& node, Content& content, Backing backing, std::string elsewhere);
-  void note_committed(const Node& directory, const KeyState& state);
   void become_orphan(const Node& node, Content& content, std::string place);
   void orphaned(const Node& node, Content& content, bool has_file);
   [[nodiscard]] Result<void> remove_first_name(const std::string& view_path, const NodePtr& node,
@@ -137,6 +135,7 @@ class Overlay final : public FileSystem {
   [[nodiscard]] Result<NodePtr> existing(const Site& site);
   [[nodiscard]] Result<void> renew_listing(const NodePtr& node, const std::string& path);
   [[nodiscard]] bool has_entries_below(const std::string& canonical) const;
+  [[nodiscard]] bool shows_set(const NodePtr& directory, const std::string& path) const;
   // data.cc, attributes.cc
   [[nodiscard]] Result<std::string> location(const Node& node, const Content& content) const;
   [[nodiscard]] Result<DescriptorCache::Pointer> descriptor(const Node& node, Content& content, bool writable);
@@ -234,6 +233,7 @@ class Overlay final : public FileSystem {
   SharedGuarded<Moves> moves_;
   Guarded<Queueing> queueing_;
   Guarded<Pins> pins_;
+  ClusterSets sets_;
   Guarded<Orphans> orphans_;
   Guarded<std::vector<std::string>> refused_;
   Guarded<Unfit> unfit_;

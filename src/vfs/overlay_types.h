@@ -39,8 +39,12 @@ struct Orphans {
 };
 
 struct Pins {
-  std::unordered_map<codec::Digest, std::vector<NodeId>> shared;  ///< blobs, and the nodes that show them
-  std::unordered_map<codec::Digest, std::string> sealed_paths;    ///< local files that are links to blobs
+  /// Blobs, and the nodes that show them: files, and key directories that show a set of the cluster's.
+  std::unordered_map<codec::Digest, std::vector<NodeId>> shared;
+  std::unordered_map<codec::Digest, std::string> sealed_paths;  ///< local files that are links to blobs
+
+  /// Takes one of the node's pins away.
+  void unshare(const codec::Digest& digest, NodeId node);
 };
 
 /// A file that has become a blob.

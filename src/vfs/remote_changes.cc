@@ -8,17 +8,7 @@
 
 /// What the cluster changed: names appear, change and go behind the kernel's back.
 namespace inductorfs::vfs {
-namespace {
-
-/// The cluster's set of a key directory may have become another one: the next lookup takes it whole again.
-void look_at_set_again(const Node& directory) {
-  if (!directory.key) return;
-  directory.key->state.with([](KeyState& state) {
-    if (state.committed == KeyState::Committed::kCluster) state.committed = KeyState::Committed::kNone;
-  });
-}
-
-}  // namespace
+namespace {}  // namespace
 
 std::vector<std::string> Overlay::local_paths_of(const std::string& canonical) const {
   const std::string prefix = "triton/" + std::string(layout::kAnyDevice) + "/";
@@ -52,10 +42,11 @@ void Overlay::on_catalog_change(const std::vector<std::string>& canonical_paths)
 
 NodeId Overlay::apply_remote_change(const std::string& path, const std::string& canonical) {
   const auto walked = nodes_.walk(path);
+  const NodePtr directory = walked.missing.empty() ? walked.parent : walked.node;
+  if (directory && sets_.stays(directory, canonical)) return directory->id;
   if (!walked.missing.empty()) {
     // The kernel may hold the absence of this name; what lies below it, it has never asked for.
     notifier_.forget_name(walked.node->id, walked.missing);
-    look_at_set_again(*walked.node);
     return walked.node->id;
   }
   const auto known = catalog_.find(canonical);
@@ -68,7 +59,6 @@ NodeId Overlay::apply_remote_change(const std::string& path, const std::string& 
     let_go(nodes_.release(walked.node));
     notifier_.forget_name(walked.parent->id, walked.name);
   }
-  look_at_set_again(*walked.parent);
   return walked.parent->id;
 }
 

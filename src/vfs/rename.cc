@@ -129,14 +129,14 @@ Result<void> Overlay::rename_file(const Site& from, const Site& to, const NodePt
 
 Result<void> Overlay::rename_directory(const Site& from, const Site& to, const NodePtr& node, RenameMode mode) {
   // Entries of the cluster have their names for good: as on overlayfs, a directory that shows some cannot be moved.
-  if (has_entries_below(from.canonical)) {
+  if (has_entries_below(from.canonical) || shows_set(node, from.path)) {
     return fail(ErrorCode::kCrossDevice, "rename " + from.path + ": it shows entries of the cluster; copy it");
   }
   INDUCTORFS_TRY(make_local_directory(to.parent, parent_path(to.path)));
   const NodePtr target = nodes_.child(to.parent, to.name);
   const auto there = tree_.stat(LocalTree::view(to.path));
   if (!there) return fail(there.error());
-  const bool visible = *there || has_entries_below(to.canonical);
+  const bool visible = *there || has_entries_below(to.canonical) || shows_set(target, to.path);
   if (mode == RenameMode::kNoReplace && visible) return fail(ErrorCode::kExists);
   if (target && !target->is_directory()) return fail(ErrorCode::kNotDirectory);
   // rename(2) replaces an empty directory only; the Triton bundler relies on both answers
@@ -161,7 +161,7 @@ Result<void> Overlay::exchange(const Site& from, const Site& to) {
   if (!second) return fail(std::move(second).error());
   return moves_.write([&](Moves&) -> Result<void> {
     for (const auto& [site, node] : {std::make_pair(&from, *first), std::make_pair(&to, *second)}) {
-      if (node->is_directory() && has_entries_below(site->canonical)) {
+      if (node->is_directory() && (has_entries_below(site->canonical) || shows_set(node, site->path))) {
         return fail(ErrorCode::kCrossDevice, "rename " + site->path + ": it shows entries of the cluster; copy it");
       }
     }

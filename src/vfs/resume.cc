@@ -81,9 +81,7 @@ NodePtr Resume::node_of(const NodeRecord& record) {
   if (record.backing == Backing::kShared) node->content_record = NodeJournal::shared(node->id, record.entry);
   if (record.backing == Backing::kVirtual) node->content_record = NodeJournal::virtual_directory(node->id);
   if (!record.elsewhere.empty()) node->content_record = NodeJournal::local(node->id, record.elsewhere);
-  if (record.committed == KeyState::Committed::kCluster) {
-    node->key_record = NodeJournal::key(node->id, record.committed, record.cluster_names);
-  }
+  if (!record.cluster_set.empty()) node->key_record = NodeJournal::cluster_set(node->id, record.cluster_set);
   return node;
 }
 
@@ -108,12 +106,7 @@ void Resume::restore_content(const NodePtr& node, const NodeRecord& record) {
           file && *file && (overlay_.tree_.seal_of(file->get()) || overlay_.is_blob_without_seal(file->get()));
     }
   });
-  if (!node->key || record.committed != KeyState::Committed::kCluster) return;
-  node->key->state.with([&](KeyState& state) {
-    if (state.committed == KeyState::Committed::kLocal) return;  // the disk knows better
-    state.committed = KeyState::Committed::kCluster;
-    state.cluster_names = {record.cluster_names.begin(), record.cluster_names.end()};
-  });
+  if (node->key && !record.cluster_set.empty()) overlay_.sets_.restore(*node, record.cluster_set);
 }
 
 bool Resume::is_at(const std::string& place, const Node& node) const {

@@ -313,15 +313,22 @@ bool Overlay::may_evict(const codec::Digest& digest) {
     return std::make_pair(shared == pins.shared.end() ? std::vector<NodeId>() : shared->second,
                           local == pins.sealed_paths.end() ? std::string() : local->second);
   });
+  bool shown = false;
+  bool set_stays = false;
   for (const NodeId id : shown_by) {
     // When the kernel lets the name go, and nobody has the file open, a later round may evict it.
     const NodePtr node = nodes_.find(id);
+    if (node && node->key) {
+      set_stays = !sets_.evict(node) || set_stays;
+      continue;
+    }
+    shown = true;
     const auto shown_path = node ? nodes_.path_of(*node) : std::nullopt;
     if (!shown_path) continue;
     const auto walked = nodes_.walk(*shown_path);
     if (walked.missing.empty() && walked.parent) notifier_.wish_forgotten(walked.parent->id, walked.name);
   }
-  if (!shown_by.empty()) return false;
+  if (shown || set_stays) return false;
   if (path.empty()) return true;
   return drop_local(path, digest);
 }

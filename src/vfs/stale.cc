@@ -34,7 +34,10 @@ bool Overlay::is_stale(const std::string& path, const std::vector<std::string>& 
   return !tree_.keeps_seals() || !seal_on_disk(path).empty();
 }
 
-void Overlay::host_changed() { drop_stale_below(""); }
+void Overlay::host_changed() {
+  drop_stale_below("");
+  sets_.drop_foreign();
+}
 
 void Overlay::drop_stale_below(const std::string& path) {
   const auto items = moves_.read([&](const Moves&) { return tree_.list(LocalTree::view(path)); });

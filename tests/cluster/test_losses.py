@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As test_chaos.py, with a server that loses what it has. Only in the suite `long`: a defect is known (CHANGELOG) that each of
-these can show, a Triton set that is exchanged under its reader when the cluster comes back with another one."""
+"""As test_chaos.py, with a server that loses what it has: the cluster comes back with other artefacts, and other Triton sets, than
+its hosts have seen."""
 from inductorfs_testing.sentinel import SentinelGroup
 
 

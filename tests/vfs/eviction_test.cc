@@ -15,9 +15,9 @@ class Eviction : public ::testing::Test {
     if (found) host.file_system->forget(found->node, 1'000'000);
   }
   /// Publishes until nothing of what was there before can still be in the store.
-  static void fill(Host& host) {
+  static void fill(Host& host, const std::string& with = "fill") {
     for (int i = 0; i < 12; ++i) {
-      const std::string path = code_path("fill" + std::to_string(i));
+      const std::string path = code_path(with + std::to_string(i));
       ASSERT_TRUE(host.publish_file(path, std::string(200'000, static_cast<char>('a' + i))));
       ASSERT_TRUE(host.sync());
       forget_all(host, path);
@@ -105,6 +105,29 @@ TEST_F(Eviction, KeepsAPendingFileReadableThatItsWriterPutAgain) {
   bytes.resize(a.file_system->read(open->node, bytes.data(), bytes.size(), 0).value_or(0));
   EXPECT_EQ(bytes, "earlier");
   EXPECT_EQ(a.read(directory + "/k.ttir").value_or("absent"), "later on");
+}
+
+TEST_F(Eviction, TakesASetOfTheClusterOnlyWhenTheKernelHasLetAllItsNamesGo) {
+  const std::string key = triton_key_of("kernel");
+  const std::string directory = "triton/0/" + key;
+  Host writer(cluster);
+  ASSERT_TRUE(writer.triton_compile(directory, "first", ::getpid()));
+  ASSERT_TRUE(writer.sync());
+  Host a(cluster, small());
+  ASSERT_TRUE(a.wait_for_entry("triton/@/" + key + "/__grp__k.json"));
+  const auto group = a.look_up(directory + "/__grp__k.json");
+  ASSERT_TRUE(group);
+  const auto child = codec::digest_of("first wrote k.ttir");
+
+  fill(a);
+  EXPECT_TRUE(a.store->find(child)) << "who has read the group file will want it";
+  EXPECT_TRUE(eventually([&] { return a.kernel.told_name("__grp__k.json"); })) << "the kernel is asked to let go";
+
+  a.file_system->forget(group->node, 1'000'000);
+  fill(a, "more");
+  EXPECT_FALSE(a.store->find(child));
+  const auto again = a.read(directory + "/k.ttir");
+  EXPECT_TRUE(again) << again.error().to_string() << "it comes from the cluster again";
 }
 
 }  // namespace

@@ -65,6 +65,7 @@ class FakeEnvironment final : public vfs::Host {
   [[nodiscard]] bool accepts(const std::string& scope, std::string_view path) const;
 
   layout::Scope scope_of(layout::Family family, std::string_view architecture) const override;
+  bool follows(const remote::ScopeId& scope, std::string_view path) const override { return accepts(scope, path); }
   Result<void> check(const layout::Place& place, std::string_view bytes, uint64_t size) const override;
   fingerprint::Writers* writers() const override { return writers_.get(); }
 

@@ -20,9 +20,37 @@ class KeyDirectory : public ::testing::Test {
     return seen;
   }
 
+  /// The cluster comes back with another writer's set, as after a failover that lost its tail.
+  void exchange_cluster_set() {
+    Host other(cluster);
+    Process writer;
+    ASSERT_TRUE(other.wait_for_entry(canonical + "/__grp__k.json"));
+    for (const auto& known : other.catalog->entries_in(canonical)) other.catalog->report_lost(known);
+    ASSERT_TRUE(other.triton_compile(directory, "second", writer.pid()));
+    ASSERT_TRUE(eventually([&] {
+      EXPECT_TRUE(other.sync());
+      Host another(cluster);
+      return writers_seen(another, directory, writer.pid()) == "222";
+    }));
+  }
+  /// Has first's set in the cluster, and waits for the change of a file on `host`.
+  [[nodiscard]] bool knows_second(Host& host) const {
+    return eventually([&] {
+      const auto known = host.catalog->find(canonical + "/k.ttir");
+      return known && known->entry.digest == codec::digest_of("second wrote k.ttir");
+    });
+  }
+  void publish_first() {
+    Host a(cluster);
+    Process one;
+    ASSERT_TRUE(a.triton_compile(directory, "first", one.pid()));
+    ASSERT_TRUE(a.sync());
+  }
+
   std::shared_ptr<remote::MemoryCluster> cluster = remote::make_memory_cluster();
   const std::string key = triton_key_of("kernel");
   const std::string directory = "triton/0/" + key;
+  const std::string canonical = "triton/@/" + key;
 };
 
 TEST_F(KeyDirectory, ShowsASetOnlyWhenItIsComplete) {
@@ -154,6 +182,80 @@ TEST_F(KeyDirectory, CanBeRemovedFileByFileAndMadeAnew) {
   ASSERT_TRUE(b.triton_compile(directory, "second", one.pid()));
 
   EXPECT_EQ(writers_seen(b, directory, ::getpid()), "222");
+}
+
+TEST_F(KeyDirectory, KeepsTheSetThatItShowsWhenTheClusterHasAnother) {
+  publish_first();
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry(canonical + "/__grp__k.json"));
+  const auto group = b.look_up(directory + "/__grp__k.json");
+  ASSERT_TRUE(group);
+
+  exchange_cluster_set();
+  ASSERT_TRUE(knows_second(b));
+
+  EXPECT_EQ(writers_seen(b, directory, ::getpid()), "111");
+  EXPECT_EQ(b.list(directory).value().size(), 4U);
+  EXPECT_GT(b.count("triton.changes_not_shown"), 0U);
+  const auto explanation = b.file_system->explain(directory + "/k.ttir");
+  EXPECT_EQ(explanation.digest, codec::digest_of("first wrote k.ttir").to_hex());
+  b.take_over();
+  EXPECT_EQ(writers_seen(b, directory, ::getpid()), "111") << "another worker goes on with it";
+  b.restart();
+  EXPECT_EQ(writers_seen(b, directory, ::getpid()), "222") << "nobody has the first one's group file any more";
+}
+
+TEST_F(KeyDirectory, LetsASetGoThatIsDeletedThoughTheClusterHasAnother) {
+  publish_first();
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry(canonical + "/__grp__k.json"));
+  ASSERT_TRUE(b.exists(directory + "/__grp__k.json"));
+  exchange_cluster_set();
+  ASSERT_TRUE(knows_second(b));
+
+  const auto removed = b.remove_directory(directory);
+  ASSERT_FALSE(removed);
+  EXPECT_EQ(removed.error().code(), ErrorCode::kNotEmpty);
+  const std::vector<std::string> names = b.list(directory).value();
+  EXPECT_EQ(names.size(), 4U);
+  for (const auto& name : names) EXPECT_TRUE(b.unlink(directory + "/" + name)) << name;
+
+  EXPECT_EQ(writers_seen(b, directory, ::getpid()), "---") << "what has these names in the cluster is hidden too";
+  EXPECT_EQ(b.list(directory).value().size(), 0U);
+  EXPECT_TRUE(b.remove_directory(directory));
+}
+
+TEST_F(KeyDirectory, ListsADirectoryThatOnlyASetOfEarlierHolds) {
+  publish_first();
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry(canonical + "/__grp__k.json"));
+  ASSERT_TRUE(b.exists(directory + "/__grp__k.json"));
+  Host other(cluster);
+  ASSERT_TRUE(other.wait_for_entry(canonical + "/__grp__k.json"));
+  for (const auto& known : other.catalog->entries_in(canonical)) other.catalog->report_lost(known);
+  ASSERT_TRUE(b.wait_until_gone(canonical + "/k.ttir"));
+
+  EXPECT_EQ(b.list("triton").value(), std::vector<std::string>{"0"});
+  EXPECT_EQ(b.list("triton/0").value(), std::vector<std::string>{key});
+  EXPECT_EQ(b.remove_directory("triton/0").error().code(), ErrorCode::kNotEmpty);
+  EXPECT_EQ(b.rename("triton/0", "triton/1").error().code(), ErrorCode::kCrossDevice);
+  EXPECT_EQ(writers_seen(b, directory, ::getpid()), "111");
+}
+
+TEST_F(KeyDirectory, DropsTheSetThatItShowsWhenTheFactsOfTheHostChange) {
+  publish_first();
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry(canonical + "/__grp__k.json"));
+  ASSERT_EQ(writers_seen(b, directory, ::getpid()), "111");
+  exchange_cluster_set();
+  ASSERT_TRUE(knows_second(b));
+
+  b.change_facts("two");
+
+  EXPECT_EQ(writers_seen(b, directory, ::getpid()), "---");
+  EXPECT_TRUE(eventually([&] { return b.kernel.told_name("k.ttir"); }));
+  b.change_facts("one");
+  EXPECT_TRUE(eventually([&] { return writers_seen(b, directory, ::getpid()) == "222"; }));
 }
 
 }  // namespace

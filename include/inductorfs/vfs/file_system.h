@@ -32,6 +32,8 @@ class Host {
   virtual ~Host() = default;
   /// The scope of a family, or of its artefacts for one GPU architecture (layout::scope_of); empty id: private.
   [[nodiscard]] virtual layout::Scope scope_of(layout::Family family, std::string_view architecture) const = 0;
+  /// Whether a scope's entry at this path is for the host as it is now.
+  [[nodiscard]] virtual bool follows(const remote::ScopeId& scope, std::string_view path) const = 0;
   /// Whether an artefact fits its name and this host (layout::check_content). Never blocks.
   [[nodiscard]] virtual Result<void> check(const layout::Place& place, std::string_view bytes, uint64_t size) const = 0;
   /// Who writes; nullptr: every writer has this mount's environment (`writers = "all"` in the configuration).

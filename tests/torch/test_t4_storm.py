@@ -3,15 +3,11 @@
 
 On a plain local directory the same storm has no error either, but in 4 of 5 loads CompiledKernel gets files of different
 writers (each put replaces what another process has put): Triton's own protocol does not promise one writer, the mount does."""
-import os
-import re
-
 import pytest
-from inductorfs_testing import compare, places
+from inductorfs_testing import places, triton_sets
 from inductorfs_testing.fixtures import Cluster
 
 ROUNDS, PROCESSES, KERNELS = 20, 8, 8
-WRITER = re.compile(rb"writer-([a-z0-9]+-\d+)/")
 
 
 @pytest.fixture(scope="module")
@@ -26,20 +22,9 @@ def storm():
         yield {"cluster": cluster, "nodes": nodes, "out": out}
 
 
-def writers_of(directory):
-    """{writer: its files} of one key directory."""
-    found = {}
-    for name in sorted(os.listdir(directory)):
-        for writer in set(WRITER.findall((directory / name).read_bytes())):
-            found.setdefault(writer.decode(), []).append(name)
-    return found
-
-
 def mixed_directories(node):
-    groups = [name for name in compare.names(node.cache) if "__grp__" in name]
-    assert len(groups) == ROUNDS * KERNELS
-    directories = {(node.cache / name).parent for name in groups}
-    return {directory.name: writers for directory in directories if len(writers := writers_of(directory)) != 1}
+    assert len(triton_sets.groups(node.cache)) == ROUNDS * KERNELS
+    return triton_sets.mixed_directories(node.cache)
 
 
 def test_no_process_fails(storm):

@@ -29,6 +29,7 @@ Channel::Channel(vfs::FileSystem& file_system, Counters& counters, const takeove
       notified_contents(counter_of(counters, "notify_content")),
       notify_unknown(counter_of(counters, "notify_unknown")),
       resumed(counter_of(counters, "resumed")),
+      resent(counter_of(counters, "resent")),
       lost_replies(counter_of(counters, "lost_replies")),
       own_region_(std::move(own)),
       page((own_region_ ? *own_region_ : *region).page()),

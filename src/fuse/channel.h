@@ -43,6 +43,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Counter& notified_contents;
   Counter& notify_unknown;  ///< the kernel did not know the name or the inode: normal
   Counter& resumed;         ///< requests that an earlier worker left
+  Counter& resent;          ///< requests that the kernel sent again, when it was asked to after that
   Counter& lost_replies;    ///< the request was gone when its answer came: the caller was killed, or the mount ended
 
   // Set from the INIT request, before any other request is read.

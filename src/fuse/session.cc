@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "channel.h"
+#include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
@@ -292,6 +293,7 @@ void KernelSession::process_message(std::string_view message) {
     channel_->offers_resend = facts.offers_resend;
     channel_->init_unique = facts.unique;
   }
+  if (facts.resent) channel_->resent.add();
   kill_privileges_of_this_request() = facts.kill_privileges;
   fuse_buf buffer{};
   buffer.size = message.size();
@@ -304,7 +306,7 @@ void KernelSession::resume() {
   const auto left = channel_->slots.left_over();
   for (takeover::Slot* slot : left) finish(*slot);
   channel_->resumed.add(left.size());
-  if (!options_.resend || !channel_->offers_resend) return;
+  if (!options_.resend || !channel_->offers_resend || fail_point_error("fuse.resend")) return;
   const std::string message = resend_message();
   const int device = fuse_session_fd(channel_->session.get());
   if (::write(device, message.data(), message.size()) < 0) {

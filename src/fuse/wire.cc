@@ -28,6 +28,7 @@ constexpr uint32_t kMaxReadahead = 1U << 20;
 // Linux 6.9, include/uapi/linux/fuse.h: newer than this system's header.
 constexpr uint32_t kHasResend = 1U << 7;  ///< FUSE_HAS_RESEND is bit 39 of all flags
 constexpr int32_t kNotifyResend = 7;
+constexpr uint64_t kResentBit = uint64_t{1} << 63;  ///< FUSE_UNIQUE_RESEND
 
 template <typename T>
 bool body_of(std::string_view message, T& body) noexcept {
@@ -44,6 +45,7 @@ RequestFacts request_facts(std::string_view message) noexcept {
   if (message.size() < sizeof(header)) return facts;
   std::memcpy(&header, message.data(), sizeof(header));
   facts.unique = header.unique;
+  facts.resent = (header.unique & kResentBit) != 0;
   if (header.opcode == FUSE_WRITE) {
     fuse_write_in write{};
     facts.kill_privileges = body_of(message, write) && (write.write_flags & FUSE_WRITE_KILL_SUIDGID) != 0;

@@ -13,6 +13,7 @@ namespace inductorfs::fuse {
 struct RequestFacts {
   bool init = false;
   uint64_t unique = 0;
+  bool resent = false;           ///< asked before: this is the answer to resend_message()
   uint32_t offered = 0;          ///< INIT: the features that this kernel has (the first 32 flags)
   bool offers_resend = false;    ///< INIT: Linux 6.9
   bool kill_privileges = false;  ///< WRITE, SETATTR: clear set-user-id and set-group-id, as write(2) and truncate(2) do

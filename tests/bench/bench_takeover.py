@@ -4,7 +4,7 @@
 under way then or began until the next one, over all processes of the load; operations done; errors. Exit code 1 when a process saw an
 error.
 
-  bench_takeover.py [--kills 100] [--processes 2] [--pause S] [--upgrade] [--entries 0] [--json]
+  bench_takeover.py [--kills 100] [--processes 2] [--pause S] [--upgrade] [--no-resend] [--entries 0] [--json]
 """
 import argparse
 import json
@@ -23,6 +23,8 @@ from inductorfs_testing.processes import wait_until  # noqa: E402
 
 # A worker that lived less counts as one that does not last, and the next one is started after a pause (Core::kHealthy).
 HEALTHY = 0.15
+# As on a kernel before 6.9 (tests/crash/manifest.txt).
+NO_RESEND = {"INDUCTORFS_FAIL_POINT": "fuse.resend=EIO"}
 
 
 def quantile(values, part):
@@ -55,7 +57,7 @@ def stalls(begins, results):
 def measure(options):
     chance = random.Random(options.kills)
     with QuickCluster() as cluster, tempfile.TemporaryDirectory() as directory:
-        node = cluster.quick("a", "--crash-limit", "0")
+        node = cluster.quick("a", "--crash-limit", "0", environment=NO_RESEND if options.no_resend else None)
         for index in range(options.entries):
             artefacts.write_graph(node.cache, f"entry {index}", f"value {index}")
         if options.entries:
@@ -81,6 +83,7 @@ def main():
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--pause", type=float, default=HEALTHY, help="seconds between two takeovers, and up to 0.1 more")
     parser.add_argument("--upgrade", action="store_true", help="ask for a takeover instead of killing")
+    parser.add_argument("--no-resend", action="store_true", help="without FUSE_NOTIFY_RESEND: what is in the slots has to do")
     parser.add_argument("--entries", type=int, default=0, help="artefacts that the mount has before")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -21,6 +21,8 @@ from inductorfs_testing.processes import Job, run, wait_until
 PROGRAM = places.program()
 # A worker that lived less counts as one that does not last (Core::kHealthy).
 HEALTHY = 0.15
+# Without FUSE_NOTIFY_RESEND, as on a kernel before 6.9.
+RESEND = {"resend": {}, "no resend": {"INDUCTORFS_FAIL_POINT": "fuse.resend=EIO"}}
 
 
 @pytest.fixture
@@ -73,18 +75,42 @@ def socket_of(node):
 
 # ---- crashes
 
-def test_fifty_kills_under_load_are_not_noticed(cluster, node, load):
-    chance = random.Random(1)
-    for index in range(50):
-        killed = node.kill_worker()
-        healthy(node, killed)
-        load.advance(chance.randrange(1, 60))
-        told = takeover(node)
-        assert told["restarts"] == index + 1 and told["last_end"] == "signal 9" and told["safe_mode"] is False
-    results = no_errors(load)
+@pytest.mark.parametrize("resend", RESEND)
+def test_fifty_kills_under_load_are_not_noticed(cluster, tmp_path, resend):
+    node, chance = cluster.quick("a", "--crash-limit", "0", environment=RESEND[resend]), random.Random(1)
+    with Load(node.cache, tmp_path / "load") as load:
+        load.advance(200)
+        for index in range(50):
+            killed = node.kill_worker()
+            healthy(node, killed)
+            load.advance(chance.randrange(1, 60))
+            told = takeover(node)
+            assert told["restarts"] == index + 1 and told["last_end"] == "signal 9" and told["safe_mode"] is False
+        results = no_errors(load)
     assert all(result["operations"] > 1000 for result in results)
     node.unmount()
     nothing_is_left(node)
+
+
+@pytest.mark.parametrize("resend", RESEND)
+def test_a_lookup_that_waits_for_the_cluster_outlives_its_worker(cluster, resend):
+    """From its slot. Where the kernel can, it sends the lookup once more, which must do no harm."""
+    a, b = cluster.quick("a"), cluster.quick("b", "--crash-limit", "0", "--prefetch", "0", "--lookup-patience", "30000",
+                                             environment=RESEND[resend])
+    name = artefacts.write_graph(a.cache, "k", "value").relative_to(a.cache)
+    a.sync()
+    b.catch_up(a)
+    os.stat((b.cache / name).parent)
+    before = b.counters()["fuse.lookup"]
+    with mounts.suspended(cluster.redis):
+        job = Job(["cat", b.cache / name], b.env(), b.root / "jobs", "cat")
+        wait_until(lambda: b.counters()["fuse.lookup"] > before, what="the lookup")
+        healthy(b, b.kill_worker())
+        wait_until(lambda: b.counters()["fuse.resumed"] == 1, what="the lookup in the next worker")
+        wait_until(lambda: resend != "resend" or b.counters()["fuse.resent"] == 1, what="the lookup from the kernel")
+    done = job.wait(30)
+    assert (done.code, done.out, done.err) == (0, "value", "")
+    assert b.counters()["fuse.resent"] == (resend == "resend")
 
 
 def test_what_was_written_before_and_after_a_kill_reaches_the_cluster(cluster, node, load):

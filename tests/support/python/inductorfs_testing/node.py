@@ -19,7 +19,7 @@ from .toolchain import CountingCompilers
 FOREIGN = re.compile(r"^(TORCH|TRITON|INDUCTORFS|PYTEST|PYTHON|LD_PRELOAD|FAKE_CUDA|NOGPU|XDG_|MESON|MALLOC_PERTURB)")
 # Counters of the fuse module that count no request of the kernel, and the sum of all of them.
 NO_REQUEST = {"fuse.requests", "fuse.nanoseconds", "fuse.slow", "fuse.forget", "fuse.notify_name", "fuse.notify_content",
-              "fuse.notify_unknown", "fuse.lost_replies"}
+              "fuse.notify_unknown", "fuse.lost_replies", "fuse.resumed", "fuse.resent"}
 BACKING = os.environ.get("INDUCTORFS_TEST_BACKING", "mount")
 
 

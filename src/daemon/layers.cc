@@ -180,9 +180,11 @@ Result<std::unique_ptr<Layers>> open_layers(const Settings& settings, const Owne
   store_options.directory = settings.store;
   store_options.size_limit = settings.store_limit;
   store_options.free_floor = settings.store_floor;
+  store_options.lock = continuation.lock;
   Result<std::unique_ptr<store::BlobStore>> store = store::BlobStore::open(store_options, layers->counters);
   if (!store) return fail(store.error());
   layers->store = std::move(*store);
+  if (continuation.locked) continuation.locked(layers->store->lock());
   const int64_t store_time = watch.lap();
 
   if (!continuation.resume) INDUCTORFS_TRY(open_log(settings));

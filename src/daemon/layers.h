@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,6 +47,8 @@ struct Continuation {
   takeover::Region* region = nullptr;  ///< where requests and nodes are kept; nullptr: nobody would take over
   bool resume = false;                 ///< another worker has served this mount
   bool safe_mode = false;              ///< the remote is off
+  int lock = -1;                       ///< of the store, which the supervisor holds
+  std::function<void(int lock)> locked;  ///< told of a lock that was taken anew
   std::optional<fingerprint::Fingerprint> facts;  ///< as that one has learned them
 };
 

@@ -67,6 +67,8 @@ Result<std::unique_ptr<Service>> Service::open(const Settings& settings, const O
   continuation.region = &supervision.region();
   continuation.resume = supervision.resumes();
   continuation.safe_mode = supervision.safe_mode();
+  continuation.lock = supervision.lock();
+  continuation.locked = [&supervision](int lock) { supervision.keep_lock(lock); };
   if (noted) continuation.facts = noted->facts;
   supervision.start();
   Result<std::unique_ptr<Layers>> layers = open_layers(settings, ownership, continuation);

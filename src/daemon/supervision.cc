@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,17 +52,19 @@ Result<std::unique_ptr<Supervision>> Supervision::take_over(Milliseconds hang) {
   for (int fd = supervisor::kRegionFd; fd < supervisor::kFirstFreeFd; ++fd) (void)::fcntl(fd, F_SETFD, FD_CLOEXEC);
   Result<takeover::Region> region = takeover::Region::attach(Fd(supervisor::kRegionFd));
   if (!region) return fail(region.error());
-  Fd device(is_open(supervisor::kDeviceFd) ? supervisor::kDeviceFd : -1);
+  Legacy legacy;
+  legacy.device = Fd(is_open(supervisor::kDeviceFd) ? supervisor::kDeviceFd : -1);
+  legacy.lock = Fd(is_open(supervisor::kLockFd) ? supervisor::kLockFd : -1);
   region->page().worker.store(::getpid());
-  return std::make_unique<Supervision>(std::move(*region), Fd(supervisor::kLinkFd), std::move(device), hang);
+  return std::make_unique<Supervision>(std::move(*region), Fd(supervisor::kLinkFd), std::move(legacy), hang);
 }
 
-Supervision::Supervision(takeover::Region region, Fd link, Fd device, Milliseconds hang)
+Supervision::Supervision(takeover::Region region, Fd link, Legacy legacy, Milliseconds hang)
     : region_(std::move(region)),
       link_(std::move(link)),
-      device_(std::move(device)),
+      legacy_(std::move(legacy)),
       hang_(hang),
-      resumes_(static_cast<bool>(device_)),
+      resumes_(static_cast<bool>(legacy_.device)),
       seen_(region_.threads()) {}
 
 void Supervision::start() {
@@ -120,6 +123,18 @@ void Supervision::take_words() {
 Result<void> Supervision::give_device(int device) {
   if (supervisor::send_word(link_.get(), Word::kDevice, device)) return {};
   return fail(ErrorCode::kUnavailable, "the supervisor is gone");
+}
+
+void Supervision::keep_lock(int lock) {
+  Fd copy(::fcntl(lock, F_DUPFD_CLOEXEC, 0));
+  if (!copy || !supervisor::send_word(link_.get(), Word::kLock, copy.get())) {
+    log::warning("lock_not_kept", {{"why", "the supervisor is gone, or there are no descriptors"}});
+  }
+  legacy_.lock = std::move(copy);
+}
+
+void Supervision::free_lock() {
+  if (legacy_.lock) (void)::flock(legacy_.lock.get(), LOCK_UN);  // it is freed with its last descriptor anyway
 }
 
 void Supervision::serving() { region_.page().serving.store(monotonic_now()); }

@@ -39,7 +39,12 @@ class Supervision {
   /// Takes the descriptors that the supervisor has opened for this process. kInvalid when there are none, or when they
   /// are of another version.
   [[nodiscard]] static Result<std::unique_ptr<Supervision>> take_over(Milliseconds hang);
-  Supervision(takeover::Region region, Fd link, Fd device, Milliseconds hang);
+  /// What the supervisor kept from the worker before; empty for the first one.
+  struct Legacy {
+    Fd device;
+    Fd lock;  ///< of the store
+  };
+  Supervision(takeover::Region region, Fd link, Legacy legacy, Milliseconds hang);
   ~Supervision() { stop(); }
   Supervision(const Supervision&) = delete;
   Supervision& operator=(const Supervision&) = delete;
@@ -47,7 +52,9 @@ class Supervision {
   [[nodiscard]] takeover::Region& region() { return region_; }
   /// Whether another worker has served the mount before.
   [[nodiscard]] bool resumes() const { return resumes_; }
-  [[nodiscard]] Fd take_device() { return std::move(device_); }
+  [[nodiscard]] Fd take_device() { return std::move(legacy_.device); }
+  /// Of the store, as an earlier worker has locked it; -1: none has.
+  [[nodiscard]] int lock() const { return legacy_.lock.get(); }
   [[nodiscard]] bool safe_mode() const { return region_.page().safe_mode.load() != 0; }
 
   /// Starts the heart.
@@ -55,6 +62,11 @@ class Supervision {
   void stop();
   /// Gives the supervisor the device, before the first request is read from it.
   [[nodiscard]] Result<void> give_device(int device);
+  /// Lets the supervisor hold the store's lock from now on, so that nobody gets in between two workers. Best effort:
+  /// without a supervisor nobody would take over.
+  void keep_lock(int lock);
+  /// The mount has ended: the store may be another's before this process is gone.
+  void free_lock();
   /// From now on requests are answered.
   void serving();
   /// Asks to be followed by this program. After success the process is to hand over. kBusy when the supervisor will
@@ -77,7 +89,7 @@ class Supervision {
 
   takeover::Region region_;
   Fd link_;
-  Fd device_;
+  Legacy legacy_;
   const Milliseconds hang_;
   const bool resumes_;
   std::atomic<bool> alone_{false};  ///< the supervisor is gone

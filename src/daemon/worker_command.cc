@@ -188,6 +188,7 @@ Result<void> serve(const Settings& settings, Inheritance& inherited) {
   if (!loop.hurried()) (*service)->drain(Deadline::after(kDrainPatience), [&loop] { return loop.hurried(); });
   (*service)->stop();
   service->reset();
+  supervision.free_lock();
   log::info("stopped", {{"mountpoint", settings.mountpoint}});
   return {};
 }

@@ -86,8 +86,19 @@ Result<Fd> open_own_directory(const std::string& path) {
   return fd;
 }
 
-Result<Fd> take_lock(int dir, const std::string& path) {
-  auto lock = open_at(dir, kLockFile, O_RDWR | O_CREAT, kFileMode);
+/// A copy of `lock`, when it is the lock of this very directory; the directory may have been made anew meanwhile.
+Fd inherited_lock(int dir, int lock) {
+  struct stat theirs {};
+  struct stat ours {};
+  if (lock < 0 || ::fstat(lock, &theirs) != 0) return {};
+  if (::fstatat(dir, kLockFile, &ours, AT_SYMLINK_NOFOLLOW) != 0) return {};
+  if (theirs.st_dev != ours.st_dev || theirs.st_ino != ours.st_ino) return {};
+  return Fd(::fcntl(lock, F_DUPFD_CLOEXEC, 0));
+}
+
+/// `inherited`: is asked for the lock as well, which costs nothing when it is held and takes it back when it is not.
+Result<Fd> take_lock(int dir, const std::string& path, Fd inherited = {}) {
+  auto lock = inherited ? Result<Fd>(std::move(inherited)) : open_at(dir, kLockFile, O_RDWR | O_CREAT, kFileMode);
   INDUCTORFS_TRY(lock);
   if (::flock(lock->get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return fail_errno("flock", kLockFile);
@@ -191,7 +202,7 @@ Result<bool> enter_state(int dir, const std::string& boot_id, bool empty) {
   return suspect;
 }
 
-Result<OwnedDirectory> own(const std::string& path, const std::string& boot_id) {
+Result<OwnedDirectory> own(const std::string& path, const std::string& boot_id, int inherited) {
   OwnedDirectory owned;
   owned.path = path;
   owned.boot_id = boot_id;
@@ -199,7 +210,9 @@ Result<OwnedDirectory> own(const std::string& path, const std::string& boot_id) 
   INDUCTORFS_TRY(fd);
   owned.fd = std::move(*fd);
   INDUCTORFS_TRY(refuse_foreign(owned.fd.get(), path));
-  auto lock = take_lock(owned.fd.get(), path);
+  Fd known = inherited_lock(owned.fd.get(), inherited);
+  owned.shared_lock = static_cast<bool>(known);
+  auto lock = take_lock(owned.fd.get(), path, std::move(known));
   INDUCTORFS_TRY(lock);
   owned.lock = std::move(*lock);
   fail_point("store.locked");
@@ -236,8 +249,8 @@ Result<void> move_into_place(int dir, const std::string& temporary, const codec:
   return fail_errno("rename", place);
 }
 
-Result<OwnedDirectory> own_directory(const std::string& path, const std::string& boot_id) {
-  auto owned = own(path, boot_id);
+Result<OwnedDirectory> own_directory(const std::string& path, const std::string& boot_id, int lock) {
+  auto owned = own(path, boot_id, lock);
   const bool explained = !owned && owned.error().what().starts_with("store ");
   if (owned || explained) return owned;
   const ErrorCode code = owned.error().code();

@@ -37,14 +37,15 @@ struct OwnedDirectory {
   std::string path;
   Fd fd;
   Fd lock;
+  bool shared_lock = false;  ///< others hold it, too: it is not ours to free
   std::string boot_id;
   std::vector<ScannedBlob> blobs;  ///< least recently used first
   /// The host may have crashed while blobs were in its memory only: any of them may be damaged.
   bool suspect = false;
 };
 
-/// See BlobStore::open for the errors.
-[[nodiscard]] Result<OwnedDirectory> own_directory(const std::string& path, const std::string& boot_id);
+/// See BlobStore::open for the errors, and StoreOptions for `lock`.
+[[nodiscard]] Result<OwnedDirectory> own_directory(const std::string& path, const std::string& boot_id, int lock = -1);
 
 /// Opens an existing store and keeps everybody else out of it while the answer lives; changes nothing in it.
 [[nodiscard]] Result<Fd> lock_store(const std::string& path, Fd& directory);

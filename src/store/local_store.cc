@@ -54,7 +54,7 @@ Result<std::unique_ptr<BlobStore>> BlobStore::open(const StoreOptions& options, 
 }
 
 Result<std::unique_ptr<BlobStore>> open_local(const LocalStoreOptions& options, Counters& counters) {
-  auto directory = own_directory(options.store.directory, options.boot_id);
+  auto directory = own_directory(options.store.directory, options.boot_id, options.store.lock);
   INDUCTORFS_TRY(directory);
   return std::make_unique<LocalStore>(std::move(*directory), options, counters);
 }
@@ -440,7 +440,7 @@ void LocalStore::close() {
   // Without the mark the next owner verifies blobs that it need not.
   (void)mark_clean(directory_, suspects, changed);
   // Not closed, so that its number cannot become another file's while a late reader uses it.
-  (void)::flock(directory_.lock.get(), LOCK_UN);
+  if (!directory_.shared_lock) (void)::flock(directory_.lock.get(), LOCK_UN);
 }
 
 }  // namespace inductorfs::store

@@ -37,6 +37,7 @@ class LocalStore final : public BlobStore {
   void discard(const codec::Digest& digest) override;
   void set_eviction_guard(EvictionGuard guard) override;
   StoreUsage usage() const override;
+  int lock() const override { return directory_.lock.get(); }
   void close() override;
 
   // For the writer.

@@ -144,7 +144,7 @@ void Loop::start_worker() {
   page.beat.store(0);
   page.safe_mode.store(core_.safe_mode() ? 1 : 0);
   const Fd& program = core_.trying_new() ? new_program_ : program_;
-  if (!worker_.start(program.get(), device_.get(), task_.mountpoint)) {
+  if (!worker_.start(program.get(), {device_.get(), lock_.get()}, task_.mountpoint)) {
     log_line("error", "worker_not_started errno=%d", errno);
     core_.start_failed(now());
     return;
@@ -176,6 +176,8 @@ void Loop::take_words() {
     if (word == Word::kDevice && !device_) {
       device_ = out_of_the_way(std::move(descriptor));
       set_flags(device_.get(), F_GETFL, F_SETFL, O_NONBLOCK);  // for the responder; a worker sets it as well
+    } else if (word == Word::kLock) {
+      lock_ = out_of_the_way(std::move(descriptor));
     } else if (word == Word::kUpgrade) {
       take_upgrade(std::move(descriptor));
     }

@@ -49,6 +49,7 @@ class Loop {
   Fd program_;
   Fd new_program_;
   Fd device_;
+  Fd lock_;  ///< of the mount's store: never free while the mount lives
   bool answered_left_over_ = false;
 };
 

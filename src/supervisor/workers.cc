@@ -22,14 +22,15 @@ namespace {
 constexpr int kHighFd = 20;
 constexpr int kNotExecuted = 127;
 
+bool put(int fd, int place) {
+  if (fd >= 0) return ::dup2(fd, place) >= 0;
+  (void)::close(place);
+  return true;
+}
+
 /// In the child: never returns. Nothing here may allocate or log: memory may be what there is none of.
-[[noreturn]] void become(int program, int device, int link, const char* mountpoint) {
-  bool ready = ::dup2(link, kLinkFd) >= 0;
-  if (device >= 0) {
-    ready = ready && ::dup2(device, kDeviceFd) >= 0;
-  } else {
-    (void)::close(kDeviceFd);
-  }
+[[noreturn]] void become(int program, const Legacy& legacy, int link, const char* mountpoint) {
+  const bool ready = ::dup2(link, kLinkFd) >= 0 && put(legacy.device, kDeviceFd) && put(legacy.lock, kLockFd);
   sigset_t children;
   (void)::sigemptyset(&children);
   (void)::sigaddset(&children, SIGCHLD);
@@ -71,13 +72,13 @@ int Signals::next() {
   return got ? static_cast<int>(info.ssi_signo) : 0;
 }
 
-bool Worker::start(int program, int device, const char* mountpoint) {
+bool Worker::start(int program, const Legacy& legacy, const char* mountpoint) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return false;
   link_ = out_of_the_way(Fd(ends[0]));
   const Fd theirs = out_of_the_way(Fd(ends[1]));
   pid_ = ::fork();
-  if (pid_ == 0) become(program, device, theirs.get(), mountpoint);
+  if (pid_ == 0) become(program, legacy, theirs.get(), mountpoint);
   if (pid_ < 0) link_.reset();
   return pid_ > 0;
 }

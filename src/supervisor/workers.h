@@ -26,11 +26,17 @@ class Signals {
   Fd fd_;
 };
 
+/// What earlier workers have left for the next one; -1: nothing yet.
+struct Legacy {
+  int device = -1;
+  int lock = -1;  ///< of the store
+};
+
 /// The worker of now and the link to it. Needs external synchronisation.
 class Worker {
  public:
-  /// Starts `program`. `device`: what it resumes; -1 for the first one. False when the system has no room for it.
-  [[nodiscard]] bool start(int program, int device, const char* mountpoint);
+  /// Starts `program`. False when the system has no room for it.
+  [[nodiscard]] bool start(int program, const Legacy& legacy, const char* mountpoint);
   /// True once when it has ended, with its status.
   [[nodiscard]] bool reap(int& status);
   void signal(int number) const;

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "supervision.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 
 #include <csignal>
 #include <cstring>
 
 #include "inductorfs/supervisor/protocol.h"
+#include "support/temporary_directory.h"
 
 namespace inductorfs::daemon {
 namespace {
@@ -38,7 +41,8 @@ class Supervised : public ::testing::Test {
     int ends[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
     ours_.reset(ends[0]);
-    worker_ = std::make_unique<Supervision>(std::move(*region), Fd(ends[1]), std::move(device), hang);
+    worker_ = std::make_unique<Supervision>(std::move(*region), Fd(ends[1]),
+                                            Supervision::Legacy{std::move(device), Fd()}, hang);
     page().supervisor = 4711;
   }
   takeover::Page& page() { return page_region_->page(); }
@@ -69,6 +73,25 @@ TEST_F(Supervised, BeatsAndSaysWhenItServes) {
   worker_->serving();
   EXPECT_GT(page().serving, 0);
   EXPECT_FALSE(worker_->resumes());
+}
+
+TEST_F(Supervised, GivesTheStoresLockAwayAndFreesItOnlyAtTheEnd) {
+  open(Milliseconds(15000));
+  const inductorfs::testing::TemporaryDirectory directory;
+  const std::string path = directory / "lock";
+  const auto fresh = [&] { return Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)); };
+  const auto is_free = [&] { return ::flock(fresh().get(), LOCK_EX | LOCK_NB) == 0; };
+  {
+    const Fd lock = fresh();
+    ASSERT_EQ(::flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+    worker_->keep_lock(lock.get());
+  }
+  EXPECT_EQ(heard(), Word::kLock);
+  const Fd other = fresh();
+  EXPECT_NE(::flock(other.get(), LOCK_EX | LOCK_NB), 0);
+  EXPECT_EQ(::flock(worker_->lock(), LOCK_EX | LOCK_NB), 0) << "the very lock, not another";
+  worker_->free_lock();
+  EXPECT_TRUE(is_free());
 }
 
 TEST_F(Supervised, BeatsNoMoreWhileARequestIsNotAnswered) {

@@ -146,6 +146,35 @@ def test_what_is_open_mapped_and_locked_stays(node):
     assert sorted(os.listdir(node.cache)) == ["file"]
 
 
+def in_use(cluster, node):
+    """Neither a check nor a second daemon gets the store."""
+    other = cluster.node(f"other {len(cluster._nodes)}", start=False)
+    second = other.cli("mount", other.cache, "--store", node.store, *cluster.options())
+    for done in (second, node.cli("check", "--store", node.store, "--repair")):
+        assert done.code == 1 and "in use by process" in done.err and done.err.count("\n") == 1, done
+    assert compare.mounts_below(other.root) == []
+
+
+def test_nobody_else_gets_the_store_between_two_workers(cluster, node):
+    (node.cache / "x").write_text("x")
+    in_use(cluster, node)
+    for _ in range(2):  # a lock that the first worker has taken, and one that was inherited
+        (supervisor,) = node.supervisors()
+        os.kill(supervisor, signal.SIGSTOP)
+        killed = node.kill_worker()
+        wait_until(lambda: not node.daemons(), what="the worker's end")
+        in_use(cluster, node)
+        os.kill(supervisor, signal.SIGCONT)
+        healthy(node, killed)
+        in_use(cluster, node)
+    assert node.cli("upgrade", node.cache).code == 0
+    in_use(cluster, node)
+    node.unmount()
+    assert node.cli("check", "--store", node.store).code == 0
+    node.start(*cluster.options())
+    assert (node.cache / "x").read_text() == "x"
+
+
 def test_a_worker_that_hangs_is_replaced(cluster, tmp_path):
     node = cluster.quick("a", "--crash-limit", "0", "--hang-timeout", "2")
     with Load(node.cache, tmp_path / "load") as load:
@@ -366,14 +395,14 @@ def test_a_crash_loop_ends_in_safe_mode_until_an_upgrade(cluster):
 
 
 def test_the_supervisor_answers_while_no_worker_can_start(cluster):
-    """Another process holds the store, as a disk that is gone would."""
+    """Another process holds the catalog, as a disk that is gone would."""
     node = cluster.quick("a")
     (node.cache / "x").write_text("x")
     held = os.open(node.cache / "x", os.O_RDONLY)
     (supervisor,) = node.supervisors()
     os.kill(supervisor, signal.SIGSTOP)
     node.kill_worker()
-    lock = os.open(node.store / "lock", os.O_RDWR)
+    lock = os.open(node.store / "catalog.sqlite.lock", os.O_RDWR)
 
     def locked():
         try:
@@ -382,9 +411,10 @@ def test_the_supervisor_answers_while_no_worker_can_start(cluster):
             return False
         return True
 
-    wait_until(locked, what="the store's lock")
+    wait_until(locked, what="the catalog's lock")
     os.kill(supervisor, signal.SIGCONT)
     wait_until(lambda: "responding" in node.log.read_text(), 60, "the supervisor's own answers")
+    in_use(cluster, node)
     assert not (node.cache / "never").exists()
     assert os.stat(node.cache).st_mode & 0o777 == 0o755
     assert os.statvfs(node.cache).f_bfree == 0
@@ -411,8 +441,9 @@ def test_a_stop_while_no_worker_can_start_leaves_no_mount(cluster):
     (supervisor,) = node.supervisors()
     os.kill(supervisor, signal.SIGSTOP)
     node.kill_worker()
-    lock = os.open(node.store / "lock", os.O_RDWR)
-    wait_until(lambda: run(["flock", "-n", node.store / "lock", "true"]).code == 0, what="the store's lock")
+    path = node.store / "catalog.sqlite.lock"
+    lock = os.open(path, os.O_RDWR)
+    wait_until(lambda: run(["flock", "-n", path, "true"]).code == 0, what="the catalog's lock")
     fcntl.flock(lock, fcntl.LOCK_EX)
     os.kill(supervisor, signal.SIGTERM)
     os.kill(supervisor, signal.SIGCONT)

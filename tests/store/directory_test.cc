@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/directory.h"
 
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -67,6 +68,42 @@ TEST_F(StoreDirectory, SecondOwnerIsBusyAndToldWhoHasIt) {
   expect_refused(ErrorCode::kBusy, "process " + std::to_string(::getpid()));
   expect_refused(ErrorCode::kBusy, "another store directory");
   store_->close();
+  EXPECT_TRUE(try_open(directory()));
+}
+
+TEST_F(StoreDirectory, ALockThatOthersHoldIsGoneOnWithAndLeftHeld) {
+  open();
+  store_.reset();
+  const std::string path = directory() + "/lock";
+  Fd lock(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+  expect_refused(ErrorCode::kBusy, "in use");
+  StoreOptions options;
+  options.directory = directory();
+  options.lock = lock.get();
+  for (int life = 0; life < 2; ++life) {
+    auto store = BlobStore::open(options, counters_);
+    ASSERT_TRUE(store) << store.error().what();
+    (*store)->close();
+    store->reset();
+    expect_refused(ErrorCode::kBusy, "in use");
+  }
+  lock.reset();
+  EXPECT_TRUE(try_open(directory()));
+}
+
+TEST_F(StoreDirectory, ALockOfADirectoryThatWasMadeAnewIsTakenAnew) {
+  open();
+  store_.reset();
+  const Fd stale(::open((directory() + "/lock").c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::unlink((directory() + "/lock").c_str()), 0);
+  StoreOptions options;
+  options.directory = directory();
+  options.lock = stale.get();
+  auto store = BlobStore::open(options, counters_);
+  ASSERT_TRUE(store) << store.error().what();
+  expect_refused(ErrorCode::kBusy, "in use");
+  (*store)->close();
   EXPECT_TRUE(try_open(directory()));
 }
 

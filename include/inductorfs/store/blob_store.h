@@ -25,6 +25,9 @@ struct StoreOptions {
   /// The smaller of 2 % of the disk and 1 GiB.
   static constexpr uint64_t kFloorByDisk = UINT64_MAX;
   uint64_t free_floor = 0;  ///< bytes that stay free on the disk for others; eviction keeps above it
+  /// What lock() of an earlier store of this directory gave; others hold it too, so that close() does not free it. Stays
+  /// the caller's. -1, or not of this directory: the store locks it itself.
+  int lock = -1;
 };
 
 /// Asked before a blob is evicted. Answers true when nothing on this host needs the blob any more: no inode that the
@@ -94,6 +97,9 @@ class BlobStore {
 
   virtual void set_eviction_guard(EvictionGuard guard) = 0;
   [[nodiscard]] virtual StoreUsage usage() const = 0;
+  /// The descriptor whose flock keeps other daemons out: who holds a copy of it keeps them out for longer than this
+  /// object lives. Closed with the store; -1: there is none.
+  [[nodiscard]] virtual int lock() const { return -1; }
   /// Syncs what was added to disk, marks a clean close and lets go of the directory; the destructor does it too. From
   /// then on nothing is added, evicted or discarded (kUnavailable).
   virtual void close() = 0;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <ctime>
@@ -19,15 +20,21 @@ namespace {
 constexpr size_t kLineLimit = 512;
 const char* destination = nullptr;
 
+/// By hand: gmtime_r and strftime look for a time zone first, which takes memory and a file (glibc, time/tzset.c).
 size_t put_time(std::array<char, kLineLimit>& line) {
+  using namespace std::chrono;
   timespec now{};
   (void)::clock_gettime(CLOCK_REALTIME, &now);  // cannot fail for this clock
-  tm parts{};
-  (void)::gmtime_r(&now.tv_sec, &parts);
-  const size_t used = std::strftime(line.data(), line.size(), "%Y-%m-%dT%H:%M:%S", &parts);
-  const int more =
-      std::snprintf(line.data() + used, line.size() - used, ".%03dZ ", static_cast<int>(now.tv_nsec / 1'000'000));
-  return used + static_cast<size_t>(std::max(more, 0));
+  const seconds since{now.tv_sec};
+  const sys_days day{floor<days>(since)};
+  const year_month_day date{day};
+  const hh_mm_ss time{since - day.time_since_epoch()};
+  const int used = std::snprintf(line.data(), line.size(), "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ ",
+                                 static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
+                                 static_cast<unsigned>(date.day()), static_cast<int>(time.hours().count()),
+                                 static_cast<int>(time.minutes().count()), static_cast<int>(time.seconds().count()),
+                                 static_cast<int>(now.tv_nsec / 1'000'000));
+  return static_cast<size_t>(std::max(used, 0));
 }
 
 }  // namespace

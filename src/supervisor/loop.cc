@@ -25,6 +25,8 @@ constexpr size_t kRequestsInARow = 256;
 /// The kernel refuses to hand out a request to a smaller buffer than the largest WRITE needs. Static: it costs nothing
 /// until the supervisor has to answer itself.
 alignas(64) std::array<char, takeover::RequestSlots::kRequestRoom> request_room;
+/// When it does, there may be no memory to be had.
+std::array<takeover::Slot*, takeover::RequestSlots::kMost> left_over;
 
 template <typename Number>
 bool parse_number(std::string_view text, Number& out, int base = 10) {
@@ -240,7 +242,8 @@ void Loop::respond() {
 void Loop::answer_left_over() {
   answered_left_over_ = true;
   std::array<char, kAnswerLimit> room;
-  for (takeover::Slot* slot : takeover::RequestSlots(region_).left_over()) {
+  const size_t count = takeover::RequestSlots(region_).left_over(left_over);
+  for (takeover::Slot* slot : std::span(left_over).first(count)) {
     const bool known = slot->phase.load() == takeover::Slot::kAnswered;
     const std::span<const char> reply =
         known ? std::span<const char>(slot->reply, slot->reply_size)

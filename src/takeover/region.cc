@@ -17,7 +17,6 @@ namespace {
 
 constexpr uint64_t kMagic = 0x69667374616b6531;  // "ifstake1": the layout of everything in here
 constexpr size_t kPageSize = 4096;
-constexpr size_t kThreadLimit = 256;
 
 struct Header {
   uint64_t magic;

@@ -129,17 +129,23 @@ Slot* RequestSlots::park(const Slot& from) {
 }
 
 std::vector<Slot*> RequestSlots::left_over() const {
-  std::vector<Slot*> found;
+  std::vector<Slot*> found(threads_ + kParked);
+  found.resize(left_over(found));
+  return found;
+}
+
+size_t RequestSlots::left_over(std::span<Slot*> room) const {
+  size_t count = 0;
   const auto add = [&](Slot& slot) {
     if (slot.length() == 0) {
       slot.free();  // marks of a worker that was killed while it took or freed it
       return;
     }
     const auto same = [&](Slot* other) { return unique_of(*other) == unique_of(slot); };
-    if (std::any_of(found.begin(), found.end(), same)) {
+    if (std::any_of(room.begin(), room.begin() + static_cast<ptrdiff_t>(count), same)) {
       slot.free();  // killed between the copy and the end of the original
-    } else {
-      found.push_back(&slot);
+    } else if (count < room.size()) {
+      room[count++] = &slot;
     }
   };
   for (size_t i = 0; i < threads_; ++i) add(of_thread(i));
@@ -147,7 +153,7 @@ std::vector<Slot*> RequestSlots::left_over() const {
     parked(i).phase.store(Slot::kTaken);  // it says there who takes the slot, and a lookup may be done again
     add(parked(i));
   }
-  return found;
+  return count;
 }
 
 }  // namespace inductorfs::takeover

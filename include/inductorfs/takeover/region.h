@@ -40,6 +40,7 @@ struct Page {
 /// where it is shared. Safe for concurrent use.
 class Region {
  public:
+  static constexpr size_t kThreadLimit = 256;
   /// Makes the memory. `threads`: how many requests are read at once. kNoSpace, kNotSupported.
   [[nodiscard]] static Result<Region> create(size_t threads);
   /// Maps what another process made. kInvalid when it is nothing of this program's, or of another layout: an upgrade

@@ -57,9 +57,12 @@ class RequestSlots {
 
   /// What an earlier worker has left, parked ones last and none twice. Requires: no thread serves yet.
   [[nodiscard]] std::vector<Slot*> left_over() const;
+  /// The same without memory of its own: the first of `room` that the answer counts.
+  [[nodiscard]] size_t left_over(std::span<Slot*> room) const;
 
   static constexpr size_t kRequestRoom = (1U << 20) + 8192;  ///< a WRITE of 1 MiB with its headers
   static constexpr size_t kParked = 1024;
+  static constexpr size_t kMost = Region::kThreadLimit + kParked;  ///< slots of any region
   static constexpr size_t kParkedRoom = 512;  ///< a LOOKUP: header and a name of 255 bytes
   [[nodiscard]] static size_t bytes_for(size_t threads);
   static void lay_out(std::span<char> memory, size_t threads);

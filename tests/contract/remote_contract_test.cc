@@ -9,6 +9,7 @@
 #include "clusters.h"
 #include "inductorfs/remote/remote.h"
 #include "remote/remote_fakes.h"
+#include "support/lacks.h"
 
 namespace inductorfs::remote {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 class RemoteContract : public ::testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    if (std::string_view(GetParam().name) == "Redis" && !RedisServer::available()) GTEST_SKIP() << "no redis-server";
+    if (std::string_view(GetParam().name) == "Redis" && !RedisServer::available()) INDUCTORFS_LACKS("redis-server");
     cluster = GetParam().make();
     remote = cluster->open();
     other = cluster->open();

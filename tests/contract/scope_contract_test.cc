@@ -5,6 +5,7 @@
 
 #include "clusters.h"
 #include "remote/remote_fakes.h"
+#include "support/lacks.h"
 
 namespace inductorfs::remote {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 class ScopeContract : public ::testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    if (std::string_view(GetParam().name) == "Redis" && !RedisServer::available()) GTEST_SKIP() << "no redis-server";
+    if (std::string_view(GetParam().name) == "Redis" && !RedisServer::available()) INDUCTORFS_LACKS("redis-server");
     cluster = GetParam().make();
     remote = cluster->open();
   }

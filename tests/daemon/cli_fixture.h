@@ -17,6 +17,7 @@
 #include "inductorfs/base/fd.h"
 #include "json.h"
 #include "mount_table.h"
+#include "support/lacks.h"
 #include "support/temporary_directory.h"
 
 /// Runs the built program as a user runs it.
@@ -148,8 +149,8 @@ class Cli : public ::testing::Test {
 class CliMount : public Cli {
  protected:
   void SetUp() override {
-    if (!exists("/dev/fuse")) GTEST_SKIP() << "no /dev/fuse here";
-    if (::geteuid() != 0) GTEST_SKIP() << "runs as root; tests/mount has the ordinary user";
+    if (!exists("/dev/fuse")) INDUCTORFS_LACKS("/dev/fuse");
+    if (::geteuid() != 0) INDUCTORFS_LACKS("root (tests/mount has the ordinary user)");
     Cli::SetUp();
   }
   void mount(const std::vector<std::string>& more = {"--no-also"}) {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "support/lacks.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::daemon {
@@ -30,7 +31,7 @@ TEST(MakePlace, MakesWhatIsMissingAndRemembersIt) {
 }
 
 TEST(MakePlace, GivesADirectoryToTheOwnerOfTheOneAroundIt) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root gives directories away";
+  if (::geteuid() != 0) INDUCTORFS_LACKS("root, who alone gives directories away");
   const testing::TemporaryDirectory directory;
   ASSERT_EQ(::chown(directory.path().c_str(), kSomebody, kSomebody), 0);
 
@@ -40,7 +41,7 @@ TEST(MakePlace, GivesADirectoryToTheOwnerOfTheOneAroundIt) {
 }
 
 TEST(MakePlace, GivesTorchsDirectoryInASharedOneToItsUser) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root gives directories away";
+  if (::geteuid() != 0) INDUCTORFS_LACKS("root, who alone gives directories away");
   const testing::TemporaryDirectory directory;
   ASSERT_EQ(::chown(directory.path().c_str(), kSomebody, kSomebody), 0);
   ASSERT_EQ(::chmod(directory.path().c_str(), 01777), 0);
@@ -56,7 +57,7 @@ TEST(MakePlace, GivesTorchsDirectoryInASharedOneToItsUser) {
 }
 
 TEST(MakePlace, FollowsNoStrangersLinkInASharedDirectory) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs a link of another user";
+  if (::geteuid() != 0) INDUCTORFS_LACKS("root, for a link of another user");
   const testing::TemporaryDirectory directory;
   ASSERT_EQ(::chmod(directory.path().c_str(), 01777), 0);
   ASSERT_EQ(::mkdir((directory / "target").c_str(), 0755), 0);

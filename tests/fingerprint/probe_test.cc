@@ -9,6 +9,7 @@
 #include "fingerprint/facts.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/fingerprint/fingerprint.h"
+#include "support/lacks.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::fingerprint {
@@ -195,7 +196,7 @@ TEST_F(Probe, RemembersARealInterpreterAndWhatItsAnswerDependsOn) {
   ProbeOptions real;
   real.python = "python3";  // may be a script that chooses one
   const auto chosen = learn_python(real);
-  if (!chosen) GTEST_SKIP() << "no python3 here: " << chosen.error().to_string();
+  if (!chosen) INDUCTORFS_LACKS("python3: " + chosen.error().to_string());
   real.python = chosen->executable;
   KeyMemory memory("");
   const auto first = learn_python(real, memory);
@@ -229,8 +230,7 @@ TEST_F(Probe, ARealInterpreterFindsPackagesWithoutImportingThem) {
   write_script(real.python,
                "exec python3 -c \"import sys; sys.path.insert(0, '" + site_ + "'); exec(sys.argv[1])\" \"$4\"");
   const auto python = learn_python(real);
-  if (!python && python.error().what().find("python3: not found") != std::string::npos)
-    GTEST_SKIP() << "no python3 here";
+  if (!python && python.error().what().find("python3: not found") != std::string::npos) INDUCTORFS_LACKS("python3");
   ASSERT_TRUE(python) << python.error().to_string();
   EXPECT_EQ(std::filesystem::path(python->torch), std::filesystem::canonical(site_ + "/torch"));
   EXPECT_EQ(std::filesystem::path(python->triton), std::filesystem::canonical(site_ + "/triton"));

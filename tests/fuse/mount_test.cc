@@ -15,6 +15,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "mounted_fixture.h"
+#include "support/lacks.h"
 
 namespace inductorfs::fuse {
 namespace {
@@ -68,7 +69,7 @@ bool set_up_host(const TemporaryDirectory& device_directory, mode_t device_mode)
 class MountErrors : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const std::string why = testing::no_mounts_because(); !why.empty()) GTEST_SKIP() << why;
+    if (const std::string why = testing::no_mounts_because(); !why.empty()) INDUCTORFS_LACKS(why);
   }
   void TearDown() override {
     while (!mounted_type(directory_.path()).empty() && umount2(directory_.path().c_str(), MNT_DETACH) == 0) {

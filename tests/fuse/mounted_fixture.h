@@ -22,14 +22,15 @@
 #include "fake_file_system.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/fuse/session.h"
+#include "support/lacks.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::testing {
 
 /// Why real mounts cannot be tested here; empty: they can.
 inline std::string no_mounts_because() {
-  if (geteuid() != 0) return "needs root";
-  if (access("/dev/fuse", R_OK | W_OK) != 0) return "needs /dev/fuse";
+  if (geteuid() != 0) return "root";
+  if (access("/dev/fuse", R_OK | W_OK) != 0) return "/dev/fuse";
   return "";
 }
 
@@ -40,7 +41,7 @@ class MountedTest : public ::testing::Test {
   static constexpr std::chrono::seconds kPatience{30};
 
   void SetUp() override {
-    if (const std::string why = no_mounts_because(); !why.empty()) GTEST_SKIP() << why;
+    if (const std::string why = no_mounts_because(); !why.empty()) INDUCTORFS_LACKS(why);
     mount({});
   }
   void TearDown() override {

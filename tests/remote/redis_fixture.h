@@ -12,6 +12,7 @@
 #include "keys.h"
 #include "piece.h"
 #include "remote_fakes.h"
+#include "support/lacks.h"
 #include "support/redis_server.h"
 
 namespace inductorfs::remote {
@@ -23,7 +24,7 @@ class RedisFixture : public ::testing::Test {
   using RedisServer = inductorfs::testing::RedisServer;
 
   void SetUp() override {
-    if (!RedisServer::available()) GTEST_SKIP() << "no redis-server";
+    if (!RedisServer::available()) INDUCTORFS_LACKS("redis-server");
     start({});
   }
   void start(RedisServer::Options server_options) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "store_fixture.h"
+#include "support/lacks.h"
 
 namespace inductorfs::store {
 namespace {
@@ -170,7 +171,7 @@ TEST_F(BlobStoreTest, AdoptOfWhatIsNoFileIsRefused) {
 
 TEST_F(BlobStoreTest, AdoptCopiesFromAnotherFileSystem) {
   const SmallDisk disk(root_ / "disk", "size=1m");
-  if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a tmpfs";
+  if (!disk.mounted()) INDUCTORFS_LACKS("the right to mount a tmpfs");
   const std::string big(300'000, 'b');
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, root_ / "disk/private", big));
   ASSERT_TRUE(store_->adopt(AT_FDCWD, root_ / "disk/private", digest_of(big)));
@@ -243,7 +244,7 @@ uint64_t available_in(const std::string& directory) {
 
 TEST_F(StoreTest, KeepsTheFloorOfTheDiskFree) {
   const SmallDisk disk(directory(), "size=4m,mode=0700");
-  if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a tmpfs";
+  if (!disk.mounted()) INDUCTORFS_LACKS("the right to mount a tmpfs");
   constexpr uint64_t kFloor = 1 << 20;
   auto opened = open_local({{directory(), 1ULL << 30, kFloor}, boot_, &clock_}, counters_);
   ASSERT_TRUE(opened) << opened.error().to_string();
@@ -274,7 +275,7 @@ TEST_F(StoreTest, KeepsTheFloorOfTheDiskFree) {
 
 TEST_F(StoreTest, TheDefaultFloorIsASmallPartOfTheDisk) {
   const SmallDisk disk(directory(), "size=4m,mode=0700");
-  if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a tmpfs";
+  if (!disk.mounted()) INDUCTORFS_LACKS("the right to mount a tmpfs");
   auto opened = open_local({{directory(), 1ULL << 30, StoreOptions::kFloorByDisk}, boot_, &clock_}, counters_);
   ASSERT_TRUE(opened) << opened.error().to_string();
   EXPECT_EQ((*opened)->usage().free_floor, (4ULL << 20) / 50);
@@ -282,7 +283,7 @@ TEST_F(StoreTest, TheDefaultFloorIsASmallPartOfTheDisk) {
 
 TEST_F(StoreTest, FullDiskEvictsFirstAndThenSaysSo) {
   const SmallDisk disk(directory(), "size=2m,mode=0700");
-  if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a tmpfs";
+  if (!disk.mounted()) INDUCTORFS_LACKS("the right to mount a tmpfs");
   open(1ULL << 30);
   for (int i = 0; i < 40; ++i) {
     const std::string bytes = std::to_string(i) + std::string(100'000, 'x');
@@ -310,7 +311,7 @@ TEST_F(StoreTest, FullDiskEvictsFirstAndThenSaysSo) {
 
 TEST_F(StoreTest, ReadOnlyFileSystemIsSaidWithItsRemedy) {
   const SmallDisk disk(directory(), "size=1m");
-  if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a tmpfs";
+  if (!disk.mounted()) INDUCTORFS_LACKS("the right to mount a tmpfs");
   open();
   store_.reset();
   ASSERT_EQ(::mount(nullptr, directory().c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr), 0);

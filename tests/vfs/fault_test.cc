@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <future>
 
+#include "support/lacks.h"
 #include "vfs/faulty_remote.h"
 #include "vfs/host.h"
 
@@ -123,7 +124,7 @@ class SmallDisk {
 
 TEST_F(Faults, AFullDiskRefusesWritesAndLosesNothing) {
   SmallDisk disk;
-  if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs privileges";
+  if (!disk.mounted()) INDUCTORFS_LACKS("the right to mount a tmpfs");
   Host a(cluster);
   const std::string sealed = publish(a, std::string(500'000, 's'));
   ASSERT_TRUE(a.make_directories("p"));

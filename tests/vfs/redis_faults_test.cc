@@ -7,6 +7,7 @@
 #include <iostream>
 #include <thread>
 
+#include "support/lacks.h"
 #include "vfs/redis_bed.h"
 
 namespace inductorfs::testing {
@@ -203,7 +204,7 @@ std::vector<Fault> faults() {
 class RedisFaults : public ::testing::TestWithParam<Fault> {
  protected:
   void SetUp() override {
-    if (!RedisServer::available()) GTEST_SKIP() << "no redis-server";
+    if (!RedisServer::available()) INDUCTORFS_LACKS("redis-server");
   }
 };
 

@@ -5,6 +5,7 @@
 
 #include <iostream>
 
+#include "support/lacks.h"
 #include "vfs/redis_bed.h"
 
 namespace inductorfs::testing {
@@ -117,7 +118,7 @@ std::vector<Loss> losses() {
 class RedisLosses : public ::testing::TestWithParam<Loss> {
  protected:
   void SetUp() override {
-    if (!RedisServer::available()) GTEST_SKIP() << "no redis-server";
+    if (!RedisServer::available()) INDUCTORFS_LACKS("redis-server");
   }
 };
 

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 
+#include "support/lacks.h"
 #include "vfs/redis_bed.h"
 
 namespace {
@@ -30,7 +31,7 @@ namespace {
 constexpr time_t kYear = 365 * 24 * 3600;
 
 TEST(WallClock, MayJumpUnderAMountInAnyStateOfItsRedis) {
-  if (!RedisServer::available()) GTEST_SKIP() << "no redis-server";
+  if (!RedisServer::available()) INDUCTORFS_LACKS("redis-server");
   const auto real = std::chrono::system_clock::now();
   RedisBed bed({});
   int round = 0;

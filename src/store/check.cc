@@ -14,6 +14,7 @@ namespace inductorfs::store {
 namespace {
 
 constexpr const char* kSetAside = "set-aside";
+constexpr size_t kSetAsideLimit = 1000;  // of one name
 constexpr mode_t kFolderMode = 0700;
 
 /// Needs external synchronisation.
@@ -89,16 +90,22 @@ class Checker {
     findings_.add(std::move(finding));
   }
 
-  /// Somebody may want it: it is moved, not removed.
   void found_foreign(const std::string& path, const std::string& what) {
-    Finding finding{path, what, false, {}};
-    if (repair_) {
-      const std::string name = path.substr(path.rfind('/') + 1);
-      (void)::mkdirat(dir(), kSetAside, kFolderMode);  // the rename tells
-      const std::string place = std::string(kSetAside) + "/" + name;
-      if (::renameat(dir(), path.c_str(), dir(), place.c_str()) == 0) finding.repair = "moved to " + place;
+    findings_.add({path, what, false, repair_ ? set_aside(path) : ""});
+  }
+
+  /// Somebody may want it: it is moved, not removed, and over nothing that was set aside before. What was done; empty
+  /// when nothing could be.
+  std::string set_aside(const std::string& path) {
+    (void)::mkdirat(dir(), kSetAside, kFolderMode);  // the rename tells
+    const std::string name = std::string(kSetAside) + path.substr(path.rfind('/'));
+    struct stat there {};
+    for (size_t number = 0; number < kSetAsideLimit; ++number) {
+      const std::string place = number == 0 ? name : name + "." + std::to_string(number);
+      if (::fstatat(dir(), place.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0) continue;
+      return ::renameat(dir(), path.c_str(), dir(), place.c_str()) == 0 ? "moved to " + place : "";
     }
-    findings_.add(std::move(finding));
+    return {};
   }
 
   CheckedStore& store_;

@@ -74,6 +74,7 @@ Result<std::unique_ptr<catalog::Catalog>> open_catalog(const Settings& settings,
   options.origin = origin;
   options.poll_interval = settings.poll_interval;
   options.artefact_limit = settings.artefact_limit;
+  options.queue_limit = settings.queue_limit;
   return catalog::Catalog::open(
       options, *layers.remote, *layers.store,
       [&host](const remote::ScopeId& scope, std::string_view path) { return host.accepts(scope, path); },

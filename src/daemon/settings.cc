@@ -18,6 +18,7 @@ constexpr uint64_t kMostMilliseconds = 24ULL * 3600 * 1000;
 constexpr uint64_t kMostSeconds = 24ULL * 3600;
 constexpr uint64_t kMostThreads = 256;
 constexpr uint64_t kMostCrashes = 64;
+constexpr uint64_t kMostQueued = 10'000'000;
 constexpr size_t kPrefixLimit = 64;
 constexpr size_t kAlsoLimit = 64;
 
@@ -127,6 +128,13 @@ Result<void> set_crash_limit(Settings& settings, const std::string& value, const
   return {};
 }
 
+Result<void> set_queue_limit(Settings& settings, const std::string& value, const std::string&) {
+  const Result<uint64_t> number = parse_number(value, 1, kMostQueued);
+  if (!number) return fail(number.error());
+  settings.queue_limit = *number;
+  return {};
+}
+
 void clear_also(Settings& settings) { settings.also.clear(); }
 void clear_environment(Settings& settings) { settings.environment.clear(); }
 
@@ -209,6 +217,8 @@ constexpr std::array kMountOptions{
            set_size<&Settings::artefact_limit>},
     Option{"prefetch", Kind::kText, "BYTES", "512M", "most bytes fetched in the background after the mount; 0 is none",
            set_size<&Settings::prefetch>},
+    Option{"queue-limit", Kind::kText, "N", "100000",
+           "most groups of files that wait to be published; beyond it the oldest stays on this host", set_queue_limit},
     Option{"quiet-time", Kind::kText, "MS", "2000",
            "a file written in place is complete after this time without a write",
            set_milliseconds<&Settings::quiet_time>},

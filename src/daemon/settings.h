@@ -69,6 +69,7 @@ struct Settings {
   uint64_t store_floor = store::StoreOptions::kFloorByDisk;
   uint64_t artefact_limit = 512ULL << 20;
   uint64_t prefetch = 512ULL << 20;
+  uint64_t queue_limit = 100'000;
   Milliseconds quiet_time{2000};
   Milliseconds poll_interval{1000};
   Milliseconds lookup_patience{250};

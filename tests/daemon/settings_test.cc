@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/catalog/catalog.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::daemon {
@@ -74,12 +75,14 @@ TEST(MountOptions, DefaultsThatHelpShowsAreThoseInForce) {
   ASSERT_EQ(error_of(apply(values, "help", "/", shown)), "no error");
 
   const Settings defaults;
-  EXPECT_EQ(values.size(), 14U);
+  EXPECT_EQ(values.size(), 15U);
   EXPECT_EQ(shown.writers, defaults.writers);
   EXPECT_EQ(shown.probe_interval, defaults.probe_interval);
   EXPECT_EQ(shown.store_limit, defaults.store_limit);
   EXPECT_EQ(shown.artefact_limit, defaults.artefact_limit);
   EXPECT_EQ(shown.prefetch, defaults.prefetch);
+  EXPECT_EQ(shown.queue_limit, defaults.queue_limit);
+  EXPECT_EQ(defaults.queue_limit, catalog::CatalogOptions{}.queue_limit);
   EXPECT_EQ(shown.quiet_time, defaults.quiet_time);
   EXPECT_EQ(shown.poll_interval, defaults.poll_interval);
   EXPECT_EQ(shown.lookup_patience, defaults.lookup_patience);

@@ -263,8 +263,7 @@ def test_memory_is_bounded_while_much_is_fetched(cluster):
 # ---- Redis away for long, and an index that is too much
 
 def test_a_queue_that_only_grows_while_redis_is_away(cluster):
-    """Every artefact is there, queued and counted; all go out when the server is back. What is over the limit: see
-    PublisherTest.BeyondTheLimitTheOldestIsDroppedAndToldOf."""
+    """Every artefact is there, queued and counted; all go out when the server is back."""
     node = cluster.quick("a")
     with mounts.suspended(cluster.redis):
         names = [artefacts.write_graph(node.cache, f"k{index}", f"value {index}") for index in range(2000)]
@@ -274,6 +273,39 @@ def test_a_queue_that_only_grows_while_redis_is_away(cluster):
     node.sync(120)
     assert len(mounts.published(cluster)) == 2000
     print(f"\ndaemon with 2,000 queued groups: {queued >> 20} MiB")
+
+
+def test_a_full_queue_drops_its_oldest_which_stay_on_this_host(cluster):
+    limit = 40
+    node, other = cluster.quick("a", "--queue-limit", limit), cluster.quick("b")
+    cluster.redis.kill()
+
+    def write(names):
+        made = [artefacts.write_graph(node.cache, name, f"value of {name}") for name in names]
+        return [path.relative_to(node.cache) for path in made]
+
+    def dropped():
+        return node.counters().get("publish.dropped", 0)
+
+    old = write(f"old {index}" for index in range(limit))
+    wait_until(lambda: node.status()["catalog"]["queued"] == limit, 60, "the queue to be full")
+    assert dropped() == 0
+    new = write(f"new {index}" for index in range(limit))
+    wait_until(lambda: dropped() == limit, 60, "one to be dropped for each new one")
+    assert node.status()["catalog"]["queued"] == limit
+    contents = {name: (node.cache / name).read_bytes() for name in old + new}
+    assert all(content.startswith(b"value of ") for content in contents.values())
+    assert "the publish queue was full and this was the oldest" in node.cli("explain", node.cache / old[0]).out
+
+    cluster.redis.start()
+    node.sync(60)
+    assert mounts.published(cluster) == sorted(map(str, new))
+    assert all(appears(other.cache / name).read_bytes() == contents[name] for name in new)
+    assert not any(os.path.lexists(other.cache / name) for name in old)
+    assert dropped() == limit and node.status()["catalog"]["queued"] == 0
+    node.unmount()
+    mounts.remount(node, cluster)
+    assert {name: (node.cache / name).read_bytes() for name in old + new} == contents
 
 
 def fill_index(cluster, node, count):

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from .certificates import Authority
 from .processes import Failed, wait_until
 from .redis_server import RedisServer
 
@@ -14,13 +15,22 @@ MASTER = "inductor"
 DOWN_AFTER = 1.0
 
 
+def ports(port, tls):
+    """Lines of a configuration: plain, or nothing but TLS when `tls` is (CA file, certificate, key)."""
+    if tls is None:
+        return [f"port {port}"]
+    ca_file, certificate, key = tls
+    return ["port 0", f"tls-port {port}", f"tls-ca-cert-file {ca_file}", f"tls-cert-file {certificate}", f"tls-key-file {key}",
+            "tls-auth-clients no", "tls-replication yes"]
+
+
 class ConfiguredServer(RedisServer):
     """Its role survives a restart: Sentinel has it rewrite its configuration."""
 
-    def __init__(self, address, port, replica_of=None):
+    def __init__(self, address, port, replica_of=None, tls=None):
         super().__init__()
         self.address, self.port = address, port
-        lines = [f"port {port}", f"bind {address}", f"unixsocket {self.socket}", f"dir {self.directory}", 'save ""',
+        lines = [*ports(port, tls), f"bind {address}", f"unixsocket {self.socket}", f"dir {self.directory}", 'save ""',
                  "appendonly yes", "appendfsync no", f"logfile {self.directory}/redis.log", "protected-mode no",
                  "repl-diskless-sync-delay 0", "repl-backlog-size 64mb"]
         if replica_of:
@@ -35,19 +45,26 @@ class ConfiguredServer(RedisServer):
 
 
 class SentinelGroup:
-    """start() returns when the Sentinels know of the replica and of each other; close() ends all. `url` is what a mount gets."""
+    """start() returns when the Sentinels know of the replica and of each other; close() ends all. `url` is what a mount gets. `tls`:
+    nobody speaks anything else, Sentinels and servers among each other neither; `ca_file` is their authority's."""
 
-    def __init__(self, address, free_port):
+    def __init__(self, address, free_port, tls=False):
         self.address = address
-        self.servers = [ConfiguredServer(address, free_port())]
-        self.servers.append(ConfiguredServer(address, free_port(), self.servers[0]))
-        self._ports = [free_port() for _ in range(3)]
         self._directory = Path(tempfile.mkdtemp(prefix="inductorfs-sentinel-"))
+        self.ca_file, self._tls = None, None
+        if tls:
+            authority = Authority(self._directory / "certificates")
+            self.ca_file = authority.ca_file
+            self._tls = (self.ca_file, *authority.sign("server", f"IP:{address}"))
+        self.servers = [ConfiguredServer(address, free_port(), tls=self._tls)]
+        self.servers.append(ConfiguredServer(address, free_port(), self.servers[0], tls=self._tls))
+        self._ports = [free_port() for _ in range(3)]
         self._children = []
 
     @property
     def url(self):
-        return "redis+sentinel://" + ",".join(f"{self.address}:{port}" for port in self._ports) + f"/{MASTER}"
+        scheme = "rediss+sentinel://" if self._tls else "redis+sentinel://"
+        return scheme + ",".join(f"{self.address}:{port}" for port in self._ports) + f"/{MASTER}"
 
     def start(self):
         try:
@@ -66,7 +83,8 @@ class SentinelGroup:
         directory = self._directory / str(port)
         directory.mkdir()
         configuration = directory / "sentinel.conf"
-        configuration.write_text(f"""port {port}
+        lines = "\n".join(ports(port, self._tls))
+        configuration.write_text(f"""{lines}
 bind {self.address}
 dir {directory}
 logfile {directory}/sentinel.log
@@ -80,8 +98,9 @@ sentinel failover-timeout {MASTER} 6000
                                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
     def ask(self, port, *words):
-        done = subprocess.run(["redis-cli", "-h", self.address, "-p", str(port), *map(str, words)], capture_output=True, text=True,
-                              timeout=20, check=False)
+        tls = ["--tls", "--cacert", str(self.ca_file)] if self._tls else []
+        done = subprocess.run(["redis-cli", "-h", self.address, "-p", str(port), *tls, *map(str, words)], capture_output=True,
+                              text=True, timeout=20, check=False)
         return done.stdout.split("\n")
 
     def _knows_all(self, port):

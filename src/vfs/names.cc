@@ -249,12 +249,20 @@ void Overlay::orphaned(const Node& node, Content& content, bool has_file) {
   if (last_name) content.attributes.links = 0;
 }
 
-Result<void> Overlay::remove_first_name(const std::string& view_path, const NodePtr& node, Result<void> kept) const {
+Result<void> Overlay::remove_first_name(const std::string& view_path, const NodePtr& node, Content* content,
+                                        Result<void> kept) {
   // A disk that is full to its last inode has no room for a second name: the first one becomes it.
-  const bool moves = !kept && kept.error().code() == ErrorCode::kNoSpace;
+  bool moves = !kept && kept.error().code() == ErrorCode::kNoSpace;
   if (!kept && !moves) return kept;
   fail_point("name.unlinking");
-  if (moves) INDUCTORFS_TRY(tree_.rename(view_path, LocalTree::orphan(node->id)));
+  if (moves) {
+    const auto moved = tree_.rename(view_path, LocalTree::orphan(node->id));
+    if (!moved && moved.error().code() != ErrorCode::kNoSpace) return moved;
+    // Under a quota that counts names too (btrfs) nothing but unlink(2) is left, and refusing it would leave no way
+    // back. Who has the file open reads it as long as its descriptor is kept.
+    moves = moved.has_value();
+    if (!moves && content != nullptr) (void)descriptor(*node, *content, false);  // without one nobody reads on
+  }
   if (!moves && ::unlinkat(tree_.fd(), view_path.c_str(), 0) != 0) return fail_errno("unlink", view_path);
   fail_point("name.unlinked");
   return {};
@@ -269,7 +277,7 @@ Result<void> Overlay::take_name_away(const Site& site, const NodePtr& node, Cont
   } else {
     auto kept = *status ? keep_orphan(site, node) : Result<void>{};
     takeover::begin_effect();
-    if (*status) INDUCTORFS_TRY(remove_first_name(view_path, node, std::move(kept)));
+    if (*status) INDUCTORFS_TRY(remove_first_name(view_path, node, content, std::move(kept)));
   }
   (void)nodes_.detach(site.parent, site.name);
   if (content != nullptr) orphaned(*node, *content, status->has_value());

@@ -123,8 +123,8 @@ class Overlay final : public FileSystem {
   void become(const NodePtr& node, Content& content, Backing backing, std::string elsewhere);
   void become_orphan(const Node& node, Content& content, std::string place);
   void orphaned(const Node& node, Content& content, bool has_file);
-  [[nodiscard]] Result<void> remove_first_name(const std::string& view_path, const NodePtr& node,
-                                               Result<void> kept) const;
+  [[nodiscard]] Result<void> remove_first_name(const std::string& view_path, const NodePtr& node, Content* content,
+                                               Result<void> kept);
   [[nodiscard]] Result<void> take_name_away(const Site& site, const NodePtr& node, Content* content);
   [[nodiscard]] Result<void> rename_checked(const Site& from, const Site& to, RenameMode mode, const Caller& caller);
   void witness_renamed(const Site& to, const Caller& caller);

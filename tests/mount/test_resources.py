@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from inductorfs_testing import artefacts, mounts, places
-from inductorfs_testing.disks import Ext4, Tmpfs
+from inductorfs_testing.disks import Ext4, Limited, Tmpfs
 from inductorfs_testing.mounts import QuickCluster, appears, text
 from inductorfs_testing.processes import run, wait_until
 from inductorfs_testing.fixtures import lack
@@ -126,6 +126,55 @@ def test_a_disk_that_dies_under_the_mount(cluster):
         assert done.code == 0, done.err
         assert own.read_bytes() == b"mine"
         node.unmount()
+
+
+@needs_root
+def test_a_quota_that_is_reached_is_enospc_and_what_is_deleted_makes_room(cluster):
+    writer = cluster.quick("writer")
+    theirs = [artefacts.write_atomic(writer.cache, artefacts.code(f"theirs {index}"), text(1 << 20, index)).relative_to(writer.cache)
+              for index in range(4)]
+    writer.sync(60)
+    with Limited(cluster.directory / "disk", 24) as disk:
+        node = on_disk(cluster, disk, "--prefetch", "0")
+        kept = artefacts.write_graph(node.cache, "key", "value")
+        node.sync()
+        own, written = node.cache / "own", []
+
+        def fill():
+            with open(own, "wb", buffering=0) as file:
+                for index in range(400):
+                    block = os.urandom(1 << 18)
+                    if file.write(block) != len(block):
+                        raise OSError(errno.ENOSPC, "a part of it only")  # as write(2) says it at the border
+                    written.append(block)
+
+        assert error_of(fill) == errno.ENOSPC
+        assert disk.free() > 64 << 20, "it is the quota"
+        assert 8 << 20 < len(written) << 18 < 24 << 20
+        assert own.read_bytes()[:len(written) << 18] == b"".join(written)
+        late = artefacts.code("late")
+        assert error_of(lambda: artefacts.write_atomic(node.cache, late, text(1 << 20))) == errno.ENOSPC
+        assert not os.path.lexists(node.cache / late)
+        for name in theirs:
+            with contextlib.suppress(FileNotFoundError):  # a first touch that finds no room is a miss
+                assert (node.cache / name).read_bytes() == (writer.cache / name).read_bytes()
+        with contextlib.suppress(FileNotFoundError):  # a miss at most: what is published may be evicted for the writer
+            assert kept.read_bytes() == b"value"
+        assert node.status()["mountpoint"] == str(node.cache)
+
+        with open(own, "rb") as held:
+            own.unlink()
+            os.posix_fadvise(held.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            assert held.read()[:len(written) << 18] == b"".join(written), "as of any deleted file"
+        again = artefacts.write_graph(node.cache, "again", "value of again")
+        assert appears(kept).read_bytes() == b"value"
+        for name in theirs:
+            assert appears(node.cache / name).read_bytes() == (writer.cache / name).read_bytes()
+        node.sync(60)
+        assert appears(writer.cache / again.relative_to(node.cache)).read_bytes() == b"value of again"
+        node.unmount()
+        sound = run([places.program(), "check", "--store", disk.path / "store"])
+        assert sound.code == 0, sound.out + sound.err
 
 
 @pytest.mark.parametrize("error", ["EIO", "EDQUOT", "EROFS"])

@@ -6,7 +6,7 @@ import struct
 import subprocess
 from pathlib import Path
 
-from .fixtures import lack
+from .fixtures import lack, need
 
 EXT4_SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, 2  # EXT4_IOC_SHUTDOWN of linux/fs/ext4/ext4.h, which xfstests use
 
@@ -69,3 +69,28 @@ class Ext4(Disk):
             fcntl.ioctl(directory, EXT4_SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
         finally:
             os.close(directory)
+
+
+class Limited(Disk):
+    """Has room, but a quota on the directory `store`: writes beyond it are EDQUOT. btrfs, because kernels without CONFIG_QFMT_V2
+    know no quota of ext4, and those with CONFIG_TMPFS_QUOTA are few."""
+
+    def __init__(self, path, quota_megabytes, megabytes=192):
+        super().__init__(path)
+        need("mkfs.btrfs", "btrfs")
+        self._quota = quota_megabytes
+        self._file = path.with_name(path.name + ".img")
+        with open(self._file, "wb") as file:
+            file.truncate(megabytes << 20)
+        call("mkfs.btrfs", "-q", "--mixed", self._file)
+
+    def mount(self):
+        call("mount", "-o", "loop", self._file, self.path)
+        call("btrfs", "quota", "enable", self.path)
+        call("btrfs", "subvolume", "create", self.path / "store")
+        call("btrfs", "qgroup", "limit", f"{self._quota}M", self.path / "store")
+
+    def free(self):
+        """Bytes of the disk itself."""
+        state = os.statvfs(self.path)
+        return state.f_bavail * state.f_frsize

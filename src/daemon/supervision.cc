@@ -7,8 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstring>
-
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
 #include "inductorfs/supervisor/protocol.h"
@@ -23,19 +21,10 @@ using supervisor::Word;
 constexpr Milliseconds kBeat{250};
 /// The supervisor answers from its loop, which never rests long.
 constexpr Milliseconds kAnswerPatience{5000};
-constexpr size_t kUniqueOffset = 8;  ///< fuse_in_header (Linux, include/uapi/linux/fuse.h): length, opcode, unique
 
 int64_t monotonic_now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
-
-/// Which request lies in the slot; 0 when it is empty.
-uint64_t request_in(takeover::Slot& slot) {
-  if (slot.length() == 0) return 0;
-  uint64_t unique = 0;
-  std::memcpy(&unique, slot.request() + kUniqueOffset, sizeof unique);
-  return unique;
-}
 
 }  // namespace
 
@@ -94,7 +83,7 @@ bool Supervision::is_stuck() {
   const SteadyTime now = std::chrono::steady_clock::now();
   bool stuck = false;
   for (size_t i = 0; i < seen_.size(); ++i) {
-    const uint64_t request = request_in(slots_->of_thread(i));
+    const uint64_t request = slots_->of_thread(i).served.load(std::memory_order_relaxed);
     if (request != seen_[i].request) seen_[i] = {request, now};
     if (request == 0 || now - seen_[i].since < hang_) continue;
     stuck = true;

@@ -43,6 +43,7 @@ Current& current() noexcept {
 
 Serving::Serving(Slot& slot, bool resumed) noexcept {
   current() = {&slot, std::nullopt};
+  slot.served.store(unique_of(slot), std::memory_order_relaxed);
   if (resumed && slot.phase.load() == Slot::kBegun) current().begun = slot.witness.load();
 }
 Serving::~Serving() { current() = {}; }
@@ -69,6 +70,7 @@ void Slot::free() noexcept {
   phase.store(kTaken, std::memory_order_relaxed);
   witness.store(0, std::memory_order_relaxed);
   progress.store(0, std::memory_order_relaxed);
+  served.store(0, std::memory_order_relaxed);
 }
 
 void Slot::keep_reply(std::string_view reply_bytes) noexcept {

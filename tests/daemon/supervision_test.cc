@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "inductorfs/supervisor/protocol.h"
+#include "support/patience.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::daemon {
@@ -19,7 +20,7 @@ namespace {
 using supervisor::Receipt;
 using supervisor::Word;
 
-constexpr Milliseconds kPatience{20000};
+constexpr Milliseconds kPatience{20000 * testing::kSlowness};
 
 template <typename Condition>
 bool eventually(Condition&& condition) {
@@ -100,6 +101,7 @@ TEST_F(Supervised, BeatsNoMoreWhileARequestIsNotAnswered) {
   takeover::Slot& slot = slots.of_thread(1);
   const std::array<uint64_t, 5> request{40, 99, 0, 0, 0};
   std::memcpy(slot.request(), request.data(), sizeof request);
+  const takeover::Serving serving(slot, false);
   worker_->serving();
   worker_->start();
   // The heart looks each 250 ms; it has stopped when it missed a second.

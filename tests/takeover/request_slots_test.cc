@@ -73,6 +73,19 @@ TEST_F(Slots, KeepTheAnswerAndTheWitness) {
   EXPECT_FALSE(begun_effect()) << "of another request";
 }
 
+TEST_F(Slots, SayWhatTheirThreadServes) {
+  Slot& slot = slots.of_thread(0);
+  EXPECT_EQ(slot.served, 0U);
+  put(slot, 5);
+  EXPECT_EQ(slot.served, 0U) << "nobody has begun it";
+  const Serving serving(slot, false);
+  EXPECT_EQ(slot.served, 5U);
+  (void)RequestSlots(region).left_over();
+  EXPECT_EQ(slot.served, 5U);
+  slot.free();
+  EXPECT_EQ(slot.served, 0U);
+}
+
 TEST_F(Slots, NothingIsSaidOutsideOfARequest) {
   begin_effect(1);
   EXPECT_FALSE(begun_effect());

@@ -15,7 +15,7 @@
 namespace inductorfs::takeover {
 
 /// One request. It is here when its first four bytes, the length (fuse_in_header), are not zero. Confined to the thread
-/// that serves it, but for what the next worker reads.
+/// that serves it, but for what the next worker reads and for `served`.
 struct Slot {
   enum Phase : uint32_t {
     kTaken = 0,    ///< nothing of it has been done, or all of it may be done again
@@ -33,6 +33,9 @@ struct Slot {
   char reply[kReplyLimit] = {};
   uint64_t request_size = 0;  ///< room for the request
   uint64_t request_offset = 0;
+  /// Unique number of the request that a thread serves; 0: none. For who watches the threads: the kernel writes the
+  /// request itself at any moment.
+  std::atomic<uint64_t> served{0};
 
   [[nodiscard]] char* request() noexcept { return reinterpret_cast<char*>(this) + request_offset; }
   [[nodiscard]] uint32_t length() const noexcept;

@@ -23,6 +23,8 @@ namespace {
 constexpr Milliseconds kQueryPatience{10000};
 /// An unmount waits for the daemon's end, so that the store is free for the next mount when the command returns.
 constexpr Milliseconds kUnmountPatience{60000};
+/// Not without end: it may be the question that kills.
+constexpr int kAsksAgain = 2;
 constexpr Milliseconds kDeathPatience{1000};
 constexpr Milliseconds kDeathPause{10};
 
@@ -45,8 +47,16 @@ Error on_the_way(const std::string& mountpoint, const Error& error) {
   return error;
 }
 
-Result<std::string> ask_daemon(const Located& mount, const std::string& request, Milliseconds patience) {
-  const Result<std::string> answer = ask(mount.socket, request, Deadline::after(patience));
+/// A worker that dies hangs up on who asks it, and the next one answers as well. Of these requests none has an effect.
+Result<std::string> ask_daemon(const Located& mount, const std::string& request, Milliseconds patience,
+                               const Environment& environment) {
+  const Deadline deadline = Deadline::after(patience);
+  Result<std::string> answer = ask(mount.socket, request, deadline);
+  for (int i = 0; i < kAsksAgain && !answer && answer.error().code() == ErrorCode::kUnavailable; ++i) {
+    const Result<Located> next = locate_mount(mount.mountpoint, environment);
+    if (!next) return fail(next.error());
+    answer = ask(next->socket, request, deadline);
+  }
   if (!answer) return fail(on_the_way(mount.mountpoint, answer.error()));
   return parse_answer(*answer);
 }
@@ -101,7 +111,7 @@ int unmount_command(const Invocation& invocation, const Environment& environment
 int status_command(const Invocation& invocation, const Environment& environment) {
   const Result<Located> mount = locate_mount(absolute_path(invocation.path, working_directory()), environment);
   if (!mount) return fail_with(mount.error());
-  const Result<std::string> status = ask_daemon(*mount, status_request(), kQueryPatience);
+  const Result<std::string> status = ask_daemon(*mount, status_request(), kQueryPatience, environment);
   if (!status) return fail_with(status.error());
   return print(invocation.json ? pretty(*status) : status_text(*status));
 }
@@ -110,7 +120,7 @@ int sync_command(const Invocation& invocation, const Environment& environment) {
   const Result<Located> mount = locate_mount(absolute_path(invocation.path, working_directory()), environment);
   if (!mount) return fail_with(mount.error());
   const Milliseconds timeout = invocation.timeout;
-  const Result<std::string> done = ask_daemon(*mount, sync_request(timeout), timeout + kQueryPatience);
+  const Result<std::string> done = ask_daemon(*mount, sync_request(timeout), timeout + kQueryPatience, environment);
   if (!invocation.json) return done ? kExitDone : fail_with(done.error());
   Json answer = {{"synced", done.has_value()}};
   if (!done) answer["why"] = done.error().what();
@@ -121,7 +131,8 @@ int sync_command(const Invocation& invocation, const Environment& environment) {
 int explain_command(const Invocation& invocation, const Environment& environment) {
   const Result<LocatedPath> path = locate_path(absolute_path(invocation.path, working_directory()), environment);
   if (!path) return fail_with(path.error());
-  const Result<std::string> explanation = ask_daemon(path->mount, explain_request(path->relative), kQueryPatience);
+  const Result<std::string> explanation =
+      ask_daemon(path->mount, explain_request(path->relative), kQueryPatience, environment);
   if (!explanation) return fail_with(explanation.error());
   return print(invocation.json ? pretty(*explanation) : explanation_text(*explanation));
 }

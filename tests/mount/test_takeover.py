@@ -198,6 +198,17 @@ def test_the_command_line_waits_for_the_next_worker(cluster, node):
     assert done.code == 0 and json.loads(done.out)["pid"] != killed, done.err
 
 
+def test_who_asks_a_worker_that_dies_is_answered_by_the_next(cluster, node):
+    stopped = node.kill_worker(signal.SIGSTOP)
+    job = Job([PROGRAM, "status", node.cache, "--json"], node.env(), node.root / "jobs", "status")
+    descriptors = Path(f"/proc/{job._child.pid}/fd")
+    wait_until(lambda: any(os.path.realpath(fd).rpartition("/")[2].startswith("socket:") for fd in descriptors.iterdir()),
+               what="the question")
+    os.kill(stopped, signal.SIGKILL)
+    done = job.wait(20)
+    assert done.code == 0 and json.loads(done.out)["pid"] != stopped, done.err
+
+
 @pytest.mark.usefixtures("root")
 def test_further_places_are_shown_once_and_taken_away(cluster):
     node, elsewhere = cluster.node("a", start=False), cluster.directory / "some" / "where"

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import os
+import stat
 import subprocess
 import threading
 from pathlib import Path
@@ -46,11 +47,21 @@ def triton_key(seed):
     return (torch_hash(seed) + "a").upper()
 
 
+def make_directories(path):
+    """os.makedirs asks isdir() of what is there already, which takes every error for a no: a mount whose daemon is killed between
+    the two says ENOTCONN, not EEXIST."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.stat(path).st_mode):
+            raise
+
+
 def write_atomic(root: Path, name, content):
     """torch/_inductor/codecache.py: write_atomic."""
     content = content if isinstance(content, bytes) else content.encode()
     final = Path(root) / name
-    os.makedirs(final.parent, exist_ok=True)
+    make_directories(final.parent)
     temporary = final.parent / f".{os.getpid()}.{threading.get_ident()}.tmp"
     temporary.write_bytes(content)
     os.rename(temporary, final)
@@ -65,7 +76,7 @@ def build_library(root: Path, seed, source="int answer(void) { return 42; }\n"):
     """A C++ binary in the way of torch/_inductor/cpp_builder.py: CppBuilder.build: the compiler writes the final name,
     and the build directory's rmdir tells that it is complete."""
     final = Path(root) / code(seed, ".so")
-    os.makedirs(final.parent, exist_ok=True)
+    make_directories(final.parent)
     build = final.with_name(final.stem + "_CxxBuild")
     build.mkdir()
     subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(final)], input=source.encode(), check=True,
@@ -77,9 +88,9 @@ def build_library(root: Path, seed, source="int answer(void) { return 42; }\n"):
 def triton_put(directory: Path, name, content):
     """triton/runtime/cache.py: FileCacheManager.put."""
     content = content if isinstance(content, bytes) else content.encode()
-    os.makedirs(directory, exist_ok=True)
+    make_directories(directory)
     temporary = directory / f"tmp.pid_{os.getpid()}_{threading.get_ident():032x}"
-    os.makedirs(temporary, exist_ok=True)
+    make_directories(temporary)
     (temporary / name).write_bytes(content)
     os.replace(temporary / name, directory / name)
     os.removedirs(temporary)
@@ -104,7 +115,7 @@ def triton_read(cache: Path, seed, device="0"):
     """triton/runtime/cache.py: FileCacheManager.get_group: {name: bytes}, or None for a miss. A child that a group names
     and that does not exist is a miss to Triton (has_file), one that cannot be read is a crash."""
     directory = Path(cache) / "triton" / device / triton_key(seed)
-    os.makedirs(directory, exist_ok=True)
+    make_directories(directory)
     group = directory / "__grp__k.json"
     if not group.exists():
         return None

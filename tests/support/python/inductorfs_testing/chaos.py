@@ -86,7 +86,8 @@ class Chaos:
             try:
                 worker.wait(60)
             except subprocess.TimeoutExpired:
-                raise Failed(f"the job of {name} hangs") from None
+                node = next(node for node in self.nodes if node.name == name.rstrip("b"))
+                raise Failed(f"the job of {name} hangs: {_stack_of(worker.pid)}{node.log_tail()}") from None
             if worker.returncode != 0:
                 raise Failed(f"the job of {name} ended with {worker.returncode}: {(self.directory / f'{name}.err').read_text()}")
 
@@ -355,6 +356,13 @@ def scratch():
         return memory
     except OSError:
         return None
+
+
+def _stack_of(pid):
+    try:
+        return Path(f"/proc/{pid}/stack").read_text()
+    except OSError as error:
+        return str(error)
 
 
 def make_cluster():

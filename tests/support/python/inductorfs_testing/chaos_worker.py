@@ -219,7 +219,7 @@ class Job:
     def kernel_get(self, seed):
         """triton/runtime/cache.py: FileCacheManager.get_group; the one writer of a whole set, or None for a miss."""
         directory = Path(kernel_directory(seed))
-        self.make_directory(directory)
+        artefacts.make_directories(directory)
         try:
             children = json.loads((directory / "__grp__k.json").read_bytes())["child_paths"]
         except FileNotFoundError:
@@ -239,18 +239,11 @@ class Job:
             raise Broken(f"a mixed set: {directory}: {writers}")
         return writers["k.json"]
 
-    @staticmethod
-    def make_directory(directory):
-        try:
-            os.makedirs(directory, exist_ok=True)
-        except FileExistsError:
-            os.stat(directory)  # isdir() of makedirs takes every error for a no: this one says ENOTCONN
-
     def private(self, subject):
         """Locks and build directories, which are this host's."""
         name = f"locks/{self.random.randrange(50)}.lock"
         subject.append(name)
-        os.makedirs("locks", exist_ok=True)
+        artefacts.make_directories("locks")
         Path(name).write_bytes(b"held")
         if Path(name).read_bytes() != b"held":
             raise Broken(f"wrong bytes: {name}")

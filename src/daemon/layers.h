@@ -44,10 +44,10 @@ struct Layers {
 
 /// What comes from before this process.
 struct Continuation {
-  takeover::Region* region = nullptr;  ///< where requests and nodes are kept; nullptr: nobody would take over
-  bool resume = false;                 ///< another worker has served this mount
-  bool safe_mode = false;              ///< the remote is off
-  int lock = -1;                       ///< of the store, which the supervisor holds
+  takeover::Region* region = nullptr;    ///< where requests and nodes are kept; nullptr: nobody would take over
+  bool resume = false;                   ///< another worker has served this mount
+  bool safe_mode = false;                ///< the remote is off
+  int lock = -1;                         ///< of the store, which the supervisor holds
   std::function<void(int lock)> locked;  ///< told of a lock that was taken anew
   std::optional<fingerprint::Fingerprint> facts;  ///< as that one has learned them
 };

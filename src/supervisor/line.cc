@@ -29,11 +29,11 @@ size_t put_time(std::array<char, kLineLimit>& line) {
   const sys_days day{floor<days>(since)};
   const year_month_day date{day};
   const hh_mm_ss time{since - day.time_since_epoch()};
-  const int used = std::snprintf(line.data(), line.size(), "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ ",
-                                 static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
-                                 static_cast<unsigned>(date.day()), static_cast<int>(time.hours().count()),
-                                 static_cast<int>(time.minutes().count()), static_cast<int>(time.seconds().count()),
-                                 static_cast<int>(now.tv_nsec / 1'000'000));
+  const int used =
+      std::snprintf(line.data(), line.size(), "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ ", static_cast<int>(date.year()),
+                    static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+                    static_cast<int>(time.hours().count()), static_cast<int>(time.minutes().count()),
+                    static_cast<int>(time.seconds().count()), static_cast<int>(now.tv_nsec / 1'000'000));
   return static_cast<size_t>(std::max(used, 0));
 }
 

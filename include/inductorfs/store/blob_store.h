@@ -25,8 +25,8 @@ struct StoreOptions {
   /// The smaller of 2 % of the disk and 1 GiB.
   static constexpr uint64_t kFloorByDisk = UINT64_MAX;
   uint64_t free_floor = 0;  ///< bytes that stay free on the disk for others; eviction keeps above it
-  /// What lock() of an earlier store of this directory gave; others hold it too, so that close() does not free it. Stays
-  /// the caller's. -1, or not of this directory: the store locks it itself.
+  /// What lock() of an earlier store of this directory gave; others hold it too, so that close() does not free it.
+  /// Stays the caller's. -1, or not of this directory: the store locks it itself.
   int lock = -1;
 };
 

@@ -16,7 +16,7 @@ inline constexpr int kDeviceFd = 6;    ///< worker: /dev/fuse, when there is a s
 inline constexpr int kReadyFd = 7;    ///< first worker: where the process waits that asked for the mount; may be closed
 inline constexpr int kProgramFd = 8;  ///< supervisor: the program that workers are started from
 inline constexpr int kNotesFd = 9;    ///< what one worker leaves for the next one, beside the region
-inline constexpr int kLockFd = 10;      ///< worker: the lock of the mount's store, from the worker before it
+inline constexpr int kLockFd = 10;    ///< worker: the lock of the mount's store, from the worker before it
 inline constexpr int kFirstFreeFd = 11;
 
 /// Exit codes of a worker. 0: the mount has ended. Any other, and a signal, is a crash.
@@ -24,9 +24,9 @@ inline constexpr int kExitHandOver = 75;  ///< it has answered what it had begun
 
 /// What goes over the link, which is a SOCK_SEQPACKET.
 enum class Word : uint32_t {
-  kDevice = 1,         ///< from the first worker, with /dev/fuse
-  kUpgrade = 2,        ///< from a worker that is asked for an upgrade, with the new program
-  kUpgradeTaken = 3,   ///< to that worker: end with kExitHandOver
+  kDevice = 1,          ///< from the first worker, with /dev/fuse
+  kUpgrade = 2,         ///< from a worker that is asked for an upgrade, with the new program
+  kUpgradeTaken = 3,    ///< to that worker: end with kExitHandOver
   kUpgradeRefused = 4,  ///< to that worker: a stop or another upgrade is on its way
   kLock = 5             ///< from a worker, with the lock of its store: the supervisor holds it between two workers
 };

@@ -65,7 +65,8 @@ class RequestSlots {
 
   static constexpr size_t kRequestRoom = (1U << 20) + 8192;  ///< a WRITE of 1 MiB with its headers
   static constexpr size_t kParked = 1024;
-  static constexpr size_t kMost = Region::kThreadLimit + kParked;  ///< slots of any region
+  /// Slots of any region.
+  static constexpr size_t kMost = Region::kThreadLimit + kParked;
   static constexpr size_t kParkedRoom = 512;  ///< a LOOKUP: header and a name of 255 bytes
   [[nodiscard]] static size_t bytes_for(size_t threads);
   static void lay_out(std::span<char> memory, size_t threads);

@@ -79,9 +79,15 @@ Json facts_part(const StatusFacts& facts) {
 }
 
 Json takeover_part(const SupervisionNews& news) {
-  return {{"supervisor", news.supervisor},      {"restarts", news.restarts}, {"last_end", news.last_end},
-          {"last_crash", utc(news.last_crash)}, {"upgrades", news.upgrades}, {"upgrades_failed", news.upgrades_failed},
-          {"safe_mode", news.safe_mode},        {"slots", news.slots}};
+  return {{"supervisor", news.supervisor},
+          {"restarts", news.restarts},
+          {"last_end", news.last_end},
+          {"last_crash", utc(news.last_crash)},
+          {"upgrades", news.upgrades},
+          {"upgrades_failed", news.upgrades_failed},
+          {"upgrades_taken_back", news.upgrades_taken_back},
+          {"safe_mode", news.safe_mode},
+          {"slots", news.slots}};
 }
 
 Json warnings_of(const StatusFacts& facts) {
@@ -171,6 +177,9 @@ std::string takeover_text(const Json& takeover) {
   text += ", " + std::to_string(upgrades) + " upgrades";
   if (const uint64_t failed = number_at(takeover, "upgrades_failed"); failed > 0) {
     text += ", " + std::to_string(failed) + " of them failed";
+  }
+  if (const uint64_t back = number_at(takeover, "upgrades_taken_back"); back > 0) {
+    text += ", " + std::to_string(back) + " taken back because the new program crashed";
   }
   if (flag_at(takeover, "safe_mode")) text += "; SAFE MODE: the remote is off";
   return line("takeover", text);

@@ -147,6 +147,7 @@ SupervisionNews Supervision::news() const {
   news.restarts = page.restarts.load();
   news.upgrades = page.upgrades.load();
   news.upgrades_failed = page.upgrade_failed.load();
+  news.upgrades_taken_back = page.upgrade_taken_back.load();
   news.safe_mode = page.safe_mode.load() != 0;
   news.slots = region_.threads();
   const int64_t crash = page.last_restart.load();

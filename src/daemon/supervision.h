@@ -25,6 +25,7 @@ struct SupervisionNews {
   uint32_t restarts = 0;
   uint32_t upgrades = 0;
   uint32_t upgrades_failed = 0;
+  uint32_t upgrades_taken_back = 0;  ///< the new program served, and crashed again and again
   bool safe_mode = false;
   std::string last_end;  ///< how the last worker crashed; empty: none did
   std::time_t last_crash = 0;

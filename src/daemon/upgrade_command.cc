@@ -61,8 +61,11 @@ Result<Upgraded> upgrade(const Located& mount, const std::string& program) {
   if (!taken) return fail(taken.error());
   const Result<Json> after = status_after(mount, number_at(*before, "pid"));
   if (!after) return fail(after.error());
-  const char* const failures = "upgrades_failed";
-  if (number_at(part_of(*after, "takeover"), failures) > number_at(part_of(*before, "takeover"), failures)) {
+  const auto failures = [](const Json& status) {
+    const Json takeover = part_of(status, "takeover");
+    return number_at(takeover, "upgrades_failed") + number_at(takeover, "upgrades_taken_back");
+  };
+  if (failures(*after) > failures(*before)) {
     return fail(ErrorCode::kUnavailable, "the new program does not serve the mount, the old one does: " +
                                              mount.mountpoint + ": see the mount's log");
   }

@@ -46,7 +46,9 @@ void Core::look(Time now, const Signs& signs) {
   ever_served_ = true;
   responding_ = false;
   looked_at_ = now;
-  if (std::exchange(trying_new_, false)) adopt_ = true;
+  if (!std::exchange(trying_new_, false)) return;
+  adopt_ = has_earlier_ = true;
+  adopted_ = now;
 }
 
 bool Core::asked_to_upgrade(Time now, const Signs& signs) {
@@ -103,6 +105,11 @@ Outcome Core::crashed(Time now, int status, bool healthy) {
   last_status_ = status;
   last_was_hung_ = killed_;
   note_crash(now);
+  if (is_fault_of_upgrade(now)) {
+    go_back(now);
+    return Outcome::kCrashed;
+  }
+  if (limits_.crashes > 0 && crash_count_ >= limits_.crashes) safe_mode_ = true;
   failures_ = healthy ? 0 : failures_ + 1;
   failures_in_safe_ = healthy || !started_safe_ ? 0 : failures_in_safe_ + 1;
   if (failures_ > 1) {
@@ -130,7 +137,22 @@ void Core::note_crash(Time now) {
   auto* const end = std::remove_if(crashes_.begin(), crashes_.begin() + crash_count_, old);
   crash_count_ = static_cast<size_t>(end - crashes_.begin());
   if (crash_count_ < crashes_.size()) crashes_[crash_count_++] = now;
-  if (limits_.crashes > 0 && crash_count_ >= limits_.crashes) safe_mode_ = true;
+}
+
+bool Core::is_fault_of_upgrade(Time now) const {
+  const size_t most = limits_.crashes > 0 ? std::min<size_t>(kCrashesOfNew, limits_.crashes) : kCrashesOfNew;
+  return has_earlier_ && stops_ == 0 && now - adopted_ < kProbation && crash_count_ >= most;
+}
+
+/// The earlier program begins as a fresh one does: the crashes were not its own.
+void Core::go_back(Time now) {
+  go_back_ = true;
+  has_earlier_ = false;
+  ++upgrades_taken_back_;
+  crash_count_ = 0;
+  failures_ = failures_in_safe_ = 0;
+  responding_ = false;
+  start_at_ = now;
 }
 
 bool Core::is_hung(Time now, const Signs& signs) {
@@ -148,6 +170,7 @@ Action Core::next(Time now, const Signs& signs) {
     adopt_ = discard_ = false;
     return adopt ? Action::kAdopt : Action::kDiscard;
   }
+  if (std::exchange(go_back_, false)) return Action::kGoBack;
   if (phase_ == Phase::kDown) {
     if (ended_) return Action::kEnd;
     if (now < start_at_) return Action::kNothing;

@@ -33,6 +33,7 @@ enum class Action {
   kKill,     ///< the worker
   kAdopt,    ///< the new program serves: it is the program from now on
   kDiscard,  ///< the new program is given up
+  kGoBack,   ///< the new program has served and crashes: the one before is the program again
   kEnd,      ///< the process, with exit_code()
 };
 
@@ -76,6 +77,7 @@ class Core {
   [[nodiscard]] uint32_t restarts() const { return restarts_; }
   [[nodiscard]] uint32_t upgrades() const { return upgrades_; }
   [[nodiscard]] uint32_t upgrades_failed() const { return upgrades_failed_; }
+  [[nodiscard]] uint32_t upgrades_taken_back() const { return upgrades_taken_back_; }
   [[nodiscard]] int last_status() const { return last_status_; }
   [[nodiscard]] bool last_was_hung() const { return last_was_hung_; }
   [[nodiscard]] Time last_crash() const { return last_crash_; }
@@ -85,6 +87,10 @@ class Core {
   static constexpr Time kFirstPause = 100;
   static constexpr Time kLongestPause = 5'000;
   static constexpr Time kCrashWindow = 60'000;
+  /// Crashes within kCrashWindow that take an upgrade back, or as many as lead to safe mode when that is fewer.
+  static constexpr size_t kCrashesOfNew = 3;
+  /// What begins to crash later than this was no fault of the upgrade.
+  static constexpr Time kProbation = 600'000;
   static constexpr Time kSafeModeLeast = 600'000;  ///< without a crash, before a restart leaves it
   static constexpr unsigned kFailuresUntilResponder = 3;
   static constexpr Time kRetryWhileResponding = 30'000;
@@ -98,6 +104,8 @@ class Core {
   void finish(int code);
   Outcome crashed(Time now, int status, bool healthy);
   void note_crash(Time now);
+  [[nodiscard]] bool is_fault_of_upgrade(Time now) const;
+  void go_back(Time now);
   [[nodiscard]] bool is_hung(Time now, const Signs& signs);
 
   Limits limits_;
@@ -114,6 +122,9 @@ class Core {
   bool trying_new_ = false;
   bool adopt_ = false;
   bool discard_ = false;
+  bool go_back_ = false;
+  bool has_earlier_ = false;  ///< a program served before the one of now, and was replaced by an upgrade
+  Time adopted_ = 0;          ///< when the one of now began to serve
   bool responding_ = false;
   bool safe_mode_ = false;
   bool leaves_mount_ = false;
@@ -127,6 +138,7 @@ class Core {
   uint32_t restarts_ = 0;
   uint32_t upgrades_ = 0;
   uint32_t upgrades_failed_ = 0;
+  uint32_t upgrades_taken_back_ = 0;
   int last_status_ = 0;
   bool last_was_hung_ = false;
   Time last_crash_ = 0;

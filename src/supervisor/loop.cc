@@ -118,12 +118,18 @@ bool Loop::act() {
         worker_.signal(SIGKILL);
         break;
       case Action::kAdopt:
+        earlier_program_ = std::move(program_);
         program_ = std::move(new_program_);
         log_line("info", "upgraded pid=%d", worker_.pid());
         break;
       case Action::kDiscard:
         new_program_.reset();
         log_line("error", "upgrade_failed action=\"the old program again\"");
+        break;
+      case Action::kGoBack:
+        // By descriptor: the package that was upgraded has replaced or removed its file, which lives on until now.
+        program_ = std::move(earlier_program_);
+        log_line("error", "upgrade_taken_back why=\"the new program crashes\" action=\"the old program again\"");
         break;
       case Action::kEnd:
         return true;
@@ -258,6 +264,7 @@ void Loop::publish() {
   page.restarts.store(core_.restarts());
   page.upgrades.store(core_.upgrades());
   page.upgrade_failed.store(core_.upgrades_failed());
+  page.upgrade_taken_back.store(core_.upgrades_taken_back());
   page.last_status.store(core_.last_status());
   page.last_was_hung.store(core_.last_was_hung() ? 1 : 0);
   page.last_restart.store(core_.last_crash() * kNanosecondsOfOne);

@@ -48,6 +48,7 @@ class Loop {
   Worker worker_;
   Fd program_;
   Fd new_program_;
+  Fd earlier_program_;  ///< before the last upgrade
   Fd device_;
   Fd lock_;  ///< of the mount's store: never free while the mount lives
   bool answered_left_over_ = false;

@@ -164,6 +164,7 @@ TEST_F(Supervised, TellsWhatTheSupervisorHasSeen) {
   page().restarts = 3;
   page().upgrades = 2;
   page().upgrade_failed = 1;
+  page().upgrade_taken_back = 4;
   page().safe_mode = 1;
   page().last_status = SIGSEGV;
   page().last_restart = std::chrono::steady_clock::now().time_since_epoch().count();
@@ -171,6 +172,7 @@ TEST_F(Supervised, TellsWhatTheSupervisorHasSeen) {
   EXPECT_EQ(news.restarts, 3U);
   EXPECT_EQ(news.upgrades, 2U);
   EXPECT_EQ(news.upgrades_failed, 1U);
+  EXPECT_EQ(news.upgrades_taken_back, 4U);
   EXPECT_TRUE(news.safe_mode);
   EXPECT_EQ(news.last_end, "signal 11");
   EXPECT_LE(std::abs(news.last_crash - std::time(nullptr)), 2);

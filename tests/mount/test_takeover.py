@@ -347,6 +347,40 @@ def test_an_upgrade_to_a_program_that_fails_is_taken_back(cluster, node, load):
     no_errors(load)
 
 
+def test_an_upgrade_to_a_program_that_crashes_is_taken_back(cluster, tmp_path):
+    """Though a package has put the new program where the old one was."""
+    node = cluster.quick("a")
+    program = node.root / "inductorfs-new"
+
+    def served_by():
+        return os.stat(f"/proc/{node.worker()}/exe").st_ino
+
+    with Load(node.cache, tmp_path / "load") as load:
+        inodes = []
+        for _ in range(2):
+            program.unlink(missing_ok=True)
+            shutil.copy2(PROGRAM, program)
+            done = node.cli("upgrade", node.cache, "--program", program)
+            assert done.code == 0, done.err
+            inodes.append(served_by())
+        old, new = inodes
+        assert old != new == program.stat().st_ino
+        for _ in range(3):
+            assert served_by() == new
+            healthy(node, node.kill_worker())
+        assert served_by() == old
+        told = takeover(node)
+        assert (told["upgrades"], told["upgrades_taken_back"], told["restarts"]) == (2, 1, 3)
+        assert told["upgrades_failed"] == 0 and told["safe_mode"] is False
+        assert "1 taken back" in node.cli("status", node.cache).out
+        assert "upgrade_taken_back" in node.log.read_text()
+        # The old program is on no trial: a crash loop of its own leads to safe mode.
+        crash(node, 5)
+        assert takeover(node)["safe_mode"] is True and served_by() == old
+        load.advance(100)
+        no_errors(load)
+
+
 def test_an_upgrade_to_no_program_is_refused(cluster, node):
     plain = node.root / "plain"
     plain.write_text("no program")

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <csignal>
 #include <vector>
 
@@ -247,6 +248,98 @@ TEST_F(Decisions, RefusesAnUpgradeThatComesAtTheWrongTime) {
   start_and_serve();
   core_.asked_to_stop(now_);
   EXPECT_FALSE(core_.asked_to_upgrade(now_, signs_));
+}
+
+class NewProgram : public Decisions {
+ protected:
+  /// A mount whose new program has just begun to serve.
+  void upgrade(const Limits& limits) {
+    core_ = Core{limits};
+    start_and_serve();
+    ASSERT_TRUE(core_.asked_to_upgrade(now_, signs_));
+    (void)end(exited(kExitHandOver));
+    start();
+    signs_ = {now_, now_};
+    ASSERT_EQ(next(), Action::kAdopt);
+  }
+  /// Crashes until the old program is the program again; how many that were, 0 for never.
+  unsigned crashes_until_back(unsigned most, Time between) {
+    for (unsigned i = 1; i <= most; ++i) {
+      now_ += between;
+      (void)end(kKilled);
+      const Action action = next();
+      if (action == Action::kGoBack) return i;
+      if (core_.safe_mode()) return 0;
+      while (core_.rest(now_) > 0) now_ += core_.rest(now_);
+      if (action == Action::kNothing) {
+        EXPECT_EQ(next(), Action::kStart);
+      }
+      core_.started(now_);
+      signs_ = {now_, now_};
+      (void)next();
+    }
+    return 0;
+  }
+};
+
+TEST_F(NewProgram, ThatServesAndCrashesIsReplacedByTheOldOne) {
+  for (const Time between : {0, 10, 1000, 19'000}) {
+    upgrade({});
+    EXPECT_EQ(crashes_until_back(10, between), Core::kCrashesOfNew) << between;
+    EXPECT_FALSE(core_.safe_mode());
+    EXPECT_EQ(core_.upgrades_taken_back(), 1U);
+    EXPECT_EQ(core_.restarts(), Core::kCrashesOfNew);
+    EXPECT_EQ(next(), Action::kStart) << "at once";
+    core_.started(now_);
+    serve();
+    EXPECT_EQ(crashes_until_back(10, between), 0U) << "there is nothing before that one";
+  }
+}
+
+TEST_F(NewProgram, IsReplacedBeforeTheCrashLimitLeadsToSafeMode) {
+  for (const unsigned limit : {1U, 2U, 3U, 4U, 64U, 0U}) {
+    upgrade({.crashes = limit});
+    const unsigned most = limit == 0 ? 3 : std::min(3U, limit);
+    EXPECT_EQ(crashes_until_back(10, 10), most) << limit;
+    EXPECT_FALSE(core_.safe_mode()) << limit;
+  }
+}
+
+TEST_F(NewProgram, StaysWhenItsCrashesAreRareOrComeLate) {
+  upgrade({});
+  EXPECT_EQ(crashes_until_back(20, 35'000), 0U);
+  upgrade({});
+  now_ += Core::kProbation;
+  signs_.beat = now_;
+  EXPECT_EQ(crashes_until_back(10, 10), 0U);
+  EXPECT_TRUE(core_.safe_mode()) << "a fault that the upgrade did not bring";
+}
+
+TEST_F(NewProgram, OfTheProgramBeforeTheCrashesDoNotCount) {
+  start_and_serve();
+  for (int i = 0; i < 4; ++i) {
+    (void)end(kKilled);
+    start_and_serve();
+  }
+  ASSERT_TRUE(core_.asked_to_upgrade(now_, signs_));
+  (void)end(exited(kExitHandOver));
+  start();
+  signs_ = {now_, now_};
+  ASSERT_EQ(next(), Action::kAdopt);
+  EXPECT_EQ(crashes_until_back(10, 10), Core::kCrashesOfNew);
+}
+
+TEST_F(NewProgram, IsReplacedByTheOneOfTheLastUpgradeButOne) {
+  upgrade({});
+  now_ += 1000;
+  ASSERT_TRUE(core_.asked_to_upgrade(now_, signs_));
+  (void)end(exited(kExitHandOver));
+  start();
+  EXPECT_EQ(end(exited(1)), Outcome::kNewFailed) << "it never served";
+  EXPECT_EQ(next(), Action::kDiscard);
+  start();
+  serve();
+  EXPECT_EQ(crashes_until_back(10, 10), Core::kCrashesOfNew) << "the second one is on trial still";
 }
 
 // ---- crash loops

@@ -34,6 +34,9 @@ struct Page {
   static constexpr size_t kInitLimit = 256;
   std::atomic<uint32_t> init_size{0};
   char init[kInitLimit] = {};
+
+  // ---- the supervisor writes, since the fields above were laid out
+  std::atomic<uint32_t> upgrade_taken_back{0};  ///< the new program served, crashed, and was replaced by the old one
 };
 
 /// One memfd: the page, the slots of requests (request_slots.h) and the log of nodes (node_log.h). Not copied, mapped

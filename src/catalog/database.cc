@@ -45,10 +45,12 @@ constexpr const char* kPragmas =
     "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=8000;"
     "PRAGMA journal_size_limit=67108864; PRAGMA trusted_schema=OFF;";
 
+// NOLINTBEGIN(bugprone-macro-parentheses): the name that a macro declares cannot stand in parentheses
 #define CATALOG_PREPARE(name, sql)                               \
   auto name##_prepared = Statement::prepare(handle_.get(), sql); \
   if (!name##_prepared) return fail(name##_prepared.error());    \
   Statement& name = *name##_prepared
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace
 
@@ -119,15 +121,14 @@ Result<void> Database::prepare_schema(const std::string& file) {
   if (!row) return fail(row.error());
   const bool fresh = tables.integer(0) == 0;
   tables.reset();
-  if (fresh) {
-    return in_transaction([&]() -> Result<void> {
-      INDUCTORFS_TRY(execute(handle_.get(), kSchema));
-      INDUCTORFS_TRY(execute(handle_.get(), kFollowed));
-      CATALOG_PREPARE(version, "INSERT INTO meta VALUES('version', ?)");
-      fail_point("catalog.schema");
-      return version.bind(kVersion).run();
-    });
-  }
+  const auto make = [&]() -> Result<void> {
+    INDUCTORFS_TRY(execute(handle_.get(), kSchema));
+    INDUCTORFS_TRY(execute(handle_.get(), kFollowed));
+    CATALOG_PREPARE(first, "INSERT INTO meta VALUES('version', ?)");
+    fail_point("catalog.schema");
+    return first.bind(kVersion).run();
+  };
+  if (fresh) return in_transaction(make);
   CATALOG_PREPARE(version, "SELECT value FROM meta WHERE name='version'");
   row = version.step();
   if (!row) return fail(row.error());
@@ -280,10 +281,8 @@ Result<void> Database::apply(const remote::ScopeId& scope, std::span<const codec
     CATALOG_PREPARE(remove, "DELETE FROM entries WHERE scope=? AND path=?");
     for (const auto& path : removed) INDUCTORFS_TRY(remove.bind_text(scope).bind_blob(path).run());
     CATALOG_PREPARE(put, "INSERT OR REPLACE INTO entries VALUES(?,?,?)");
-    for (const auto& entry : set) {
-      const std::string value = codec::encode_entry(entry);
-      INDUCTORFS_TRY(put.bind_text(scope).bind_blob(entry.path).bind_blob(value).run());
-    }
+    for (const auto& entry : set)
+      INDUCTORFS_TRY(put.bind_text(scope).bind_blob(entry.path).bind_blob(codec::encode_entry(entry)).run());
     fail_point("catalog.entries");
     if (position == nullptr) return {};
     CATALOG_PREPARE(move, "INSERT OR REPLACE INTO scopes VALUES(?,?,?)");
@@ -328,10 +327,8 @@ Result<int64_t> Database::enqueue(int kind, std::string_view payload, std::span<
   auto done = in_transaction([&]() -> Result<void> {
     CATALOG_PREPARE(remove, "DELETE FROM queue WHERE id=?");
     for (const int64_t old : replaced) INDUCTORFS_TRY(remove.bind(old).run());
-    if (!shown.empty()) {
-      CATALOG_PREPARE(show, "DELETE FROM hidden WHERE path=? AND digest=?");
-      for (const auto& mark : shown) INDUCTORFS_TRY(show.bind_blob(mark.path).bind_blob(mark.digest.raw()).run());
-    }
+    CATALOG_PREPARE(show, "DELETE FROM hidden WHERE path=? AND digest=?");
+    for (const auto& mark : shown) INDUCTORFS_TRY(show.bind_blob(mark.path).bind_blob(mark.digest.raw()).run());
     CATALOG_PREPARE(insert, "INSERT INTO queue(kind, payload) VALUES(?,?)");
     INDUCTORFS_TRY(insert.bind(kind).bind_blob(payload).run());
     fail_point("queue.adding");

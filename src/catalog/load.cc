@@ -71,6 +71,15 @@ Result<Page> read_page(Parts& parts, const remote::ScopeId& scope, const std::st
   return page;
 }
 
+/// They can be published by nobody.
+Result<void> refuse(Parts& parts, Durable& durable, const std::vector<int64_t>& groups) {
+  for (const int64_t id : groups) {
+    parts.metrics.refused.add();
+    INDUCTORFS_TRY(durable.database.dequeue(id));
+  }
+  return {};
+}
+
 Result<void> load_queue(Parts& parts) {
   return parts.durable.with([&](Durable& durable) -> Result<void> {
     auto is_short = durable.database.queue_may_be_short();
@@ -87,12 +96,7 @@ Result<void> load_queue(Parts& parts) {
       for (const auto& entry : publish->entries) item.digests.push_back(entry.digest);
       durable.queue.add(row.id, std::move(item));
     });
-    if (!done) return done;
-    for (const int64_t id : unreadable) {
-      parts.metrics.refused.add();
-      INDUCTORFS_TRY(durable.database.dequeue(id));
-    }
-    return {};
+    return done ? refuse(parts, durable, unreadable) : done;
   });
 }
 

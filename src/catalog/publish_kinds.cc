@@ -14,7 +14,7 @@ namespace {
 /// Base of a publish's deadline, and of a read's.
 constexpr Milliseconds kPatience{2'000};
 /// A slower link than this, in bytes a millisecond, is no use for artefacts of that size.
-constexpr uint64_t kSlowestLink = 2 * 1024;
+constexpr uint64_t kSlowestLink = 2ULL * 1024;
 /// Steps of one look past the tail.
 constexpr int kLookSteps = 256;
 

@@ -122,6 +122,7 @@ Error launch_supervisor(const Frozen& mount, const std::string& program, Readine
   if (!handed) return handed.error();
   std::vector<std::string> words = words_of(mount);
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   // The pipe of `readiness` has a number that is about to be taken; its copy says the same.

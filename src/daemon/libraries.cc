@@ -175,7 +175,7 @@ Libraries::Libraries(std::vector<std::string> directories, std::string cache_fil
 std::shared_ptr<const Libraries::Cache> Libraries::current_cache() const {
   struct stat now {};
   const bool there = ::stat(cache_file_.c_str(), &now) == 0;
-  const auto held = state_.with([&](State& state) {
+  auto held = state_.with([&](State& state) {
     const bool same = now.st_mtim.tv_sec == state.cache_time.tv_sec && now.st_mtim.tv_nsec == state.cache_time.tv_nsec;
     return there && !same ? nullptr : state.cache;
   });

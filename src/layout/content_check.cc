@@ -27,7 +27,7 @@ constexpr uint16_t kMachineHost = kElfMachineAarch64;
 #endif
 
 /// Enough for the checks of families that are not checked whole.
-constexpr uint64_t kHeadSize = 64 * 1024;
+constexpr uint64_t kHeadSize = 64ULL * 1024;
 
 /// A file that a crash of its host tore has zeros where its bytes were; Python refuses source with a NUL by an
 /// exception that torch does not catch.

@@ -155,6 +155,7 @@ std::vector<Scope> scopes_of(Family family, const fingerprint::Fingerprint& fing
   const Fact& fact = fingerprint.get(Facet::kGpuArch);
   const auto devices = is_per_architecture(rule) ? architectures_of(fact) : std::vector<std::string_view>();
   std::vector<Scope> scopes;
+  scopes.reserve(devices.size());
   for (const std::string_view architecture : devices) scopes.push_back(scope_of(family, fingerprint, architecture));
   if (scopes.empty()) scopes.push_back(scope_of(family, fingerprint));
   return scopes;

@@ -116,9 +116,8 @@ class SocketConnection final : public Connection {
     if (talk.sent == talk.out.size()) {
       talk.out.clear();
       talk.sent = 0;
-      while (talk.formatted < talk.commands.size() && talk.out.size() < kWriteBytes) {
+      while (talk.formatted < talk.commands.size() && talk.out.size() < kWriteBytes)
         INDUCTORFS_TRY(append_command(talk.commands[talk.formatted++], talk.out));
-      }
     }
     if (talk.out.empty()) return size_t{0};
     auto moved = transport_->write(std::string_view(talk.out).substr(talk.sent));

@@ -306,6 +306,7 @@ class ScopeWaiter {
  private:
   Result<bool> heads_moved(Channel& channel) {
     std::vector<redis::Command> commands;
+    commands.reserve(keys_.size());
     for (const ScopeKeys& keys : keys_) commands.push_back({"HMGET", keys.meta, "gen", "nonce"});
     auto replies = channel.call_all(commands);
     if (!replies) return fail(std::move(replies).error());

@@ -42,13 +42,8 @@ class FetchJob {
   /// May be called again after an error: what is done stays done.
   Result<void> run(Channel& channel) {
     abandon_started(Error(ErrorCode::kUnavailable, "the connection was lost"));
-    while (!waiting_.empty() || !large_.empty()) {
-      if (large_.empty()) {
-        INDUCTORFS_TRY(read_first(channel));
-      } else {
-        INDUCTORFS_TRY(read_rest(channel));
-      }
-    }
+    while (!waiting_.empty() || !large_.empty())
+      INDUCTORFS_TRY(large_.empty() ? read_first(channel) : read_rest(channel));
     return {};
   }
 
@@ -116,9 +111,11 @@ class FetchJob {
       waiting_.pop_front();
     }
     std::vector<std::string> keys;
+    keys.reserve(batch.size());
     for (const Item& item : batch) keys.push_back(piece_key(prefix_, item.digest, 0));
     const std::string last = std::to_string(kFirstRead - 1);
     std::vector<redis::Command> commands;
+    commands.reserve(keys.size());
     for (const std::string& key : keys) commands.push_back({"GETRANGE", key, "0", last});
     size_t answered = 0;
     auto outcome = channel.pipeline(commands, [&](size_t index, redis::Reply&& reply) -> Result<void> {

@@ -54,6 +54,7 @@ class BlobWriter {
 
   Result<void> flush() {
     std::vector<redis::Command> commands;
+    commands.reserve(queue_.size());
     for (const auto& [key, value] : queue_) commands.push_back({"SET", key, value, "PX", lifetime_});
     auto outcome = channel_.pipeline(commands, [&](size_t, Reply&& reply) -> Result<void> {
       if (!refusal_ && reply.is_error()) refusal_ = std::move(reply);

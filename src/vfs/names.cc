@@ -90,21 +90,21 @@ Result<Found> Overlay::made(const Site& site, const Caller& caller, std::optiona
 Result<Found> Overlay::create(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) {
   auto where = site(parent, name);
   if (!where) return fail(std::move(where).error());
-  const auto make = [&] {
-    return moves_.read([&](const Moves&) -> Result<Found> {
-      INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
-      const std::string view_path = LocalTree::view(where->path);
-      const auto done = begin_name(*where);
-      if (!done) return fail(done.error());
-      const int flags = O_RDWR | O_NOFOLLOW | (*done ? 0 : O_CREAT | O_EXCL);
-      auto file = open_at(tree_.fd(), view_path, flags, mode & 07777);
-      if (!file) return fail(std::move(file).error());
-      fail_point("name.created");
-      return made(*where, caller, std::move(*file));
-    });
+  const auto make = [&](const Moves&) -> Result<Found> {
+    INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
+    const std::string view_path = LocalTree::view(where->path);
+    const auto done = begin_name(*where);
+    if (!done) return fail(done.error());
+    const int flags = O_RDWR | O_NOFOLLOW | (*done ? 0 : O_CREAT | O_EXCL);
+    auto file = open_at(tree_.fd(), view_path, flags, mode & 07777);
+    if (!file) return fail(std::move(file).error());
+    fail_point("name.created");
+    return made(*where, caller, std::move(*file));
   };
-  auto result = make();
-  if (!result && result.error().code() == ErrorCode::kNoSpace && store_.free_space(kRoomForAName) > 0) result = make();
+  auto result = moves_.read(make);
+  if (!result && result.error().code() == ErrorCode::kNoSpace && store_.free_space(kRoomForAName) > 0) {
+    result = moves_.read(make);
+  }
   const NodePtr node = result ? nodes_.find(result->node) : nullptr;
   if (!node) return result;
   node->content.with([&](Content& content) {

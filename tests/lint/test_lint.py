@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import check_layers  # noqa: E402
 import check_sources  # noqa: E402
+import run_tidy  # noqa: E402
 
 TABLE = "base:\nstore: base\nvfs: base store\n<sqlite3> = store\n<tl/> = base/result.h\n!vfs: redis\n"
 GOOD = "// SPDX-License-Identifier: Apache-2.0\n#pragma once\n"
@@ -86,3 +87,22 @@ def test_sources_finds(tmp_path, name, text, offence):
 def test_sources_allows(tmp_path, name, text):
     write(tmp_path, name, text)
     assert source_offences(tmp_path) == []
+
+
+def tidy_key(root, command="c++ -Iinclude -Wall", what_counts=b"checks"):
+    return run_tidy.key_of(root / "src/a.cc", command, root, what_counts)
+
+
+def test_tidy_looks_again_at_what_has_changed_and_at_nothing_else(tmp_path):
+    write(tmp_path, "src/a.cc", '#include "near.h"\n#include <vector>\n')
+    write(tmp_path, "src/near.h", '#include "far.h"\n#include "not_there.h"\n')
+    write(tmp_path, "include/far.h", '#include "far.h"\nint far();\n')
+    write(tmp_path, "include/other.h", "int other();\n")
+    keys = [tidy_key(tmp_path)]
+    write(tmp_path, "include/other.h", "int another();\n")
+    assert tidy_key(tmp_path) == keys[0], "nobody includes it"
+    for name, text in [("include/far.h", "int farther();\n"), ("src/near.h", '#include "other.h"\n'), ("src/a.cc", "int a;\n")]:
+        write(tmp_path, name, text)
+        keys.append(tidy_key(tmp_path))
+    keys += [tidy_key(tmp_path, "c++ -Iinclude"), tidy_key(tmp_path, what_counts=b"other checks")]
+    assert len(set(keys)) == len(keys)

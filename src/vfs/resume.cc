@@ -57,7 +57,12 @@ Result<void> Resume::take_over() {
   }
   std::vector<NodePtr> lost;
   for (const NodePtr& node : nodes) {
-    if (node->is_regular() && !find_place(node)) lost.push_back(node);
+    if (!node->is_regular()) continue;
+    if (find_place(node)) {
+      note_seal(node);
+    } else {
+      lost.push_back(node);
+    }
   }
   // By these the requests that come again find what they moved.
   for (const NodePtr& node : lost) {
@@ -100,13 +105,21 @@ void Resume::restore_content(const NodePtr& node, const NodeRecord& record) {
       overlay_.set_virtual_attributes(*node, content);
     } else {
       content.elsewhere = record.elsewhere;
-      const auto place = overlay_.location(*node, content);
-      const auto file = place && node->is_regular() ? overlay_.tree_.open_file(*place, false) : Result<Fd>(Fd());
-      content.sealed =
-          file && *file && (overlay_.tree_.seal_of(file->get()) || overlay_.is_blob_without_seal(file->get()));
     }
   });
   if (node->key && !record.cluster_set.empty()) overlay_.sets_.restore(*node, record.cluster_set);
+}
+
+/// Once it is known where the file is: whether it is the store's, so that it must not be written to.
+void Resume::note_seal(const NodePtr& node) const {
+  node->content.with([&](Content& content) {
+    if (content.backing != Backing::kLocal || !node->is_regular()) return;
+    const auto place = overlay_.location(*node, content);
+    const auto file = place ? overlay_.tree_.open_file(*place, false) : Result<Fd>(Fd());
+    content.sealed =
+        file && *file && (overlay_.tree_.seal_of(file->get()) || overlay_.is_blob_without_seal(file->get()));
+    content.attributes_valid = false;
+  });
 }
 
 bool Resume::is_at(const std::string& place, const Node& node) const {
@@ -115,13 +128,24 @@ bool Resume::is_at(const std::string& place, const Node& node) const {
          (node.local_inode == 0 || (*status)->st_ino == node.local_inode);
 }
 
+/// Where a local file is noted to be and is; of its names the first one that the disk knows. Empty: it is none.
+std::optional<std::string> Resume::noted_place(const NodePtr& node) const {
+  const auto elsewhere = node->content.with([&](const Content& content) -> std::optional<std::string> {
+    return content.backing == Backing::kLocal ? std::optional(content.elsewhere) : std::nullopt;
+  });
+  if (!elsewhere) return std::string();
+  if (!elsewhere->empty()) return is_at(*elsewhere, *node) ? elsewhere : std::nullopt;
+  for (const auto& [parent_id, name] : overlay_.nodes_.names_of(node)) {
+    const NodePtr parent = overlay_.nodes_.find(parent_id);
+    const auto path = parent ? overlay_.nodes_.path_of(*parent, name) : std::nullopt;
+    if (path && is_at(LocalTree::view(*path), *node)) return LocalTree::view(*path);
+  }
+  return std::nullopt;
+}
+
 /// Where a local file really is: the earlier worker may have been killed between a step on the disk and its note.
 bool Resume::find_place(const NodePtr& node) {
-  const auto place = node->content.with([&](const Content& content) -> std::optional<std::string> {
-    if (content.backing != Backing::kLocal) return std::string();
-    const auto where = overlay_.location(*node, content);
-    return where && is_at(*where, *node) ? std::optional(*where) : std::nullopt;
-  });
+  const auto place = noted_place(node);
   if (place) {
     lose_names(node, false);
     const auto status = place->empty() ? Result<std::optional<struct stat>>() : overlay_.tree_.stat(*place);
@@ -298,7 +322,9 @@ void Resume::finish_exchange(const Site& from, const Site& to, const NodePtr& mo
   (void)overlay_.nodes_.detach(from.parent, from.name);  // both names go, whatever they named
   (void)overlay_.nodes_.detach(to.parent, to.name);
   (void)overlay_.nodes_.add(to.parent, to.name, moved, 0);
-  if (back && back != moved) (void)overlay_.nodes_.add(from.parent, from.name, back, 0);
+  if (!back || back == moved) return;
+  (void)overlay_.nodes_.add(from.parent, from.name, back, 0);
+  note_seal(back);
 }
 
 /// A rename whose effect an earlier worker had begun: done on the disk already? Then the rest of it.
@@ -325,11 +351,14 @@ std::optional<Result<void>> Resume::finish_rename(const Site& from, const Site& 
                                                 : overlay_.nodes_.detach(to.parent, to.name);
     if (at_source != moved) (void)overlay_.nodes_.add(to.parent, to.name, moved, 0);
     if (replaced) {
-      if (replaced->is_regular()) (void)find_place(replaced);  // its name is gone already
+      if (replaced->is_regular() && find_place(replaced)) note_seal(replaced);  // its name is gone already
       overlay_.let_go(overlay_.nodes_.release(replaced));
     }
   }
-  if (moved) moved->content.with([](Content& content) { content.attributes_valid = false; });
+  if (moved) {
+    moved->content.with([](Content& content) { content.attributes_valid = false; });
+    note_seal(moved);
+  }
   if (!is_directory || mode == RenameMode::kExchange) overlay_.hide_entry(from.canonical);
   return Result<void>{};
 }

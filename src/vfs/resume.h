@@ -26,7 +26,9 @@ class Resume {
  private:
   [[nodiscard]] NodePtr node_of(const NodeRecord& record);
   void restore_content(const NodePtr& node, const NodeRecord& record);
+  [[nodiscard]] std::optional<std::string> noted_place(const NodePtr& node) const;
   [[nodiscard]] bool find_place(const NodePtr& node);
+  void note_seal(const NodePtr& node) const;
   void lose_names(const NodePtr& node, bool all);
   [[nodiscard]] bool is_at(const std::string& place, const Node& node) const;
   void restore_pending();

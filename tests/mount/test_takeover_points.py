@@ -123,6 +123,43 @@ def test_a_request_is_answered_once_and_rightly(armed, point):
     wait_until(lambda: restarted(node), what="the takeover")
 
 
+def two_names(root):
+    prepare(root)
+    os.link(root / "old", root / "a second name")
+
+
+def test_one_of_two_names_goes_without_the_other(armed):
+    """The one that goes sorts first, as the names of a node do after a takeover."""
+    node, once = armed("name.unlinked", two_names)
+    root = node.cache / "work"
+    with open(root / "old", "rb") as file:
+        os.unlink(root / "a second name")
+        assert once.exists(), "the point was not reached"
+        wait_until(lambda: restarted(node), what="the takeover")
+        told = os.fstat(file.fileno())
+        assert told.st_nlink == 1 and told.st_size == len(b"old bytes"), told
+        assert not (root / "a second name").exists() and file.read() == b"old bytes"
+        os.link(root / "old", root / "again")
+        os.chmod(root / "old", 0o600)
+        assert os.fstat(file.fileno()).st_nlink == 2 and (root / "again").stat().st_mode & 0o777 == 0o600
+
+
+def test_bytes_of_the_store_stay_though_their_file_is_renamed(armed):
+    """Who writes to the file afterwards gets one of his own."""
+    name = artefacts.code("sealed")
+    node, once = armed("rename.file", lambda root: artefacts.write_atomic(root.parent, name, "text"))
+    assert (node.cache / name).read_text() == "text"
+    os.rename(node.cache / name, node.cache / "mine")
+    assert once.exists(), "the point was not reached"
+    wait_until(lambda: restarted(node), what="the takeover")
+    with open(node.cache / "mine", "a", encoding="ascii") as file:
+        file.write(", more")
+    assert (node.cache / "mine").read_text() == "text, more"
+    node.unmount()
+    done = node.cli("check", "--store", node.store)
+    assert done.code == 0, done.out + done.err
+
+
 SET_POINTS = ["set.put", "set.put:3", "set.moved", "set.moved:2", "set.moved:4", "set.committed"]
 
 

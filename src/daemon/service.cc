@@ -202,6 +202,7 @@ Result<void> Service::open_session(Fd device) {
   options.threads = settings_.threads;
   options.region = &supervision_.region();
   options.resume = supervision_.resumes();
+  options.notices = supervision_.notices();
   Result<std::unique_ptr<fuse::Session>> session =
       fuse::Session::open(std::move(device), options, *layers_->file_system, layers_->counters);
   if (!session) return fail(session.error());

@@ -44,6 +44,7 @@ Result<std::unique_ptr<Supervision>> Supervision::take_over(Milliseconds hang) {
   Legacy legacy;
   legacy.device = Fd(is_open(supervisor::kDeviceFd) ? supervisor::kDeviceFd : -1);
   legacy.lock = Fd(is_open(supervisor::kLockFd) ? supervisor::kLockFd : -1);
+  legacy.notices = Fd(is_open(supervisor::kNoticesFd) ? supervisor::kNoticesFd : -1);
   region->page().worker.store(::getpid());
   return std::make_unique<Supervision>(std::move(*region), Fd(supervisor::kLinkFd), std::move(legacy), hang);
 }

@@ -43,7 +43,8 @@ class Supervision {
   /// What the supervisor kept from the worker before; empty for the first one.
   struct Legacy {
     Fd device;
-    Fd lock;  ///< of the store
+    Fd lock;     ///< of the store
+    Fd notices;  ///< for the messenger
   };
   Supervision(takeover::Region region, Fd link, Legacy legacy, Milliseconds hang);
   ~Supervision() { stop(); }
@@ -56,6 +57,8 @@ class Supervision {
   [[nodiscard]] Fd take_device() { return std::move(legacy_.device); }
   /// Of the store, as an earlier worker has locked it; -1: none has.
   [[nodiscard]] int lock() const { return legacy_.lock.get(); }
+  /// For SessionOptions::notices; -1: the supervisor has none (an older one).
+  [[nodiscard]] int notices() const { return legacy_.notices.get(); }
   [[nodiscard]] bool safe_mode() const { return region_.page().safe_mode.load() != 0; }
 
   /// Starts the heart.

@@ -53,6 +53,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// The INIT that is being served was answered by an earlier worker: this answer is not for the kernel.
   std::atomic<bool> init_answered{false};
 
+  int notices = -1;  ///< SessionOptions
+  std::atomic<bool> stopping{false};
+
  private:
   std::optional<takeover::Region> own_region_;
 

@@ -4,9 +4,11 @@
 
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,6 +37,8 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr unsigned kMaxWrite = 1U << 20;
 /// Readahead and asynchronous direct I/O that may be on their way at once; the kernel's default is 12.
 constexpr unsigned kMaxBackground = 64;
+/// Milliseconds until a notice that finds no room looks whether the session ends.
+constexpr int kNoticeStep = 100;
 
 [[gnu::format(printf, 2, 0)]] void libfuse_log(fuse_log_level level, const char* format, va_list arguments) {
   char line[512];
@@ -52,6 +56,12 @@ void init(void*, fuse_conn_info* connection) noexcept {
 
 /// libfuse wants one; requests are read into their slots without it.
 ssize_t read_device(int fd, void* out, size_t size, void*) noexcept { return ::read(fd, out, size); }
+
+ssize_t size_of(const iovec* parts, int count) noexcept {
+  ssize_t size = 0;
+  for (int i = 0; i < count; ++i) size += static_cast<ssize_t>(parts[i].iov_len);
+  return size;
+}
 
 /// The answer in the slot of its request, before the kernel has it: a worker that is killed on the way does nothing
 /// twice. Answers of other threads are those of lookups, which may be done again.
@@ -76,6 +86,20 @@ void keep_init(takeover::Page& page) noexcept {
   page.init_size.store(slot->length());
 }
 
+/// A notification, by the process that carries them. False: there is none.
+bool send_notice(const Channel& channel, iovec* parts, int count) noexcept {
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = static_cast<size_t>(count);
+  while (!channel.stopping) {
+    if (::sendmsg(channel.notices, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
+    if (errno != EAGAIN && errno != EINTR) return false;
+    pollfd room{channel.notices, POLLOUT, 0};
+    (void)::poll(&room, 1, kNoticeStep);  // an interruption is a turn like any other
+  }
+  return true;  // the kernel is told by the next worker, or forgets all with the mount
+}
+
 ssize_t write_device(int fd, iovec* parts, int count, void* userdata) noexcept {
   auto& channel = *static_cast<Channel*>(userdata);
   const ReplyFacts facts = reply_facts(parts, count);
@@ -83,15 +107,14 @@ ssize_t write_device(int fd, iovec* parts, int count, void* userdata) noexcept {
   if (const uint64_t init_unique = channel.init_unique; init_unique != 0 && facts.unique == init_unique) {
     channel.init_unique = 0;
     if (channel.init_answered.exchange(false)) {
-      ssize_t size = 0;
-      for (int i = 0; i < count; ++i) size += static_cast<ssize_t>(parts[i].iov_len);
-      return size;
+      return size_of(parts, count);
     }
     const std::string message = facts.error == 0 ? patched_init_reply(parts, count, channel.offered) : std::string();
     written = message.empty() ? ::writev(fd, parts, count) : ::write(fd, message.data(), message.size());
     if (written >= 0 && facts.error == 0) keep_init(channel.page);
   } else {
     if (facts.unique != 0) keep_reply(facts.unique, parts, count);
+    if (facts.unique == 0 && channel.notices >= 0 && send_notice(channel, parts, count)) return size_of(parts, count);
     written = ::writev(fd, parts, count);
   }
   if (written >= 0) return written;
@@ -236,6 +259,7 @@ void KernelSession::start(std::function<void()> on_end) {
 
 void KernelSession::stop() {
   stopping_ = true;
+  channel_->stopping = true;
   const uint64_t one = 1;
   // Stays readable: every thread, also one that only goes to sleep now, sees it.
   INDUCTORFS_CHECK(::write(stop_event_.get(), &one, sizeof(one)) == sizeof(one));
@@ -370,6 +394,7 @@ Result<std::unique_ptr<Session>> Session::open(Fd device, const SessionOptions& 
     own.emplace(std::move(*made));
   }
   auto channel = std::make_shared<Channel>(file_system, counters, options.region, std::move(own));
+  channel->notices = options.notices;
   char program[] = "inductorfs";
   char* arguments[] = {program, nullptr};
   fuse_args args = FUSE_ARGS_INIT(1, arguments);

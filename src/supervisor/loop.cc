@@ -71,6 +71,7 @@ void set_flags(int fd, int command_get, int command_set, int flag) {
 
 bool parse_task(int argc, char** argv, Task& task) {
   if (argc < 2) return false;
+  task.name = argv[0];
   task.mountpoint = argv[1];
   for (int i = 2; i < argc; ++i) {
     if (!parse_word(argv[i], task)) return false;
@@ -89,6 +90,7 @@ int Loop::run() {
   }
   region_.page().supervisor.store(::getpid());
   protect();
+  messenger_.open();
   while (!act()) {
     wait();
     take_signals();
@@ -152,7 +154,7 @@ void Loop::start_worker() {
   page.beat.store(0);
   page.safe_mode.store(core_.safe_mode() ? 1 : 0);
   const Fd& program = core_.trying_new() ? new_program_ : program_;
-  if (!worker_.start(program.get(), {device_.get(), lock_.get()}, task_.mountpoint)) {
+  if (!worker_.start(program.get(), {device_.get(), lock_.get(), messenger_.notices()}, task_.mountpoint)) {
     log_line("error", "worker_not_started errno=%d", errno);
     core_.start_failed(now());
     return;
@@ -184,12 +186,17 @@ void Loop::take_words() {
     if (word == Word::kDevice && !device_) {
       device_ = out_of_the_way(std::move(descriptor));
       set_flags(device_.get(), F_GETFL, F_SETFL, O_NONBLOCK);  // for the responder; a worker sets it as well
+      start_messenger();
     } else if (word == Word::kLock) {
       lock_ = out_of_the_way(std::move(descriptor));
     } else if (word == Word::kUpgrade) {
       take_upgrade(std::move(descriptor));
     }
   }
+}
+
+void Loop::start_messenger() {
+  if (!messenger_.start(device_.get(), task_.name)) log_line("error", "messenger_not_started errno=%d", errno);
 }
 
 void Loop::take_upgrade(Fd program) {
@@ -201,6 +208,10 @@ void Loop::take_upgrade(Fd program) {
 }
 
 void Loop::reap() {
+  if (messenger_.reap()) {
+    log_line("error", "messenger_ended action=\"another one\"");
+    start_messenger();
+  }
   const pid_t pid = worker_.pid();
   int status = 0;
   if (!worker_.reap(status)) return;

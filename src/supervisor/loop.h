@@ -5,12 +5,14 @@
 #include "core.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/takeover/region.h"
+#include "messenger.h"
 #include "workers.h"
 
 namespace inductorfs::supervisor {
 
 /// What a supervisor is started with: its command line, beside the descriptors.
 struct Task {
+  char* name = nullptr;  ///< argv[0]
   const char* mountpoint = nullptr;
   const char* log = nullptr;  ///< nullptr: standard error
   Limits limits;
@@ -35,6 +37,7 @@ class Loop {
   void take_signals();
   void take_words();
   void take_upgrade(Fd program);
+  void start_messenger();
   void reap();
   void tell(Outcome outcome, pid_t pid, int status) const;
   void respond();
@@ -46,6 +49,7 @@ class Loop {
   Core core_;
   Signals signals_;
   Worker worker_;
+  Messenger messenger_;
   Fd program_;
   Fd new_program_;
   Fd earlier_program_;  ///< before the last upgrade

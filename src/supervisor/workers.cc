@@ -30,7 +30,8 @@ bool put(int fd, int place) {
 
 /// In the child: never returns. Nothing here may allocate or log: memory may be what there is none of.
 [[noreturn]] void become(int program, const Legacy& legacy, int link, const char* mountpoint) {
-  const bool ready = ::dup2(link, kLinkFd) >= 0 && put(legacy.device, kDeviceFd) && put(legacy.lock, kLockFd);
+  const bool ready = ::dup2(link, kLinkFd) >= 0 && put(legacy.device, kDeviceFd) && put(legacy.lock, kLockFd) &&
+                     put(legacy.notices, kNoticesFd);
   sigset_t children;
   (void)::sigemptyset(&children);
   (void)::sigaddset(&children, SIGCHLD);

@@ -29,7 +29,8 @@ class Signals {
 /// What earlier workers have left for the next one; -1: nothing yet.
 struct Legacy {
   int device = -1;
-  int lock = -1;  ///< of the store
+  int lock = -1;     ///< of the store
+  int notices = -1;  ///< Messenger's
 };
 
 /// The worker of now and the link to it. Needs external synchronisation.

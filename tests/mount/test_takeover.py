@@ -113,6 +113,49 @@ def test_a_lookup_that_waits_for_the_cluster_outlives_its_worker(cluster, resend
     assert b.counters()["fuse.resent"] == (resend == "resend")
 
 
+def sleeps_in_the_kernel(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "D"
+
+
+def test_a_worker_dies_although_the_kernel_cannot_be_told_anything(cluster):
+    """A lookup that waits holds the lock of its directory, and the kernel forgets a name there only with that lock. Nothing
+    ends this wait: a worker in it would not die when it is killed, and never be replaced."""
+    a, b = cluster.quick("a"), cluster.quick("b", "--crash-limit", "0", "--prefetch", "0", "--lookup-patience", "30000")
+    name = artefacts.write_graph(a.cache, "k", "value").relative_to(a.cache)
+    a.sync()
+    b.catch_up(a)
+    os.stat((b.cache / name).parent)
+    before = b.counters()["fuse.lookup"]
+    (messenger,) = b.messengers()
+    with mounts.suspended(cluster.redis):
+        job = Job(["cat", b.cache / name], b.env(), b.root / "jobs", "cat")
+        wait_until(lambda: b.counters()["fuse.lookup"] > before, what="the lookup")
+        b.next_worker(b.kill_worker())  # it tells the kernel of all names that the kernel may not know
+        wait_until(lambda: sleeps_in_the_kernel(messenger), what="the notice of a name in that directory")
+        for _ in range(2):
+            healthy(b, b.kill_worker())
+    done = job.wait(30)
+    assert (done.code, done.out, done.err) == (0, "value", "")
+    wait_until(lambda: not sleeps_in_the_kernel(messenger), what="the messenger")
+    assert not (b.cache / "never").exists()
+    b.unmount()
+    nothing_is_left(b)
+
+
+def test_a_messenger_that_is_killed_is_replaced(cluster, node):
+    other = cluster.quick("b")
+    (killed,) = node.messengers()
+    for index in range(2):
+        name = artefacts.graph(f"k {index}", "value")
+        assert not (node.cache / name).exists()  # which the kernel keeps until it is told
+        artefacts.write_graph(other.cache, f"k {index}", "value")
+        mounts.appears(node.cache / name)
+        if index == 0:
+            os.kill(killed, signal.SIGKILL)
+            wait_until(lambda: node.messengers() not in ([], [killed]), what="the next messenger")
+    assert takeover(node)["restarts"] == 0
+
+
 def test_what_was_written_before_and_after_a_kill_reaches_the_cluster(cluster, node, load):
     names = []
     for index in range(6):

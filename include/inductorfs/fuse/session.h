@@ -42,6 +42,10 @@ struct SessionOptions {
   /// Where requests lie while they are served, so that the next worker can finish them; it outlives the session. None:
   /// memory of the session's own. Its number of threads counts.
   const takeover::Region* region = nullptr;
+  /// A socket for what the kernel is to forget (SOCK_SEQPACKET, a message each, as the device takes it), whose other
+  /// end a process reads that outlives this one; -1, or nobody reads there: the device. The kernel may hold the writer
+  /// up until requests are answered, and no signal ends that.
+  int notices = -1;
   /// An earlier worker has served this mount: the session begins with that one's INIT, and with what it left.
   bool resume = false;
   /// Ask the kernel once more for what it waits for after that (FUSE_NOTIFY_RESEND, Linux 6.9): a second line, for what

@@ -17,7 +17,9 @@ inline constexpr int kReadyFd = 7;    ///< first worker: where the process waits
 inline constexpr int kProgramFd = 8;  ///< supervisor: the program that workers are started from
 inline constexpr int kNotesFd = 9;    ///< what one worker leaves for the next one, beside the region
 inline constexpr int kLockFd = 10;    ///< worker: the lock of the mount's store, from the worker before it
-inline constexpr int kFirstFreeFd = 11;
+inline constexpr int kNoticesFd =
+    11;  ///< worker: where the messenger takes what the kernel is to forget; may be closed
+inline constexpr int kFirstFreeFd = 12;
 
 /// Exit codes of a worker. 0: the mount has ended. Any other, and a signal, is a crash.
 inline constexpr int kExitHandOver = 75;  ///< it has answered what it had begun, and left the mount as it is

@@ -153,8 +153,12 @@ class Node:
         """Pids of the processes that keep this mount, and start another worker when one ends."""
         return self._processes("inductorfs-supervisor")
 
+    def messengers(self):
+        """Pids of the processes that tell the kernel what to forget."""
+        return self._processes("inductorfs-messenger")
+
     def processes(self):
-        return self.supervisors() + self.daemons()
+        return self.supervisors() + self.messengers() + self.daemons()
 
     def worker(self, seconds=20):
         """The pid of the worker that serves."""

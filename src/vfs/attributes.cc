@@ -152,10 +152,9 @@ Result<std::string> Overlay::own_xattr(const NodePtr& node, const std::string& n
         const bool local = content.backing == Backing::kLocal && place && marked;
         const Provenance marks = local ? provenance(content, *place) : Provenance{};
         std::string value = name == "scope" ? marks.scopes : marks.why_private;
-        if (content.backing == Backing::kShared && name == "scope") {
-          const auto known = catalog_.find(layout::canonical_path(*path));
-          if (known && known->entry.digest == content.entry.digest) value = known->scope;
-        }
+        const bool came = content.backing == Backing::kShared && name == "scope";
+        const auto known = came ? catalog_.find(layout::canonical_path(*path)) : std::nullopt;
+        if (known && known->entry.digest == content.entry.digest) value = known->scope;
         return value.empty() ? Result<std::string>(fail(ErrorCode::kNoData)) : value;
       }
       if (name != "digest") return fail(ErrorCode::kNoData);

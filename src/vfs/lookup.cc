@@ -299,17 +299,18 @@ void Overlay::prefetch_companions(const codec::Entry& entry) {
 void Overlay::forget(NodeId node, uint64_t count) { let_go(nodes_.forget(node, count)); }
 
 void Overlay::let_go(const std::vector<NodePtr>& gone) {
+  const auto end = [this](const Node& node, const Content& content) {
+    if (content.backing == Backing::kShared) {
+      pins_.with([&](Pins& pins) { pins.unshare(content.entry.digest, node.id); });
+    } else if (node.names.empty() && content.elsewhere.starts_with("orphans/")) {
+      (void)tree_.unlink(content.elsewhere);  // what stays is removed at the next start
+      orphans_.notify_with([](Orphans& orphans) { ++orphans.gone; });
+    }
+  };
   for (const NodePtr& node : gone) {
     descriptors_.drop(node->id);
     sets_.forget(*node);
-    node->content.with([&](Content& content) {
-      if (content.backing == Backing::kShared) {
-        pins_.with([&](Pins& pins) { pins.unshare(content.entry.digest, node->id); });
-      } else if (node->names.empty() && content.elsewhere.starts_with("orphans/")) {
-        (void)tree_.unlink(content.elsewhere);  // what stays is removed at the next start
-        orphans_.notify_with([](Orphans& orphans) { ++orphans.gone; });
-      }
-    });
+    node->content.with([&](const Content& content) { end(*node, content); });
   }
 }
 

@@ -256,7 +256,7 @@ Result<void> Overlay::remove_first_name(const std::string& view_path, const Node
   if (!kept && !moves) return kept;
   fail_point("name.unlinking");
   if (moves) {
-    const auto moved = tree_.rename(view_path, LocalTree::orphan(node->id));
+    auto moved = tree_.rename(view_path, LocalTree::orphan(node->id));
     if (!moved && moved.error().code() != ErrorCode::kNoSpace) return moved;
     // Under a quota that counts names too (btrfs) nothing but unlink(2) is left, and refusing it would leave no way
     // back. Who has the file open reads it as long as its descriptor is kept.

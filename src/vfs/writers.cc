@@ -110,9 +110,8 @@ void Overlay::saw_writer_of_set(const NodePtr& directory, const std::string& pat
     mark_set(LocalTree::view(path), names, set, verdict);
     for (const auto& name : names) {
       // What was remembered of a file in the staging directory is not true any more.
-      if (const NodePtr node = nodes_.child(directory, name)) {
-        node->content.with([](Content& content) { content.provenance.reset(); });
-      }
+      const NodePtr node = nodes_.child(directory, name);
+      if (node) node->content.with([](Content& content) { content.provenance.reset(); });
     }
   });
   if (directory->key) directory->key->state.with([&](KeyState& state) { state.provenance = set; });

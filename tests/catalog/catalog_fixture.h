@@ -13,11 +13,12 @@
 #include "catalog/fake_remote.h"
 #include "inductorfs/catalog/catalog.h"
 #include "support/memory_store.h"
+#include "support/patience.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::catalog {
 
-inline constexpr Milliseconds kPatience{20'000};  ///< far more than anything here takes
+inline constexpr Milliseconds kPatience{20'000 * testing::kSlowness};  ///< far more than anything here takes
 
 /// Asks again until `condition` holds; false when it never did.
 template <typename F>

@@ -18,12 +18,13 @@
 #include "json.h"
 #include "mount_table.h"
 #include "support/lacks.h"
+#include "support/patience.h"
 #include "support/temporary_directory.h"
 
 /// Runs the built program as a user runs it.
 namespace inductorfs::daemon {
 
-inline constexpr Milliseconds kPatience{60000};
+inline constexpr Milliseconds kPatience{60000 * testing::kSlowness};
 inline constexpr uint64_t kOutputLimit = 16ULL << 20;
 
 struct Outcome {

@@ -10,12 +10,13 @@
 
 #include "inductorfs/base/guarded.h"
 #include "socket.h"
+#include "support/patience.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::daemon {
 namespace {
 
-constexpr Milliseconds kPatience{10000};
+constexpr Milliseconds kPatience{10000 * testing::kSlowness};
 
 Answer echo(std::string_view request, const Peer& peer) {
   return {std::string(request) + " from " + std::to_string(peer.uid), false};

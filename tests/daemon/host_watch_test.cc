@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "facts.h"
+#include "support/patience.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::daemon {
@@ -16,7 +17,7 @@ using testing_facts::all_known;
 using testing_facts::known;
 using testing_facts::unknown;
 
-constexpr Milliseconds kPatience{20000};
+constexpr Milliseconds kPatience{20000 * testing::kSlowness};
 
 /// What the watch asks and tells.
 struct World {

@@ -15,12 +15,13 @@
 #include <cstring>
 
 #include "mountpoint.h"
+#include "support/patience.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::daemon {
 namespace {
 
-constexpr std::chrono::seconds kPatience{30};
+constexpr std::chrono::seconds kPatience{30 * testing::kSlowness};
 
 /// Forks, runs `life` in the child, and gives what the starting process learns.
 template <typename Life>

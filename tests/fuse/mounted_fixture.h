@@ -23,6 +23,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/fuse/session.h"
 #include "support/lacks.h"
+#include "support/patience.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::testing {
@@ -38,7 +39,7 @@ inline std::string no_mounts_because() {
 /// hangs is aborted after kPatience, so that the test fails instead of hanging.
 class MountedTest : public ::testing::Test {
  protected:
-  static constexpr std::chrono::seconds kPatience{30};
+  static constexpr std::chrono::seconds kPatience{30 * kSlowness};
 
   void SetUp() override {
     if (const std::string why = no_mounts_because(); !why.empty()) INDUCTORFS_LACKS(why);

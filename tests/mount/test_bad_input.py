@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from inductorfs_testing import artefacts, compare, mounts, places
 from inductorfs_testing.mounts import QuickCluster
-from inductorfs_testing.processes import run, wait_until
+from inductorfs_testing.processes import PATIENCE, run, wait_until
 
 PROGRAM = places.program()
 needs_root = pytest.mark.usefixtures("root")
@@ -35,7 +35,7 @@ def refused(done, *told, code=1):
     assert done.err.startswith("inductorfs: ") and done.err.endswith("\n") and done.err.count("\n") == 1, done.err
     for pattern in told:
         assert re.search(pattern, done.err), (pattern, done.err)
-    assert done.seconds < 10
+    assert done.seconds < 10 * PATIENCE
 
 
 def not_mounted(node):
@@ -225,7 +225,7 @@ def test_the_password_of_a_url_is_never_shown(cluster, place):
 def test_server_that_is_away_is_no_error(cluster, place, remote):
     done = mount(cluster, place, remote=remote)
     assert (done.code, done.err) == (0, "")
-    assert done.seconds < 5
+    assert done.seconds < 5 * PATIENCE
     assert artefacts.write_graph(place.cache, "k", "value").read_bytes() == b"value"
     assert place.status()["remote"]["reachable"] is False
     failed = run([PROGRAM, "sync", place.cache, "--timeout", "1"], place.env(), seconds=30)
@@ -294,7 +294,7 @@ def test_server_that_never_answers_costs_the_mount_little(cluster, place):
     with server(None) as url:
         done = mount(cluster, place, remote=url)
         assert (done.code, done.err) == (0, "")
-        assert done.seconds < 5
+        assert done.seconds < 5 * PATIENCE
         assert artefacts.write_graph(place.cache, "k", "value").read_bytes() == b"value"
         place.unmount()
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from inductorfs_testing import artefacts, mounts
 from inductorfs_testing.mounts import QuickCluster, appears, populate, remount, suspended, text
-from inductorfs_testing.processes import run, wait_until
+from inductorfs_testing.processes import PATIENCE, run, wait_until
 
-DEADLINE = 2.0  # a first touch without progress is a miss after 250 ms; the rest is this machine's
+DEADLINE = 2.0 * PATIENCE  # a first touch without progress is a miss after 250 ms; the rest is this machine's
 
 
 def read_all(root, names):

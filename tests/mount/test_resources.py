@@ -17,7 +17,7 @@ import pytest
 from inductorfs_testing import artefacts, mounts, places
 from inductorfs_testing.disks import Ext4, Limited, Tmpfs
 from inductorfs_testing.mounts import QuickCluster, appears, text
-from inductorfs_testing.processes import run, wait_until
+from inductorfs_testing.processes import SANITIZER, run, wait_until
 from inductorfs_testing.fixtures import lack
 
 needs_root = pytest.mark.usefixtures("root")
@@ -43,6 +43,11 @@ def memory_of(node, what="VmHWM"):
     (pid,) = node.daemons()
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(what + ":"))
+
+
+def is_little(size, limit):
+    """A sanitizer's shadow is memory of the daemon too, and is several times as much."""
+    return SANITIZER is not None or size < limit
 
 
 def error_of(function):
@@ -284,7 +289,7 @@ def test_ten_thousand_open_files(cluster):
             assert file.read() == index.to_bytes(4, "little"), index
         (pid,) = node.daemons()
         assert len(os.listdir(f"/proc/{pid}/fd")) < 900
-        assert memory_of(node) < 400 << 20
+        assert is_little(memory_of(node), 400 << 20)
     finally:
         for file in held:
             file.close()
@@ -302,11 +307,11 @@ def test_memory_is_bounded_while_much_is_fetched(cluster):
     node.catch_up(writer)
     before = memory_of(node)
     with ThreadPoolExecutor(16) as pool:
-        assert list(pool.map(lambda name: len((node.cache / name).read_bytes()), names)) == [4 << 20] * len(names)
+        assert list(pool.map(lambda name: len(appears(node.cache / name).read_bytes()), names)) == [4 << 20] * len(names)
     grown = memory_of(node) - before
     print(f"\ndaemon's peak: {before >> 20} MiB before, {grown >> 20} MiB more")
-    assert grown < 160 << 20
-    assert memory_of(writer) < 300 << 20
+    assert is_little(grown, 160 << 20)
+    assert is_little(memory_of(writer), 300 << 20)
 
 
 # ---- Redis away for long, and an index that is too much
@@ -410,5 +415,5 @@ def test_an_index_of_very_many_entries(cluster):
     disk = sum(path.stat().st_size for path in node.store.glob("catalog.sqlite*"))
     print(f"\n{ENTRIES} entries: mount answers after {mounted:.1f} s, all known after {known:.1f} s, a first touch {looked_up * 1000:.0f} ms, "
           f"peak {size >> 20} MiB, catalog {disk >> 20} MiB, remount {again:.1f} s, then {memory_of(node) >> 20} MiB")
-    assert size < (150 << 20) + ENTRIES * 1500
+    assert is_little(size, (150 << 20) + ENTRIES * 1500)
     assert looked_up < 5

@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "support/patience.h"
 #include "support/scripted_server.h"
 
 namespace inductorfs::redis {
@@ -16,7 +17,7 @@ using inductorfs::testing::ScriptedServer;
 
 constexpr Patience kShort{Milliseconds(400), Milliseconds(100)};
 /// A call may need this long over its patience on a loaded machine.
-constexpr Milliseconds kSlack{1500};
+constexpr Milliseconds kSlack{1500 * testing::kSlowness};
 
 std::unique_ptr<Connection> connect(const ScriptedServer& server, const std::string& credentials = "") {
   auto endpoint = parse_url(server.url(credentials));

@@ -13,6 +13,7 @@
 #include "inductorfs/base/counters.h"
 #include "piece.h"
 #include "remote_fakes.h"
+#include "support/patience.h"
 #include "support/scripted_server.h"
 
 namespace inductorfs::remote {
@@ -24,7 +25,7 @@ using inductorfs::testing::ScriptedServer;
 constexpr Milliseconds kPatience{250};
 constexpr Milliseconds kTotal{20000};
 /// Of a loaded machine. Less than any wait beside the patience.
-constexpr Milliseconds kSlack{1500};
+constexpr Milliseconds kSlack{1500 * testing::kSlowness};
 
 std::string bulk(std::string_view bytes) {
   return "$" + std::to_string(bytes.size()) + "\r\n" + std::string(bytes) + "\r\n";

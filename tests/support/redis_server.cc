@@ -18,11 +18,12 @@
 #include <stdexcept>
 
 #include "inductorfs/base/fd.h"
+#include "support/patience.h"
 
 namespace inductorfs::testing {
 namespace {
 
-constexpr std::chrono::seconds kStartPatience{20};
+constexpr std::chrono::seconds kStartPatience{20 * kSlowness};
 constexpr int kProbeMilliseconds = 10;
 
 void shell(const std::string& command) {

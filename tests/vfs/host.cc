@@ -8,10 +8,12 @@
 #include <chrono>
 #include <future>
 
+#include "support/patience.h"
+
 namespace inductorfs::testing {
 namespace {
 
-constexpr std::chrono::seconds kPatience{20};
+constexpr std::chrono::seconds kPatience{20 * kSlowness};
 constexpr std::chrono::milliseconds kStep{2};
 
 std::string parent_path(const std::string& path) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "support/lacks.h"
+#include "support/patience.h"
 #include "vfs/redis_bed.h"
 
 namespace inductorfs::testing {
@@ -17,7 +18,7 @@ using Mode = FaultProxy::Mode;
 
 constexpr Milliseconds kPatience{250};  // FileSystemOptions::lookup_patience
 /// Of a loaded machine.
-constexpr Milliseconds kSlack{1500};
+constexpr Milliseconds kSlack{1500 * kSlowness};
 /// What host.start() waits for the cluster (RedisBed), and reading what is on the disk.
 constexpr Milliseconds kStartMost{500 + 1500};
 constexpr int kFurtherLookups = 20;

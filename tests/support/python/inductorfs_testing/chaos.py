@@ -17,10 +17,10 @@ from pathlib import Path
 
 from . import artefacts, chaos_worker, compare, mounts, places
 from .network import NetworkCluster
-from .processes import Failed, wait_until
+from .processes import PATIENCE, Failed, wait_until
 from .relay import Relay
 
-OPERATION_BOUND = 5.0  # seconds; with 16 busy processes on 2 cores most of it is waiting for a turn
+OPERATION_BOUND = 5.0 * PATIENCE  # seconds; with 16 busy processes on 2 cores most of it is waiting for a turn
 # A storm kills workers more often than a crash limit allows; in safe mode nothing would be published.
 UNLIMITED = ("--crash-limit", "0")
 LONG_FAULT = 8.0
@@ -299,7 +299,7 @@ class Chaos:
     def _check_node(self, node, names, kernels):
         chosen = random.Random(f"{self.seed} {node.name}")
         wanted, problems = set(names), []
-        deadline = time.monotonic() + APPEARS_BOUND
+        deadline = time.monotonic() + APPEARS_BOUND * PATIENCE
         while left := wanted - set(compare.names(node.cache)):
             if time.monotonic() > deadline:
                 return [f"{node.name} does not list {name}" for name in sorted(left)]

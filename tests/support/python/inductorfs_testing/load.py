@@ -31,6 +31,7 @@ class Checks:
         self.base, self.random, self._count = base, random.Random(seed), count
         self.operations, self.errors, self.slow, self.longest = 0, [], [], 0.0
         self.files = {}  # name: content, as this process has made them
+        self.artefacts = []  # (path, content)
         self._serial = 0
         base.mkdir(parents=True, exist_ok=True)
         self._hold()
@@ -205,6 +206,7 @@ class Checks:
         key = self._fresh(f"{self.base.name} artefact")
         path = self.call(artefacts.write_graph, self.base.parent, key, key * 20)
         self.check(self.call(path.read_bytes) == (key * 20).encode(), path, "differs")
+        self.artefacts.append((str(path), key * 20))
 
     def run(self, stop):
         steps = [getattr(self, name) for name in sorted(dir(self)) if name.startswith("step_")]
@@ -215,7 +217,8 @@ class Checks:
             except Exception:  # noqa: BLE001: any error at all is what this process looks for
                 if len(self.errors) < ERRORS_KEPT:
                     self.errors.append(f"{step.__name__} at {time.monotonic():.3f}: {traceback.format_exc()}")
-        return {"operations": self.operations, "errors": self.errors, "slow": self.slow, "longest": self.longest}
+        return {"operations": self.operations, "errors": self.errors, "slow": self.slow, "longest": self.longest,
+                "artefacts": self.artefacts}
 
 
 class Load:

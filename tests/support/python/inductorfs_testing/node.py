@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from . import compare, places
-from .processes import Failed, Job, run, wait_until
+from .processes import PATIENCE, Failed, Job, run, wait_until
 from .toolchain import CountingCompilers
 
 # What of this process's environment would reach into a job.
@@ -111,7 +111,7 @@ class Node:
         if self.backing == "directory":
             self._send()
             return
-        done = self.cli("sync", self.cache, "--timeout", seconds, seconds=seconds + 20)
+        done = self.cli("sync", self.cache, "--timeout", seconds * PATIENCE, seconds=seconds + 20)
         if done.code != 0:
             raise Failed(f"sync of {self.name}: exit code {done.code}: {done.err}{self.log_tail()}")
 

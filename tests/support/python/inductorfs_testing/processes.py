@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Child processes with a deadline, and waiting for a condition with one."""
+"""Child processes with a deadline, and waiting for a condition with one; deadlines are longer under a sanitizer."""
 import json
 import os
 import signal
@@ -9,12 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
+# scripts/sanitize: all takes several times as long, and memory is not what it is without.
+SANITIZER = os.environ.get("INDUCTORFS_SANITIZER")
+PATIENCE = 6 if SANITIZER else 1
+
+
 class Failed(AssertionError):
     """A child failed or a wait ran out; the message holds what is needed to see why."""
 
 
 def wait_until(condition, seconds=10.0, what="the condition", pause=0.02):
     """Returns condition()'s first true value."""
+    seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
@@ -57,6 +63,7 @@ class Job:
         return self._child.poll() is None
 
     def wait(self, seconds=600) -> Result:
+        seconds *= PATIENCE
         try:
             code = self._child.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -78,6 +85,7 @@ class Job:
 
 def run(command, env=None, seconds=60, directory=None) -> Result:
     """A short command with captured output; a hang is a failure."""
+    seconds *= PATIENCE
     begin = time.monotonic()
     try:
         done = subprocess.run([str(part) for part in command], env=env, stdin=subprocess.DEVNULL, capture_output=True,

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers that are killed and replaced without end while many processes work and publish. INDUCTORFS_STRESS_SECONDS and
+INDUCTORFS_STRESS_THREADS: how long, and how many; for long runs under a sanitizer (CONTRIBUTING.md)."""
+import os
+import random
+import time
+from pathlib import Path
+
+from inductorfs_testing import compare
+from inductorfs_testing.load import Load
+from inductorfs_testing.mounts import appears
+from inductorfs_testing.processes import wait_until
+
+SECONDS = float(os.environ.get("INDUCTORFS_STRESS_SECONDS", 5))
+PROCESSES = int(os.environ.get("INDUCTORFS_STRESS_THREADS", 8))
+# A worker that lived less counts as one that does not last (Core::kHealthy).
+HEALTHY = 0.15
+SAMPLE = 200
+
+
+def rest(chance):
+    """A worker's next end comes at any moment of its life."""
+    since, length = time.monotonic(), HEALTHY + chance.choice((0.0, 0.2, 2.0)) * chance.random()
+    wait_until(lambda: time.monotonic() - since > length, what="some age of the worker")
+
+
+def test_kills_and_upgrades_under_much_load(cluster, tmp_path):
+    node = cluster.quick("a", "--crash-limit", "0")
+    other = cluster.quick("b")
+    chance, kills, upgrades = random.Random(PROCESSES), 0, 0
+    with Load(node.cache, tmp_path / "load", PROCESSES) as load:
+        load.advance(20)
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end or not (kills and upgrades):
+            if kills and chance.random() < 0.3:
+                done = node.cli("upgrade", node.cache)
+                assert done.code == 0, done.err
+                upgrades += 1
+            else:
+                node.next_worker(node.kill_worker())
+                kills += 1
+            rest(chance)
+            load.advance(1)
+        results = load.finish()
+    errors = [error for result in results for error in result["errors"]]
+    assert errors == [], "\n".join([*errors, f"{kills} kills, {upgrades} upgrades", node.log_tail(200)])
+    told = node.status()["takeover"]
+    assert (told["restarts"], told["upgrades"], told["upgrades_failed"]) == (kills, upgrades, 0), told
+    made = [one for result in results for one in result["artefacts"]]
+    print(f"\n{PROCESSES} processes, {sum(result['operations'] for result in results)} operations, {len(made)} artefacts, {kills} kills, "
+          f"{upgrades} upgrades, longest call {max(result['longest'] for result in results):.2f} s")
+    node.sync(120)
+    other.catch_up(node, 60)
+    for path, content in chance.sample(made, min(SAMPLE, len(made))):
+        assert appears(other.cache / Path(path).relative_to(node.cache)).read_bytes() == content.encode(), path
+    for each in (node, other):
+        each.unmount()
+        assert compare.mounts_below(each.root) == []

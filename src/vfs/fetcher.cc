@@ -85,12 +85,13 @@ class Fetcher::Sink final : public remote::BlobSink {
       outcome = finish(blob);
       fetcher_.heard_.note();
     }
-    fetcher_.settle(digest, judge(blob, outcome));
+    const FetchOutcome judged = judge(blob, outcome);
+    fetcher_.settle(digest, judged, {blob.entry.path, blob.refused});
   }
 
   /// For the digests that the remote, against its contract, never answered.
   void settle_rest() {
-    for (const auto& [digest, blob] : std::exchange(blobs_, {})) fetcher_.settle(digest, FetchOutcome::kNotNow);
+    for (const auto& [digest, blob] : std::exchange(blobs_, {})) fetcher_.settle(digest, FetchOutcome::kNotNow, {});
   }
 
  private:
@@ -100,6 +101,7 @@ class Fetcher::Sink final : public remote::BlobSink {
     std::optional<codec::FrameDecoder> decoder;
     std::shared_ptr<uint64_t> size;  ///< of the bytes that came; the decoder's sink counts them
     bool unfit = false;
+    bool refused = false;
   };
 
   Result<void> finish(Blob& blob) {
@@ -109,6 +111,7 @@ class Fetcher::Sink final : public remote::BlobSink {
     INDUCTORFS_TRY(blob.writer->commit(blob.entry.digest));
     if (auto fits = fetcher_.check_(blob.entry); !fits) {
       fetcher_.store_.discard(blob.entry.digest);
+      blob.refused = true;
       blob.unfit = fits.error().code() == ErrorCode::kNotSupported;
       return fits;
     }
@@ -131,12 +134,7 @@ class Fetcher::Sink final : public remote::BlobSink {
       return FetchOutcome::kLost;
     }
     if (code == ErrorCode::kCorrupt || code == ErrorCode::kTooLarge) {
-      fetcher_.corrupt_.add();
-      log::write_limited(log::Level::kError, "fetch.corrupt",
-                         {{"path", blob.entry.path},
-                          {"digest", blob.entry.digest.to_hex()},
-                          {"origin", blob.entry.origin},
-                          {"error", outcome.error().to_string()}});
+      fetcher_.found_corrupt(blob.entry, outcome.error());
       return FetchOutcome::kLost;
     }
     fetcher_.failed_.add();
@@ -176,6 +174,27 @@ void Fetcher::stop() {
   needed_pool_.stop();
 }
 
+void Fetcher::found_corrupt(const codec::Entry& entry, const Error& error) {
+  corrupt_.add();
+  log::write_limited(log::Level::kError, "fetch.corrupt",
+                     {{"path", entry.path},
+                      {"digest", entry.digest.to_hex()},
+                      {"origin", entry.origin},
+                      {"error", error.to_string()}});
+}
+
+FetchOutcome Fetcher::judge_present(const codec::Entry& entry) {
+  const Result<void> fits = check_(entry);
+  if (fits) return FetchOutcome::kHere;
+  if (fits.error().code() == ErrorCode::kNotSupported) {
+    unfit_.add();
+    return FetchOutcome::kUnfit;
+  }
+  if (fits.error().code() != ErrorCode::kCorrupt) return FetchOutcome::kNotNow;  // evicted, or the disk's error
+  found_corrupt(entry, fits.error());
+  return FetchOutcome::kLost;
+}
+
 void Fetcher::fetch(const std::vector<codec::Entry>& needed, Done done) {
   if (needed.empty()) return done({});
   const auto ticket = std::make_shared<Ticket>(needed.size(), std::move(done));
@@ -184,7 +203,7 @@ void Fetcher::fetch(const std::vector<codec::Entry>& needed, Done done) {
   std::vector<std::pair<size_t, FetchOutcome>> known;
   for (size_t i = 0; i < needed.size(); ++i) {
     if (is_here(store_, needed[i])) {
-      known.emplace_back(i, FetchOutcome::kHere);
+      known.emplace_back(i, judge_present(needed[i]));
       continue;
     }
     if (resting) {
@@ -194,7 +213,7 @@ void Fetcher::fetch(const std::vector<codec::Entry>& needed, Done done) {
     }
     flights_.with([&](Flights& flights) {
       Flight& flight = flights[needed[i].digest];
-      flight.waiters.push_back({ticket, i});
+      flight.waiters.push_back({ticket, i, needed[i]});
       if (!flight.started) missing.push_back(needed[i]);  // it overtakes what was only prefetched
     });
   }
@@ -229,7 +248,7 @@ void Fetcher::submit(WorkerPool& pool, std::vector<codec::Entry> entries) {
           [this, shared, waited_for, asked] { run(*shared, waited_for ? asked : std::chrono::steady_clock::now()); })) {
     return;
   }
-  for (const auto& entry : *shared) settle(entry.digest, FetchOutcome::kNotNow);
+  for (const auto& entry : *shared) settle(entry.digest, FetchOutcome::kNotNow, {});
 }
 
 std::vector<codec::Entry> Fetcher::take_off(const std::vector<codec::Entry>& entries) {
@@ -262,7 +281,13 @@ void Fetcher::run(const std::vector<codec::Entry>& entries, SteadyTime asked) {
   sink.settle_rest();
 }
 
-void Fetcher::settle(const codec::Digest& digest, FetchOutcome outcome) {
+FetchOutcome Fetcher::outcome_for(const codec::Entry& waiting, FetchOutcome outcome, const Judged& judged) {
+  if (judged.path.empty() || judged.path == waiting.path) return outcome;
+  if (outcome == FetchOutcome::kHere) return judge_present(waiting);
+  return judged.refused ? FetchOutcome::kNotNow : outcome;
+}
+
+void Fetcher::settle(const codec::Digest& digest, FetchOutcome outcome, const Judged& judged) {
   const auto waiters = flights_.with([&](Flights& flights) {
     std::vector<Waiter> taken;
     if (const auto found = flights.find(digest); found != flights.end()) {
@@ -271,7 +296,7 @@ void Fetcher::settle(const codec::Digest& digest, FetchOutcome outcome) {
     }
     return taken;
   });
-  for (const auto& waiter : waiters) waiter.ticket->settle(waiter.index, outcome);
+  for (const auto& waiter : waiters) waiter.ticket->settle(waiter.index, outcome_for(waiter.entry, outcome, judged));
 }
 
 }  // namespace inductorfs::vfs

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -18,7 +19,7 @@
 namespace inductorfs::vfs {
 
 enum class FetchOutcome {
-  kHere,    ///< in the store, verified
+  kHere,    ///< in the store, verified, and fit for the entry's name
   kLost,    ///< the cluster has it not, or what it has is wrong: the entry is to be reported
   kNotNow,  ///< no answer in time: a miss, to be asked again
   kUnfit,   ///< sound, but for another host (Check answered kNotSupported): not in the store
@@ -44,6 +45,8 @@ class Fetcher {
 
   /// While the remote rests (Remote::resting) it is not asked: what is not in the store is kNotNow at once.
   void fetch(const std::vector<codec::Entry>& needed, Done done);
+  /// What fetch() says of a blob that is in the store: whether it fits this name, too. It stays in any case.
+  [[nodiscard]] FetchOutcome judge_present(const codec::Entry& entry);
   /// In the background, after all that is needed; dropped when too much waits already.
   void prefetch(const std::vector<codec::Entry>& wanted);
   /// Ends what is under way (as kNotNow) and joins. Idempotent.
@@ -55,18 +58,26 @@ class Fetcher {
   struct Waiter {
     TicketPointer ticket;
     size_t index;
+    codec::Entry entry;
   };
   struct Flight {
     std::vector<Waiter> waiters;
     bool started = false;  ///< false: it rests in a queue, perhaps behind much that nobody waits for
+  };
+  /// For whose name an outcome is; others may wait for the same blob under other names.
+  struct Judged {
+    std::string path;      ///< empty: for any name
+    bool refused = false;  ///< sound, but the name is not one for it
   };
   using Flights = std::unordered_map<codec::Digest, Flight>;
   class Sink;
 
   /// `asked`: since when somebody waits.
   void run(const std::vector<codec::Entry>& entries, SteadyTime asked);
-  void settle(const codec::Digest& digest, FetchOutcome outcome);
+  void settle(const codec::Digest& digest, FetchOutcome outcome, const Judged& judged);
+  [[nodiscard]] FetchOutcome outcome_for(const codec::Entry& waiting, FetchOutcome outcome, const Judged& judged);
   void submit(WorkerPool& pool, std::vector<codec::Entry> entries);
+  void found_corrupt(const codec::Entry& entry, const Error& error);
   std::vector<codec::Entry> take_off(const std::vector<codec::Entry>& entries);
 
   std::atomic<bool> stopping_ = false;

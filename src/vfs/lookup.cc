@@ -106,6 +106,10 @@ std::optional<Result<Found>> Overlay::resolve_locally(const Site& site, bool kee
 
 void Overlay::resolve_entry(const Site& site, const catalog::Known& known, bool keep, LookupDone done) {
   if (is_here(store_, known.entry)) {
+    // It may have come under another name, or from this host's own files.
+    if (const auto fits = fetcher_.judge_present(known.entry); fits != FetchOutcome::kHere) {
+      return fetched(site, known, fits, done);
+    }
     auto result = add_shared(site, known.entry, 1);
     if (result) result->keep = keep;
     return done({std::move(result), false});
@@ -129,6 +133,7 @@ void Overlay::fetched(const Site& site, const catalog::Known& known, FetchOutcom
       counters_.get("lookup.not_now").add();
       return absent(done, false);
     case FetchOutcome::kUnfit:
+      if (site.parent->key) sets_.drop(site.parent);
       return absent(done, false);  // hidden by now (hide_unfit); the next one may fit
   }
   counters_.get("lookup.first_touch").add();

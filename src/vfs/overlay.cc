@@ -110,8 +110,10 @@ void Overlay::prefetch_newest() {
 
 Result<void> Overlay::check_fetched(const codec::Entry& entry) {
   const auto place = layout::classify(entry.path);
-  // Canonical group files are checked as a set (cluster_set_is_whole).
+  // Canonical group files are checked as a set (ClusterSets::take).
   if (layout::is_group_file(entry.path.substr(entry.path.rfind('/') + 1))) return {};
+  if (verdicts_.fits(entry.path, entry.digest)) return {};
+  const uint64_t age = verdicts_.age();
   auto blob = store_.open_blob(entry.digest);
   if (!blob) return fail(std::move(blob).error());
   std::string head(std::min(entry.size, layout::bytes_to_check(place, entry.size)), '\0');
@@ -120,6 +122,7 @@ Result<void> Overlay::check_fetched(const codec::Entry& entry) {
   head.resize(*got);
   auto fits = host_.check(place, head, entry.size);
   if (!fits && fits.error().code() == ErrorCode::kNotSupported) hide_unfit(entry, fits.error().to_string());
+  if (fits) verdicts_.remember(entry.path, entry.digest, age);
   return fits;
 }
 

@@ -3,11 +3,8 @@
 
 #include <atomic>
 #include <memory>
-#include <set>
 #include <string>
 #include <unordered_map>
-#include <utility>
-#include <variant>
 #include <vector>
 
 #include "inductorfs/vfs/file_system.h"
@@ -20,6 +17,7 @@
 #include "vfs/notifier.h"
 #include "vfs/overlay_types.h"
 #include "vfs/sealer.h"
+#include "vfs/verdicts.h"
 
 namespace inductorfs::vfs {
 
@@ -237,6 +235,7 @@ class Overlay final : public FileSystem {
   Guarded<Orphans> orphans_;
   Guarded<std::vector<std::string>> refused_;
   Guarded<Unfit> unfit_;
+  Verdicts verdicts_;
   Marks marks_;
   Guarded<std::unordered_map<uint64_t, std::weak_ptr<Node>>> contested_;
   Guarded<std::vector<std::pair<std::string, int64_t>>> companions_;

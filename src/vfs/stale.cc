@@ -35,6 +35,7 @@ bool Overlay::is_stale(const std::string& path, const std::vector<std::string>& 
 }
 
 void Overlay::host_changed() {
+  verdicts_.forget();
   drop_stale_below("");
   sets_.drop_foreign();
 }

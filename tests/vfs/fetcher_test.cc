@@ -38,7 +38,8 @@ class Fetcher : public ::testing::Test {
   vfs::Fetcher& fetcher() {
     if (!fetcher_) {
       fetcher_ = std::make_unique<vfs::Fetcher>(
-          remote, store, counters, [this](const codec::Entry&) { return check; }, 2, total);
+          remote, store, counters, [this](const codec::Entry& entry) { return entry.path == misfit ? misfits : check; },
+          2, total);
     }
     return *fetcher_;
   }
@@ -54,6 +55,8 @@ class Fetcher : public ::testing::Test {
   MemoryStore store;
   Counters counters;
   Result<void> check;
+  std::string misfit;  ///< a name for which the check answers something else
+  Result<void> misfits = fail(ErrorCode::kCorrupt, "not what the name says");
   Milliseconds total{20'000};
 
  private:
@@ -121,6 +124,33 @@ TEST_F(Fetcher, GivesUpBytesThatDoNotFitTheirName) {
   check = fail(ErrorCode::kCorrupt, "not what the name says");
   EXPECT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kLost}));
   EXPECT_FALSE(store.find(entry.digest));
+}
+
+TEST_F(Fetcher, JudgesABlobThatIsHereByEachNameThatAsksForIt) {
+  const auto entry = published("one");
+  ASSERT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kHere}));
+  auto other = entry;
+  other.path = misfit = "another/name";
+  EXPECT_EQ(fetch({other, entry}).get(), (Outcomes{FetchOutcome::kLost, FetchOutcome::kHere}));
+  misfits = fail(ErrorCode::kNotSupported, "for another host");
+  EXPECT_EQ(fetch({other, entry}).get(), (Outcomes{FetchOutcome::kUnfit, FetchOutcome::kHere}));
+  misfits = fail(ErrorCode::kUnavailable, "the disk did not answer");
+  EXPECT_EQ(fetch({other, entry}).get(), (Outcomes{FetchOutcome::kNotNow, FetchOutcome::kHere}));
+  EXPECT_TRUE(store.find(entry.digest)) << "it is sound, and another name's";
+  EXPECT_EQ(counters.get("fetch.corrupt").get(), 1U);
+  EXPECT_EQ(counters.get("fetch.not_for_this_host").get(), 1U);
+}
+
+TEST_F(Fetcher, JudgesABlobThatComesByEachNameThatWaitsForIt) {
+  const auto entry = published("one");
+  auto other = entry;
+  other.path = misfit = "another/name";
+  EXPECT_EQ(fetch({entry, other}).get(), (Outcomes{FetchOutcome::kHere, FetchOutcome::kLost}));
+  EXPECT_TRUE(store.find(entry.digest));
+  store.discard(entry.digest);
+  // The one that it is fetched for does not fit: of the other nothing is known yet.
+  EXPECT_EQ(fetch({other, entry}).get(), (Outcomes{FetchOutcome::kLost, FetchOutcome::kNotNow}));
+  EXPECT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kHere}));
 }
 
 TEST_F(Fetcher, GivesUpAFrameOfAnotherSize) {

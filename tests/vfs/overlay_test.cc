@@ -2,6 +2,8 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "inductorfs/codec/digest.h"
 #include "vfs/host.h"
 
@@ -54,6 +56,50 @@ TEST_F(Overlay, KeepsTemporaryNamesAndLocksOnTheirHost) {
   EXPECT_FALSE(b.exists("locks"));
   EXPECT_FALSE(b.exists("unknown"));
   EXPECT_TRUE(a.exists("unknown/family"));
+}
+
+TEST_F(Overlay, ChecksABlobThatIsHereForEachNameOnce) {
+  const std::string sound = in_code_directory(code_name("sound") + ".py");
+  const std::string corrupt = in_code_directory(code_name("corrupt") + ".py");
+  const std::string foreign = in_code_directory(code_name("foreign") + ".py");
+  Host b(cluster);
+  for (const auto& path : {sound, corrupt, foreign}) ASSERT_TRUE(b.publish_file(path, "print()"));
+  ASSERT_TRUE(b.sync());
+  std::atomic<int> asked{0};
+  HostOptions options;
+  options.check = [&](const layout::Place& place, std::string_view, uint64_t) -> Result<void> {
+    ++asked;
+    if (place.canonical == corrupt) return fail(ErrorCode::kCorrupt, "not what its name says");
+    if (place.canonical == foreign) return fail(ErrorCode::kNotSupported, "for another host");
+    return {};
+  };
+  Host a(cluster, options);
+  for (const auto& path : {sound, corrupt, foreign}) ASSERT_TRUE(a.wait_for_entry(path));
+  const auto look_up_anew = [&] {
+    const auto found = a.look_up(sound);
+    if (found) a.file_system->forget(found->node, 1);
+    return found.has_value();
+  };
+  ASSERT_TRUE(look_up_anew());
+  ASSERT_EQ(asked, 1);
+  ASSERT_TRUE(a.store->find(codec::digest_of("print()")));
+
+  EXPECT_FALSE(a.exists(corrupt)) << "the blob is here, and another name's";
+  EXPECT_EQ(a.count("lookup.lost"), 1U);
+  EXPECT_FALSE(a.exists(foreign));
+  EXPECT_EQ(a.count("fetch.not_for_this_host"), 1U);
+  EXPECT_EQ(asked, 3);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(look_up_anew());
+    EXPECT_FALSE(a.exists(corrupt));
+    EXPECT_FALSE(a.exists(foreign));
+  }
+  EXPECT_EQ(asked, 3) << "once for each name";
+  a.file_system->host_changed();
+  EXPECT_TRUE(look_up_anew());
+  EXPECT_TRUE(look_up_anew());
+  EXPECT_EQ(asked, 4) << "the host is another";
+  EXPECT_EQ(a.read(sound).value_or("absent"), "print()");
 }
 
 TEST_F(Overlay, HidesWhatDoesNotFitTheHost) {

@@ -8,6 +8,7 @@
 #include <array>
 
 #include "inductorfs/takeover/request_slots.h"
+#include "vfs/entry_mode.h"
 #include "vfs/overlay.h"
 
 namespace inductorfs::vfs {
@@ -59,7 +60,7 @@ Result<Attributes> Overlay::apply_change(const NodePtr& node, const AttributeCha
   return moves_.read([&](const Moves&) {
     return node->content.with([&](Content& content) -> Result<Attributes> {
       const bool same_mode = change.mode && content.backing == Backing::kShared &&
-                             (*change.mode & 07777) == (content.entry.mode & 07777) && !change.uid && !change.gid &&
+                             (*change.mode & 07777) == mode_of(content.entry) && !change.uid && !change.gid &&
                              !touches_times(change);
       if (same_mode) return attributes(*node, content);
       if (content.backing == Backing::kShared) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "inductorfs/base/log.h"
+#include "vfs/entry_mode.h"
 #include "vfs/overlay.h"
 
 namespace inductorfs::vfs {
@@ -24,7 +25,7 @@ uint64_t inode_number_of(std::string_view canonical) { return std::hash<std::str
 
 Attributes attributes_of_entry(const codec::Entry& entry, uint64_t size, const FileSystemOptions& options) {
   Attributes result;
-  result.mode = S_IFREG | (entry.mode & 07777);
+  result.mode = S_IFREG | mode_of(entry);
   result.uid = options.owner_uid;
   result.gid = options.owner_gid;
   result.size = size;

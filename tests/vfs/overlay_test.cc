@@ -102,6 +102,18 @@ TEST_F(Overlay, ChecksABlobThatIsHereForEachNameOnce) {
   EXPECT_EQ(a.read(sound).value_or("absent"), "print()");
 }
 
+TEST_F(Overlay, ShowsTheModesThatAFamilyMakes) {
+  Host a(cluster);
+  Host b(cluster);
+  const std::string code = in_code_directory(code_name("code") + ".py");
+  const std::string binary = in_code_directory(code_name("binary") + ".so");
+  for (const auto& path : {code, binary}) ASSERT_TRUE(a.publish_file(path, "bytes", 0755));
+  ASSERT_TRUE(a.sync());
+  for (const auto& path : {code, binary}) ASSERT_TRUE(b.wait_for_entry(path));
+  EXPECT_EQ(b.look_up(code)->attributes.mode & 07777, 0644U);
+  EXPECT_EQ(b.look_up(binary)->attributes.mode & 07777, 0755U);
+}
+
 TEST_F(Overlay, HidesWhatDoesNotFitTheHost) {
   Host a(cluster);
   HostOptions other;

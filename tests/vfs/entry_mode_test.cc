@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/entry_mode.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace inductorfs::vfs {
+namespace {
+
+mode_t shown(const std::string& suffix, uint32_t mode) {
+  codec::Entry entry;
+  entry.path = "ab/c" + std::string(51, 'a') + suffix;
+  entry.mode = mode;
+  return mode_of(entry);
+}
+
+TEST(EntryMode, IsTheWriters) {
+  for (const mode_t mode : {0644U, 0640U, 0600U, 0444U, 0400U, 0666U}) EXPECT_EQ(shown(".py", mode), mode);
+}
+
+/// An index entry is anybody's.
+TEST(EntryMode, LetsTheOwnerRead) {
+  for (const mode_t mode : {0000U, 0044U, 0077U, 0200U, 0111U, 0300U}) EXPECT_EQ(shown(".py", mode), 0644U) << mode;
+  EXPECT_EQ(shown(".so", 0), 0644U);
+}
+
+TEST(EntryMode, LetsBinariesAloneBeExecuted) {
+  EXPECT_EQ(shown(".so", 0755), 0755U);
+  EXPECT_EQ(shown(".py", 0755), 0644U);
+  EXPECT_EQ(shown(".best_config", 0777), 0666U);
+}
+
+TEST(EntryMode, HasPermissionBitsOnly) {
+  EXPECT_EQ(shown(".so", 06755), 0755U);
+  EXPECT_EQ(shown(".so", 0100755), 0755U);
+}
+
+}  // namespace
+}  // namespace inductorfs::vfs

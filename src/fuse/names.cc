@@ -154,9 +154,10 @@ void release_directory(fuse_req_t request, fuse_ino_t, fuse_file_info*) noexcept
   refuse(request, Operation::kReleasedir, 0);
 }
 
-/// Nothing on a job's path is synced: a host crash is repaired at the next start.
-void sync_directory(fuse_req_t request, fuse_ino_t, int, fuse_file_info*) noexcept {
-  refuse(request, Operation::kFsyncdir, 0);
+void sync_directory(fuse_req_t request, fuse_ino_t node, int data_only, fuse_file_info*) noexcept {
+  serve(request, Operation::kFsyncdir, [&](FileSystem& file_system, Reply& reply) {
+    reply.done(file_system.sync_file(NodeId{node}, data_only != 0));
+  });
 }
 
 }  // namespace

@@ -272,9 +272,23 @@ Result<uint64_t> Overlay::seek(NodeId id, uint64_t offset, int whence) {
   return static_cast<uint64_t>(found);
 }
 
+/// The names that the view has there. Those of the cluster only are the cluster's, and what is put into a Triton set
+/// has no name before the set is whole.
+Result<void> Overlay::sync_names(const Node& directory) {
+  return moves_.read([&](const Moves&) -> Result<void> {
+    const auto path = nodes_.path_of(directory);
+    if (!path) return {};  // removed
+    const auto names = open_at(tree_.fd(), LocalTree::view(*path), O_RDONLY | O_DIRECTORY);
+    if (!names) return names.error().code() == ErrorCode::kNotFound ? Result<void>() : fail(names.error());
+    if (fail_point_error("disk.sync") || ::fsync(names->get()) != 0) return fail_errno("fsync");
+    return {};
+  });
+}
+
 Result<void> Overlay::sync_file(NodeId id, bool data_only) {
   auto node = live(id);
   if (!node) return fail(std::move(node).error());
+  if ((*node)->is_directory()) return sync_names(**node);
   if (!(*node)->is_regular()) return {};
   auto file = moves_.read([&](const Moves&) {
     return (*node)->content.with([&](Content& content) -> Result<DescriptorCache::Pointer> {

@@ -153,6 +153,7 @@ class Overlay final : public FileSystem {
   [[nodiscard]] bool fetch_again(const codec::Entry& entry);
   [[nodiscard]] Result<DescriptorCache::Pointer> reading(const NodePtr& node,
                                                          std::shared_ptr<const std::string>& rendered);
+  [[nodiscard]] Result<void> sync_names(const Node& directory);
   // sealing.cc
   void seal_if_final(const NodePtr& node, const std::string& path);
   void seal_after_build(const std::string& directory_path, pid_t builder);

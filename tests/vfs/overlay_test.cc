@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "inductorfs/base/fail_point.h"
 #include "inductorfs/codec/digest.h"
 #include "vfs/host.h"
 
@@ -100,6 +101,37 @@ TEST_F(Overlay, ChecksABlobThatIsHereForEachNameOnce) {
   EXPECT_TRUE(look_up_anew());
   EXPECT_EQ(asked, 4) << "the host is another";
   EXPECT_EQ(a.read(sound).value_or("absent"), "print()");
+}
+
+TEST_F(Overlay, SyncsTheNamesThatTheHostHas) {
+  Host a(cluster);
+  Host b(cluster);
+  const std::string shared = in_code_directory(code_name("shared") + ".py");
+  ASSERT_TRUE(a.publish_file(shared, "print()"));
+  ASSERT_TRUE(a.make_directory("own"));
+  ASSERT_TRUE(a.create("own/file", "bytes"));
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(b.wait_for_entry(shared));
+  const auto sync = [](Host& host, const std::string& path) {
+    const auto found = host.look_up(path);
+    return found ? host.file_system->sync_file(found->node, false) : fail(found.error());
+  };
+  const std::string directory = shared.substr(0, shared.find('/'));
+  EXPECT_TRUE(sync(a, "own"));
+  EXPECT_TRUE(sync(a, directory));
+  EXPECT_TRUE(sync(b, directory)) << "the cluster's";
+  EXPECT_TRUE(a.file_system->sync_file(vfs::kRootNode, false));
+  const auto removed = a.look_up("own");
+  ASSERT_TRUE(removed);
+
+  ASSERT_TRUE(arm_fail_points("disk.sync=EIO"));
+  EXPECT_FALSE(sync(a, "own"));
+  EXPECT_FALSE(sync(a, "own/file"));
+  EXPECT_TRUE(sync(b, directory)) << "nothing is written for these";
+  ASSERT_TRUE(a.unlink("own/file"));
+  ASSERT_TRUE(a.remove_directory("own"));
+  EXPECT_TRUE(a.file_system->sync_file(removed->node, false)) << "nobody can come back to its names";
+  ASSERT_TRUE(arm_fail_points(""));
 }
 
 TEST_F(Overlay, ShowsTheModesThatAFamilyMakes) {

@@ -41,7 +41,8 @@ Result<Attributes> Overlay::attributes(const Node& node, Content& content) {
   if (!status) return fail(status.error());
   if (!*status) return fail(ErrorCode::kNotFound);
   content.attributes = attributes_of(**status);
-  if (content.sealed) content.attributes.links = 1;  // the other links are the store's and the sealer's
+  // The other links of a sealed file are the store's and the sealer's.
+  if (content.attributes.links > 1 && is_sealed(node, content)) content.attributes.links = 1;
   if (content.elsewhere.starts_with("orphans/")) content.attributes.links = 0;  // its only name is ours
   content.attributes.inode_number = node.inode_number;
   content.attributes_valid = true;
@@ -141,7 +142,7 @@ Result<std::string> Overlay::own_xattr(const NodePtr& node, const std::string& n
   if (name == "family") return std::string(rule.name);
   const bool marked = rule.shared;
   return moves_.read([&](const Moves&) {
-    return node->content.with([&](const Content& content) -> Result<std::string> {
+    return node->content.with([&](Content& content) -> Result<std::string> {
       if (name == "origin") {
         if (content.backing == Backing::kShared) return content.entry.origin;
         return node->is_regular() ? Result<std::string>(options_.origin) : fail(ErrorCode::kNoData);
@@ -160,7 +161,7 @@ Result<std::string> Overlay::own_xattr(const NodePtr& node, const std::string& n
       }
       if (name != "digest") return fail(ErrorCode::kNoData);
       if (content.backing == Backing::kShared) return content.entry.digest.to_hex();
-      if (!content.sealed) return fail(ErrorCode::kNoData);
+      if (!is_sealed(*node, content)) return fail(ErrorCode::kNoData);
       auto place = location(*node, content);
       if (!place) return fail(ErrorCode::kNoData);
       auto file = tree_.open_file(*place, false);

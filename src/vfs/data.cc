@@ -127,6 +127,17 @@ Result<void> Overlay::copy_entry_to_view(const NodePtr& node, Content& content, 
   return {};
 }
 
+bool Overlay::is_sealed(const Node& node, Content& content) {
+  if (content.sealed != SealState::kAskDisk) return content.sealed == SealState::kSealed;
+  const auto place = location(node, content);
+  const auto file = place ? tree_.open_file(*place, false) : Result<Fd>(fail(place.error()));
+  // What cannot be looked at may be the store's: a writer gets a copy, or the error.
+  if (!file) return file.error().code() != ErrorCode::kNotFound;
+  const bool sealed = tree_.seal_of(file->get()) || is_blob_without_seal(file->get());
+  content.sealed = sealed ? SealState::kSealed : SealState::kOpen;
+  return sealed;
+}
+
 Result<void> Overlay::make_private(const NodePtr& node, Content& content, std::optional<uint64_t> keep_bytes) {
   if (content.backing == Backing::kShared) {
     INDUCTORFS_TRY(copy_entry_to_view(node, content, keep_bytes));
@@ -134,12 +145,12 @@ Result<void> Overlay::make_private(const NodePtr& node, Content& content, std::o
     become(node, content, Backing::kLocal, content.elsewhere);
     content.rendered.reset();
     counters_.get("view.copied_up").add();
-  } else if (content.sealed) {
+  } else if (is_sealed(*node, content)) {
     auto path = location(*node, content);
     if (!path) return fail(std::move(path).error());
     INDUCTORFS_TRY(tree_.unshare(*path, keep_bytes));
     if (const auto status = tree_.stat(*path); status && *status) nodes_.remember_local((*status)->st_ino, node);
-    content.sealed = false;
+    content.sealed = SealState::kOpen;
     counters_.get("view.unsealed").add();
   } else {
     return {};

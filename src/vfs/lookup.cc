@@ -182,7 +182,7 @@ Result<Found> Overlay::add_local(const Site& site, const struct stat& status, ui
   }
   node->content.with([&](Content& content) {
     content.backing = Backing::kLocal;
-    content.sealed = sealed;
+    content.sealed = sealed ? SealState::kSealed : SealState::kOpen;
     content.attributes = attributes_of(status);
     if (sealed) content.attributes.links = 1;
     content.attributes_valid = true;

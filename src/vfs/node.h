@@ -28,6 +28,13 @@ enum class Backing {
   kVirtual,  ///< a directory that is there only because entries lie below it
 };
 
+/// Whether a local file's inode is shared with the store, so that it is never written to again.
+enum class SealState {
+  kOpen,
+  kSealed,
+  kAskDisk,  ///< an earlier worker's file: Overlay::is_sealed() finds out when it matters
+};
+
 /// What a node is made of. Guarded by the node's own lock, which may be held while its bytes are copied.
 struct Content {
   Backing backing = Backing::kLocal;
@@ -35,7 +42,7 @@ struct Content {
   Attributes attributes;
   bool attributes_valid = false;
   // kLocal regular files
-  bool sealed = false;  ///< its inode is shared with the store: never written to again
+  SealState sealed = SealState::kOpen;
   uint64_t active_writes = 0;
   uint64_t version = 0;  ///< counts changes of the bytes
   SteadyTime last_change{};

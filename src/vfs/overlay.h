@@ -22,7 +22,6 @@
 namespace inductorfs::vfs {
 
 /// The one FileSystem: local files (LocalTree) over the cluster's entries (Catalog).
-///
 /// Lock order: directory moves, key directory, node content (two: by node id), node table; the fetcher's, notifier's
 /// and sealer's locks are leaves. Directory moves is held shared by whatever uses a path on the disk and exclusively by
 /// the rename of a directory, so that a path stays true while it is used. Safe for concurrent use.
@@ -141,6 +140,7 @@ class Overlay final : public FileSystem {
                                                              pid_t writer);
   void end_write(const NodePtr& node, bool changed);
   [[nodiscard]] bool make_room(uint64_t bytes);
+  [[nodiscard]] bool is_sealed(const Node& node, Content& content);
   [[nodiscard]] Result<void> make_private(const NodePtr& node, Content& content, std::optional<uint64_t> keep_bytes);
   [[nodiscard]] Result<void> copy_bytes_of(const Node& node, Content& content, const Fd& to, uint64_t size);
   [[nodiscard]] Result<void> copy_entry_to_view(const NodePtr& node, Content& content,

@@ -87,9 +87,9 @@ void Overlay::adopt_merged(const codec::Entry& merged) {
         return take_name_away({found.parent, found.name, path, path}, found.node, content).has_value();
       });
     };
-    const bool taken = !found.missing.empty()
-                           ? take(nullptr)
-                           : found.node->content.with([&](Content& c) { return c.sealed && take(&c); });
+    const bool taken = !found.missing.empty() ? take(nullptr) : found.node->content.with([&](Content& c) {
+      return is_sealed(*found.node, c) && take(&c);
+    });
     fail_point("merge.adopted");
     return std::make_pair(std::move(found), taken);
   });

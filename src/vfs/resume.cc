@@ -57,12 +57,7 @@ Result<void> Resume::take_over() {
   }
   std::vector<NodePtr> lost;
   for (const NodePtr& node : nodes) {
-    if (!node->is_regular()) continue;
-    if (find_place(node)) {
-      note_seal(node);
-    } else {
-      lost.push_back(node);
-    }
+    if (node->is_regular() && !find_place(node)) lost.push_back(node);
   }
   // By these the requests that come again find what they moved.
   for (const NodePtr& node : lost) {
@@ -105,58 +100,59 @@ void Resume::restore_content(const NodePtr& node, const NodeRecord& record) {
       overlay_.set_virtual_attributes(*node, content);
     } else {
       content.elsewhere = record.elsewhere;
+      if (node->is_regular()) content.sealed = SealState::kAskDisk;
     }
   });
   if (node->key && !record.cluster_set.empty()) overlay_.sets_.restore(*node, record.cluster_set);
 }
 
-/// Once it is known where the file is: whether it is the store's, so that it must not be written to.
-void Resume::note_seal(const NodePtr& node) const {
+/// Its name is another than the one that its seal may have been looked for under.
+void Resume::ask_for_seal(const NodePtr& node) {
   node->content.with([&](Content& content) {
     if (content.backing != Backing::kLocal || !node->is_regular()) return;
-    const auto place = overlay_.location(*node, content);
-    const auto file = place ? overlay_.tree_.open_file(*place, false) : Result<Fd>(Fd());
-    content.sealed =
-        file && *file && (overlay_.tree_.seal_of(file->get()) || overlay_.is_blob_without_seal(file->get()));
+    content.sealed = SealState::kAskDisk;
     content.attributes_valid = false;
   });
 }
 
-bool Resume::is_at(const std::string& place, const Node& node) const {
+/// The inode number of the node's file, if that is what lies there; 0: it is not.
+uint64_t Resume::inode_at(const std::string& place, const Node& node) const {
   const auto status = overlay_.tree_.stat(place);
-  return status && *status && S_ISREG((*status)->st_mode) &&
-         (node.local_inode == 0 || (*status)->st_ino == node.local_inode);
+  const bool is_it = status && *status && S_ISREG((*status)->st_mode) &&
+                     (node.local_inode == 0 || (*status)->st_ino == node.local_inode);
+  return is_it ? (*status)->st_ino : 0;
 }
 
-/// Where a local file is noted to be and is; of its names the first one that the disk knows. Empty: it is none.
-std::optional<std::string> Resume::noted_place(const NodePtr& node) const {
-  const auto elsewhere = node->content.with([&](const Content& content) -> std::optional<std::string> {
-    return content.backing == Backing::kLocal ? std::optional(content.elsewhere) : std::nullopt;
-  });
-  if (!elsewhere) return std::string();
-  if (!elsewhere->empty()) return is_at(*elsewhere, *node) ? elsewhere : std::nullopt;
+/// Where a local file is noted to be and is, and its inode number; of its names the first one that the disk knows it
+/// by. Number 0: at none of them.
+std::pair<std::string, uint64_t> Resume::noted_place(const NodePtr& node) const {
+  const std::string elsewhere = node->content.with([](const Content& content) { return content.elsewhere; });
+  if (!elsewhere.empty()) return {elsewhere, inode_at(elsewhere, *node)};
   for (const auto& [parent_id, name] : overlay_.nodes_.names_of(node)) {
     const NodePtr parent = overlay_.nodes_.find(parent_id);
     const auto path = parent ? overlay_.nodes_.path_of(*parent, name) : std::nullopt;
-    if (path && is_at(LocalTree::view(*path), *node)) return LocalTree::view(*path);
+    if (!path) continue;
+    // Of most files all that is asked of the disk.
+    if (const uint64_t inode = inode_at(LocalTree::view(*path), *node); inode != 0)
+      return {LocalTree::view(*path), inode};
   }
-  return std::nullopt;
+  return {};
 }
 
 /// Where a local file really is: the earlier worker may have been killed between a step on the disk and its note.
 bool Resume::find_place(const NodePtr& node) {
-  const auto place = noted_place(node);
-  if (place) {
-    lose_names(node, false);
-    const auto status = place->empty() ? Result<std::optional<struct stat>>() : overlay_.tree_.stat(*place);
-    if (status && *status) overlay_.nodes_.remember_local((*status)->st_ino, node);
+  const auto backing = node->content.with([](const Content& content) { return content.backing; });
+  if (backing != Backing::kLocal) return true;
+  if (const auto [place, inode] = noted_place(node); inode != 0) {
+    lose_names(node, place);
+    overlay_.nodes_.remember_local(inode, node);
     return true;
   }
   const std::string orphan = LocalTree::orphan(node->id);
   const auto pending = node->content.with([](const Content& content) { return pending_place(content.elsewhere); });
   const NodePtr directory = pending ? overlay_.nodes_.find(pending->directory) : nullptr;
   const auto above = directory ? overlay_.nodes_.path_of(*directory) : std::nullopt;
-  if (above && is_at(LocalTree::view(join(*above, pending->name)), *node)) {
+  if (above && inode_at(LocalTree::view(join(*above, pending->name)), *node) != 0) {
     // In the middle of a set that was committed.
     node->content.with([&](Content& content) { overlay_.become(node, content, Backing::kLocal, {}); });
     (void)overlay_.nodes_.detach(directory, pending->name);
@@ -164,24 +160,25 @@ bool Resume::find_place(const NodePtr& node) {
     overlay_.nodes_.remember_local(node->local_inode, node);
     return true;
   }
-  if (is_at(orphan, *node)) {
-    lose_names(node, true);
+  if (inode_at(orphan, *node) != 0) {
+    lose_names(node, {});
     node->content.with([&](Content& content) { overlay_.become_orphan(*node, content, orphan); });
     overlay_.nodes_.remember_local(node->local_inode, node);
     return true;
   }
   // Its request comes again and knows where it is, or it is gone.
-  lose_names(node, true);
+  lose_names(node, {});
   return false;
 }
 
-/// Takes away the names under which the disk has another file, or all.
-void Resume::lose_names(const NodePtr& node, bool all) {
-  const bool local = node->content.with([](const Content& content) { return content.backing == Backing::kLocal; });
+/// Takes away the names under which the disk has another file, or all when the file is at no place.
+void Resume::lose_names(const NodePtr& node, const std::string& place) {
   for (const auto& [parent_id, name] : overlay_.nodes_.names_of(node)) {
     const NodePtr parent = overlay_.nodes_.find(parent_id);
     const auto path = parent ? overlay_.nodes_.path_of(*parent, name) : std::nullopt;
-    if (!path || (!all && (!local || is_at(LocalTree::view(*path), *node)))) continue;
+    if (!path) continue;
+    const std::string named = LocalTree::view(*path);
+    if (!place.empty() && (named == place || inode_at(named, *node) != 0)) continue;
     (void)overlay_.nodes_.detach(parent, name);
     overlay_.notifier_.forget_name(parent_id, name);
   }
@@ -324,7 +321,7 @@ void Resume::finish_exchange(const Site& from, const Site& to, const NodePtr& mo
   (void)overlay_.nodes_.add(to.parent, to.name, moved, 0);
   if (!back || back == moved) return;
   (void)overlay_.nodes_.add(from.parent, from.name, back, 0);
-  note_seal(back);
+  ask_for_seal(back);
 }
 
 /// A rename whose effect an earlier worker had begun: done on the disk already? Then the rest of it.
@@ -351,13 +348,13 @@ std::optional<Result<void>> Resume::finish_rename(const Site& from, const Site& 
                                                 : overlay_.nodes_.detach(to.parent, to.name);
     if (at_source != moved) (void)overlay_.nodes_.add(to.parent, to.name, moved, 0);
     if (replaced) {
-      if (replaced->is_regular() && find_place(replaced)) note_seal(replaced);  // its name is gone already
+      if (replaced->is_regular() && find_place(replaced)) ask_for_seal(replaced);  // its name is gone already
       overlay_.let_go(overlay_.nodes_.release(replaced));
     }
   }
   if (moved) {
     moved->content.with([](Content& content) { content.attributes_valid = false; });
-    note_seal(moved);
+    ask_for_seal(moved);
   }
   if (!is_directory || mode == RenameMode::kExchange) overlay_.hide_entry(from.canonical);
   return Result<void>{};

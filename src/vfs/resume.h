@@ -26,11 +26,11 @@ class Resume {
  private:
   [[nodiscard]] NodePtr node_of(const NodeRecord& record);
   void restore_content(const NodePtr& node, const NodeRecord& record);
-  [[nodiscard]] std::optional<std::string> noted_place(const NodePtr& node) const;
+  [[nodiscard]] std::pair<std::string, uint64_t> noted_place(const NodePtr& node) const;
   [[nodiscard]] bool find_place(const NodePtr& node);
-  void note_seal(const NodePtr& node) const;
-  void lose_names(const NodePtr& node, bool all);
-  [[nodiscard]] bool is_at(const std::string& place, const Node& node) const;
+  static void ask_for_seal(const NodePtr& node);
+  void lose_names(const NodePtr& node, const std::string& place);
+  [[nodiscard]] uint64_t inode_at(const std::string& place, const Node& node) const;
   void restore_pending();
   void restore_set(const NodePtr& directory, pid_t writer, const std::string& place);
   void sweep_orphans();

@@ -148,15 +148,15 @@ Result<Sealed> Overlay::seal_file(const NodePtr& node, const std::string& path) 
       struct stat status {};
       if (::fstat(opened->get(), &status) != 0) return fail_errno("stat", path);
       // A file with further names keeps its inode for them, so the store gets a copy.
-      shares_inode = tree_.keeps_seals() && (content.sealed || status.st_nlink == 1);
-      content.sealed = shares_inode;
+      shares_inode = tree_.keeps_seals() && (status.st_nlink == 1 || is_sealed(*node, content));
+      content.sealed = shares_inode ? SealState::kSealed : SealState::kOpen;
       return opened;
     });
   });
   if (!file) return fail(std::move(file).error());
   auto entry = store_file(*file, path, place, shares_inode);
   node->content.with([&](Content& content) {
-    if (!entry) content.sealed = false;
+    if (!entry) content.sealed = SealState::kOpen;
     content.attributes_valid = false;
   });
   if (!entry) return fail(std::move(entry).error());

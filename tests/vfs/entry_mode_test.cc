@@ -10,7 +10,7 @@ namespace {
 
 mode_t shown(const std::string& suffix, uint32_t mode) {
   codec::Entry entry;
-  entry.path = "ab/c" + std::string(51, 'a') + suffix;
+  entry.path = "aa/c" + std::string(51, 'a') + suffix;
   entry.mode = mode;
   return mode_of(entry);
 }

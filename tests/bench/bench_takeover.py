@@ -20,9 +20,8 @@ from inductorfs_testing import artefacts  # noqa: E402
 from inductorfs_testing.load import Load  # noqa: E402
 from inductorfs_testing.mounts import QuickCluster  # noqa: E402
 from inductorfs_testing.processes import wait_until  # noqa: E402
+from inductorfs_testing.takeovers import HEALTHY  # noqa: E402
 
-# A worker that lived less counts as one that does not last, and the next one is started after a pause (Core::kHealthy).
-HEALTHY = 0.15
 # As on a kernel before 6.9 (tests/crash/manifest.txt).
 NO_RESEND = {"INDUCTORFS_FAIL_POINT": "fuse.resend=EIO"}
 

@@ -10,11 +10,10 @@ from inductorfs_testing import compare
 from inductorfs_testing.load import Load
 from inductorfs_testing.mounts import appears
 from inductorfs_testing.processes import wait_until
+from inductorfs_testing.takeovers import HEALTHY
 
 SECONDS = float(os.environ.get("INDUCTORFS_STRESS_SECONDS", 5))
 PROCESSES = int(os.environ.get("INDUCTORFS_STRESS_THREADS", 8))
-# A worker that lived less counts as one that does not last (Core::kHealthy).
-HEALTHY = 0.15
 SAMPLE = 200
 
 

@@ -114,6 +114,7 @@ Metrics::Metrics(Counters& counters)
       kept_local(counters.get("publish.kept_local")),
       refused(counters.get("publish.refused")),
       retries(counters.get("publish.retries")),
+      parked(counters.get("publish.parked")),
       dropped(counters.get("publish.dropped")),
       tail_errors(counters.get("tail.errors")),
       scopes_forgotten(counters.get("catalog.scopes_forgotten")) {}

@@ -33,6 +33,7 @@ struct Metrics {
   Counter& kept_local;
   Counter& refused;
   Counter& retries;
+  Counter& parked;  ///< of what is queued: groups whose own publish has failed
   Counter& dropped;
   Counter& tail_errors;
   Counter& scopes_forgotten;

@@ -13,8 +13,11 @@ namespace {
 
 /// Somebody waits in drain(): the next attempt comes soon, though not hot.
 constexpr Milliseconds kDrainPause{500};
-/// Attempts of one group for reasons that are not the cluster's absence; then it stays local.
+/// Attempts of one group for reasons that are not the cluster's absence; then it stays local, unless the reason is the
+/// server's: another program's key in its way, or an answer that no server gives. An operator can mend that.
 constexpr uint64_t kAttemptLimit = 20;
+/// The longest pause of a parked group, which doubles from Backoff::kFirst.
+constexpr Milliseconds kParkedMost{600'000};
 constexpr size_t kLostBatch = 64;
 constexpr Milliseconds kLostPatience{2'000};
 constexpr std::chrono::hours kIdle{1};
@@ -75,8 +78,15 @@ void Publisher::stop() {
 Publisher::Work Publisher::next_work(SteadyTime now) {
   return parts_.durable.with([&](Durable& durable) {
     Work work;
-    if (std::exchange(durable.reachable_again, false)) retry_at_ = lost_retry_at_ = now;
-    if (durable.drainers > 0) retry_at_ = std::min(retry_at_, now + kDrainPause);
+    if (std::exchange(durable.reachable_again, false)) {
+      retry_at_ = lost_retry_at_ = now;
+      durable.queue.hurry(now);
+    }
+    if (parts_.metrics.parked.get() > 0) parts_.metrics.parked.set(durable.queue.parked());
+    if (durable.drainers > 0) {
+      retry_at_ = std::min(retry_at_, now + kDrainPause);
+      durable.queue.hurry(now + kDrainPause);
+    }
     work.reports.assign(std::make_move_iterator(durable.undelivered.begin()),
                         std::make_move_iterator(durable.undelivered.end()));
     durable.undelivered.clear();
@@ -85,20 +95,20 @@ Publisher::Work Publisher::next_work(SteadyTime now) {
       durable.lost.pop_front();
       durable.lost_paths.erase(work.lost.back().entry.path);
     }
-    if (now >= retry_at_) take_item(durable, work);
+    if (now >= retry_at_) take_item(durable, work, now);
     // Reports and items hold drain() up until their listeners have run.
     if (!work.reports.empty() && !work.id) durable.in_flight = 0;
     return work;
   });
 }
 
-void Publisher::take_item(Durable& durable, Work& work) {
-  const auto oldest = durable.queue.oldest();
-  if (!oldest) return;
-  work.id = durable.in_flight = oldest;
-  durable.in_flight_item = *durable.queue.find(*oldest);
+void Publisher::take_item(Durable& durable, Work& work, SteadyTime now) {
+  const auto next = durable.queue.next(now).id;
+  if (!next) return;
+  work.id = durable.in_flight = next;
+  durable.in_flight_item = *durable.queue.find(*next);
   work.attempts = durable.in_flight_item.attempts;
-  auto payload = durable.database.queued_payload(*oldest);
+  auto payload = durable.database.queued_payload(*next);
   if (!payload) {
     work.readable = fail(std::move(payload).error());
   } else if (!*payload) {
@@ -113,7 +123,7 @@ void Publisher::wait_for_work(uint64_t seen_wakes) {
   auto wake = now + kIdle;
   const auto changed = [&](const Durable& durable) { return parts_.stopping || durable.wakes != seen_wakes; };
   parts_.durable.with([&](const Durable& durable) {
-    if (durable.queue.size() > 0) wake = std::min(wake, retry_at_);
+    if (durable.queue.size() > 0) wake = std::min(wake, std::max(retry_at_, durable.queue.next(now).due));
     if (!durable.lost.empty()) wake = std::min(wake, lost_retry_at_);
   });
   parts_.durable.wait_until(wake, changed, [](const Durable&) {});
@@ -147,17 +157,38 @@ void Publisher::publish_one(Work work) {
     parts_.durable.notify_with([](Durable& durable) { durable.in_flight.reset(); });
     return;
   }
-  if (!outcome && !is_temporary(outcome.error()) &&
-      (item.attempts + 1 >= kAttemptLimit || outcome.error().code() == ErrorCode::kCorrupt)) {
+  const ErrorCode code = outcome ? ErrorCode::kInternal : outcome.error().code();
+  const bool enough = item.attempts + 1 >= kAttemptLimit && code != ErrorCode::kInternal;
+  if (!outcome && !is_temporary(outcome.error()) && (enough || code == ErrorCode::kCorrupt)) {
     Outcome given_up;
     given_up.report = {{}, PublishState::kRefused, outcome.error().to_string(), std::nullopt};
     outcome = std::move(given_up);
   }
   if (outcome) {
     finish(item, *outcome);
-  } else {
+  } else if (is_temporary(outcome.error())) {
     try_later(item, outcome.error());
+  } else {
+    park(item, outcome.error());
   }
+}
+
+/// Not the cluster's absence, so that the others of the queue may fare better.
+void Publisher::park(const Item& item, const Error& error) {
+  parts_.metrics.retries.add();
+  log::write_limited(log::Level::kWarning, "catalog_publish_parked", {{"error", error.to_string()}});
+  parts_.durable.notify_with([&](Durable& durable) {
+    durable.in_flight.reset();
+    durable.last_error = error;
+    QueueIndex::Item* queued = durable.queue.find(item.id);
+    if (queued == nullptr) return;  // replaced or dropped meanwhile
+    const auto doublings = std::min<uint64_t>(queued->attempts++, kAttemptLimit);
+    queued->error = error.to_string();
+    queued->not_before = std::chrono::steady_clock::now() +
+                         backoff_.jittered(std::min(Backoff::kFirst * (int64_t{1} << doublings), kParkedMost));
+    parts_.metrics.parked.set(durable.queue.parked());
+    parts_.count_failure(durable.database.note_failure(item.id, queued->error, queued->attempts));
+  });
 }
 
 void Publisher::try_later(const Item& item, const Error& error) {
@@ -170,8 +201,7 @@ void Publisher::try_later(const Item& item, const Error& error) {
     QueueIndex::Item* queued = durable.queue.find(item.id);
     if (queued == nullptr) return;  // replaced or dropped meanwhile
     queued->error = error.to_string();
-    // An outage is not the group's fault and must not use its attempts up.
-    if (!is_temporary(error)) ++queued->attempts;
+    // An outage is not the group's fault and does not use its attempts up.
     parts_.count_failure(durable.database.note_failure(item.id, queued->error, queued->attempts));
   });
 }

@@ -13,7 +13,8 @@
 namespace inductorfs::catalog {
 
 /// Takes the oldest queued group, publishes it by the rule of its kind, and tells how that ended; between groups it
-/// tells the cluster of lost blobs. Confined to the catalog-publish thread, except stop().
+/// tells the cluster of lost blobs. A group whose own publish fails is parked, and the others go on. Confined to the
+/// catalog-publish thread, except stop().
 class Publisher {
  public:
   Publisher(Parts& parts, const Tail& tail)
@@ -45,7 +46,7 @@ class Publisher {
   };
 
   [[nodiscard]] Work next_work(SteadyTime now);
-  void take_item(Durable& durable, Work& work);
+  void take_item(Durable& durable, Work& work, SteadyTime now);
   void wait_for_work(uint64_t seen_wakes);
   void deliver(const std::vector<PublishReport>& reports);
 
@@ -54,6 +55,7 @@ class Publisher {
   [[nodiscard]] Result<Outcome> attempt(const Item& item);
   void finish(const Item& item, const Outcome& outcome);
   void try_later(const Item& item, const Error& error);
+  void park(const Item& item, const Error& error);
   void report_lost(const std::vector<Known>& lost);
 
   // ---- by kind (publish_kinds.cc)

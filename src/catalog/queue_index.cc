@@ -2,6 +2,7 @@
 #include "queue_index.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace inductorfs::catalog {
@@ -43,6 +44,27 @@ std::optional<int64_t> QueueIndex::same_paths(const remote::ScopeId& scope,
 std::optional<int64_t> QueueIndex::oldest() const {
   if (items_.empty()) return std::nullopt;
   return items_.begin()->first;
+}
+
+QueueIndex::Next QueueIndex::next(SteadyTime now) const {
+  std::set<std::pair<std::string_view, std::string_view>> waiting;
+  Next found;
+  for (const auto& [id, item] : items_) {
+    const auto waits = [&, &scope = item.scope](const auto& path) { return waiting.contains({path, scope}); };
+    const bool behind = std::ranges::any_of(item.paths, waits);
+    if (!behind && item.not_before <= now) return {id, now};
+    if (!behind) found.due = std::min(found.due, item.not_before);
+    for (const auto& path : item.paths) waiting.emplace(path, item.scope);
+  }
+  return found;
+}
+
+void QueueIndex::hurry(SteadyTime latest) {
+  for (auto& [id, item] : items_) item.not_before = std::min(item.not_before, latest);
+}
+
+size_t QueueIndex::parked() const {
+  return static_cast<size_t>(std::ranges::count_if(items_, [](const auto& item) { return item.second.attempts > 0; }));
 }
 
 std::optional<codec::Digest> QueueIndex::queued_digest(const std::string& path) const {

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "inductorfs/base/clock.h"
 #include "inductorfs/catalog/catalog.h"
 
 namespace inductorfs::catalog {
@@ -27,7 +28,13 @@ class QueueIndex {
     std::vector<std::string> paths;
     std::vector<codec::Digest> digests;  ///< of each path
     std::string error;
-    uint64_t attempts = 0;
+    uint64_t attempts = 0;    ///< that failed for a reason that is no absence of the cluster
+    SteadyTime not_before{};  ///< parked until then
+  };
+  /// What to publish next, if anything, and else when that may be.
+  struct Next {
+    std::optional<int64_t> id;
+    SteadyTime due = SteadyTime::max();
   };
 
   void add(int64_t id, Item item);
@@ -39,6 +46,13 @@ class QueueIndex {
   [[nodiscard]] std::optional<int64_t> same_paths(const remote::ScopeId& scope,
                                                   const std::vector<std::string>& paths) const;
   [[nodiscard]] std::optional<int64_t> oldest() const;
+  /// The oldest that is not parked and does not share a path of its scope with an older one, which
+  /// would overwrite it later.
+  [[nodiscard]] Next next(SteadyTime now) const;
+  /// Nothing stays parked for longer.
+  void hurry(SteadyTime latest);
+  /// Items that have failed for a reason of their own.
+  [[nodiscard]] size_t parked() const;
   [[nodiscard]] std::optional<codec::Digest> queued_digest(const std::string& path) const;
   [[nodiscard]] size_t size() const { return items_.size(); }
   [[nodiscard]] std::vector<std::string> paths(size_t limit) const;

@@ -154,7 +154,8 @@ std::string counter_text(const Json& counters) {
   const auto count = [&](const char* name) { return std::to_string(number_at(counters, name)); };
   return count("lookup.first_touch") + " first touches, " + count("fetch.blobs") + " blobs fetched (" +
          human_bytes(number_at(counters, "fetch.bytes")) + "), " + count("publish.published") + " groups published, " +
-         count("publish.kept_local") + " kept local, " + count("lookup.lost") + " lost";
+         count("publish.kept_local") + " kept local, " + count("lookup.lost") + " lost" +
+         (number_at(counters, "publish.parked") > 0 ? ", " + count("publish.parked") + " parked after errors" : "");
 }
 
 /// When the facts were learned, and what has become of them since.

@@ -26,6 +26,7 @@ class FakeRemote final : public remote::Remote {
   /// Runs at the start of each publish, before the state is touched: where another writer comes in between.
   std::function<void(const remote::PublishGroup&)> before_publish;
   Guarded<State> state;
+  Guarded<std::map<std::string, Error>> refused_paths;  ///< what publishing a group with this path gives
 
   void fetch(std::span<const codec::Digest> digests, remote::BlobSink& sink, Deadline deadline) override {
     for (const auto& digest : digests) {
@@ -49,6 +50,13 @@ class FakeRemote final : public remote::Remote {
                                          Deadline deadline) override {
     state.with([](State& now) { ++now.publishes; });
     if (auto error = obstacle(deadline)) return fail(*error);
+    for (const auto& entry : group.entries) {
+      const auto why = refused_paths.with([&](const auto& paths) {
+        const auto found = paths.find(entry.path);
+        return found == paths.end() ? std::nullopt : std::optional(found->second);
+      });
+      if (why) return fail(*why);
+    }
     if (before_publish) before_publish(group);
     std::map<codec::Digest, std::string> frames;
     for (const auto& entry : group.entries) {

@@ -23,6 +23,31 @@ TEST(QueueIndex, TheOldestIsTheSmallestId) {
   EXPECT_EQ(queue.oldest(), 3);
 }
 
+TEST(QueueIndex, PassesOverWhatIsParkedAndWhatWaitsBehindIt) {
+  QueueIndex queue;
+  const SteadyTime now{};
+  queue.add(1, item({"a", "b"}));
+  queue.add(2, item({"b"}));
+  queue.add(3, item({"b", "c"}));
+  queue.add(4, item({"c"}));
+  queue.add(5, item({"d"}));
+  EXPECT_EQ(queue.next(now).id, 1);
+  queue.find(1)->not_before = now + Milliseconds(10);
+  EXPECT_EQ(queue.next(now).id, 5) << "2 and 3 share a path with 1, and 4 with 3";
+  queue.find(5)->not_before = now + Milliseconds(5);
+  EXPECT_FALSE(queue.next(now).id);
+  EXPECT_EQ(queue.next(now).due, now + Milliseconds(5));
+  EXPECT_EQ(queue.next(now + Milliseconds(7)).id, 5);
+  EXPECT_EQ(queue.next(now + Milliseconds(10)).id, 1);
+  queue.find(2)->scope = "another";
+  EXPECT_EQ(queue.next(now).id, 2);
+  queue.hurry(now);
+  EXPECT_EQ(queue.next(now).id, 1);
+  queue.find(4)->attempts = 2;
+  EXPECT_EQ(queue.parked(), 1U);
+  EXPECT_EQ(QueueIndex().next(now).due, SteadyTime::max());
+}
+
 TEST(QueueIndex, FindsTheItemWithExactlyTheSamePaths) {
   QueueIndex queue;
   queue.add(1, item({"a", "b"}));

@@ -15,6 +15,14 @@ constexpr Milliseconds kReadPatienceMost{120'000};
 constexpr Milliseconds kWaitMost{5'000};
 /// Steps of one scope before the next one has its turn.
 constexpr int kStepsPerTurn = 1'000;
+/// Most between two looks for a server that is away. The remote keeps callers off by itself meanwhile, at no cost to
+/// anybody, and lets one through now and then (remote::Breaker): who asks often finds the server back soon.
+constexpr Milliseconds kAbsenceMost{2'000};
+
+Milliseconds pause_after(const Error& error, Backoff& backoff) {
+  const Milliseconds pause = backoff.next();
+  return error.code() == ErrorCode::kUnavailable ? std::min(pause, backoff.jittered(kAbsenceMost)) : pause;
+}
 
 }  // namespace
 
@@ -99,7 +107,7 @@ void Tail::failed(Followed& scope, const Error& error) {
   parts_.metrics.tail_errors.add();
   if (error.code() == ErrorCode::kTimedOut) scope.patience = std::min(scope.patience * 2, kReadPatienceMost);
   scope.failing = true;
-  scope.due = std::chrono::steady_clock::now() + scope.backoff.next();
+  scope.due = std::chrono::steady_clock::now() + pause_after(error, scope.backoff);
   if (!parts_.stopping) {
     log::write_limited(log::Level::kWarning, "catalog_tail", {{"scope", scope.id}, {"error", error.to_string()}});
   }
@@ -147,7 +155,7 @@ void Tail::rest() {
   auto waited = remote_->wait_for_changes(followed, most, [this] { return disturbed(); });
   if (waited || disturbed()) return wait_backoff_.reset();
   parts_.metrics.tail_errors.add();
-  pause_until(std::chrono::steady_clock::now() + wait_backoff_.next());
+  pause_until(std::chrono::steady_clock::now() + pause_after(waited.error(), wait_backoff_));
 }
 
 }  // namespace inductorfs::catalog

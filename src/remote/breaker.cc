@@ -24,13 +24,14 @@ void Breaker::succeeded(Ticket ticket) {
   });
 }
 
-bool Breaker::failed(Ticket ticket, SteadyTime now) {
+bool Breaker::failed(Ticket ticket, SteadyTime now, Failure failure) {
   return state_.with([&](State& state) {
     // Calls that were under way together fail together: that is one failure.
     if (ticket == Ticket::kNormal && state.open) return false;
     state.open = true;
     state.probing = false;
-    state.delay = std::clamp(state.delay * 2, backoff_.first, backoff_.most);
+    const Milliseconds most = failure == Failure::kRefused ? backoff_.most_refused : backoff_.most;
+    state.delay = std::clamp(state.delay * 2, backoff_.first, std::max(backoff_.first, most));
     std::uniform_int_distribution<Milliseconds::rep> jitter(state.delay.count() / 2, state.delay.count());
     state.retry_at = now + Milliseconds(jitter(state.random));
     return true;

@@ -16,7 +16,11 @@ class Breaker {
   struct Backoff {
     Milliseconds first{100};
     Milliseconds most{10000};
+    /// After a refusal, which costs neither side anything: the server is watched more closely.
+    Milliseconds most_refused{2000};
   };
+  /// How a call failed: the server said no (or its host, for it), or the caller has waited in vain.
+  enum class Failure { kRefused, kSilent };
   enum class Ticket { kRefused, kNormal, kProbe };
 
   explicit Breaker(Backoff backoff) : backoff_(backoff), state_(State{}) {}
@@ -25,7 +29,7 @@ class Breaker {
   [[nodiscard]] Ticket admit(SteadyTime now);
   void succeeded(Ticket ticket);
   /// True when this opened the breaker, or kept it open.
-  bool failed(Ticket ticket, SteadyTime now);
+  bool failed(Ticket ticket, SteadyTime now, Failure failure = Failure::kSilent);
   /// The call says nothing about the server.
   void abandoned(Ticket ticket);
 

@@ -181,13 +181,14 @@ void Session::settle(const Error& error, bool server_fault, const Call& call) {
   if (!server_fault) return abandon(call);
   // Without a connection it is nothing about fetches: whoever gets one first may tell all others that it is over.
   const bool fetch = call.use == Use::kFetch;
+  const auto how = error.code() == ErrorCode::kTimedOut ? Breaker::Failure::kSilent : Breaker::Failure::kRefused;
   bool opened = false;
   if (fetch && call.connected) {
-    opened = shared_->fetches.failed(call.fetch_ticket, now());
+    opened = shared_->fetches.failed(call.fetch_ticket, now(), how);
   } else {
     shared_->fetches.abandoned(call.fetch_ticket);
   }
-  if (!fetch || !call.heard) opened |= shared_->breaker.failed(call.ticket, now());
+  if (!fetch || !call.heard) opened |= shared_->breaker.failed(call.ticket, now(), how);
   if (opened) shared_->breaker_opened.add();
 }
 

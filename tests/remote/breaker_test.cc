@@ -64,6 +64,21 @@ TEST(Breaker, DoublesItsRestWithEachFailedProbeUpToItsLimit) {
   }
 }
 
+TEST(Breaker, RestsForSecondsAtMostAfterARefusal) {
+  Breaker breaker({});
+  SteadyTime now{};
+  for (int i = 0; i < 12; ++i) breaker.failed(i == 0 ? breaker.admit(now) : Ticket::kProbe, now);
+  EXPECT_EQ(breaker.admit(now + Breaker::Backoff{}.most_refused), Ticket::kRefused) << "silence: a probe costs a wait";
+  now += Breaker::Backoff{}.most;
+  for (int i = 0; i < 3; ++i) {
+    breaker.failed(Ticket::kProbe, now, Breaker::Failure::kRefused);
+    const Milliseconds rest = time_to_probe(breaker, now);
+    EXPECT_GE(rest, Breaker::Backoff{}.most_refused / 2);
+    EXPECT_LE(rest, Breaker::Backoff{}.most_refused);
+    now += rest;
+  }
+}
+
 TEST(Breaker, CountsCallsThatFailTogetherOnce) {
   Breaker breaker(kBackoff);
   const SteadyTime now{};

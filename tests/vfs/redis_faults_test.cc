@@ -268,6 +268,30 @@ TEST_P(RedisFaults, CostAJobAMissAtMostAndLoseNothing) {
             << "\n";
 }
 
+/// However long that went on.
+TEST(RedisRecovery, TakesSecondsAfterAServerThatTurnedItsClientsAway) {
+  constexpr Milliseconds kRecoveryMost{5000};
+  constexpr uint64_t kProbes = 8;  // rests of 100 ms that double had grown to 10 s by then
+  RedisBed bed({});
+  const std::string there = bed.publish(*bed.a, "there");
+  ASSERT_TRUE(bed.a->sync());
+  ASSERT_TRUE(bed.b->wait_for_entry(there));
+  bed.operate({"CONFIG", "SET", "maxclients", "1"});
+  disconnect_everybody(bed);
+  const std::string mine = bed.publish(*bed.b, "written meanwhile");
+  ASSERT_TRUE(eventually([&] {
+    (void)RedisBed::look_up(*bed.b, there);
+    return bed.counters.get("remote.breaker_opened").get() >= kProbes;
+  }));
+
+  const auto over = std::chrono::steady_clock::now();
+  bed.operate({"CONFIG", "SET", "maxclients", "1000"});
+  EXPECT_TRUE(eventually([&] { return bed.b->read(there).value_or("absent") == "there"; }));
+  EXPECT_TRUE(bed.a->wait_for_entry(mine));
+  const auto took = std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - over);
+  EXPECT_LT(took, kRecoveryMost);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, RedisFaults, ::testing::ValuesIn(faults()));
 
 }  // namespace

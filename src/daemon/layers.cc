@@ -14,6 +14,7 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/encoding.h"
+#include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/log.h"
 #include "local_remote.h"
@@ -95,7 +96,7 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const Settings& settin
                                                           const Ownership& ownership, Layers& layers,
                                                           const Continuation& continuation) {
   vfs::FileSystemOptions options;
-  options.region = continuation.region;
+  if (!fail_point_error("takeover.log")) options.region = continuation.region;
   options.resume = continuation.resume;
   options.directory = settings.store + "/files";
   options.mountpoint = settings.mountpoint;

@@ -7,6 +7,7 @@
 
 #include "also_record.h"
 #include "drain.h"
+#include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "json.h"
 #include "mount_table.h"
@@ -115,7 +116,9 @@ Result<void> Service::resume() {
   find_device();
   INDUCTORFS_TRY(open_session(supervision_.take_device()));
   start_threads();
+  fail_point("takeover.threads_started");
   supervision_.serving();
+  fail_point("takeover.serving");
   also_.resume(noted_.with([](const Noted& noted) { return noted.also; }));
   Result<void> listening = prepare_runtime_directory(socket_directory_);
   if (listening) listening = listen();

@@ -327,8 +327,10 @@ void KernelSession::process_message(std::string_view message) {
 
 void KernelSession::resume() {
   begin_anew();
+  fail_point("takeover.session_begun");
   const auto left = channel_->slots.left_over();
   for (takeover::Slot* slot : left) finish(*slot);
+  fail_point("takeover.slots_finished");
   channel_->resumed.add(left.size());
   if (!options_.resend || !channel_->offers_resend || fail_point_error("fuse.resend")) return;
   const std::string message = resend_message();
@@ -336,6 +338,7 @@ void KernelSession::resume() {
   if (::write(device, message.data(), message.size()) < 0) {
     log::warning("fuse.resend", {{"error", error_from_errno(errno, "write /dev/fuse").to_string()}});
   }
+  fail_point("takeover.resent");
 }
 
 /// The session begins with the kernel's INIT; the kernel said it once, to the first worker.
@@ -348,13 +351,17 @@ void KernelSession::begin_anew() {
 }
 
 void KernelSession::finish(takeover::Slot& slot) {
-  if (slot.phase.load() != takeover::Slot::kAnswered) return process(slot, true);
+  if (slot.phase.load() != takeover::Slot::kAnswered) {
+    process(slot, true);
+    return fail_point("takeover.request_finished");
+  }
   // It may have been given: the kernel then knows no such request any more. References that it brought are counted.
   const ssize_t written = ::write(fuse_session_fd(channel_->session.get()), slot.reply,
                                   std::min<size_t>(slot.reply_size, sizeof(slot.reply)));
   if (written < 0 && errno != ENOENT) {
     log::warning("fuse.resumed_reply", {{"error", error_from_errno(errno, "write /dev/fuse").to_string()}});
   }
+  fail_point("takeover.answer_repeated");
   slot.free();
 }
 

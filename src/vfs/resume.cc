@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/overlay.h"
@@ -50,6 +51,7 @@ Result<void> Resume::take_over() {
   nodes.reserve(records.nodes.size());
   for (const auto& [id, record] : records.nodes) nodes.push_back(node_of(record));
   overlay_.nodes_.restore(records, nodes);
+  fail_point("takeover.nodes_restored");
   // By path, so only now.
   for (const NodePtr& node : nodes) {
     if (const auto path = overlay_.nodes_.path_of(*node)) overlay_.make_key_directory(*node, *path);
@@ -66,8 +68,11 @@ Result<void> Resume::take_over() {
   }
   // Background threads of the earlier worker held them, not the kernel.
   for (const NodePtr& node : nodes) overlay_.let_go(overlay_.nodes_.release(node));
+  fail_point("takeover.files_found");
   restore_pending();
+  fail_point("takeover.sets_restored");
   sweep_orphans();
+  fail_point("takeover.orphans_swept");
   overlay_.recover_stale();
   overlay_.resuming_ = true;
   overlay_.counters_.get("view.resumed_nodes").add(nodes.size());
@@ -235,8 +240,10 @@ void Resume::sweep_orphans() {
 /// kernel may not have been told.
 void Resume::finish(const std::stop_token& stop) {
   refresh_kernel("", overlay_.root_, stop);
+  fail_point("takeover.kernel_told");
   look_below("", stop);
   overlay_.resuming_ = false;
+  fail_point("takeover.finished");
   log::info("view.resumed", {{"nodes", static_cast<uint64_t>(overlay_.nodes_.size())}});
 }
 

@@ -10,7 +10,8 @@ traceback, a result or a key that differs from the one of a plain directory, wha
 a Triton set of more than one writer, a worker that ended by itself, or a probe beside the job that saw one. Stalls are
 those of the probe, a look-up and a read each few milliseconds. Exit code 1 when there was an error.
 
-  bench_takeover_torch.py t1|t4 [--kills 30] [--least S] [--most S] [--torch 2.15] [--processes 4] [--turns 6] [--keep DIR]
+  bench_takeover_torch.py t1|t4 [--kills 30] [--least S] [--most S] [--torch 2.15] [--processes 4] [--turns 6] [--warm 3]
+                          [--per-job 150] [--keep DIR]
 """
 import argparse
 import json
@@ -115,7 +116,8 @@ class Killer:
             rest = time.monotonic() + self.chance.uniform(self.options.least, self.options.most)
             while job.running and time.monotonic() < rest:
                 time.sleep(0.01)
-            if job.running and self.wanted:
+            kills = sum(len(some) for some in begins.values())
+            if job.running and self.wanted and kills < self.options.per_job:
                 begins[node.name].append(time.monotonic())
                 self.kill(node, where)
         done = job.wait()
@@ -141,10 +143,13 @@ class Killer:
             raise
 
     def count(self, node, kills, where):
-        """Nothing but this has killed workers."""
-        restarts = node.status()["takeover"]["restarts"]
-        before, node.counted = getattr(node, "counted", 0), restarts
-        if restarts != before + kills:
+        """Nothing but this has killed workers, and the supervisor those that a host out of breath kept from giving a sign of
+        life: that is no error of a worker, and the job must not see one either."""
+        restarts, hung = node.status()["takeover"]["restarts"], node.log.read_text().count("worker_hung")
+        before, hung_before = getattr(node, "counted", (0, 0))
+        node.counted = restarts, hung
+        self.note("workers replaced because they seemed to hang", hung - hung_before)
+        if restarts - before != kills + hung - hung_before:
             self.fault(f"{where}, node {node.name}", f"{restarts - before} restarts after {kills} kills")
 
     def keep(self, cluster, before):
@@ -261,6 +266,7 @@ def main():
     parser.add_argument("--processes", type=int, default=4, help="t4: of each node")
     parser.add_argument("--turns", type=int, default=6, help="t4: rounds of a storm")
     parser.add_argument("--warm", type=int, default=3, help="t1: warm runs on the node that has compiled")
+    parser.add_argument("--per-job", type=int, default=150, help="at most so many kills of workers of one job")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", help="where stores and logs of rounds with errors go")
     options = parser.parse_args()

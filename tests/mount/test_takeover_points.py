@@ -1,12 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker that is killed between the effect of a request and its answer: the request is answered by the next worker as it would
-have been by the first. The points are those of tests/crash/manifest.txt that lie in operations on names."""
+have been by the first. And one that is killed at a step beside requests, or in the middle of its own takeover, while a job
+works: the job sees nothing, and what it wrote reaches the cluster. All points of tests/crash/manifest.txt for which a mount is
+needed, or makes a difference."""
 import ctypes
 import os
+import sys
+from pathlib import Path
 
 import pytest
 from inductorfs_testing import artefacts, mounts
+from inductorfs_testing.load import Load
 from inductorfs_testing.processes import wait_until
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lint"))
+
+import check_fail_points  # noqa: E402
+
+MANIFEST = check_fail_points.read_manifest(Path(__file__).resolve().parents[1] / "crash" / "manifest.txt")[0]
 
 RENAME_EXCHANGE = 2
 
@@ -171,3 +182,121 @@ def test_a_set_is_committed_whole(armed, point):
     wait_until(lambda: restarted(node), what="the takeover")
     assert artefacts.triton_writers(artefacts.triton_read(node.cache, "kernel")) == {"one"}
     node.sync()
+
+
+# ---- beside requests, and in the middle of a takeover
+
+STORE_LIMIT = 8 << 20
+MOST_KILLS = 40
+
+
+class Job:
+    """Writes artefacts until a point was reached, and knows what it has written. Needs external synchronisation."""
+
+    def __init__(self, node, other, cluster):
+        self.node, self.other, self.cluster, self.written, self._turn = node, other, cluster, {}, 0
+
+    def keep(self, path, content):
+        self.written[path.relative_to(self.node.cache)] = content.encode()
+
+    def graph(self):
+        self._turn += 1
+        text = f"value {self._turn}"
+        self.keep(artefacts.write_graph(self.node.cache, f"key {self._turn}", text), text)
+
+    def linked(self):
+        """An artefact that has a further name, so that the store gets a copy."""
+        self._turn += 1
+        text = f"linked {self._turn}"
+        path = self.node.cache / artefacts.graph(f"linked {self._turn}", text)
+        path.parent.mkdir(parents=True)
+        temporary = path.parent / f".{os.getpid()}.{self._turn}.tmp"
+        temporary.write_text(text)
+        os.link(temporary, self.node.cache / f"further {self._turn}")
+        temporary.rename(path)
+        self.keep(path, text)
+
+    def kernel(self):
+        self._turn += 1
+        directory = artefacts.triton_compile(self.node.cache, f"kernel {self._turn}", "one")
+        for name in artefacts.TRITON_FILES:
+            self.keep(directory / name, (directory / name).read_text())
+
+    def too_much(self):
+        """More than the store may hold: a set first, which is the oldest then. What is not published is not evicted, and fills
+        the store, so each one has its time."""
+        self.kernel()
+        for _ in range(10):
+            self._turn += 1
+            name, text = artefacts.code(f"big {self._turn}"), mounts.text(1 << 20, self._turn).decode()
+            self.keep(artefacts.write_atomic(self.node.cache, name, text), text)
+            wait_until(lambda: str(name) in mounts.published(self.cluster), 20, "the publish")
+
+    def is_on(self, node):
+        node.catch_up(self.node)
+        for name, content in self.written.items():
+            assert (node.cache / name).read_bytes() == content, name
+
+
+STEPS = {"seal.copied": Job.linked, "seal.group_put": Job.kernel, "evict.dropped": Job.too_much,
+         "evict.set_file_dropped": Job.too_much}
+# Somebody else's loss, which no job of this node sees: tests/crash/test_crash_points.py.
+ELSEWHERE = ("publish.lost_told",)
+
+
+def killing_once(cluster, tmp_path, point, *more):
+    """A mount of which one worker is killed at this point, and the file that says so."""
+    once = tmp_path / "killed"
+    node = cluster.quick("a", "--crash-limit", "0", *more,
+                         environment={"INDUCTORFS_FAIL_POINT": point, "INDUCTORFS_FAIL_POINT_ONCE": str(once)})
+    return node, once
+
+
+def job_saw_nothing(load):
+    assert [result["errors"] for result in load.finish()] == [[]]
+
+
+@pytest.mark.parametrize("point", [point for point in MANIFEST
+                                   if point.startswith(("seal.", "publish.", "evict.")) and point not in ELSEWHERE])
+def test_a_step_beside_requests_is_made_again(cluster, tmp_path, point):
+    node, once = killing_once(cluster, tmp_path, point, *(("--store-limit", STORE_LIMIT) if point.startswith("evict.") else ()))
+    job = Job(node, cluster.quick("b"), cluster)
+    with Load(node.cache, tmp_path / "load", processes=1) as load:
+        load.advance(50)
+
+        def reached():
+            STEPS.get(point, Job.graph)(job)
+            return once.exists()
+
+        wait_until(reached, 60, "the point")
+        wait_until(lambda: restarted(node), what="the takeover")
+        job.graph()
+        load.advance(50)
+        job_saw_nothing(load)
+    node.sync()
+    job.is_on(node)
+    job.is_on(job.other)
+
+
+@pytest.mark.parametrize("point", [point for point in MANIFEST if point.startswith("takeover.")])
+def test_a_takeover_that_is_cut_is_made_by_the_next_worker(cluster, tmp_path, point):
+    """The first worker is killed by hand, until a next one dies at the point."""
+    node, once = killing_once(cluster, tmp_path, point)
+    job = Job(node, cluster.quick("b"), cluster)
+    with Load(node.cache, tmp_path / "load", processes=2) as load:
+        load.advance(50)
+        kills = 0
+        while not once.exists():
+            kills += 1
+            assert kills <= MOST_KILLS, "the point was not reached"
+            for write in (job.graph, job.kernel, job.linked):
+                write()
+            node.next_worker(node.kill_worker())
+            load.advance(5)
+        wait_until(lambda: node.status()["takeover"]["restarts"] == kills + 1, what="the worker after that")
+        job.graph()
+        load.advance(50)
+        assert [result["errors"] for result in load.finish()] == [[], []]
+    node.sync()
+    job.is_on(node)
+    job.is_on(job.other)

@@ -14,7 +14,7 @@ from inductorfs_testing import artefacts, compare, mounts, places
 from inductorfs_testing.load import Load
 from inductorfs_testing.mounts import QuickCluster
 from inductorfs_testing.processes import SANITIZER, Job, wait_until
-from inductorfs_testing.takeovers import healthy, no_errors, nothing_is_left, takeover
+from inductorfs_testing.takeovers import healthy, in_use, no_errors, nothing_is_left, takeover
 
 PROGRAM = places.program()
 # Without FUSE_NOTIFY_RESEND, as on a kernel before 6.9.
@@ -160,15 +160,6 @@ def test_what_is_open_mapped_and_locked_stays(node):
         with open(path, "rb") as other, pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert sorted(os.listdir(node.cache)) == ["file"]
-
-
-def in_use(cluster, node):
-    """Neither a check nor a second daemon gets the store."""
-    other = cluster.node(f"other {len(cluster._nodes)}", start=False)
-    second = other.cli("mount", other.cache, "--store", node.store, *cluster.options())
-    for done in (second, node.cli("check", "--store", node.store, "--repair")):
-        assert done.code == 1 and "in use by process" in done.err and done.err.count("\n") == 1, done
-    assert compare.mounts_below(other.root) == []
 
 
 def test_nobody_else_gets_the_store_between_two_workers(cluster, node):

@@ -13,7 +13,7 @@ from inductorfs_testing import artefacts, compare, places
 from inductorfs_testing.load import Load
 from inductorfs_testing.mounts import QuickCluster
 from inductorfs_testing.processes import run, wait_until
-from inductorfs_testing.takeovers import healthy, no_errors, nothing_is_left, takeover
+from inductorfs_testing.takeovers import healthy, in_use, no_errors, nothing_is_left, takeover
 
 PROGRAM = places.program()
 

@@ -30,3 +30,12 @@ def takeover(node):
 def nothing_is_left(node):
     assert compare.mounts_below(node.root) == []
     wait_until(lambda: not node.processes(), 20, "the daemon's end")
+
+
+def in_use(cluster, node):
+    """Neither a check nor a second daemon gets the store."""
+    other = cluster.node(f"other {len(cluster._nodes)}", start=False)
+    second = other.cli("mount", other.cache, "--store", node.store, *cluster.options())
+    for done in (second, node.cli("check", "--store", node.store, "--repair")):
+        assert done.code == 1 and "in use by process" in done.err and done.err.count("\n") == 1, done
+    assert compare.mounts_below(other.root) == []

@@ -76,6 +76,7 @@ void allocate(fuse_req_t request, fuse_ino_t node, int mode, off_t offset, off_t
   });
 }
 
+// NOLINTNEXTLINE(readability-function-size): the parameters are those of libfuse
 void copy_range(fuse_req_t request, fuse_ino_t from, off_t from_offset, fuse_file_info*, fuse_ino_t to, off_t to_offset,
                 fuse_file_info*, size_t length, int flags) noexcept {
   serve(request, Operation::kCopyFileRange, [&](FileSystem& file_system, Reply& reply) {
@@ -100,6 +101,7 @@ void sync_file(fuse_req_t request, fuse_ino_t node, int data_only, fuse_file_inf
 }
 
 /// Python before 3.14 asks TCGETS of each file that it opens; the kernel cannot be told to stop asking.
+// NOLINTNEXTLINE(readability-function-size): the parameters are those of libfuse
 void control(fuse_req_t request, fuse_ino_t, unsigned, void*, fuse_file_info*, unsigned, const void*, size_t,
              size_t) noexcept {
   refuse(request, Operation::kIoctl, ENOTTY);

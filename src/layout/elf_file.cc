@@ -128,7 +128,7 @@ class NeedsReader {
       const uint64_t name_at = at + kNoteHeader;
       const uint64_t content_at = name_at + aligned(name_size, kNoteAlignment);
       if (content_at > end || size > end - content_at) return broken("a note is longer than its segment");
-      const bool gnu = reader_.piece(name_at, name_size) == std::string_view("GNU", 4);
+      const bool gnu = reader_.piece(name_at, name_size) == std::string_view("GNU\0", 4);
       if (gnu && type == kNoteAbiTag) needs_.operating_system = static_cast<uint32_t>(reader_.number(content_at, 4));
       if (gnu && type == kNoteProperty) INDUCTORFS_TRY(read_properties({content_at, size}));
       at = std::min(end, content_at + aligned(size, kNoteAlignment));

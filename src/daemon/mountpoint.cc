@@ -1,22 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mountpoint.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "also.h"
 #include "control.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/handle.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/fuse/session.h"
 #include "mount_table.h"
@@ -32,6 +39,36 @@ constexpr int kMostLayers = 16;
 
 bool is_served(const std::string& path) {
   return is_listening(runtime_directory(::geteuid(), process_environment()) + "/" + socket_name(path));
+}
+
+/// The program's name and its first two arguments; nothing for a process that has gone, a zombie too.
+std::vector<std::string> command_of(const std::string& pid) {
+  constexpr uint64_t kCommandLimit = 2 * PATH_MAX;
+  const Result<std::string> text = read_file(AT_FDCWD, "/proc/" + pid + "/cmdline", kCommandLimit);
+  std::vector<std::string> words;
+  for (size_t at = 0; text && at < text->size() && words.size() < 3;) {
+    const size_t end = std::min(text->find('\0', at), text->size());
+    if (end > at) words.push_back(text->substr(at, end - at));  // a messenger's name is shorter than the one it had
+    at = end + 1;
+  }
+  if (!words.empty()) words[0].erase(0, words[0].rfind('/') + 1);
+  return words;
+}
+
+/// Told by the messenger that is there (src/supervisor/messenger.h), because processes that are not seen may be in
+/// another PID namespace.
+bool only_messenger_is_left(const std::string& path) {
+  bool messenger = false;
+  const Handle<DIR, ::closedir> proc(::opendir("/proc"));
+  while (const dirent* item = proc ? ::readdir(proc.get()) : nullptr) {
+    const std::string pid(item->d_name);
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::vector<std::string> words = command_of(pid);
+    if (words.size() > 1 && words[0] == "inductorfs-supervisor" && words[1] == path) return false;
+    if (words.size() > 2 && words[1] == "worker" && words[2] == path) return false;
+    messenger = messenger || (words.size() > 1 && words[0] == "inductorfs-messenger" && words[1] == path);
+  }
+  return messenger;
 }
 
 }  // namespace
@@ -52,12 +89,19 @@ bool is_dead_mount(const std::string& path) {
   return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == kDeadMark;
 }
 
+bool end_waits_without_daemon(const std::string& path) {
+  if (!only_messenger_is_left(path)) return false;
+  (void)::umount2(path.c_str(), MNT_FORCE | UMOUNT_NOFOLLOW);  // a user's requests wait on: it is root's
+  return true;
+}
+
 Result<void> free_mountpoint(const std::string& path) {
   for (int layer = 0; layer < kMostLayers; ++layer) {
     const std::vector<MountEntry> table = read_mount_table();
     const MountEntry* top = find_mount_at(table, path);
     if (top == nullptr) return {};
-    const bool living = !top->is_ours() || is_served(path) || !is_dead_mount(path);
+    const bool held = top->is_ours() && !is_served(path) && end_waits_without_daemon(path);
+    const bool living = !top->is_ours() || is_served(path) || (!held && !is_dead_mount(path));
     if (living) {
       return fail(ErrorCode::kBusy,
                   "already mounted (" + top->type + "): " + path + ": unmount it first, or mount at another directory");

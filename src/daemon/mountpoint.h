@@ -13,6 +13,10 @@ namespace inductorfs::daemon {
 /// that hangs makes everybody hang who touches its mount. Requires: one thread.
 [[nodiscard]] bool is_dead_mount(const std::string& path);
 
+/// Whether the mount has lost all its processes but its messenger, which no kill ends while the kernel has it wait for
+/// a lookup, and which keeps the device open: everybody waits who waited. As root it ends their requests.
+[[nodiscard]] bool end_waits_without_daemon(const std::string& path);
+
 /// Takes away what a dead daemon left mounted there. kBusy when anything living is mounted there.
 [[nodiscard]] Result<void> free_mountpoint(const std::string& path);
 

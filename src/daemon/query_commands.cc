@@ -10,6 +10,7 @@
 #include "json.h"
 #include "learn.h"
 #include "locate.h"
+#include "mountpoint.h"
 #include "process.h"
 #include "report.h"
 #include "requests.h"
@@ -68,6 +69,7 @@ Result<void> unmount_orphan(const std::string& mountpoint, bool lazy, const Envi
   const std::vector<MountEntry> table = read_mount_table();
   const MountEntry* entry = find_mount_at(table, mountpoint);
   const std::string device = entry == nullptr ? std::string() : entry->device;
+  (void)end_waits_without_daemon(mountpoint);
   INDUCTORFS_TRY(fuse::unmount(mountpoint, lazy));
   detach_binds_of(device);
   sweep_runtime_directory(runtime_directory(::geteuid(), environment));

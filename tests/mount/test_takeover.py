@@ -115,6 +115,39 @@ def test_a_worker_dies_although_the_kernel_cannot_be_told_anything(cluster):
     nothing_is_left(b)
 
 
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("remedy", ["mount", "unmount"])
+def test_all_processes_may_be_killed_while_the_messenger_is_held_up(cluster, remedy):
+    """It keeps the device open, so that the kernel does not see that the daemon is gone."""
+    a, b = cluster.quick("a"), cluster.quick("b", "--crash-limit", "0", "--prefetch", "0", "--lookup-patience", "30000")
+    name = artefacts.write_graph(a.cache, "k", "value").relative_to(a.cache)
+    a.sync()
+    b.catch_up(a)
+    os.stat((b.cache / name).parent)
+    before = b.counters()["fuse.lookup"]
+    (messenger,) = b.messengers()
+    with mounts.suspended(cluster.redis):
+        job = Job(["cat", b.cache / name], b.env(), b.root / "jobs", "cat")
+        wait_until(lambda: b.counters()["fuse.lookup"] > before, what="the lookup")
+        b.next_worker(b.kill_worker())
+        wait_until(lambda: sleeps_in_the_kernel(messenger), what="the notice of a name in that directory")
+        for pid in b.processes():
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not b.supervisors() and not b.daemons(), what="the daemon's end")
+        assert sleeps_in_the_kernel(messenger)
+        if remedy == "mount":
+            b.start(*cluster.options())
+        else:
+            assert b.cli("unmount", b.cache, "--lazy").code == 0
+        done = job.wait(30)
+    assert done.code == 1 and "value" not in done.out
+    if remedy == "mount":
+        wait_until(lambda: (b.cache / name).exists(), what="the artefact")
+        assert (b.cache / name).read_text() == "value"
+        b.unmount()
+    nothing_is_left(b)
+
+
 def test_a_messenger_that_is_killed_is_replaced(cluster, node):
     other = cluster.quick("b")
     (killed,) = node.messengers()

@@ -72,7 +72,10 @@ class SentinelGroup:
                 server.start()
             for port in self._ports:
                 self._start_sentinel(port)
-            wait_until(lambda: all(self._knows_all(port) for port in self._ports), 30, "the Sentinels")
+            try:  # they ask the master for its replicas every ten seconds
+                wait_until(lambda: all(self._knows_all(port) for port in self._ports), 60, "the Sentinels")
+            except Failed as failed:
+                raise Failed(f"{failed}: they say {[self._facts(port) for port in self._ports]}") from None
             wait_until(self.in_step, 30, "the replica")
         except BaseException:
             self.close()
@@ -103,9 +106,12 @@ sentinel failover-timeout {MASTER} 6000
                               text=True, timeout=20, check=False)
         return done.stdout.split("\n")
 
-    def _knows_all(self, port):
+    def _facts(self, port):
         told = self.ask(port, "SENTINEL", "MASTER", MASTER)
-        facts = dict(zip(told[::2], told[1::2]))
+        return dict(zip(told[::2], told[1::2]))
+
+    def _knows_all(self, port):
+        facts = self._facts(port)
         return facts.get("num-slaves") == "1" and facts.get("num-other-sentinels") == "2" and facts.get("flags") == "master"
 
     def master(self):

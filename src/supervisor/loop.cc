@@ -201,7 +201,10 @@ void Loop::start_messenger() {
 
 void Loop::take_upgrade(Fd program) {
   const bool taken = program && core_.asked_to_upgrade(now(), signs());
-  if (taken) new_program_ = out_of_the_way(std::move(program));
+  if (taken) {
+    (void)act();  // the program of the upgrade before may not be adopted yet, and would lose its place to this one
+    new_program_ = out_of_the_way(std::move(program));
+  }
   log_line("info", "upgrade_asked taken=%s", taken ? "true" : "false");
   // A worker that does not hear this has ended, or will be killed when it does not hand over in time.
   (void)send_word(worker_.link(), taken ? Word::kUpgradeTaken : Word::kUpgradeRefused);

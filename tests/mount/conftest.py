@@ -6,6 +6,7 @@ import shutil
 import pytest
 from inductorfs_testing import artefacts
 from inductorfs_testing.fixtures import lack
+from inductorfs_testing.load import Load
 from inductorfs_testing.mounts import QuickCluster, appears
 from inductorfs_testing.twin import FIRST, ORIGINS, SECOND, Place, unused_name
 
@@ -64,3 +65,16 @@ def places(request, two_nodes, tmp_path):
         shutil.rmtree(root / "work", ignore_errors=True)
         (root / "work").mkdir()
     return Place(node.cache, *names), Place(plain, *names)
+
+
+@pytest.fixture
+def node(cluster):
+    """Crashes without end, and no safe mode."""
+    return cluster.quick("a", "--crash-limit", "0")
+
+
+@pytest.fixture
+def load(node, tmp_path):
+    with Load(node.cache, tmp_path / "load") as made:
+        made.advance(200)
+        yield made

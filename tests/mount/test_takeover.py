@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker that is killed or hangs: no process notices."""
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -12,32 +13,12 @@ from pathlib import Path
 import pytest
 from inductorfs_testing import artefacts, compare, mounts, places
 from inductorfs_testing.load import Load
-from inductorfs_testing.mounts import QuickCluster
 from inductorfs_testing.processes import SANITIZER, Job, wait_until
 from inductorfs_testing.takeovers import healthy, in_use, no_errors, nothing_is_left, takeover
 
 PROGRAM = places.program()
 # Without FUSE_NOTIFY_RESEND, as on a kernel before 6.9.
 RESEND = {"resend": {}, "no resend": {"INDUCTORFS_FAIL_POINT": "fuse.resend=EIO"}}
-
-
-@pytest.fixture
-def cluster():
-    with QuickCluster() as made:
-        yield made
-
-
-@pytest.fixture
-def node(cluster):
-    """Crashes without end, and no safe mode."""
-    return cluster.quick("a", "--crash-limit", "0")
-
-
-@pytest.fixture
-def load(node, tmp_path):
-    with Load(node.cache, tmp_path / "load") as made:
-        made.advance(200)
-        yield made
 
 
 def socket_of(node):
@@ -90,62 +71,59 @@ def sleeps_in_the_kernel(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "D"
 
 
+@contextlib.contextmanager
+def held_up_messenger(cluster):
+    """A node, an artefact that it lacks, a job that waits for it with the lock of its directory, and the messenger that the kernel
+    has wait for that lock."""
+    writer, node = cluster.quick("a"), cluster.quick("b", "--crash-limit", "0", "--prefetch", "0", "--lookup-patience", "30000")
+    name = artefacts.write_graph(writer.cache, "k", "value").relative_to(writer.cache)
+    writer.sync()
+    node.catch_up(writer)
+    os.stat((node.cache / name).parent)
+    before = node.counters()["fuse.lookup"]
+    (messenger,) = node.messengers()
+    with mounts.suspended(cluster.redis):
+        job = Job(["cat", node.cache / name], node.env(), node.root / "jobs", "cat")
+        wait_until(lambda: node.counters()["fuse.lookup"] > before, what="the lookup")
+        node.next_worker(node.kill_worker())  # it tells the kernel of all names that the kernel may not know
+        wait_until(lambda: sleeps_in_the_kernel(messenger), what="the notice of a name in that directory")
+        yield node, node.cache / name, job, messenger
+
+
 def test_a_worker_dies_although_the_kernel_cannot_be_told_anything(cluster):
     """A lookup that waits holds the lock of its directory, and the kernel forgets a name there only with that lock. Nothing
     ends this wait: a worker in it would not die when it is killed, and never be replaced."""
-    a, b = cluster.quick("a"), cluster.quick("b", "--crash-limit", "0", "--prefetch", "0", "--lookup-patience", "30000")
-    name = artefacts.write_graph(a.cache, "k", "value").relative_to(a.cache)
-    a.sync()
-    b.catch_up(a)
-    os.stat((b.cache / name).parent)
-    before = b.counters()["fuse.lookup"]
-    (messenger,) = b.messengers()
-    with mounts.suspended(cluster.redis):
-        job = Job(["cat", b.cache / name], b.env(), b.root / "jobs", "cat")
-        wait_until(lambda: b.counters()["fuse.lookup"] > before, what="the lookup")
-        b.next_worker(b.kill_worker())  # it tells the kernel of all names that the kernel may not know
-        wait_until(lambda: sleeps_in_the_kernel(messenger), what="the notice of a name in that directory")
+    with held_up_messenger(cluster) as (node, _, job, messenger):
         for _ in range(2):
-            healthy(b, b.kill_worker())
+            healthy(node, node.kill_worker())
     done = job.wait(30)
     assert (done.code, done.out, done.err) == (0, "value", "")
     wait_until(lambda: not sleeps_in_the_kernel(messenger), what="the messenger")
-    assert not (b.cache / "never").exists()
-    b.unmount()
-    nothing_is_left(b)
+    assert not (node.cache / "never").exists()
+    node.unmount()
+    nothing_is_left(node)
 
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("remedy", ["mount", "unmount"])
 def test_all_processes_may_be_killed_while_the_messenger_is_held_up(cluster, remedy):
     """It keeps the device open, so that the kernel does not see that the daemon is gone."""
-    a, b = cluster.quick("a"), cluster.quick("b", "--crash-limit", "0", "--prefetch", "0", "--lookup-patience", "30000")
-    name = artefacts.write_graph(a.cache, "k", "value").relative_to(a.cache)
-    a.sync()
-    b.catch_up(a)
-    os.stat((b.cache / name).parent)
-    before = b.counters()["fuse.lookup"]
-    (messenger,) = b.messengers()
-    with mounts.suspended(cluster.redis):
-        job = Job(["cat", b.cache / name], b.env(), b.root / "jobs", "cat")
-        wait_until(lambda: b.counters()["fuse.lookup"] > before, what="the lookup")
-        b.next_worker(b.kill_worker())
-        wait_until(lambda: sleeps_in_the_kernel(messenger), what="the notice of a name in that directory")
-        for pid in b.processes():
+    with held_up_messenger(cluster) as (node, path, job, messenger):
+        for pid in node.processes():
             os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not b.supervisors() and not b.daemons(), what="the daemon's end")
+        wait_until(lambda: not node.supervisors() and not node.daemons(), what="the daemon's end")
         assert sleeps_in_the_kernel(messenger)
         if remedy == "mount":
-            b.start(*cluster.options())
+            node.start(*cluster.options())
         else:
-            assert b.cli("unmount", b.cache, "--lazy").code == 0
+            assert node.cli("unmount", node.cache, "--lazy").code == 0
         done = job.wait(30)
     assert done.code == 1 and "value" not in done.out
     if remedy == "mount":
-        wait_until(lambda: (b.cache / name).exists(), what="the artefact")
-        assert (b.cache / name).read_text() == "value"
-        b.unmount()
-    nothing_is_left(b)
+        wait_until(path.exists, what="the artefact")
+        assert path.read_text() == "value"
+        node.unmount()
+    nothing_is_left(node)
 
 
 def test_a_messenger_that_is_killed_is_replaced(cluster, node):

@@ -11,30 +11,10 @@ from pathlib import Path
 import pytest
 from inductorfs_testing import artefacts, compare, places
 from inductorfs_testing.load import Load
-from inductorfs_testing.mounts import QuickCluster
 from inductorfs_testing.processes import run, wait_until
 from inductorfs_testing.takeovers import healthy, in_use, no_errors, nothing_is_left, takeover
 
 PROGRAM = places.program()
-
-
-@pytest.fixture
-def cluster():
-    with QuickCluster() as made:
-        yield made
-
-
-@pytest.fixture
-def node(cluster):
-    """Crashes without end, and no safe mode."""
-    return cluster.quick("a", "--crash-limit", "0")
-
-
-@pytest.fixture
-def load(node, tmp_path):
-    with Load(node.cache, tmp_path / "load") as made:
-        made.advance(200)
-        yield made
 
 
 # ---- upgrades

@@ -254,7 +254,7 @@ void Overlay::commit_if_complete(const Site& site, pid_t set_writer, pid_t calle
   if (!committed) return;
   if (!why_private.empty()) marks_.stays_here(path, why_private, names.size());
   changed_names_in(directory);
-  finish_local_set(directory, path);
+  sealer_.add({directory, path, true});
   unpin(directory);
 }
 
@@ -289,10 +289,6 @@ Result<void> Overlay::commit(const NodePtr& directory, const std::string& path, 
   state.committed = KeyState::Committed::kLocal;
   counters_.get("triton.sets_committed").add();
   return {};
-}
-
-void Overlay::finish_local_set(const NodePtr& directory, const std::string& path) {
-  sealer_.add({directory, path, true});
 }
 
 void Overlay::drop_dead_sets() {

@@ -104,7 +104,6 @@ class Overlay final : public FileSystem {
   [[nodiscard]] Result<void> keep_pending_orphan(const std::string& place);
   void commit_if_complete(const Site& site, pid_t set, pid_t writer);
   [[nodiscard]] Result<void> commit(const NodePtr& directory, const std::string& path, KeyState& state, pid_t writer);
-  void finish_local_set(const NodePtr& directory, const std::string& path);
   void drop_dead_sets();
   [[nodiscard]] std::string pending_path(const Node& directory, pid_t writer) const;
   [[nodiscard]] std::vector<std::string> local_set(const std::string& path) const;
@@ -158,6 +157,7 @@ class Overlay final : public FileSystem {
   void seal_if_final(const NodePtr& node, const std::string& path);
   void seal_after_build(const std::string& directory_path, pid_t builder);
   SealOutcome seal(const SealItem& item);
+  SealOutcome not_sealed(const std::string& path, const Error& error);
   [[nodiscard]] Result<Sealed> seal_file(const NodePtr& node, const std::string& path);
   [[nodiscard]] Result<codec::Entry> store_file(const Fd& file, const std::string& path, const layout::Place& place,
                                                 bool shares_inode);

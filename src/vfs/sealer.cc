@@ -10,8 +10,17 @@ namespace {
 
 constexpr Milliseconds kRetry{50};
 constexpr Milliseconds kRest{1000};
+constexpr int kQuietTimesUntilRoom = 5;
 
 }  // namespace
+
+/// It is to be sealed for another reason, and has a pin for that.
+void Sealer::forget_wait(State::Timed& waits, NodeId node) {
+  const auto found = waits.find(node);
+  if (found == waits.end()) return;
+  found->second.second.node->pins.fetch_sub(1);  // not the last one
+  waits.erase(found);
+}
 
 Sealer::Sealer(Seal seal, Unpin unpin, Milliseconds quiet_time)
     : seal_(std::move(seal)), unpin_(std::move(unpin)), quiet_time_(quiet_time) {}
@@ -31,7 +40,10 @@ void Sealer::stop() {
 
 void Sealer::add(SealItem item) {
   item.node->pins.fetch_add(1);
-  state_.notify_with([&](State& state) { state.ready.push_back(std::move(item)); });
+  state_.notify_with([&](State& state) {
+    forget_wait(state.no_room, item.node->id);
+    state.ready.push_back(std::move(item));
+  });
 }
 
 void Sealer::add_quiet(SealItem item) {
@@ -45,13 +57,15 @@ void Sealer::add_quiet(SealItem item) {
       return;
     }
     item.node->pins.fetch_add(1);
+    forget_wait(state.no_room, id);
     state.quiet.emplace(id, std::make_pair(due, std::move(item)));
   });
 }
 
 size_t Sealer::waiting() const {
-  return state_.with(
-      [](const State& state) { return state.ready.size() + state.quiet.size() + (state.working ? 1U : 0U); });
+  return state_.with([](const State& state) {
+    return state.ready.size() + state.quiet.size() + state.no_room.size() + (state.working ? 1U : 0U);
+  });
 }
 
 std::vector<std::string> Sealer::waiting_paths(size_t limit) const {
@@ -78,13 +92,22 @@ bool Sealer::take_due(State& state, SteadyTime now, SealItem& item) {
     state.ready.pop_front();
     return true;
   }
-  for (auto it = state.quiet.begin(); it != state.quiet.end(); ++it) {
-    if (it->second.first > now) continue;
-    item = std::move(it->second.second);
-    state.quiet.erase(it);
+  for (State::Timed* timed : {&state.quiet, &state.no_room}) {
+    const auto due =
+        std::find_if(timed->begin(), timed->end(), [&](const auto& one) { return one.second.first <= now; });
+    if (due == timed->end()) continue;
+    item = std::move(due->second.second);
+    timed->erase(due);
     return true;
   }
   return false;
+}
+
+void Sealer::put_off(State::Timed& to, SealItem item, Milliseconds wait) {
+  const NodeId id = item.node->id;
+  const auto due = std::chrono::steady_clock::now() + wait;
+  if (!to.emplace(id, std::make_pair(due, std::move(item))).second)
+    to.at(id).second.node->pins.fetch_sub(1);  // one wait, one pin
 }
 
 void Sealer::run(const std::stop_token& stop) {
@@ -92,7 +115,9 @@ void Sealer::run(const std::stop_token& stop) {
     SealItem item;
     const auto [until, added] = state_.with([](const State& state) {
       SteadyTime next = std::chrono::steady_clock::now() + kRest;
-      for (const auto& [id, timed] : state.quiet) next = std::min(next, timed.first);
+      for (const auto* waits : {&state.quiet, &state.no_room}) {
+        for (const auto& [id, timed] : *waits) next = std::min(next, timed.first);
+      }
       return std::make_pair(next, state.quiet_added);
     });
     const bool has_item = state_.wait_until(
@@ -105,7 +130,8 @@ void Sealer::run(const std::stop_token& stop) {
           return state.working = take_due(state, std::chrono::steady_clock::now(), item);
         });
     if (!has_item) continue;
-    const bool later = seal_(item) == SealOutcome::kLater;
+    const SealOutcome outcome = seal_(item);
+    const bool later = outcome != SealOutcome::kDone;
     NodePtr done = later ? nullptr : item.node;
     if (done) {
       done->pins.fetch_sub(1);
@@ -114,11 +140,10 @@ void Sealer::run(const std::stop_token& stop) {
     state_.notify_with([&](State& state) {
       state.working = false;
       if (!later) return;
-      const NodeId id = item.node->id;
-      const auto due = std::chrono::steady_clock::now() + kRetry;
-      if (!state.quiet.emplace(id, std::make_pair(due, std::move(item))).second) {
-        state.quiet.at(id).second.node->pins.fetch_sub(1);  // one wait, one pin
-      }
+      const bool no_room = outcome == SealOutcome::kNoRoom;
+      const bool waits_again = no_room && state.quiet.contains(item.node->id);
+      put_off(no_room && !waits_again ? state.no_room : state.quiet, std::move(item),
+              no_room ? kQuietTimesUntilRoom * quiet_time_ : kRetry);
     });
   }
 }

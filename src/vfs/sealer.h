@@ -22,8 +22,9 @@ struct SealItem {
 };
 
 enum class SealOutcome {
-  kDone,   ///< sealed, or never to be (refused, replaced, private)
-  kLater,  ///< it is being written to right now
+  kDone,    ///< sealed, or never to be (refused, replaced, private)
+  kLater,   ///< it is being written to right now
+  kNoRoom,  ///< the store is full of what is in use: some quiet times later there may be room
 };
 
 /// The queue of what is to be sealed and one thread that does it. A job never waits for it; a crash loses nothing,
@@ -44,20 +45,24 @@ class Sealer {
   /// When nothing was written for the quiet time; a further call begins the wait anew.
   void add_quiet(SealItem item);
   [[nodiscard]] size_t waiting() const;
-  /// Waits until nothing is left to seal, quiet files included. False at the deadline.
+  /// Waits until nothing is left to seal, quiet files included, but for what waits for room. False at the deadline.
   [[nodiscard]] bool drain(Deadline deadline);
   [[nodiscard]] std::vector<std::string> waiting_paths(size_t limit) const;
 
  private:
   struct State {
     std::deque<SealItem> ready;
-    std::map<NodeId, std::pair<SteadyTime, SealItem>> quiet;  ///< due time
+    using Timed = std::map<NodeId, std::pair<SteadyTime, SealItem>>;  ///< due time
+    Timed quiet;
+    Timed no_room;
     uint64_t quiet_added = 0;  ///< lets the thread see that it has to wait for another due time
     bool working = false;
     bool stopped = false;
   };
   void run(const std::stop_token& stop);
   [[nodiscard]] static bool take_due(State& state, SteadyTime now, SealItem& item);
+  static void forget_wait(State::Timed& waits, NodeId node);
+  static void put_off(State::Timed& to, SealItem item, Milliseconds wait);
 
   const Seal seal_;
   const Unpin unpin_;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint64_t kGroupFileLimit = 1 << 20;
 constexpr size_t kRefusedKept = 20;
+constexpr size_t kMostWaitingForRoom = 1000;
 constexpr int64_t kSecond = 1'000'000'000;
 
 std::string parent_path(const std::string& path) {
@@ -46,7 +47,7 @@ void Overlay::seal_if_final(const NodePtr& node, const std::string& path) {
     // A set that somebody copies in by names and renames (rsync) is whole when its group file says so.
     const NodePtr directory = nodes_.walk(parent_path(path)).node;
     if (directory && directory->key && layout::is_group_file(path.substr(path.rfind('/') + 1))) {
-      finish_local_set(directory, parent_path(path));
+      sealer_.add({directory, parent_path(path), true});
     }
     return;
   }
@@ -76,6 +77,18 @@ void Overlay::refuse(const std::string& path, const std::string& why) {
   log::write_limited(log::Level::kWarning, "seal.refused", {{"path", path}, {"why", why}});
 }
 
+SealOutcome Overlay::not_sealed(const std::string& path, const Error& error) {
+  if (error.code() == ErrorCode::kBusy) return SealOutcome::kLater;
+  // What waits holds a node each, and its bytes are read again for each try.
+  if (error.code() == ErrorCode::kNoSpace && sealer_.waiting() < kMostWaitingForRoom) {
+    counters_.get("seal.no_room").add();
+    log::write_limited(log::Level::kWarning, "seal.no_room", {{"path", path}, {"why", error.to_string()}});
+    return SealOutcome::kNoRoom;
+  }
+  refuse(path, error.to_string());
+  return SealOutcome::kDone;
+}
+
 SealOutcome Overlay::seal(const SealItem& item) {
   if (item.group) return seal_group(item);
   // The name may have gone, or be another file's by now.
@@ -92,8 +105,7 @@ SealOutcome Overlay::seal(const SealItem& item) {
 
   auto entry = seal_file(item.node, item.path);
   if (!entry) {
-    if (entry.error().code() == ErrorCode::kBusy) return SealOutcome::kLater;
-    if (entry.error().code() != ErrorCode::kNotFound) refuse(item.path, entry.error().to_string());
+    if (entry.error().code() != ErrorCode::kNotFound) return not_sealed(item.path, entry.error());
     return SealOutcome::kDone;
   }
   // A foreign write that came and went before the file was hashed has left its mark; a later one has a copy.
@@ -255,9 +267,7 @@ SealOutcome Overlay::seal_group(const SealItem& item) {
     const std::string file_path = join(*path, name);
     auto entry = seal_member(file_path, path->substr(path->rfind('/') + 1));
     if (!entry) {
-      if (entry.error().code() == ErrorCode::kBusy) return SealOutcome::kLater;
-      refuse(file_path, entry.error().to_string());
-      return SealOutcome::kDone;
+      return not_sealed(file_path, entry.error());
     }
     if (provenance_of(file_path).is_private()) return SealOutcome::kDone;  // as in seal()
     publish.entries.push_back(entry->entry);

@@ -88,7 +88,7 @@ void Overlay::saw_writer_below(const std::string& path, pid_t writer) {
     if (!node) return;
     if (is_set) {
       saw_writer_of_set(*node, path, writer);
-      finish_local_set(*node, path);
+      sealer_.add({*node, path, true});
     } else {
       saw_writer(*node, path, writer);
       seal_if_final(*node, path);

@@ -130,5 +130,29 @@ TEST_F(Eviction, TakesASetOfTheClusterOnlyWhenTheKernelHasLetAllItsNamesGo) {
   EXPECT_TRUE(again) << again.error().to_string() << "it comes from the cluster again";
 }
 
+TEST_F(Eviction, PublishesWhatWasFinishedInAFullStoreOnceThereIsRoom) {
+  Host writer(cluster);
+  Host a(cluster, small());
+  std::vector<std::string> shown;
+  for (int i = 0; i < 5; ++i) {
+    shown.push_back(code_path("shown" + std::to_string(i)));
+    ASSERT_TRUE(writer.publish_file(shown.back(), std::string(190'000, static_cast<char>('a' + i))));
+    ASSERT_TRUE(writer.sync());
+    ASSERT_TRUE(a.wait_for_entry(shown.back()));
+    ASSERT_TRUE(a.look_up(shown.back()));
+  }
+  const std::string path = code_path("finished");
+  ASSERT_TRUE(a.publish_file(path, std::string(190'000, 'x')));
+  ASSERT_TRUE(eventually([&] { return a.count("seal.no_room") > 0; }));
+  EXPECT_GT(a.file_system->status().unsealed, 0U);
+  EXPECT_EQ(a.read(path).value_or("absent"), std::string(190'000, 'x'));
+  EXPECT_EQ(a.count("seal.refused"), 0U);
+
+  for (const auto& name : shown) forget_all(a, name);
+
+  EXPECT_TRUE(writer.wait_for_entry(path));
+  EXPECT_EQ(a.file_system->status().unsealed, 0U);
+}
+
 }  // namespace
 }  // namespace inductorfs::testing

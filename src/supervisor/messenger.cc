@@ -66,6 +66,7 @@ void rename_process(char* name) {
   constexpr std::string_view kOld = "supervisor";
   constexpr std::string_view kNew = "messenger";
   (void)::prctl(PR_SET_NAME, "inductorfs-mess");  // cut at 15 bytes, as a program's name is
+  if (name == nullptr) return;
   const size_t size = std::strlen(name);
   if (!std::string_view(name, size).ends_with(kOld)) return;
   char* const place = name + size - kOld.size();

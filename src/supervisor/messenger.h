@@ -18,7 +18,8 @@ class Messenger {
   void open();
   /// Where workers send notices to; -1: nowhere.
   [[nodiscard]] int notices() const { return out_.get(); }
-  /// `name`: argv[0] of this process, which is changed in the new one. False: there is none, and none will be.
+  /// `name`: argv[0] of this process, which is changed in the new one; none: it stays. False: there is none, and none
+  /// will be.
   bool start(int device, char* name);
   /// True once when it has ended, although it was not to.
   [[nodiscard]] bool reap();

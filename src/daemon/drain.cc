@@ -15,7 +15,7 @@ Result<void> publish_all(Layers& layers, Deadline deadline, const std::function<
   while (true) {
     // The first slice has begun before the deadline is looked at: an empty queue is always seen as such.
     Result<void> done = layers.file_system->sync(deadline.earlier(kSlice));
-    if (done || deadline.passed() || cancelled()) return done;
+    if (done || deadline.passed() || cancelled() || done.error().code() == ErrorCode::kNoSpace) return done;
     // Away: whatever is waited for will not come in a time that an end may take.
     if (!layers.remote->health().reachable) return done;
   }

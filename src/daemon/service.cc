@@ -312,6 +312,7 @@ Result<void> Service::sync(Deadline deadline, const std::function<bool()>& cance
   while (true) {
     Result<void> done = layers_->file_system->sync(deadline.earlier(kSyncSlice));
     if (done || deadline.passed() || cancelled()) return done;
+    if (done.error().code() == ErrorCode::kNoSpace) return done;  // jobs have to end before there is room
     // An answer before the slice is over means that the remote is away now; it may be back before the deadline.
     const bool stopping = stopping_.wait_until(
         deadline.earlier(kSyncPause).at(), [](bool now) { return now; }, [](bool now) { return now; });

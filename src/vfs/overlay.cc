@@ -164,12 +164,20 @@ std::string Overlay::why_unfit(const std::string& canonical) const {
 }
 
 Result<void> Overlay::sync(Deadline deadline) {
+  const auto in_words = [](const std::vector<std::string>& paths) {
+    std::string words;
+    for (const auto& path : paths) words += (words.empty() ? "" : ", ") + path;
+    return words;
+  };
   if (!sealer_.drain(deadline)) {
-    std::string paths;
-    for (const auto& path : sealer_.waiting_paths(kReportedPaths)) paths += (paths.empty() ? "" : ", ") + path;
-    return fail(ErrorCode::kTimedOut, "still written to, or waiting for the local disk: " + paths);
+    return fail(ErrorCode::kTimedOut,
+                "still written to, or waiting for the local disk: " + in_words(sealer_.waiting_paths(kReportedPaths)));
   }
-  return catalog_.drain(deadline);
+  INDUCTORFS_TRY(catalog_.drain(deadline));
+  const auto left = sealer_.paths_without_room(kReportedPaths);
+  if (left.empty()) return {};
+  return fail(ErrorCode::kNoSpace, "the store is full of what is in use, so these stay on this host: " +
+                                       in_words(left) + "; raise --store-limit, or free space below --store");
 }
 
 FileSystemStatus Overlay::status() const {

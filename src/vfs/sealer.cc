@@ -68,15 +68,27 @@ size_t Sealer::waiting() const {
   });
 }
 
+void Sealer::add_paths(const State::Timed& from, size_t limit, std::vector<std::string>& to) {
+  for (const auto& [id, timed] : from) {
+    if (to.size() < limit) to.push_back(timed.second.path);
+  }
+}
+
 std::vector<std::string> Sealer::waiting_paths(size_t limit) const {
   return state_.with([&](const State& state) {
     std::vector<std::string> paths;
     for (const auto& item : state.ready) {
       if (paths.size() < limit) paths.push_back(item.path);
     }
-    for (const auto& [id, timed] : state.quiet) {
-      if (paths.size() < limit) paths.push_back(timed.second.path);
-    }
+    add_paths(state.quiet, limit, paths);
+    return paths;
+  });
+}
+
+std::vector<std::string> Sealer::paths_without_room(size_t limit) const {
+  return state_.with([&](const State& state) {
+    std::vector<std::string> paths;
+    add_paths(state.no_room, limit, paths);
     return paths;
   });
 }

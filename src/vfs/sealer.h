@@ -48,6 +48,7 @@ class Sealer {
   /// Waits until nothing is left to seal, quiet files included, but for what waits for room. False at the deadline.
   [[nodiscard]] bool drain(Deadline deadline);
   [[nodiscard]] std::vector<std::string> waiting_paths(size_t limit) const;
+  [[nodiscard]] std::vector<std::string> paths_without_room(size_t limit) const;
 
  private:
   struct State {
@@ -61,6 +62,7 @@ class Sealer {
   };
   void run(const std::stop_token& stop);
   [[nodiscard]] static bool take_due(State& state, SteadyTime now, SealItem& item);
+  static void add_paths(const State::Timed& from, size_t limit, std::vector<std::string>& to);
   static void forget_wait(State::Timed& waits, NodeId node);
   static void put_off(State::Timed& to, SealItem item, Milliseconds wait);
 

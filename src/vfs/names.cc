@@ -314,7 +314,7 @@ bool Overlay::directory_is_empty(const NodePtr& directory, const std::string& pa
     const bool pending = directory->key->state.with([](const KeyState& state) { return !state.writers.empty(); });
     if (pending) return false;
   }
-  if (has_entries_below(layout::canonical_path(path)) || shows_set(directory, path)) return false;
+  if (catalog_.has_directory(layout::canonical_path(path)) || shows_set(directory, path)) return false;
   const auto status = tree_.stat(LocalTree::view(path));
   return !status || !*status || tree_.is_empty(LocalTree::view(path));
 }

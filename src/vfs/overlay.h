@@ -114,6 +114,7 @@ class Overlay final : public FileSystem {
   [[nodiscard]] Result<Found> made(const Site& site, const Caller& caller, std::optional<Fd> file);
   void changed_names_in(const NodePtr& directory);
   void hide_entry(const std::string& canonical);
+  void hide_moved(const std::string& from, const std::string& to);
   [[nodiscard]] bool directory_is_empty(const NodePtr& directory, const std::string& path) const;
   [[nodiscard]] Result<void> keep_orphan(const Site& site, const NodePtr& node);
   void become(const NodePtr& node, Content& content, Backing backing, std::string elsewhere);
@@ -130,7 +131,6 @@ class Overlay final : public FileSystem {
   [[nodiscard]] Result<void> exchange(const Site& from, const Site& to);
   [[nodiscard]] Result<NodePtr> existing(const Site& site);
   [[nodiscard]] Result<void> renew_listing(const NodePtr& node, const std::string& path);
-  [[nodiscard]] bool has_entries_below(const std::string& canonical) const;
   [[nodiscard]] bool shows_set(const NodePtr& directory, const std::string& path) const;
   // data.cc, attributes.cc
   [[nodiscard]] Result<std::string> location(const Node& node, const Content& content) const;

@@ -127,16 +127,28 @@ Result<void> Overlay::rename_file(const Site& from, const Site& to, const NodePt
   return {};
 }
 
+/// What was handed to the queue under a name that a directory took with it: `to` is where the directory is now.
+void Overlay::hide_moved(const std::string& from, const std::string& to) {
+  const std::string canonical = layout::canonical_path(from);
+  if (canonical == layout::canonical_path(to)) return;
+  const auto status = tree_.stat(LocalTree::view(to));
+  if (!status || !*status) return;
+  if (!S_ISDIR((*status)->st_mode)) return hide_entry(canonical);
+  for (const auto& item : tree_.list(LocalTree::view(to)).value_or(std::vector<LocalTree::Item>{})) {
+    hide_moved(join(from, item.name), join(to, item.name));
+  }
+}
+
 Result<void> Overlay::rename_directory(const Site& from, const Site& to, const NodePtr& node, RenameMode mode) {
   // Entries of the cluster have their names for good: as on overlayfs, a directory that shows some cannot be moved.
-  if (has_entries_below(from.canonical) || shows_set(node, from.path)) {
+  if (catalog_.has_directory(from.canonical) || shows_set(node, from.path)) {
     return fail(ErrorCode::kCrossDevice, "rename " + from.path + ": it shows entries of the cluster; copy it");
   }
   INDUCTORFS_TRY(make_local_directory(to.parent, parent_path(to.path)));
   const NodePtr target = nodes_.child(to.parent, to.name);
   const auto there = tree_.stat(LocalTree::view(to.path));
   if (!there) return fail(there.error());
-  const bool visible = *there || has_entries_below(to.canonical) || shows_set(target, to.path);
+  const bool visible = *there || catalog_.has_directory(to.canonical) || shows_set(target, to.path);
   if (mode == RenameMode::kNoReplace && visible) return fail(ErrorCode::kExists);
   if (target && !target->is_directory()) return fail(ErrorCode::kNotDirectory);
   // rename(2) replaces an empty directory only; the Triton bundler relies on both answers
@@ -151,6 +163,7 @@ Result<void> Overlay::rename_directory(const Site& from, const Site& to, const N
   if (node->key && !local_set(to.path).empty()) {
     node->key->state.with([](KeyState& state) { state.committed = KeyState::Committed::kLocal; });
   }
+  hide_moved(from.path, to.path);
   return {};
 }
 
@@ -161,7 +174,7 @@ Result<void> Overlay::exchange(const Site& from, const Site& to) {
   if (!second) return fail(std::move(second).error());
   return moves_.write([&](Moves&) -> Result<void> {
     for (const auto& [site, node] : {std::make_pair(&from, *first), std::make_pair(&to, *second)}) {
-      if (node->is_directory() && (has_entries_below(site->canonical) || shows_set(node, site->path))) {
+      if (node->is_directory() && (catalog_.has_directory(site->canonical) || shows_set(node, site->path))) {
         return fail(ErrorCode::kCrossDevice, "rename " + site->path + ": it shows entries of the cluster; copy it");
       }
     }
@@ -179,8 +192,8 @@ Result<void> Overlay::exchange(const Site& from, const Site& to) {
       return {};
     });
     if (!exchanged) return exchanged;
-    hide_entry(from.canonical);
-    hide_entry(to.canonical);
+    hide_moved(from.path, to.path);
+    hide_moved(to.path, from.path);
     return {};
   });
 }

@@ -342,14 +342,13 @@ std::optional<Result<void>> Resume::finish_rename(const Site& from, const Site& 
   const auto there = overlay_.tree_.stat(LocalTree::view(to.path));
   if (!there) return fail(there.error());
   if (!*there || (*there)->st_ino != *witness) return std::nullopt;
-  const bool is_directory = S_ISDIR((*there)->st_mode);
   const NodePtr at_source = overlay_.nodes_.child(from.parent, from.name);
   const NodePtr at_target = overlay_.nodes_.child(to.parent, to.name);
   NodePtr moved = overlay_.nodes_.find_local(*witness);
   if (!moved && at_source && at_source->inode_number == *witness) moved = at_source;
   if (mode == RenameMode::kExchange) {
     if (moved && at_target != moved) finish_exchange(from, to, moved);
-    overlay_.hide_entry(to.canonical);
+    overlay_.hide_moved(to.path, from.path);
   } else if (moved && at_target != moved) {
     const NodePtr replaced = at_source == moved ? overlay_.nodes_.move(from.parent, from.name, to.parent, to.name)
                                                 : overlay_.nodes_.detach(to.parent, to.name);
@@ -363,7 +362,7 @@ std::optional<Result<void>> Resume::finish_rename(const Site& from, const Site& 
     moved->content.with([](Content& content) { content.attributes_valid = false; });
     ask_for_seal(moved);
   }
-  if (!is_directory || mode == RenameMode::kExchange) overlay_.hide_entry(from.canonical);
+  overlay_.hide_moved(from.path, to.path);
   return Result<void>{};
 }
 

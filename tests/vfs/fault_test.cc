@@ -150,5 +150,35 @@ TEST_F(Faults, AFullDiskRefusesWritesAndLosesNothing) {
   EXPECT_EQ(a.read("p/own").value_or("absent"), "mine");
 }
 
+TEST_F(Faults, WhatWasQueuedDoesNotComeBackUnderTheNameOfARenamedDirectory) {
+  const std::string path = in_code_directory(code_name("code") + ".py");
+  const std::string other = in_code_directory(code_name("other") + ".py");
+  const auto directory_of = [](const std::string& file) { return file.substr(0, 2); };
+  ASSERT_NE(directory_of(other), directory_of(path));
+  fault->refuse_publishes(true);
+  Host a(cluster, faulty());
+  for (const auto& name : {path, other}) {
+    ASSERT_TRUE(a.publish_file(name, "print()"));
+    ASSERT_TRUE(eventually([&] { return a.catalog->publish_state(name).has_value(); }));
+  }
+  ASSERT_TRUE(a.rename(directory_of(path), "kept"));
+  ASSERT_TRUE(a.make_directory("third"));
+  ASSERT_TRUE(a.rename(directory_of(other), "third", 0, vfs::RenameMode::kExchange));
+
+  fault->refuse_publishes(false);
+  ASSERT_TRUE(a.sync());
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry(path));
+  ASSERT_TRUE(b.wait_for_entry(other));
+  ASSERT_TRUE(eventually([&] { return a.catalog->status().hidden >= 2; }));
+
+  EXPECT_FALSE(a.exists(directory_of(path)));
+  EXPECT_FALSE(a.exists(other));
+  EXPECT_TRUE(a.exists("kept/" + path.substr(3)));
+  EXPECT_TRUE(a.exists("third/" + other.substr(3)));
+  a.restart();
+  EXPECT_FALSE(a.exists(directory_of(path)));
+}
+
 }  // namespace
 }  // namespace inductorfs::testing

@@ -4,12 +4,25 @@
 #include <fcntl.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 
 #include "inductorfs/base/fd.h"
 
 namespace inductorfs::vfs {
+
+std::set<std::string> KeyState::WriterSet::names() const {
+  std::set<std::string> result;
+  for (const auto& [name, put] : files) result.insert(name);
+  return result;
+}
+
+bool KeyState::WriterSet::is_of_one_thread() const {
+  if (std::ranges::none_of(files, [](const auto& file) { return file.second.disputed; })) return true;
+  const pid_t thread = files.begin()->second.thread;
+  return thread != 0 && std::ranges::all_of(files, [&](const auto& file) { return file.second.thread == thread; });
+}
 
 pid_t thread_group_of(pid_t thread) {
   constexpr uint64_t kStatusLimit = uint64_t{16} * 1024;

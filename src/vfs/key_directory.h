@@ -21,13 +21,25 @@ namespace inductorfs::vfs {
 /// process stay in a set of its own, outside the view, until that set is complete; the first complete set of a
 /// directory, from this host or from the cluster, is committed and stays. A process that completes a set later sees
 /// its own files as long as it lives, everybody else the committed ones.
+///
+/// One thread compiles a key and puts all of its files (triton/compiler/compiler.py: compile()), but two threads may
+/// compile the same one, each for its device (torch/nn/parallel/parallel_apply.py), and put into the set of their
+/// process in turn. While that leaves bytes of both, the set is nobody's but this process's, as on a local disk.
 struct KeyState {
   enum class Committed { kNone, kLocal, kCluster };
 
+  struct Put {
+    pid_t thread = 0;       ///< the last one; 0: it put in an earlier worker's time
+    bool disputed = false;  ///< another thread had put other bytes under this name
+  };
   struct WriterSet {
-    std::set<std::string> files;
+    std::map<std::string, Put> files;
     bool complete = false;
     SteadyTime last_change{};
+
+    [[nodiscard]] std::set<std::string> names() const;
+    /// Whether what lies there now is what one thread would have left.
+    [[nodiscard]] bool is_of_one_thread() const;
   };
 
   Committed committed = Committed::kNone;

@@ -25,6 +25,19 @@ std::string last_component(const std::string& path) { return path.substr(path.rf
 
 void absent(const LookupDone& done, bool keep) { done({fail(ErrorCode::kNotFound), keep}); }
 
+/// Whether another thread has put other bytes under this name of a set: now, `source` over `place`, or earlier.
+bool is_disputed(KeyDirectory& key, pid_t set_writer, const std::string& name, pid_t thread, const LocalTree& tree,
+                 const std::string& source, const std::string& place) {
+  const auto earlier = key.state.with([&](const KeyState& state) -> std::optional<KeyState::Put> {
+    const auto set = state.writers.find(set_writer);
+    if (set == state.writers.end() || !set->second.files.contains(name)) return std::nullopt;
+    return set->second.files.at(name);
+  });
+  if (!earlier || earlier->disputed) return earlier.has_value();
+  const bool same_thread = thread != 0 && earlier->thread == thread;  // 0: in a pid namespace that is not ours
+  return !same_thread && !tree.same_bytes(source, place);
+}
+
 }  // namespace
 
 bool set_is_whole(const std::set<std::string>& files, const LocalTree& tree, const std::string& directory,
@@ -196,6 +209,10 @@ Result<std::optional<pid_t>> Overlay::put_into_set(const Site& from, const Site&
   const NodePtr node = moved ? nodes_.find_local(*witness) : nodes_.child(from.parent, from.name);
   if (!node || !node->is_regular()) return std::nullopt;
   if (::mkdirat(tree_.fd(), directory.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", directory);
+  const std::string source = LocalTree::view(from.path);
+  const bool disputed = moved ? tree_.mark_of(place, LocalTree::kDisputedName).has_value()
+                              : is_disputed(*to.parent->key, writer, to.name, caller.pid, tree_, source, place);
+  if (disputed) tree_.set_mark(moved ? place : source, LocalTree::kDisputedName, "1");  // another worker must know
   if (!moved) INDUCTORFS_TRY(keep_pending_orphan(place));
   INDUCTORFS_TRY(node->content.with([&](Content& content) -> Result<void> {
     if (auto done = moved ? Result<void>{} : move_into_set(from, place); !done) return done;
@@ -209,7 +226,7 @@ Result<std::optional<pid_t>> Overlay::put_into_set(const Site& from, const Site&
   to.parent->key->state.with([&](KeyState& state) {
     const auto [set, first] = state.writers.try_emplace(writer);
     if (first) to.parent->pins.fetch_add(1);  // the set lives in the node
-    set->second.files.insert(to.name);
+    set->second.files[to.name] = {caller.pid, disputed};
     set->second.last_change = std::chrono::steady_clock::now();
   });
   contested_.with([&](auto& contested) { contested[static_cast<uint64_t>(to.parent->id)] = to.parent; });
@@ -219,18 +236,18 @@ Result<std::optional<pid_t>> Overlay::put_into_set(const Site& from, const Site&
 void Overlay::commit_if_complete(const Site& site, pid_t set_writer, pid_t caller) {
   const NodePtr& directory = site.parent;
   const std::string pending = pending_path(*directory, set_writer);
-  std::vector<std::string> names;
   const bool ready = directory->key->state.with([&](KeyState& state) {
     const auto set = state.writers.find(set_writer);
     if (set == state.writers.end()) return false;
-    names.assign(set->second.files.begin(), set->second.files.end());
-    set->second.complete = set_is_whole(set->second.files, tree_, pending, last_component(parent_path(site.path)));
+    set->second.complete = set->second.is_of_one_thread() &&
+                           set_is_whole(set->second.names(), tree_, pending, last_component(parent_path(site.path)));
     return set->second.complete && state.committed == KeyState::Committed::kNone;
   });
   if (!ready) return;
   const auto architecture = marks_.architecture_of_set(pending);
   const Verdict verdict = marks_.glance(layout::Family::kTritonKernel, architecture, caller);
   std::string path;
+  std::vector<std::string> names;
   std::string why_private;
   const bool committed = moves_.read([&](const Moves&) {
     const auto now = nodes_.path_of(*directory);
@@ -240,7 +257,8 @@ void Overlay::commit_if_complete(const Site& site, pid_t set_writer, pid_t calle
       const auto set = state.writers.find(set_writer);
       if (set == state.writers.end() || !set->second.complete) return false;
       if (state.committed != KeyState::Committed::kNone) return false;
-      names.assign(set->second.files.begin(), set->second.files.end());
+      const auto own = set->second.names();
+      names.assign(own.begin(), own.end());
       mark_set(pending, names, state.provenance, verdict);
       why_private = state.provenance.why_private;
       if (auto done = commit(directory, path, state, set_writer); !done) {
@@ -262,7 +280,7 @@ Result<void> Overlay::commit(const NodePtr& directory, const std::string& path, 
   // Under the key directory's lock, although it renames on the local disk: a reader must not see half a set.
   INDUCTORFS_TRY(tree_.make_view_directories(path));
   const std::string pending = pending_path(*directory, writer);
-  const auto& files = state.writers.at(writer).files;
+  const auto files = state.writers.at(writer).names();
   std::vector<std::string> names(files.begin(), files.end());
   // Group files last: what a crash leaves is then no set at all.
   std::stable_partition(names.begin(), names.end(), [](const auto& name) { return !layout::is_group_file(name); });

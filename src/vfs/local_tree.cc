@@ -208,6 +208,21 @@ Result<void> LocalTree::unshare(const std::string& path, std::optional<uint64_t>
   return {};
 }
 
+bool LocalTree::same_bytes(const std::string& one, const std::string& other) const {
+  const auto a = open_file(one, false);
+  const auto b = open_file(other, false);
+  if (!a || !b) return false;
+  std::string piece(kCopyPiece, '\0');
+  std::string beside(kCopyPiece, '\0');
+  for (uint64_t offset = 0;; offset += kCopyPiece) {
+    const auto got = pread_full(a->get(), piece.data(), piece.size(), offset);
+    const auto there = pread_full(b->get(), beside.data(), beside.size(), offset);
+    if (!got || !there || *got != *there) return false;
+    if (piece.compare(0, *got, beside, 0, *got) != 0) return false;
+    if (*got < piece.size()) return true;
+  }
+}
+
 std::optional<std::string> LocalTree::seal_of(int file) const {
   if (!keeps_seals_) return std::nullopt;
   std::array<char, 128> value{};

@@ -47,6 +47,8 @@ class LocalTree {
   [[nodiscard]] Result<void> link(const std::string& from, const std::string& to) const;
   /// Makes every missing directory of view/<path> with the owner and mode of directories from the cluster.
   [[nodiscard]] Result<void> make_view_directories(std::string_view path) const;
+  /// False when one of the two cannot be read.
+  [[nodiscard]] bool same_bytes(const std::string& one, const std::string& other) const;
   /// Copies `from` beside itself and renames the copy over it: the path then names an inode of its own, with the same
   /// mode, owner, times and extended attributes, whose bytes nobody shares. The first `size` bytes are enough.
   [[nodiscard]] Result<void> unshare(const std::string& path, std::optional<uint64_t> size) const;
@@ -69,9 +71,10 @@ class LocalTree {
 
   static constexpr const char* kChangedName = "user.inductorfs.changed";
   static constexpr const char* kSealName = "user.inductorfs.sealed";
-  static constexpr const char* kScopeName = "user.inductorfs.scope";      ///< scopes that its writers fitted
-  static constexpr const char* kPrivateName = "user.inductorfs.private";  ///< why it never leaves the host
-  static constexpr const char* kEntryName = "user.inductorfs.entry";      ///< in stale/: the canonical path it had
+  static constexpr const char* kScopeName = "user.inductorfs.scope";        ///< scopes that its writers fitted
+  static constexpr const char* kPrivateName = "user.inductorfs.private";    ///< why it never leaves the host
+  static constexpr const char* kDisputedName = "user.inductorfs.disputed";  ///< in pending/: KeyState::Put
+  static constexpr const char* kEntryName = "user.inductorfs.entry";        ///< in stale/: the canonical path it had
 
  private:
   Fd root_;

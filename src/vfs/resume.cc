@@ -209,15 +209,18 @@ void Resume::restore_set(const NodePtr& directory, pid_t writer, const std::stri
   const auto path = overlay_.nodes_.path_of(*directory);
   KeyState::WriterSet set;
   set.last_change = std::chrono::steady_clock::now();
-  for (const auto& file : overlay_.tree_.list(place).value_or(std::vector<LocalTree::Item>{}))
-    set.files.insert(file.name);
+  for (const auto& file : overlay_.tree_.list(place).value_or(std::vector<LocalTree::Item>{})) {
+    const bool disputed = overlay_.tree_.mark_of(join(place, file.name), LocalTree::kDisputedName).has_value();
+    set.files[file.name] = {0, disputed};
+  }
   if (set.files.empty() || !path)
     return (void)remove_tree(overlay_.options_.directory + "/" + place);  // as in resume_pending
   // A commit that was cut: its group file had not moved yet (Overlay::commit), the request that caused it comes again.
   if (!overlay_.local_set_is_whole(*path)) {
-    for (const auto& name : overlay_.local_set(*path)) set.files.insert(name);
+    for (const auto& name : overlay_.local_set(*path)) set.files.try_emplace(name);
   }
-  set.complete = set_is_whole(set.files, overlay_.tree_, place, path->substr(path->rfind('/') + 1));
+  set.complete =
+      set.is_of_one_thread() && set_is_whole(set.names(), overlay_.tree_, place, path->substr(path->rfind('/') + 1));
   directory->key->state.with([&](KeyState& state) { state.writers[writer] = std::move(set); });
   directory->pins.fetch_add(1);
   overlay_.contested_.with([&](auto& contested) { contested[static_cast<uint64_t>(directory->id)] = directory; });

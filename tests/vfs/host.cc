@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <future>
 
@@ -15,6 +16,8 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{20 * kSlowness};
 constexpr std::chrono::milliseconds kStep{2};
+/// Of a kernel, beside its group file.
+constexpr std::array<const char*, 3> kChildren{"k.json", "k.ttir", "k.source"};
 
 std::string parent_path(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -267,10 +270,16 @@ Result<void> Host::triton_compile(const std::string& key_directory, const std::s
     metadata += ", \"target\": {\"backend\": \"cuda\", \"arch\": " + std::to_string(architecture) + "}";
   }
   metadata += "}";
-  std::string children;
-  for (const char* name : {"k.json", "k.ttir", "k.source"}) {
+  for (const char* name : kChildren) {
     const bool is_metadata = std::string(name) == "k.json";
     INDUCTORFS_TRY(triton_put(key_directory, name, is_metadata ? metadata : writer + " wrote " + name, process));
+  }
+  return triton_group(key_directory, process);
+}
+
+Result<void> Host::triton_group(const std::string& key_directory, pid_t process) {
+  std::string children;
+  for (const char* name : kChildren) {
     if (!children.empty()) children += ", ";
     children += "\"" + std::string(name) + "\": \"" + options_.mountpoint + "/" + key_directory + "/" + name + "\"";
   }

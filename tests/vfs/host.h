@@ -94,6 +94,9 @@ class Host {
   Result<void> triton_compile(const std::string& key_directory, const std::string& writer, pid_t process,
                               int architecture = 0);
 
+  /// The group file alone.
+  Result<void> triton_group(const std::string& key_directory, pid_t process);
+
   Result<void> sync();
   /// Waits until the catalog of this host has the entry.
   bool wait_for_entry(const std::string& canonical);

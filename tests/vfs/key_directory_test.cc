@@ -4,6 +4,7 @@
 
 #include "vfs/host.h"
 #include "vfs/process.h"
+#include "vfs/thread.h"
 
 namespace inductorfs::testing {
 namespace {
@@ -82,6 +83,46 @@ TEST_F(KeyDirectory, NeverMixesTheSetsOfTwoWriters) {
   one.end();
   EXPECT_TRUE(eventually([&] { return a.file_system->status().contested == 0; }));
   EXPECT_EQ(writers_seen(a, directory, reader.pid()), "222");
+}
+
+TEST_F(KeyDirectory, NeverMixesTheSetsOfTwoThreadsOfAProcess) {
+  Process one;  // before the host: a child would keep its catalog open
+  Host a(cluster);
+  Thread first;
+  Thread second;
+  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "first wrote k.ttir", first.id()));
+  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "second wrote k.ttir", second.id()));
+  ASSERT_TRUE(a.triton_compile(directory, "first", first.id()));
+  EXPECT_EQ(writers_seen(a, directory, one.pid()), "111") << "the last of each name is the first thread's";
+
+  const std::string other = "triton/0/" + triton_key_of("another");
+  ASSERT_TRUE(a.triton_put(other, "k.ttir", "second wrote k.ttir", second.id()));
+  ASSERT_TRUE(a.triton_put(other, "k.json", "second", second.id()));
+  ASSERT_TRUE(a.triton_put(other, "k.json", "first", first.id()));
+  ASSERT_TRUE(a.triton_put(other, "k.source", "first wrote k.source", first.id()));
+  ASSERT_TRUE(a.triton_group(other, first.id()));
+  EXPECT_EQ(writers_seen(a, other, ::getpid()), "121") << "the process sees what it would see on a local disk";
+  EXPECT_EQ(writers_seen(a, other, one.pid()), "---") << "and nobody else sees both";
+  a.take_over();
+  ASSERT_TRUE(a.triton_group(other, first.id()));
+  EXPECT_EQ(writers_seen(a, other, one.pid()), "---") << "another worker knows it too";
+
+  ASSERT_TRUE(a.triton_compile(other, "second", second.id()));
+  EXPECT_EQ(writers_seen(a, other, one.pid()), "222") << "the second thread ended its own";
+}
+
+TEST_F(KeyDirectory, SharesWhatTwoThreadsOfAProcessPutAlike) {
+  Host a(cluster);
+  Process reader;
+  Thread first;
+  Thread second;
+  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "first wrote k.ttir", first.id()));
+  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "first wrote k.ttir", second.id()));
+  ASSERT_TRUE(a.triton_put(directory, "k.source", "first wrote k.source", second.id()));
+  ASSERT_TRUE(a.triton_put(directory, "k.json", "{\"writer\": \"first\"}", second.id()));
+  ASSERT_TRUE(a.triton_group(directory, first.id()));
+
+  EXPECT_EQ(writers_seen(a, directory, reader.pid()), "111");
 }
 
 TEST_F(KeyDirectory, ServesEveryDeviceAndMountPathFromOneEntry) {

@@ -206,6 +206,10 @@ Result<void> Service::open_session(Fd device) {
   options.region = &supervision_.region();
   options.resume = supervision_.resumes();
   options.notices = supervision_.notices();
+  if (options.notices >= 0) {
+    own_messenger_.emplace(device.get(), options.notices, settings_.mountpoint);
+    options.renew_notices = [this] { return own_messenger_->renew(); };
+  }
   Result<std::unique_ptr<fuse::Session>> session =
       fuse::Session::open(std::move(device), options, *layers_->file_system, layers_->counters);
   if (!session) return fail(session.error());

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "also.h"
@@ -11,6 +12,7 @@
 #include "inductorfs/fuse/session.h"
 #include "layers.h"
 #include "notes.h"
+#include "own_messenger.h"
 #include "remote_watch.h"
 #include "requests.h"
 #include "settings.h"
@@ -88,6 +90,7 @@ class Service final : public MountControl {
   Notes& notes_;
   StopEvent& ended_;
   std::unique_ptr<Layers> layers_;
+  std::optional<OwnMessenger> own_messenger_;  ///< the session's, and used by nobody else
   std::unique_ptr<fuse::Session> session_;
   std::string device_;  ///< of the mount, as mountinfo has it
   std::string socket_directory_;

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -53,7 +54,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// The INIT that is being served was answered by an earlier worker: this answer is not for the kernel.
   std::atomic<bool> init_answered{false};
 
-  int notices = -1;  ///< SessionOptions
+  int notices = -1;                     ///< SessionOptions
+  std::function<bool()> renew_notices;  ///< SessionOptions
   std::atomic<bool> stopping{false};
 
  private:

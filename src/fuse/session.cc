@@ -93,6 +93,10 @@ bool send_notice(const Channel& channel, iovec* parts, int count) noexcept {
   message.msg_iovlen = static_cast<size_t>(count);
   while (!channel.stopping) {
     if (::sendmsg(channel.notices, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
+    if (errno == EPIPE || errno == ECONNRESET || errno == ECONNREFUSED) {
+      if (!channel.renew_notices || !channel.renew_notices()) return false;
+      continue;
+    }
     if (errno != EAGAIN && errno != EINTR) return false;
     pollfd room{channel.notices, POLLOUT, 0};
     (void)::poll(&room, 1, kNoticeStep);  // an interruption is a turn like any other
@@ -402,6 +406,7 @@ Result<std::unique_ptr<Session>> Session::open(Fd device, const SessionOptions& 
   }
   auto channel = std::make_shared<Channel>(file_system, counters, options.region, std::move(own));
   channel->notices = options.notices;
+  channel->renew_notices = options.renew_notices;
   char program[] = "inductorfs";
   char* arguments[] = {program, nullptr};
   fuse_args args = FUSE_ARGS_INIT(1, arguments);

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "inductorfs/supervisor/protocol.h"
 #include "workers.h"
 
 namespace inductorfs::supervisor {
@@ -20,8 +21,8 @@ namespace {
 
 /// A header, a fixed part and a name (FUSE_NAME_MAX of Linux 6.15, fs/fuse/fuse_i.h: PATH_MAX - 1).
 constexpr size_t kNoticeLimit = 4096 + 256;
-constexpr int kDevice = 0;
-constexpr int kNotices = 1;
+constexpr int kDevice = kMessengerDevice;
+constexpr int kNotices = kMessengerNotices;
 constexpr int kMostDescriptors = 256;  ///< of a supervisor; it has some ten
 
 /// The kernel did not know the name, but its listing of the directory may lack it.
@@ -75,6 +76,11 @@ void rename_process(char* name) {
 }
 
 }  // namespace
+
+void be_messenger() {
+  close_others();
+  carry();
+}
 
 void Messenger::open() {
   int ends[2];

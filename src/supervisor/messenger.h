@@ -7,6 +7,9 @@
 
 namespace inductorfs::supervisor {
 
+/// The life of a messenger that somebody has started with the descriptors of protocol.h.
+[[noreturn]] void be_messenger();
+
 /// A process that tells the kernel what workers want it to forget. The kernel may hold such a notice up until a request
 /// is answered (fuse_reverse_inval_entry() waits for the lock of the directory, whose holder waits for us), and no
 /// signal ends that wait: a worker that was killed in it would not die, keep the store's lock, and never be replaced.

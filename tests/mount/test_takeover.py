@@ -8,11 +8,13 @@ import os
 import random
 import re
 import signal
+import sqlite3
 from pathlib import Path
 
 import pytest
 from inductorfs_testing import artefacts, compare, mounts, places
 from inductorfs_testing.load import Load
+from inductorfs_testing.node import holds_files
 from inductorfs_testing.processes import SANITIZER, Job, wait_until
 from inductorfs_testing.takeovers import healthy, in_use, no_errors, nothing_is_left, takeover
 
@@ -71,6 +73,12 @@ def sleeps_in_the_kernel(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "D"
 
 
+def is_on_disk(node, name):
+    """Whether a worker that starts without the cluster knows this entry."""
+    with contextlib.closing(sqlite3.connect(f"file:{node.store / 'catalog.sqlite'}?mode=ro", uri=True)) as catalog:
+        return catalog.execute("SELECT count(*) FROM entries WHERE path = ?", (os.fsencode(name),)).fetchone() == (1,)
+
+
 @contextlib.contextmanager
 def held_up_messenger(cluster):
     """A node, an artefact that it lacks, a job that waits for it with the lock of its directory, and the messenger that the kernel
@@ -79,6 +87,7 @@ def held_up_messenger(cluster):
     name = artefacts.write_graph(writer.cache, "k", "value").relative_to(writer.cache)
     writer.sync()
     node.catch_up(writer)
+    wait_until(lambda: is_on_disk(node, name), what="the entry for the next worker")
     os.stat((node.cache / name).parent)
     before = node.counters()["fuse.lookup"]
     (messenger,) = node.messengers()
@@ -123,6 +132,41 @@ def test_all_processes_may_be_killed_while_the_messenger_is_held_up(cluster, rem
         wait_until(path.exists, what="the artefact")
         assert path.read_text() == "value"
         node.unmount()
+    nothing_is_left(node)
+
+
+def dies(pid):
+    wait_until(lambda: not holds_files(pid), 20, f"the end of {pid}")
+
+
+@pytest.mark.usefixtures("root")
+def test_a_worker_that_nothing_is_left_of_can_be_killed(cluster, tmp_path):
+    """Supervisor and messenger were killed: the worker must not tell the kernel itself, because a job's lookup may hold up who
+    does, and a worker that is killed in that moment would never die."""
+    facts = artefacts.fingerprint(tmp_path / "facts.json")
+    writer = cluster.quick("a")
+    patient = cluster.options("--crash-limit", "0", "--prefetch", "0", "--lookup-patience", "30000")
+    node = cluster.node("b", options=["--fingerprint", facts, *patient[2:]])
+    name = artefacts.write_graph(writer.cache, "k", "value").relative_to(writer.cache)
+    writer.sync()
+    node.catch_up(writer)
+    os.stat((node.cache / name).parent)
+    before, worker = node.counters()["fuse.lookup"], node.worker()
+    gone = node.supervisors() + node.messengers()
+    for pid in gone:
+        os.kill(pid, signal.SIGKILL)
+    for pid in gone:
+        dies(pid)
+    with mounts.suspended(cluster.redis):
+        job = Job(["cat", node.cache / name], node.env(), node.root / "jobs", "cat")
+        wait_until(lambda: node.counters()["fuse.lookup"] > before, what="the lookup")
+        artefacts.fingerprint(facts, torch="another")
+        os.kill(worker, signal.SIGHUP)
+        wait_until(lambda: node.messengers() and sleeps_in_the_kernel(node.messengers()[0]), what="the notice of a name there")
+        os.kill(worker, signal.SIGKILL)
+        dies(worker)
+    assert node.cli("unmount", node.cache, "--lazy").code == 0
+    job.wait(30)
     nothing_is_left(node)
 
 

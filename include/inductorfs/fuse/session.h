@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -46,6 +47,9 @@ struct SessionOptions {
   /// end a process reads that outlives this one; -1, or nobody reads there: the device. The kernel may hold the writer
   /// up until requests are answered, and no signal ends that.
   int notices = -1;
+  /// Nobody reads `notices` any more: puts another reader behind the same descriptor. False, or none: it cannot be had,
+  /// and the device is told. Called by one thread at a time, with no lock held.
+  std::function<bool()> renew_notices{};
   /// An earlier worker has served this mount: the session begins with that one's INIT, and with what it left.
   bool resume = false;
   /// Ask the kernel once more for what it waits for after that (FUSE_NOTIFY_RESEND, Linux 6.9): a second line, for what

@@ -21,6 +21,12 @@ inline constexpr int kNoticesFd =
     11;  ///< worker: where the messenger takes what the kernel is to forget; may be closed
 inline constexpr int kFirstFreeFd = 12;
 
+/// argv[0] of inductorfs-supervisor when a worker that has lost its supervisor starts it as a messenger, and its
+/// descriptors.
+inline constexpr const char* kMessengerName = "inductorfs-messenger";
+inline constexpr int kMessengerDevice = 0;   ///< /dev/fuse
+inline constexpr int kMessengerNotices = 1;  ///< its end of the notices
+
 /// Exit codes of a worker. 0: the mount has ended. Any other, and a signal, is a crash.
 inline constexpr int kExitHandOver = 75;  ///< it has answered what it had begun, and left the mount as it is
 

@@ -89,6 +89,17 @@ bool is_dead_mount(const std::string& path) {
   return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == kDeadMark;
 }
 
+Result<void> unmount_if_there(const std::string& path, bool lazy, const std::string& device) {
+  if (!device.empty()) {
+    const std::vector<MountEntry> table = read_mount_table();
+    const MountEntry* top = find_mount_at(table, path);
+    if (top == nullptr || top->device != device) return {};
+  }
+  Result<void> done = fuse::unmount(path, lazy);
+  if (!done && done.error().code() == ErrorCode::kNotFound) return {};  // somebody else did it
+  return done;
+}
+
 bool end_waits_without_daemon(const std::string& path) {
   if (!only_messenger_is_left(path)) return false;
   (void)::umount2(path.c_str(), MNT_FORCE | UMOUNT_NOFOLLOW);  // a user's requests wait on: it is root's
@@ -108,7 +119,7 @@ Result<void> free_mountpoint(const std::string& path) {
     }
     log::info("dead_mount_replaced", {{"mountpoint", path}});
     const std::string device = top->device;
-    INDUCTORFS_TRY(fuse::unmount(path, true));
+    INDUCTORFS_TRY(unmount_if_there(path, true, device));  // to end the waits may have been enough
     detach_binds_of(device);
   }
   return fail(ErrorCode::kBusy, "too many mounts: " + path + ": unmount them first");

@@ -17,6 +17,10 @@ namespace inductorfs::daemon {
 /// a lookup, and which keeps the device open: everybody waits who waited. As root it ends their requests.
 [[nodiscard]] bool end_waits_without_daemon(const std::string& path);
 
+/// fuse::unmount() of the mount with this device ("0:51" in /proc/self/mountinfo; empty: of any), which may be gone by
+/// now: success then, and what lies below is left alone.
+[[nodiscard]] Result<void> unmount_if_there(const std::string& path, bool lazy, const std::string& device = {});
+
 /// Takes away what a dead daemon left mounted there. kBusy when anything living is mounted there.
 [[nodiscard]] Result<void> free_mountpoint(const std::string& path);
 

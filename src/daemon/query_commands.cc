@@ -70,7 +70,7 @@ Result<void> unmount_orphan(const std::string& mountpoint, bool lazy, const Envi
   const MountEntry* entry = find_mount_at(table, mountpoint);
   const std::string device = entry == nullptr ? std::string() : entry->device;
   (void)end_waits_without_daemon(mountpoint);
-  INDUCTORFS_TRY(fuse::unmount(mountpoint, lazy));
+  INDUCTORFS_TRY(unmount_if_there(mountpoint, lazy, device));  // to end the waits may have been enough
   detach_binds_of(device);
   sweep_runtime_directory(runtime_directory(::geteuid(), environment));
   return {};

@@ -11,6 +11,7 @@
 #include "inductorfs/base/log.h"
 #include "json.h"
 #include "mount_table.h"
+#include "mountpoint.h"
 #include "report.h"
 #include "runtime_files.h"
 #include "status.h"
@@ -30,12 +31,6 @@ constexpr Milliseconds kAnnouncePatience{1000};
 /// What `explain` may cost in the cluster.
 constexpr Milliseconds kNearestPatience{1000};
 constexpr size_t kNearestLimit = 1000;
-
-Result<void> unmount_if_there(const std::string& mountpoint, bool lazy) {
-  Result<void> done = fuse::unmount(mountpoint, lazy);
-  if (!done && done.error().code() == ErrorCode::kNotFound) return {};  // somebody else did it
-  return done;
-}
 
 HostWatchOptions watch_options(const Settings& settings, const std::optional<Noted>& noted) {
   HostWatchOptions options;

@@ -24,6 +24,8 @@ constexpr Milliseconds kWherePatience{1000};
 /// What a daemon that has just crashed may take until its successor listens.
 constexpr Milliseconds kTakeoverPatience{5000};
 constexpr int kTakeoverTick = 20;
+/// Not without end: it may be the question that kills.
+constexpr int kAsksAgain = 2;
 /// Sockets that are asked in one directory; more mounts than that on one host are found by their mount entries only.
 constexpr size_t kMostSockets = 256;
 
@@ -176,6 +178,17 @@ std::vector<Located> own_mounts(const Environment& environment) {
     if (seen.insert(shown.mountpoint).second) mounts.push_back({shown.socket, shown.mountpoint});
   }
   return mounts;
+}
+
+Result<std::string> ask_any_worker(const Located& mount, const std::string& request, Deadline deadline,
+                                   const Environment& environment) {
+  Result<std::string> answer = ask(mount.socket, request, deadline);
+  for (int i = 0; i < kAsksAgain && !answer && answer.error().code() == ErrorCode::kUnavailable; ++i) {
+    const Result<Located> next = locate_mount(mount.mountpoint, environment);
+    if (!next) return fail(next.error());
+    answer = ask(next->socket, request, deadline);
+  }
+  return answer;
 }
 
 Result<LocatedPath> locate_path(const std::string& path, const Environment& environment) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "inductorfs/base/clock.h"
 #include "inductorfs/base/result.h"
 #include "mount_table.h"
 #include "paths.h"
@@ -21,6 +22,11 @@ struct Located {
 /// Waits a little for a daemon that is just being replaced. kNotFound: nothing of ours is mounted there. kUnavailable:
 /// it is mounted, but its daemon is dead or not to be reached; kNotPermitted: it is another user's.
 [[nodiscard]] Result<Located> locate_mount(const std::string& mountpoint, const Environment& environment);
+
+/// The answer of the worker that serves the mount. One that dies hangs up on who asks it, and the next one is asked; so
+/// only for requests without an effect. Blocks until the deadline at most. Errors: those of ask() and locate_mount().
+[[nodiscard]] Result<std::string> ask_any_worker(const Located& mount, const std::string& request, Deadline deadline,
+                                                 const Environment& environment);
 
 /// Every mount whose daemon this user has started.
 [[nodiscard]] std::vector<Located> own_mounts(const Environment& environment);

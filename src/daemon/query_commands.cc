@@ -24,8 +24,6 @@ namespace {
 constexpr Milliseconds kQueryPatience{10000};
 /// An unmount waits for the daemon's end, so that the store is free for the next mount when the command returns.
 constexpr Milliseconds kUnmountPatience{60000};
-/// Not without end: it may be the question that kills.
-constexpr int kAsksAgain = 2;
 constexpr Milliseconds kDeathPatience{1000};
 constexpr Milliseconds kDeathPause{10};
 
@@ -48,16 +46,9 @@ Error on_the_way(const std::string& mountpoint, const Error& error) {
   return error;
 }
 
-/// A worker that dies hangs up on who asks it, and the next one answers as well. Of these requests none has an effect.
 Result<std::string> ask_daemon(const Located& mount, const std::string& request, Milliseconds patience,
                                const Environment& environment) {
-  const Deadline deadline = Deadline::after(patience);
-  Result<std::string> answer = ask(mount.socket, request, deadline);
-  for (int i = 0; i < kAsksAgain && !answer && answer.error().code() == ErrorCode::kUnavailable; ++i) {
-    const Result<Located> next = locate_mount(mount.mountpoint, environment);
-    if (!next) return fail(next.error());
-    answer = ask(next->socket, request, deadline);
-  }
+  const Result<std::string> answer = ask_any_worker(mount, request, Deadline::after(patience), environment);
   if (!answer) return fail(on_the_way(mount.mountpoint, answer.error()));
   return parse_answer(*answer);
 }

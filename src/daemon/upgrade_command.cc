@@ -30,26 +30,27 @@ struct Upgraded {
   uint64_t pid = 0;
 };
 
-Result<Json> ask_json(const std::string& socket, const std::string& request) {
-  const Result<std::string> answer = ask(socket, request, Deadline::after(kAskPatience));
+Result<Json> ask_status(const Located& mount, const Environment& environment) {
+  const Result<std::string> answer =
+      ask_any_worker(mount, status_request(), Deadline::after(kAskPatience), environment);
   const Result<std::string> result = answer ? parse_answer(*answer) : answer;
   if (!result) return fail(result.error());
   return Json::parse(*result, nullptr, false);
 }
 
 /// The status of the process that serves after `pid`.
-Result<Json> status_after(const Located& mount, uint64_t pid) {
+Result<Json> status_after(const Located& mount, uint64_t pid, const Environment& environment) {
   const Deadline deadline = Deadline::after(kTakeoverPatience);
   while (!deadline.passed()) {
-    Result<Json> status = ask_json(mount.socket, status_request());
+    Result<Json> status = ask_status(mount, environment);
     if (status && number_at(*status, "pid") != pid) return status;
     (void)::poll(nullptr, 0, kTick);
   }
   return fail(ErrorCode::kTimedOut, "no daemon answers after the upgrade: " + mount.mountpoint + ": see its log");
 }
 
-Result<Upgraded> upgrade(const Located& mount, const std::string& program) {
-  const Result<Json> before = ask_json(mount.socket, status_request());
+Result<Upgraded> upgrade(const Located& mount, const std::string& program, const Environment& environment) {
+  const Result<Json> before = ask_status(mount, environment);
   if (!before) return fail(before.error());
   const Result<std::string> answer =
       ask_and_await_end(mount.socket, upgrade_request(program), Deadline::after(kTakeoverPatience));
@@ -59,7 +60,7 @@ Result<Upgraded> upgrade(const Located& mount, const std::string& program) {
                                               ": unmount it and mount again");
   }
   if (!taken) return fail(taken.error());
-  const Result<Json> after = status_after(mount, number_at(*before, "pid"));
+  const Result<Json> after = status_after(mount, number_at(*before, "pid"), environment);
   if (!after) return fail(after.error());
   const auto failures = [](const Json& status) {
     const Json takeover = part_of(status, "takeover");
@@ -117,12 +118,13 @@ int upgrade_command(const Invocation& invocation, const Environment& environment
       invocation.program.empty() ? *own : absolute_path(invocation.program, working_directory());
   Report report(invocation.json);
   if (invocation.all) {
-    for (const Located& mount : own_mounts(environment)) report.add(mount.mountpoint, upgrade(mount, program));
+    for (const Located& mount : own_mounts(environment))
+      report.add(mount.mountpoint, upgrade(mount, program, environment));
     return report.finish(true);
   }
   const std::string mountpoint = absolute_path(invocation.path, working_directory());
   const Result<Located> mount = locate_mount(mountpoint, environment);
-  report.add(mountpoint, mount ? upgrade(*mount, program) : Result<Upgraded>(fail(mount.error())));
+  report.add(mountpoint, mount ? upgrade(*mount, program, environment) : Result<Upgraded>(fail(mount.error())));
   return report.finish(false);
 }
 

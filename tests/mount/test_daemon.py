@@ -253,7 +253,7 @@ def test_sync_tells_what_is_not_published(cluster, place):
 
 @pytest.mark.parametrize("what", ["local", "published", "remote", "absent", "private", "directory"])
 def test_explain_tells_why(cluster, place, what):
-    place.start(*cluster.options())
+    place.start(*cluster.options("--prefetch", "0"))  # what is remote stays so between two questions
     name = Path(artefacts.graph("k", "value"))
     if what == "local":
         cluster.redis.kill()
@@ -272,6 +272,8 @@ def test_explain_tells_why(cluster, place, what):
         (place.cache / name).write_text("")
     if what == "directory":
         name = name.parent
+    if what == "local":
+        wait_until(lambda: json.loads(place.cli("status", place.cache, "--json").out)["catalog"]["queued"] == 1, what="the seal")
     done = place.cli("explain", place.cache / name, "--json")
     assert done.code == 0, done.err
     told = json.loads(done.out)

@@ -101,7 +101,7 @@ Result<void> Overlay::copy_entry_to_view(const NodePtr& node, Content& content, 
   if (!to) return fail(std::move(to).error());
   const auto write_copy = [&]() -> Result<void> {
     INDUCTORFS_TRY(copy_bytes_of(*node, content, *to, std::min(size, keep_bytes.value_or(size))));
-    tree_.mark_changed(to->get());
+    tree_.mark_changed(to->get(), 0);
     const Attributes& attributes = content.attributes;
     if (::geteuid() == 0 && ::fchown(to->get(), attributes.uid, attributes.gid) != 0) return fail_errno("chown", copy);
     if (::fchmod(to->get(), attributes.mode & 07777) != 0) return fail_errno("chmod", copy);
@@ -150,6 +150,7 @@ Result<void> Overlay::make_private(const NodePtr& node, Content& content, std::o
     if (!path) return fail(std::move(path).error());
     INDUCTORFS_TRY(tree_.unshare(*path, keep_bytes));
     if (const auto status = tree_.stat(*path); status && *status) nodes_.remember_local((*status)->st_ino, node);
+    tree_.set_mark(*path, LocalTree::kChangedName, "0");
     content.sealed = SealState::kOpen;
     counters_.get("view.unsealed").add();
   } else {

@@ -197,7 +197,7 @@ Result<void> LocalTree::unshare(const std::string& path, std::optional<uint64_t>
   const uint64_t wanted = std::min(size.value_or(UINT64_MAX), static_cast<uint64_t>(status.st_size));
   if (auto copied = copy_bytes(from->get(), to->get(), wanted); !copied) return undo(copied.error());
   copy_xattrs(from->get(), to->get());
-  mark_changed(to->get());
+  mark_changed(to->get(), status.st_ino);
   if (::geteuid() == 0) (void)::fchown(to->get(), status.st_uid, status.st_gid);  // root may
   const struct timespec times[2] = {status.st_atim, status.st_mtim};
   if (::fchmod(to->get(), status.st_mode & 07777) != 0) return undo(error_from_errno(errno, "chmod", path));
@@ -241,9 +241,11 @@ Result<void> LocalTree::set_seal(int file, std::string_view digest_hex) const {
 
 bool LocalTree::is_changed(int file) const { return ::fgetxattr(file, kChangedName, nullptr, 0) >= 0; }
 
-void LocalTree::mark_changed(int file) const {
+void LocalTree::mark_changed(int file, uint64_t instead_of) const {
   if (!keeps_seals_) return;
-  (void)::fsetxattr(file, kChangedName, "1", 1, 0);  // without it the next start publishes what checks out
+  const std::string value = std::to_string(instead_of);
+  // Without it the next start publishes what checks out.
+  (void)::fsetxattr(file, kChangedName, value.data(), value.size(), 0);
 }
 
 std::optional<std::string> LocalTree::mark_of(const std::string& path, const char* name) const {

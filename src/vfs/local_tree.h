@@ -60,7 +60,8 @@ class LocalTree {
   [[nodiscard]] Result<void> set_seal(int file, std::string_view digest_hex) const;
   /// A copy that was made to be written to: what is not sealed of it, is private for good, and no start seals it.
   [[nodiscard]] bool is_changed(int file) const;
-  void mark_changed(int file) const;
+  /// `instead_of`: the inode that it takes the place of, until the node that has it knows; 0: of none.
+  void mark_changed(int file, uint64_t instead_of) const;
 
   /// Further marks on a file's inode, of at most kMarkLimit bytes; none where the disk has no such attributes.
   [[nodiscard]] std::optional<std::string> mark_of(const std::string& path, const char* name) const;

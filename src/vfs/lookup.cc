@@ -38,6 +38,25 @@ Attributes attributes_of_entry(const codec::Entry& entry, uint64_t size, const F
 
 void absent(const LookupDone& done, bool keep) { done({fail(ErrorCode::kNotFound), keep}); }
 
+/// Of a file that was not known: whether its bytes may be the store's, too.
+SealState seal_state_of(const LocalTree& tree, const std::string& path, const struct stat& status) {
+  const bool has_links = status.st_nlink > 1;
+  if (!tree.keeps_seals() || (!has_links && !layout::rule_of(layout::classify(path).family).shared)) {
+    return SealState::kOpen;
+  }
+  const auto file = tree.open_file(LocalTree::view(path), false);
+  if (file && tree.seal_of(file->get())) return SealState::kSealed;
+  return has_links ? SealState::kAskDisk : SealState::kOpen;  // who took it into the store may have been killed then
+}
+
+/// A rename has moved the file on the disk, and its node not yet: another node for it would take its place.
+bool is_being_renamed(const NodeTable& nodes, const LocalTree& tree, const std::string& path) {
+  const auto status = tree.stat(LocalTree::view(path));
+  if (!status || !*status || !S_ISREG((*status)->st_mode) || (*status)->st_nlink > 1) return false;
+  const NodePtr known = nodes.find_local((*status)->st_ino);
+  return known && nodes.links_of(known) > 0;
+}
+
 }  // namespace
 
 bool kernel_may_keep(std::string_view path) {
@@ -175,16 +194,12 @@ Result<Found> Overlay::add_local(const Site& site, const struct stat& status, ui
     }
   }
   NodePtr node = new_node(status.st_mode & S_IFMT, status.st_ino, site);
-  bool sealed = false;
-  if (node->is_regular() && layout::rule_of(layout::classify(site.path).family).shared) {
-    const auto file = tree_.open_file(LocalTree::view(site.path), false);
-    sealed = file && tree_.seal_of(file->get()).has_value();
-  }
+  const SealState sealed = node->is_regular() ? seal_state_of(tree_, site.path, status) : SealState::kOpen;
   node->content.with([&](Content& content) {
     content.backing = Backing::kLocal;
-    content.sealed = sealed ? SealState::kSealed : SealState::kOpen;
+    content.sealed = sealed;
     content.attributes = attributes_of(status);
-    if (sealed) content.attributes.links = 1;
+    if (sealed == SealState::kSealed) content.attributes.links = 1;
     content.attributes_valid = true;
   });
   const NodePtr winner = nodes_.add(site.parent, site.name, node, references);
@@ -336,6 +351,8 @@ Result<NodePtr> Overlay::pin_path(std::string_view path) {
     if (next_site) {
       if (const NodePtr known = nodes_.look_up_child(node, next_site->name)) {
         next = found(known, true);
+      } else if (is_being_renamed(nodes_, tree_, next_site->path)) {
+        next = fail(ErrorCode::kBusy, next_site->path);
       } else if (auto local = resolve_locally(*next_site, true)) {
         next = std::move(*local);
       }
@@ -347,7 +364,7 @@ Result<NodePtr> Overlay::pin_path(std::string_view path) {
       forget(child->id, 1);
     }
     unpin(node);
-    if (!child) return fail(ErrorCode::kNotFound);
+    if (!child) return fail(next ? Error(ErrorCode::kNotFound) : next.error());
     node = std::move(child);
     path = slash == std::string_view::npos ? std::string_view{} : path.substr(slash + 1);
   }

@@ -68,6 +68,12 @@ void Overlay::start(KernelCache& kernel) {
   janitor_ = start_thread("janitor", [this](const std::stop_token& stop) { keep_house(stop); });
 }
 
+void Overlay::requests_finished() {
+  resuming_.notify_with([](Resuming& resuming) {
+    if (resuming == Resuming::kRequests) resuming = Resuming::kFiles;
+  });
+}
+
 void Overlay::stop() {
   if (stopped_.exchange(true)) return;
   if (janitor_.joinable()) {
@@ -82,12 +88,16 @@ void Overlay::stop() {
 
 void Overlay::keep_house(const std::stop_token& stop) {
   bool prefetched = options_.prefetch_bytes == 0;
-  if (resuming_) Resume(*this).finish(stop);
+  const auto waits = [](Resuming resuming) { return resuming == Resuming::kRequests; };
+  const auto goes_on = [&](Resuming resuming) { return !waits(resuming); };
+  const auto step_from_now = [] { return std::chrono::steady_clock::now() + kJanitorStep; };
+  while (!stop.stop_requested() && resuming_.wait_until(step_from_now(), goes_on, waits)) {
+  }
+  if (resuming_.with([](Resuming resuming) { return resuming == Resuming::kFiles; })) Resume(*this).finish(stop);
   Guarded<std::monostate> pause;
   for (int step = 0; !stop.stop_requested(); ++step) {
     (void)pause.wait_until(
-        std::chrono::steady_clock::now() + kJanitorStep, [](const std::monostate&) { return false; },
-        [](const std::monostate&) { return true; });
+        step_from_now(), [](const std::monostate&) { return false; }, [](const std::monostate&) { return true; });
     if (step % kDeadSetSteps == 0) drop_dead_sets();
     if (step % kDeadSetSteps == 0) store_.keep_floor();
     if (!prefetched && catalog_.status().synced) {
@@ -169,6 +179,11 @@ Result<void> Overlay::sync(Deadline deadline) {
     for (const auto& path : paths) words += (words.empty() ? "" : ", ") + path;
     return words;
   };
+  // What an earlier worker had not begun to seal is found by then.
+  const auto resumed = [](Resuming resuming) { return resuming == Resuming::kNo; };
+  if (!resuming_.wait_until(deadline.at(), resumed, resumed)) {
+    return fail(ErrorCode::kTimedOut, "still looking at what an earlier worker of this mount has left");
+  }
   if (!sealer_.drain(deadline)) {
     return fail(ErrorCode::kTimedOut,
                 "still written to, or waiting for the local disk: " + in_words(sealer_.waiting_paths(kReportedPaths)));

@@ -22,9 +22,8 @@
 namespace inductorfs::vfs {
 
 /// The one FileSystem: local files (LocalTree) over the cluster's entries (Catalog).
-/// Lock order: directory moves, key directory, node content (two: by node id), node table; the fetcher's, notifier's
-/// and sealer's locks are leaves. Directory moves is held shared by whatever uses a path on the disk and exclusively by
-/// the rename of a directory, so that a path stays true while it is used. Safe for concurrent use.
+/// Lock order: directory moves (shared: whoever uses a path on the disk; exclusive: the rename of a directory), key
+/// directory, node content (two: by node id), queueing, node table; all others are leaves. Safe for concurrent use.
 class Overlay final : public FileSystem {
  public:
   Overlay(FileSystemOptions options, LocalTree tree, NodePtr root, const Services& services);
@@ -33,6 +32,7 @@ class Overlay final : public FileSystem {
   [[nodiscard]] Result<void> recover();
 
   void start(KernelCache& kernel) override;
+  void requests_finished() override;
   void stop() override;
   void host_changed() override;
   void on_catalog_change(const std::vector<std::string>& paths) override;
@@ -243,7 +243,7 @@ class Overlay final : public FileSystem {
   Sealer sealer_;
   Fetcher fetcher_;
   std::atomic<bool> stopped_{false};
-  std::atomic<bool> resuming_{false};  ///< what an earlier worker left is looked through: nothing is evicted
+  Guarded<Resuming> resuming_{Resuming::kNo};
   std::jthread janitor_;
 };
 

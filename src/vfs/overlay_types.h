@@ -30,6 +30,10 @@ struct Services {
 struct Moves {};     ///< what Overlay::moves_ guards: paths
 struct Queueing {};  ///< orders "still there? then queue it" and "it is gone: hide what is queued"
 
+/// How far a takeover is: what an earlier worker left is looked at when its requests are finished, because a rename
+/// that is on the disk only has a node for its file. Until all is looked at nothing is evicted, and sync waits.
+enum class Resuming { kNo, kRequests, kFiles };
+
 /// Deleted files that the kernel has not forgotten yet: their space comes back when it does, a moment after unlink(2)
 /// returned if nobody has the file open.
 struct Orphans {

@@ -129,12 +129,10 @@ void Overlay::recover_file(const std::string& directory, const std::string& name
     return remove("its build was not finished");
   }
   const bool fits = !in_set && recover_provenance(path);
-  if (tree_.is_changed(file->get())) return;
-  if (is_blob_without_seal(file->get())) (void)tree_.unshare(view_path, std::nullopt);  // no room: the next start tries
-  if (fits) seal_later(path);
+  if (fits && !tree_.is_changed(file->get())) seal_later(path);
 }
 
-/// The daemon ended between taking the inode into the store and marking it: nothing would keep writers off the blob.
+/// The daemon ended between taking the inode into the store and marking it.
 bool Overlay::is_blob_without_seal(int file) {
   struct stat status {};
   struct stat blob_status {};

@@ -74,7 +74,7 @@ Result<void> Resume::take_over() {
   sweep_orphans();
   fail_point("takeover.orphans_swept");
   overlay_.recover_stale();
-  overlay_.resuming_ = true;
+  overlay_.resuming_.with([](Resuming& resuming) { resuming = Resuming::kRequests; });
   overlay_.counters_.get("view.resumed_nodes").add(nodes.size());
   return {};
 }
@@ -123,9 +123,13 @@ void Resume::ask_for_seal(const NodePtr& node) {
 /// The inode number of the node's file, if that is what lies there; 0: it is not.
 uint64_t Resume::inode_at(const std::string& place, const Node& node) const {
   const auto status = overlay_.tree_.stat(place);
-  const bool is_it = status && *status && S_ISREG((*status)->st_mode) &&
-                     (node.local_inode == 0 || (*status)->st_ino == node.local_inode);
-  return is_it ? (*status)->st_ino : 0;
+  if (!status || !*status || !S_ISREG((*status)->st_mode)) return 0;
+  const auto is_it = [&] {
+    if (node.local_inode == 0 || (*status)->st_ino == node.local_inode) return true;
+    // A copy took its place, and the worker was killed before it could note that (LocalTree::unshare).
+    return overlay_.tree_.mark_of(place, LocalTree::kChangedName) == std::to_string(node.local_inode);
+  };
+  return is_it() ? (*status)->st_ino : 0;
 }
 
 /// Where a local file is noted to be and is, and its inode number; of its names the first one that the disk knows it
@@ -245,7 +249,7 @@ void Resume::finish(const std::stop_token& stop) {
   refresh_kernel("", overlay_.root_, stop);
   fail_point("takeover.kernel_told");
   look_below("", stop);
-  overlay_.resuming_ = false;
+  overlay_.resuming_.notify_with([](Resuming& resuming) { resuming = Resuming::kNo; });
   fail_point("takeover.finished");
   log::info("view.resumed", {{"nodes", static_cast<uint64_t>(overlay_.nodes_.size())}});
 }
@@ -310,8 +314,6 @@ void Resume::look_at_file(const std::string& directory, const std::string& name,
     now.add_scope(overlay_.host_.scope_of(layout::classify(path).family, {}).id);
     overlay_.marks_.write(place, found, now);
   }
-  if (overlay_.is_blob_without_seal(file->get()))
-    (void)overlay_.tree_.unshare(place, std::nullopt);  // no room: the next start tries
   auto node = overlay_.pin_path(path);
   if (!node) return;
   if (rule.seal == layout::SealSign::kQuiet) {

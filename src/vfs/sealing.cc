@@ -316,7 +316,7 @@ Result<Sealed> Overlay::seal_group_file(const std::string& path, const std::stri
 }
 
 bool Overlay::may_evict(const codec::Digest& digest) {
-  if (resuming_) return false;
+  if (resuming_.with([](Resuming resuming) { return resuming != Resuming::kNo; })) return false;
   const auto [shown_by, path] = pins_.with([&](const Pins& pins) {
     const auto local = pins.sealed_paths.find(digest);
     const auto shared = pins.shared.find(digest);

@@ -49,6 +49,7 @@ class FakeFileSystem final : public vfs::FileSystem {
 
   // ---- vfs::FileSystem
   void start(vfs::KernelCache&) override {}
+  void requests_finished() override {}
   void stop() override {}
   void host_changed() override {}
   void on_catalog_change(const std::vector<std::string>&) override {}

@@ -3,6 +3,7 @@
 INDUCTORFS_STRESS_THREADS: how long, and how many; for long runs under a sanitizer (CONTRIBUTING.md)."""
 import os
 import random
+import signal
 import time
 from pathlib import Path
 
@@ -15,12 +16,48 @@ from inductorfs_testing.takeovers import HEALTHY
 SECONDS = float(os.environ.get("INDUCTORFS_STRESS_SECONDS", 5))
 PROCESSES = int(os.environ.get("INDUCTORFS_STRESS_THREADS", 8))
 SAMPLE = 200
+TAKEOVER = 0.15  # seconds, in which most are over
 
 
 def rest(chance):
     """A worker's next end comes at any moment of its life."""
     since, length = time.monotonic(), HEALTHY + chance.choice((0.0, 0.2, 2.0)) * chance.random()
     wait_until(lambda: time.monotonic() - since > length, what="some age of the worker")
+
+
+def arrived(node, other, results, chance):
+    """All that the processes made is on both nodes, byte for byte."""
+    made = [one for result in results for one in result["artefacts"]]
+    node.sync(120)
+    other.catch_up(node, 60)
+    for path, content in chance.sample(made, min(SAMPLE, len(made))):
+        for place in (Path(path), other.cache / Path(path).relative_to(node.cache)):
+            assert appears(place).read_bytes() == content.encode(), place
+    return len(made)
+
+
+def test_workers_that_die_while_they_take_over(cluster, tmp_path):
+    """What two crashes in a row leave is not what one leaves: a worker dies at a random moment of its takeover."""
+    node, other = cluster.quick("a", "--crash-limit", "0"), cluster.quick("b")
+    chance, pairs = random.Random(PROCESSES), 0
+    with Load(node.cache, tmp_path / "load", PROCESSES) as load:
+        load.advance(20)
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end or not pairs:
+            first, length = node.kill_worker(), TAKEOVER * chance.random()
+            second = wait_until(lambda old=first: [pid for pid in node.daemons() if pid != old], 20, "the next one", pause=0.001)[0]
+            since = time.monotonic()
+            wait_until(lambda: time.monotonic() - since > length, what="some moment of its takeover", pause=0.001)
+            os.kill(second, signal.SIGKILL)
+            node.next_worker(second)
+            pairs += 1
+            rest(chance)
+            load.advance(1)
+        results = load.finish()
+    errors = [error for result in results for error in result["errors"]]
+    assert errors == [], "\n".join([*errors, f"{pairs} pairs of kills", node.log_tail(200)])
+    made = arrived(node, other, results, chance)
+    print(f"\n{sum(result['operations'] for result in results)} operations, {made} artefacts, {pairs} pairs of kills")
 
 
 def test_kills_and_upgrades_under_much_load(cluster, tmp_path):
@@ -45,13 +82,9 @@ def test_kills_and_upgrades_under_much_load(cluster, tmp_path):
     assert errors == [], "\n".join([*errors, f"{kills} kills, {upgrades} upgrades", node.log_tail(200)])
     told = node.status()["takeover"]
     assert (told["restarts"], told["upgrades"], told["upgrades_failed"]) == (kills, upgrades, 0), told
-    made = [one for result in results for one in result["artefacts"]]
-    print(f"\n{PROCESSES} processes, {sum(result['operations'] for result in results)} operations, {len(made)} artefacts, {kills} kills, "
+    made = arrived(node, other, results, chance)
+    print(f"\n{PROCESSES} processes, {sum(result['operations'] for result in results)} operations, {made} artefacts, {kills} kills, "
           f"{upgrades} upgrades, longest call {max(result['longest'] for result in results):.2f} s")
-    node.sync(120)
-    other.catch_up(node, 60)
-    for path, content in chance.sample(made, min(SAMPLE, len(made))):
-        assert appears(other.cache / Path(path).relative_to(node.cache)).read_bytes() == content.encode(), path
     for each in (node, other):
         each.unmount()
         assert compare.mounts_below(each.root) == []

@@ -65,7 +65,7 @@ Host::Host(std::shared_ptr<remote::MemoryCluster> cluster, HostOptions options)
 
 Host::~Host() { stop(); }
 
-void Host::start(bool resume) {
+void Host::start(bool resume, bool requests_finished) {
   if (!resume) {
     auto region = takeover::Region::create(1);
     if (!region) throw std::runtime_error(region.error().to_string());
@@ -103,6 +103,7 @@ void Host::start(bool resume) {
   if (!opened_fs) throw std::runtime_error(opened_fs.error().to_string());
   file_system = std::move(*opened_fs);
   file_system->start(kernel);
+  if (requests_finished) file_system->requests_finished();
   catalog->start([this](const auto& paths) { file_system->on_catalog_change(paths); },
                  [this](const auto& report) { file_system->on_published(report); });
   (void)catalog->wait_synced(Deadline::after(options_.sync_patience));

@@ -64,7 +64,7 @@ class Host {
     start(true);
   }
   void stop();
-  void start(bool resume = false);
+  void start(bool resume = false, bool requests_finished = true);
   /// The facts of the host become others, under the mount or, after stop(), before the next one.
   void change_facts(const std::string& facts, const std::string& architectures = {});
   /// Whose requests these are from now on; 0: as the options say.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -145,6 +146,58 @@ TEST_F(Recovery, ClearsPendingSetsAndOrphans) {
     EXPECT_TRUE(std::filesystem::is_empty(a.directory / "local/" + name)) << name;
   }
   EXPECT_FALSE(a.exists(directory + "/k.ttir"));
+}
+
+TEST_F(Recovery, GoesOnWithAFileThatTheStoreTookAndNobodyMarked) {
+  Host a(cluster);
+  const std::string path = code_path("taken");
+  ASSERT_TRUE(a.publish_file(path, "print(1)"));
+  ASSERT_TRUE(a.sync());
+  const auto held = a.look_up(path);
+  ASSERT_TRUE(held);
+  const auto bytes_of_held = [&] {
+    std::string bytes(64, '\0');
+    const auto got = a.file_system->read(held->node, bytes.data(), bytes.size(), 0);
+    bytes.resize(got.value_or(0));
+    return bytes;
+  };
+  ASSERT_EQ(::removexattr(on_disk(a, path).c_str(), "user.inductorfs.sealed"), 0);  // as after a kill at seal.adopted
+  a.take_over();
+  EXPECT_EQ(bytes_of_held(), "print(1)");
+  ASSERT_TRUE(a.sync());
+  EXPECT_EQ(a.count("seal.sealed"), 1U) << "its seal is made up for";
+  a.take_over();
+  EXPECT_EQ(bytes_of_held(), "print(1)");
+
+  a.stop();
+  ASSERT_EQ(::removexattr(on_disk(a, path).c_str(), "user.inductorfs.sealed"), 0);
+  ASSERT_EQ(::rename(on_disk(a, path).c_str(), on_disk(a, "own").c_str()), 0);  // a name that nobody seals
+  a.start();
+  ASSERT_TRUE(a.append("own", ", more"));
+  EXPECT_EQ(a.read("own").value_or("absent"), "print(1), more");
+  EXPECT_EQ(a.read(path).value_or("absent"), "print(1)");
+  const auto blob = a.store->open_blob(codec::digest_of("print(1)"));
+  ASSERT_TRUE(blob);
+  EXPECT_EQ(codec::digest_of_file(blob->get()).value_or(codec::Digest{}), codec::digest_of("print(1)"));
+}
+
+TEST_F(Recovery, SyncsWhatAnEarlierWorkerHadNotBegunToSeal) {
+  Host a(cluster);
+  const std::string path = code_path("late");
+  ASSERT_TRUE(a.make_directories(path.substr(0, 2)));
+  a.stop();
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, on_disk(a, path), "print()"));
+  a.start(true, false);
+
+  const auto early = a.file_system->sync(Deadline::after(Milliseconds(50)));
+  ASSERT_FALSE(early);
+  EXPECT_EQ(early.error().code(), ErrorCode::kTimedOut);
+  EXPECT_FALSE(a.catalog->publish_state(path)) << "a request may be about to rename it";
+
+  a.file_system->requests_finished();
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(a.catalog->publish_state(path));
+  EXPECT_EQ(a.catalog->publish_state(path)->state, catalog::PublishState::kPublished);
 }
 
 TEST_F(Recovery, PublishesNoSetThatMissesAChild) {

@@ -108,6 +108,10 @@ class FileSystem {
                                                                 remote::Remote& remote, Counters& counters);
   /// Starts the background threads. Requires: called once, before the first operation.
   virtual void start(KernelCache& kernel) = 0;
+  /// After start() of one that resumes: the requests of the earlier worker are answered (fuse::Session::start), and
+  /// what else it left is looked after in the background. Without it that waits, and sync() with it. Any other: no
+  /// effect.
+  virtual void requests_finished() = 0;
   /// Ends them, leaving work that is not done for the next start. Idempotent. The kernel must have been unmounted or
   /// its requests ended before.
   virtual void stop() = 0;

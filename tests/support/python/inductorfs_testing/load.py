@@ -208,6 +208,15 @@ class Checks:
         self.check(self.call(path.read_bytes) == (key * 20).encode(), path, "differs")
         self.artefacts.append((str(path), key * 20))
 
+    def step_artefact_again(self):
+        """Its node, and its bytes from the worker of now, not the kernel's pages."""
+        if self.artefacts:
+            path, content = self.random.choice(self.artefacts)
+            with open(path, "rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                self.check(self.call(file.read) == content.encode(), path, "differs later")
+            self.check(self.call(os.stat, path).st_size == len(content), path, "has another size")
+
     def run(self, stop):
         steps = [getattr(self, name) for name in sorted(dir(self)) if name.startswith("step_")]
         while not stop():

@@ -121,7 +121,10 @@ SealOutcome Overlay::seal(const SealItem& item) {
   }
   publish.entries.push_back(entry->entry);
   const auto still_here = [&] { return has_name(*entry, item.path); };
-  if (enqueue(publish, item.path, still_here)) mark_sealed(*entry, item.path);
+  if (!enqueue(publish, item.path, still_here)) return SealOutcome::kDone;
+  mark_sealed(*entry, item.path);
+  // Published before it had its mark? Then what the cluster has merged was not adopted: this file was in the way.
+  if (const auto state = catalog_.publish_state(place.canonical); state && state->merged) adopt_merged(*state->merged);
   return SealOutcome::kDone;
 }
 

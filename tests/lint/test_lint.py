@@ -13,6 +13,8 @@ import run_tidy  # noqa: E402
 
 TABLE = "base:\nstore: base\nvfs: base store\n<sqlite3> = store\n<tl/> = base/result.h\n!vfs: redis\n"
 GOOD = "// SPDX-License-Identifier: Apache-2.0\n#pragma once\n"
+LICENCE = "# SPDX-License-Identifier: Apache-2.0\n"
+SKIP = "a skip that CI would not see; use INDUCTORFS_LACKS of tests/support/lacks.h, or lack()"
 
 
 def write(root, name, text):
@@ -67,7 +69,9 @@ def test_layers_refuses_a_circle_in_the_table():
     ("src/a/a.cc", GOOD + "// TO" + "DO later", "the word TO" + "DO"),
     ("tests/a/a.cc", GOOD + "sleep(1);", "a sleep in a test; wait for a condition with a deadline"),
     ("src/a/a.cc", GOOD + "thread.detach();", "a detached thread"),
-    ("tests/a/a.cc", GOOD + "GTEST_SKIP() << why;", "a skip that CI would not see; use INDUCTORFS_LACKS of tests/support/lacks.h"),
+    ("tests/a/a.cc", GOOD + "GTEST_SKIP() << why;", SKIP),
+    ("tests/a/test_a.py", LICENCE + 'pytest.skip("no torch")', SKIP),
+    ("tests/a/test_a.py", LICENCE + '@pytest.mark.skipif(True)', SKIP),
     ("src/a/a.cc", GOOD + "\n" * 700, "702 lines; a source has at most 700: split it by responsibility"),
     ("include/inductorfs/a/a.h", GOOD + "\n" * 300, "302 lines; a contract header has at most 300: split it by responsibility"),
     ("include/inductorfs/a/a.h", GOOD + "/// A thing.\nclass Thing {", "class Thing does not say how threads may use it"),
@@ -83,6 +87,7 @@ def test_sources_finds(tmp_path, name, text, offence):
     ("include/inductorfs/a/a.h", GOOD + "class Thing;"),
     ("tests/a/a.cc", GOOD + "clock.sleep(1);"),
     ("tests/support/lacks.h", GOOD + "GTEST_SKIP() << why;"),
+    ("tests/gpu/test_gpu.py", LICENCE + 'pytest.skip("no device")'),
 ])
 def test_sources_allows(tmp_path, name, text):
     write(tmp_path, name, text)

@@ -13,6 +13,6 @@ def test_a_server_that_loses_its_data_and_a_link_that_damages_it(chaos, storm):
 
 def test_failovers_by_sentinel_and_by_an_address_that_moves(chaos, storm):
     network = chaos.cluster.network
-    with SentinelGroup(network.address, network.free_port) as group:
+    with SentinelGroup(network.address, network.free_port, down_after=600) as group:
         chaos.start(sentinels=group)
         storm(chaos, chaos.fail_over, sets_may_go=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from . import artefacts, chaos_worker, compare, mounts, places
 from .network import NetworkCluster
+from .node import holds_files
 from .processes import PATIENCE, Failed, wait_until
 from .relay import Relay
 
@@ -86,15 +87,23 @@ class Chaos:
             try:
                 worker.wait(60)
             except subprocess.TimeoutExpired:
-                node = next(node for node in self.nodes if node.name == name.rstrip("b"))
-                raise Failed(f"the job of {name} hangs: {_stack_of(worker.pid)}{node.log_tail()}") from None
+                node = self._node_of(name)
+                raise Failed(f"the job of {name} hangs: {_stack_of(worker.pid)}{node.log_tail()}")
             if worker.returncode != 0:
                 raise Failed(f"the job of {name} ended with {worker.returncode}: {(self.directory / f'{name}.err').read_text()}")
+
+    def _node_of(self, job):
+        return next(node for node in self.nodes if node.name == job.rstrip("b"))
 
     def close(self):
         for worker in self._workers.values():
             if worker.poll() is None:
                 worker.kill()
+        for name, worker in self._workers.items():
+            try:
+                worker.wait(10)
+            except subprocess.TimeoutExpired:
+                self._node_of(name).stop()  # what waits for a mount that nobody serves ends with it
                 worker.wait(10)
         if self.relay is not None:
             self.relay.close()
@@ -108,10 +117,11 @@ class Chaos:
         """Supervisor and worker at once; the mount is dead until somebody mounts again."""
         begin = time.monotonic()
         self.say(f"kill daemon {node.name}")
-        node.kill_daemon()  # whatever the mount says from now on is no daemon's word
+        messengers = node.kill_daemon()  # whatever the mount says from now on is no daemon's word
 
         def heal():
             node.start(*self.cluster.options(*UNLIMITED))
+            wait_until(lambda: not any(holds_files(pid) for pid in messengers), 10, "the end of the messenger before")
             self.down.append((node.name, begin, time.monotonic()))
         return heal
 
@@ -167,7 +177,8 @@ class Chaos:
 
     def fail_over(self):
         """The master is killed or hangs until the replica is promoted; what it had not passed on by then is lost, as what an
-        old master takes that does not know yet. Relayed nodes have an address that moves with the master."""
+        old master takes that does not know yet. Relayed nodes have an address that moves with the master, here: so there must be
+        no failover but these."""
         if not self.sentinels.in_step():
             return lambda: None
         old, how = self.sentinels.master(), self.random.choice(["kill", "suspend"])
@@ -176,7 +187,7 @@ class Chaos:
         (old.kill if how == "kill" else old.suspend)()
 
         def heal():
-            promoted = self.sentinels.wait_for_other_master(old)
+            promoted = self.sentinels.fail_over(old)
             self.relay.lead_to((promoted.address, promoted.port))
             (old.start if how == "kill" else old.resume)()
             wait_until(self.sentinels.in_step, 60, "the old master to follow the new one")
@@ -245,7 +256,8 @@ class Chaos:
         for node in self.nodes:
             for line in self.lines(node) + self.lines(node, "b"):
                 now = line["now"]
-                down = self.was_down(node.name, now, now)
+                # A job that slept through the whole outage learns of it at its next operation.
+                down = self.was_down(node.name, line.get("since", now), now)
                 if "broken" in line:
                     found.append((node.name, line))
                 if "error" in line and not (down and line["error"] in GONE):

@@ -3,7 +3,8 @@
 never stops at an error. Each artefact's content is a function of its name, so that every reader can check every byte.
 
 Writes lines of JSON into a file outside of the mount: {"written": number, "at": seconds}, {"kernel": key}, {"acked": number,
-"kernels": number}, {"error": ...}, {"slow": ...}, {"broken": promise, ...}, at its end {"counts": ..., "slowest": ...}."""
+"kernels": number}, {"error": ..., "since": seconds of the last answer}, {"slow": ...}, {"broken": promise, ...}, at its end
+{"counts": ..., "slowest": ...}."""
 import errno
 import hashlib
 import json
@@ -75,6 +76,7 @@ class Job:
                          for name in [node, *peers]}
         self.written, self.tried, self.kernels = [], 0, []
         self.counts, self.slowest, self.over = {}, {}, False
+        self.answered = time.monotonic()  # when the mount was last seen to be served
         self.sync, self.sync_at = None, 0.0
         signal.signal(signal.SIGTERM, self.end)
 
@@ -93,6 +95,7 @@ class Job:
             try:
                 os.chdir(self.cache)
                 if os.stat(".").st_dev != around:
+                    self.answered = time.monotonic()
                     return
             except OSError as error:
                 if error.errno not in (errno.ENOTCONN, errno.ECONNABORTED):
@@ -114,11 +117,12 @@ class Job:
             self.tell(broken=f"not there: {absent.filename}", kind=kind, subject=subject)
         except OSError as error:
             outcome = errno.errorcode.get(error.errno, str(error.errno))
-            self.tell(error=error.errno, kind=kind, subject=subject, path=str(error.filename))
+            self.tell(error=error.errno, kind=kind, subject=subject, path=str(error.filename), since=self.answered)
             if error.errno in (errno.ENOTCONN, errno.ECONNABORTED):
                 self.attach()
                 return
-        took = time.monotonic() - begin
+        self.answered = time.monotonic()
+        took = self.answered - begin
         self.counts[f"{kind} {outcome}"] = self.counts.get(f"{kind} {outcome}", 0) + 1
         self.slowest[kind] = max(self.slowest.get(kind, 0.0), took)
         if took > SLOW:

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 from .certificates import Authority
@@ -12,7 +13,8 @@ from .processes import Failed, wait_until
 from .redis_server import RedisServer
 
 MASTER = "inductor"
-DOWN_AFTER = 1.0
+DOWN_AFTER = 1.0  # seconds until the Sentinels promote the replica by themselves
+FAILOVER_TIMEOUT = 6
 
 
 def ports(port, tls):
@@ -46,10 +48,11 @@ class ConfiguredServer(RedisServer):
 
 class SentinelGroup:
     """start() returns when the Sentinels know of the replica and of each other; close() ends all. `url` is what a mount gets. `tls`:
-    nobody speaks anything else, Sentinels and servers among each other neither; `ca_file` is their authority's."""
+    nobody speaks anything else, Sentinels and servers among each other neither; `ca_file` is their authority's. On a busy machine
+    a master that lives may not answer for DOWN_AFTER: who must know of every failover gives more, and calls fail_over()."""
 
-    def __init__(self, address, free_port, tls=False):
-        self.address = address
+    def __init__(self, address, free_port, tls=False, down_after=DOWN_AFTER):
+        self.address, self._down_after = address, down_after
         self._directory = Path(tempfile.mkdtemp(prefix="inductorfs-sentinel-"))
         self.ca_file, self._tls = None, None
         if tls:
@@ -93,8 +96,8 @@ dir {directory}
 logfile {directory}/sentinel.log
 protected-mode no
 sentinel monitor {MASTER} {self.address} {self.servers[0].port} 2
-sentinel down-after-milliseconds {MASTER} {int(DOWN_AFTER * 1000)}
-sentinel failover-timeout {MASTER} 6000
+sentinel down-after-milliseconds {MASTER} {int(self._down_after * 1000)}
+sentinel failover-timeout {MASTER} {FAILOVER_TIMEOUT * 1000}
 """)
         program = shutil.which("redis-server")
         self._children.append(subprocess.Popen([program, configuration, "--sentinel"], stdin=subprocess.DEVNULL,
@@ -134,6 +137,19 @@ sentinel failover-timeout {MASTER} 6000
             return False
         return top["role"] == "master" and low["role"] == "slave" and low["master_link_status"] == "up" and \
             int(low["slave_repl_offset"]) >= int(top["master_repl_offset"]) - 2_000_000
+
+    def fail_over(self, old, seconds=90):
+        """Has the replica of `old`, which does not answer, promoted, as an operator does who cannot wait. The new master."""
+        asked = -FAILOVER_TIMEOUT
+
+        def promoted():
+            nonlocal asked
+            if time.monotonic() > asked + FAILOVER_TIMEOUT:  # one that came to nothing is over then
+                asked = time.monotonic()
+                self.ask(self._ports[0], "SENTINEL", "FAILOVER", MASTER)
+            return (now := self.master()) is not old and now
+
+        return wait_until(promoted, seconds, "the failover", pause=0.1)
 
     def wait_for_other_master(self, old, seconds=40):
         return wait_until(lambda: (now := self.master()) is not old and now, seconds, "the failover", pause=0.1)

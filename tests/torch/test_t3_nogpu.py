@@ -123,7 +123,7 @@ def test_best_config_crosses_through_torchs_own_cache(host, form):
 def test_timings_of_both_nodes_survive_writing_at_once(host):
     a, b = host["a"], host["b"]
     if a.backing == "directory":
-        pytest.skip("plain directories merge nothing")
+        lack("plain directories merge nothing")
     entries = 12
     preload = host["library"] / "libcuda.so.1"
     jobs = [node.begin(TUNINGS, "system", "--writer", node.name, "--entries", entries, LD_PRELOAD=preload,

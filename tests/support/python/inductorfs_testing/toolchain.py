@@ -49,11 +49,16 @@ class CountingCompilers:
         directory.mkdir(parents=True, exist_ok=True)
         self._log = log
         log.touch()
-        clean = os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if part != str(directory))
+        places = [part for part in os.environ["PATH"].split(os.pathsep) if part != str(directory)]
         for name in ("g++", "gcc", "cc", "c++"):
-            real = shutil.which(name, path=clean)
-            if real:
+            if real := self._real(name, places):
                 _write(directory / name, COMPILER.format(name=name, log=log, real=real))
+
+    @staticmethod
+    def _real(name, places):
+        """ccache under a compiler's name takes the next one of that name in PATH: this one, which would call it again for ever."""
+        found = (shutil.which(name, path=place) for place in places)
+        return next((path for path in found if path and os.path.basename(os.path.realpath(path)) != "ccache"), None)
 
     def clear(self):
         self._log.write_text("")

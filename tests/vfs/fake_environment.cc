@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <set>
+#include <utility>
 
 namespace inductorfs::testing {
 namespace {
@@ -15,6 +16,11 @@ constexpr std::chrono::seconds kPatience{20};
 
 /// A writer is known by the address of its number alone: nobody else looks into it.
 pid_t number_of(const fingerprint::Writer* writer) { return *reinterpret_cast<const pid_t*>(writer); }
+
+bool has_scope(const fingerprint::Fingerprint& facts, const remote::ScopeId& id, std::string_view path) {
+  const auto scopes = layout::scopes_of(layout::classify(path).family, facts);
+  return std::any_of(scopes.begin(), scopes.end(), [&](const auto& scope) { return scope.id == id; });
+}
 
 }  // namespace
 
@@ -70,7 +76,8 @@ Judgement FakeWriters::judge(const fingerprint::Writer* writer, std::span<const 
 }
 
 void FakeEnvironment::set_facts(const std::string& facts, const std::string& architectures) {
-  facts_.with([&](fingerprint::Fingerprint& result) {
+  facts_.with([&](Facts& all) {
+    fingerprint::Fingerprint result;
     for (const auto facet : fingerprint::kAllFacets) {
       const bool other = facet == fingerprint::Facet::kGpuArch && !architectures.empty();
       fingerprint::Fact fact;
@@ -79,14 +86,15 @@ void FakeEnvironment::set_facts(const std::string& facts, const std::string& arc
       fact.source = "test";
       result.set(facet, fact);
     }
+    all.earlier.push_back(std::exchange(all.now, std::move(result)));
   });
 }
 
 std::vector<std::string> FakeEnvironment::scopes() const {
-  return facts_.with([](const fingerprint::Fingerprint& facts) {
+  return facts_.with([](const Facts& facts) {
     std::set<std::string> ids;
     for (const auto& rule : layout::all_rules()) {
-      for (auto& scope : layout::scopes_of(rule.family, facts)) {
+      for (auto& scope : layout::scopes_of(rule.family, facts.now)) {
         if (!scope.id.empty()) ids.insert(std::move(scope.id));
       }
     }
@@ -94,15 +102,20 @@ std::vector<std::string> FakeEnvironment::scopes() const {
   });
 }
 
-bool FakeEnvironment::accepts(const std::string& id, std::string_view path) const {
-  return facts_.with([&](const fingerprint::Fingerprint& facts) {
-    const auto scopes = layout::scopes_of(layout::classify(path).family, facts);
-    return std::any_of(scopes.begin(), scopes.end(), [&](const auto& scope) { return scope.id == id; });
+bool FakeEnvironment::follows(const remote::ScopeId& scope, std::string_view path) const {
+  return facts_.with([&](const Facts& facts) { return has_scope(facts.now, scope, path); });
+}
+
+bool FakeEnvironment::accepts(const remote::ScopeId& scope, std::string_view path) const {
+  return facts_.with([&](const Facts& facts) {
+    return has_scope(facts.now, scope, path) ||
+           std::any_of(facts.earlier.begin(), facts.earlier.end(),
+                       [&](const auto& past) { return has_scope(past, scope, path); });
   });
 }
 
 layout::Scope FakeEnvironment::scope_of(layout::Family family, std::string_view architecture) const {
-  return facts_.with([&](const auto& facts) { return layout::scope_of(family, facts, architecture); });
+  return facts_.with([&](const auto& facts) { return layout::scope_of(family, facts.now, architecture); });
 }
 
 Result<void> FakeEnvironment::check(const layout::Place& place, std::string_view bytes, uint64_t size) const {

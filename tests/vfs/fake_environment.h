@@ -62,15 +62,21 @@ class FakeEnvironment final : public vfs::Host {
   void set_check(Check check) { check_ = std::move(check); }
   /// Every scope of this host.
   [[nodiscard]] std::vector<std::string> scopes() const;
-  [[nodiscard]] bool accepts(const std::string& scope, std::string_view path) const;
+  /// Under the facts of now or any earlier ones: the catalog still finishes with the old scopes when the facts are new.
+  [[nodiscard]] bool accepts(const remote::ScopeId& scope, std::string_view path) const;
 
   layout::Scope scope_of(layout::Family family, std::string_view architecture) const override;
-  bool follows(const remote::ScopeId& scope, std::string_view path) const override { return accepts(scope, path); }
+  bool follows(const remote::ScopeId& scope, std::string_view path) const override;
   Result<void> check(const layout::Place& place, std::string_view bytes, uint64_t size) const override;
   fingerprint::Writers* writers() const override { return writers_.get(); }
 
  private:
-  Guarded<fingerprint::Fingerprint> facts_;
+  struct Facts {
+    fingerprint::Fingerprint now;
+    std::vector<fingerprint::Fingerprint> earlier;
+  };
+
+  Guarded<Facts> facts_;
   std::shared_ptr<FakeWriters> writers_;
   Check check_;
 };

@@ -100,11 +100,12 @@ class Catalog {
   virtual void start(ChangeListener on_change, PublishListener on_publish) = 0;
   /// Ends the threads; what is queued stays queued on disk. Idempotent.
   virtual void stop() = 0;
-  /// From now on follows these scopes; `scope_accepts` must know them already. Entries of others can no longer be seen
-  /// when this returns, and the listener has been told; those of new ones come soon after, first what the disk still
-  /// has of them, then as they are read, and until then `synced` is false. What is queued for a scope that is no longer
-  /// followed is still published. What was hidden stays so in every scope, by path and digest. Durable: what is known
-  /// of scopes that are not followed any more is kept for their return, within limits.
+  /// From now on follows these scopes; `scope_accepts` must know them already, and go on accepting those of before:
+  /// what the log says of them may be on its way in. Entries of others can no longer be seen when this returns, and the
+  /// listener has been told; those of new ones come soon after, first what the disk still has of them, then as they are
+  /// read, and until then `synced` is false. What is queued for a scope that is no longer followed is still published.
+  /// What was hidden stays so in every scope, by path and digest. Durable: what is known of scopes that are not
+  /// followed any more is kept for their return, within limits.
   virtual void follow(const std::vector<remote::ScopeId>& scopes) = 0;
   /// Waits until every scope has been read once, or the deadline: true when it has. For mount, so that a first job
   /// finds what the cluster has.

@@ -17,6 +17,17 @@ std::string graph_path(const std::string& key_seed, const std::string& content) 
   return "fxgraph/" + key.substr(1, 2) + "/" + key + "/" + codec::torch_hash(content);
 }
 
+std::string elf_library() {
+  std::string elf(
+      "\x7f"
+      "ELF\x02\x01\x01",
+      7);
+  elf.resize(64, '\0');
+  elf[18] = 62;  // e_machine: x86-64
+  elf[16] = 3;   // e_type: shared object
+  return elf;
+}
+
 std::string pickle(const std::string& text) { return "\x80\x04" + text + "."; }
 
 class Overlay : public ::testing::Test {
@@ -250,13 +261,7 @@ TEST_F(Overlay, SealsALinkedLibraryWhenItsBuildDirectoryGoes) {
   Host a(cluster);
   Host b(cluster);
   const std::string stem = in_code_directory(code_name("kernel") + ".main");
-  std::string elf(
-      "\x7f"
-      "ELF\x02\x01\x01",
-      7);
-  elf.resize(64, '\0');
-  elf[18] = 62;  // e_machine: x86-64
-  elf[16] = 3;   // e_type: shared object
+  const std::string elf = elf_library();
   ASSERT_TRUE(a.make_directories(stem + "_CxxBuild"));
   ASSERT_TRUE(a.create(stem + ".so", elf, 0755));
   const std::string mark = in_code_directory(code_name("mark") + ".py");
@@ -393,6 +398,29 @@ TEST_F(Overlay, RemovesALibraryWhoseBuildTheMountDidNotSurvive) {
   a.restart();
 
   EXPECT_FALSE(a.exists(stem + ".so"));
+}
+
+TEST_F(Overlay, MakesNoOtherNodeForAFileThatIsBeingRenamed) {
+  const std::string stem = in_code_directory(code_name("kernel") + ".main");
+  const std::string from = stem + ".tmp";
+  const std::string to = stem + ".so";
+  Host a(cluster);
+  ASSERT_TRUE(a.make_directories(stem + "_CxxBuild"));
+  ASSERT_TRUE(a.create(from, elf_library(), 0755));
+  const auto held = a.look_up(from);
+  ASSERT_TRUE(held);
+  // The moment between the effect on the disk and the one on the node, in which the end of the build is seen.
+  const std::string view = a.directory / "local/view/";
+  ASSERT_EQ(::rename((view + from).c_str(), (view + to).c_str()), 0);
+  ASSERT_TRUE(a.remove_directory(stem + "_CxxBuild"));
+  ASSERT_TRUE(a.sync());
+  EXPECT_EQ(a.count("seal.sealed"), 0U) << "the job writes to it under the name that its node has";
+  ASSERT_EQ(::rename((view + to).c_str(), (view + from).c_str()), 0);
+  ASSERT_TRUE(a.rename(from, to));
+
+  ASSERT_TRUE(a.append(to, "more"));
+  EXPECT_EQ(a.read(to).value_or("absent"), elf_library() + "more");
+  EXPECT_EQ(a.look_up(to)->node, held->node);
 }
 
 TEST_F(Overlay, HoldsItsLimitAlthoughFilesOfItsOwnAreLinkedToBlobs) {

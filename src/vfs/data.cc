@@ -207,15 +207,24 @@ void Overlay::end_write(const NodePtr& node, bool changed) {
 /// After ENOSPC: true if another try may find room.
 bool Overlay::make_room(uint64_t bytes) {
   if (store_.free_space(bytes) > 0) return true;
-  // What was deleted just now may still be on its way out: the kernel's FORGET follows unlink(2) and nobody waits for
-  // it. On a local disk the space is there when unlink(2) returns.
+  // What was deleted or closed just now may still be on its way out: the kernel's FORGET follows the last of unlink(2)
+  // and close(2), and nobody waits for it. On a local disk the space is there when that returns.
   constexpr std::chrono::milliseconds kForgetDelay{100};
-  const auto since = std::chrono::steady_clock::now() - kForgetDelay;
-  const auto latest = orphans_.with([](const Orphans& orphans) { return orphans.latest; });
-  if (latest < since) return false;
-  return orphans_.wait_until(
-      latest + kForgetDelay, [](const Orphans& orphans) { return orphans.gone >= orphans.kept; },
-      [](const Orphans&) { return true; });
+  // Who has a deleted file open for long is waited for once a second at most.
+  constexpr std::chrono::seconds kHeld{1};
+  const auto now = std::chrono::steady_clock::now();
+  const auto none_comes = [&](const Orphans& orphans) {
+    return orphans.left <= (now < orphans.held_until ? orphans.held : 0);
+  };
+  if (orphans_.with(none_comes)) {
+    return orphans_.with([&](const Orphans& orphans) { return orphans.latest_gone + kForgetDelay > now; });
+  }
+  return orphans_.wait_until(now + kForgetDelay, none_comes, [&](Orphans& orphans) {
+    if (none_comes(orphans)) return true;
+    orphans.held = orphans.left;
+    orphans.held_until = now + kForgetDelay + kHeld;
+    return true;
+  });
 }
 
 Result<void> Overlay::write(NodeId id, std::string_view bytes, uint64_t offset, const Caller& caller) {

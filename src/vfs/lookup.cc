@@ -323,7 +323,11 @@ void Overlay::let_go(const std::vector<NodePtr>& gone) {
       pins_.with([&](Pins& pins) { pins.unshare(content.entry.digest, node.id); });
     } else if (node.names.empty() && content.elsewhere.starts_with("orphans/")) {
       (void)tree_.unlink(content.elsewhere);  // what stays is removed at the next start
-      orphans_.notify_with([](Orphans& orphans) { ++orphans.gone; });
+      orphans_.notify_with([](Orphans& orphans) {
+        if (orphans.left > 0) --orphans.left;
+        orphans.held = std::min(orphans.held, orphans.left);
+        orphans.latest_gone = std::chrono::steady_clock::now();
+      });
     }
   };
   for (const NodePtr& node : gone) {

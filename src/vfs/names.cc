@@ -87,10 +87,17 @@ Result<Found> Overlay::made(const Site& site, const Caller& caller, std::optiona
   return result;
 }
 
+/// Once more when the disk was full and is not any more.
+Result<Found> Overlay::make_name(const std::function<Result<Found>(const Moves&)>& make) {
+  auto result = moves_.read(make);
+  const bool full = !result && result.error().code() == ErrorCode::kNoSpace;
+  return full && make_room(kRoomForAName) ? moves_.read(make) : result;
+}
+
 Result<Found> Overlay::create(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) {
   auto where = site(parent, name);
   if (!where) return fail(std::move(where).error());
-  const auto make = [&](const Moves&) -> Result<Found> {
+  auto result = make_name([&](const Moves&) -> Result<Found> {
     INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
     const std::string view_path = LocalTree::view(where->path);
     const auto done = begin_name(*where);
@@ -100,11 +107,7 @@ Result<Found> Overlay::create(NodeId parent, std::string_view name, mode_t mode,
     if (!file) return fail(std::move(file).error());
     fail_point("name.created");
     return made(*where, caller, std::move(*file));
-  };
-  auto result = moves_.read(make);
-  if (!result && result.error().code() == ErrorCode::kNoSpace && store_.free_space(kRoomForAName) > 0) {
-    result = moves_.read(make);
-  }
+  });
   const NodePtr node = result ? nodes_.find(result->node) : nullptr;
   if (!node) return result;
   node->content.with([&](Content& content) {
@@ -124,7 +127,7 @@ Result<Found> Overlay::make_node(NodeId parent, std::string_view name, mode_t mo
   if (S_ISREG(mode)) return create(parent, name, mode, caller);
   auto where = site(parent, name);
   if (!where) return fail(std::move(where).error());
-  return moves_.read([&](const Moves&) -> Result<Found> {
+  return make_name([&](const Moves&) -> Result<Found> {
     INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
     const auto done = begin_name(*where);
     if (!done) return fail(done.error());
@@ -138,7 +141,7 @@ Result<Found> Overlay::make_node(NodeId parent, std::string_view name, mode_t mo
 Result<Found> Overlay::make_directory(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) {
   auto where = site(parent, name);
   if (!where) return fail(std::move(where).error());
-  return moves_.read([&](const Moves&) -> Result<Found> {
+  return make_name([&](const Moves&) -> Result<Found> {
     INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
     const std::string view_path = LocalTree::view(where->path);
     const auto done = begin_name(*where);
@@ -157,7 +160,7 @@ Result<Found> Overlay::make_symlink(NodeId parent, std::string_view name, const 
                                     const Caller& caller) {
   auto where = site(parent, name);
   if (!where) return fail(std::move(where).error());
-  return moves_.read([&](const Moves&) -> Result<Found> {
+  return make_name([&](const Moves&) -> Result<Found> {
     INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
     const auto done = begin_name(*where);
     if (!done) return fail(done.error());
@@ -175,7 +178,7 @@ Result<Found> Overlay::link(NodeId id, NodeId new_parent, std::string_view new_n
   if ((*node)->is_directory()) return fail(ErrorCode::kNotPermitted, "link: directories have one name");
   auto where = site(new_parent, new_name);
   if (!where) return fail(std::move(where).error());
-  auto result = moves_.read([&](const Moves&) -> Result<Found> {
+  auto result = make_name([&](const Moves&) -> Result<Found> {
     INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
     auto from = (*node)->content.with([&](Content& content) -> Result<std::string> {
       // The blob's inode belongs to the store; a second name of the file needs an inode that may be written to.
@@ -235,10 +238,7 @@ Result<void> Overlay::keep_orphan(const Site& site, const NodePtr& node) {
 void Overlay::become_orphan(const Node& node, Content& content, std::string place) {
   content.elsewhere = std::move(place);
   nodes_.note_content(node, NodeJournal::local(node.id, content.elsewhere));
-  orphans_.with([](Orphans& orphans) {
-    ++orphans.kept;
-    orphans.latest = std::chrono::steady_clock::now();
-  });
+  orphans_.with([](Orphans& orphans) { ++orphans.left; });
 }
 
 void Overlay::orphaned(const Node& node, Content& content, bool has_file) {

@@ -112,6 +112,7 @@ class Overlay final : public FileSystem {
   [[nodiscard]] Result<bool> begin_name(const Site& site, uint64_t witness = 1) const;
   [[nodiscard]] Result<void> make_local_directory(const NodePtr& directory, const std::string& path);
   [[nodiscard]] Result<Found> made(const Site& site, const Caller& caller, std::optional<Fd> file);
+  [[nodiscard]] Result<Found> make_name(const std::function<Result<Found>(const Moves&)>& make);
   void changed_names_in(const NodePtr& directory);
   void hide_entry(const std::string& canonical);
   void hide_moved(const std::string& from, const std::string& to);
@@ -142,8 +143,7 @@ class Overlay final : public FileSystem {
   [[nodiscard]] bool is_sealed(const Node& node, Content& content);
   [[nodiscard]] Result<void> make_private(const NodePtr& node, Content& content, std::optional<uint64_t> keep_bytes);
   [[nodiscard]] Result<void> copy_bytes_of(const Node& node, Content& content, const Fd& to, uint64_t size);
-  [[nodiscard]] Result<void> copy_entry_to_view(const NodePtr& node, Content& content,
-                                                std::optional<uint64_t> keep_bytes);
+  [[nodiscard]] Result<void> copy_entry_to_view(const NodePtr& node, Content& content, std::optional<uint64_t> keep);
   [[nodiscard]] Result<Attributes> attributes(const Node& node, Content& content);
   [[nodiscard]] Result<Attributes> apply_change(const NodePtr& node, const AttributeChange& change);
   [[nodiscard]] Result<std::string> own_xattr(const NodePtr& node, const std::string& name);

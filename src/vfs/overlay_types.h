@@ -37,9 +37,10 @@ enum class Resuming { kNo, kRequests, kFiles };
 /// Deleted files that the kernel has not forgotten yet: their space comes back when it does, a moment after unlink(2)
 /// returned if nobody has the file open.
 struct Orphans {
-  uint64_t kept = 0;  ///< ever
-  uint64_t gone = 0;
-  std::chrono::steady_clock::time_point latest = std::chrono::steady_clock::time_point::min();
+  uint64_t left = 0;
+  uint64_t held = 0;  ///< of them: waited for in vain, somebody has them open
+  std::chrono::steady_clock::time_point held_until = std::chrono::steady_clock::time_point::min();
+  std::chrono::steady_clock::time_point latest_gone = std::chrono::steady_clock::time_point::min();
 };
 
 struct Pins {

@@ -105,6 +105,7 @@ void Resume::restore_content(const NodePtr& node, const NodeRecord& record) {
       overlay_.set_virtual_attributes(*node, content);
     } else {
       content.elsewhere = record.elsewhere;
+      if (record.elsewhere.starts_with("orphans/")) overlay_.orphans_.with([](Orphans& orphans) { ++orphans.left; });
       if (node->is_regular()) content.sealed = SealState::kAskDisk;
     }
   });

@@ -86,6 +86,33 @@ def test_inodes_that_run_out_are_enospc_and_come_back(cluster):
 
 
 @needs_root
+def test_what_is_deleted_makes_room_for_the_next_name(cluster):
+    """On a local disk the space is there when the last of unlink(2) and close(2) returns; the kernel tells a file system of its
+    own only later."""
+    with Tmpfs(cluster.directory / "disk", "size=64m,nr_inodes=300") as disk:
+        node = on_disk(cluster, disk)
+        own, made = node.cache / "own", []
+        own.mkdir()
+
+        def fill():
+            for index in range(1000):
+                (own / str(index)).write_bytes(b"x")
+                made.append(own / str(index))
+
+        assert error_of(fill) == errno.ENOSPC
+        makers = [Path.mkdir, Path.touch, lambda path: path.symlink_to("elsewhere"), os.mkfifo]
+        with open(made[0], "rb") as held:
+            made[0].unlink()
+            for index, path in enumerate(made[1:101]):
+                with open(path, "rb") as file:
+                    path.unlink()
+                    assert file.read() == b"x", "as of any deleted file"
+                makers[index % len(makers)](own / f"again {index}")
+            assert held.read() == b"x"
+        node.unmount()
+
+
+@needs_root
 def test_a_disk_that_turns_read_only_under_the_mount(cluster):
     writer = cluster.quick("writer")
     theirs = artefacts.write_graph(writer.cache, "theirs", "value of theirs").relative_to(writer.cache)

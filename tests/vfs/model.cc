@@ -217,19 +217,21 @@ void ModelRun::change_bytes(const std::string& path) {
   const auto found = at_->host->look_up(path);
   if (known == at_->own.end()) {
     if (!found || !is_shared(path)) return void(verify(path));
-    const auto before = at_->host->read(path);
     const std::string suffix(1 + pick(3), ' ');
     say("append to what arrived as " + path);
-    if (!before || !at_->host->append(path, suffix)) return;
+    // One node for both, as with an open file: another version may arrive at any time.
+    auto& files = *at_->host->file_system;
+    std::string before(found->attributes.size, '\0');
+    const auto got = files.read(found->node, before.data(), before.size(), 0);
+    if (!got || *got != before.size() || !files.write(found->node, suffix, before.size(), caller())) return;
+    const auto file = make_file(before + suffix, found->attributes.mode & 07777);
+    // Who had it open sees the same file, whatever has its name by now.
+    for (auto& open : at_->open) {
+      if (open.node == found->node) open.file = file;
+    }
     const auto after = at_->host->read(path);
-    if (after && *after == *before + suffix) {
-      bury(path, *before);
-      const auto now = at_->host->look_up(path);
-      const auto file = make_file(*after, now->attributes.mode & 07777);
-      // Who had it open sees the same file.
-      for (auto& open : at_->open) {
-        if (open.node == now->node) open.file = file;
-      }
+    if (after && *after == file->bytes) {
+      bury(path, before);
       return set_own(path, file);
     }
     return void(verify(path));  // another one arrived in between; the write went to the deleted one

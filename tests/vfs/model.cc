@@ -217,7 +217,8 @@ void ModelRun::change_bytes(const std::string& path) {
   const auto found = at_->host->look_up(path);
   if (known == at_->own.end()) {
     if (!found || !is_shared(path)) return void(verify(path));
-    const std::string suffix(1 + pick(3), ' ');
+    // Not what a host appends to its own files: that may arrive here, and would look like this append.
+    const std::string suffix(1 + pick(3), '\n');
     say("append to what arrived as " + path);
     // One node for both, as with an open file: another version may arrive at any time.
     auto& files = *at_->host->file_system;

@@ -15,8 +15,18 @@ mode_t shown(const std::string& suffix, uint32_t mode) {
   return mode_of(entry);
 }
 
-TEST(EntryMode, IsTheWriters) {
-  for (const mode_t mode : {0644U, 0640U, 0600U, 0444U, 0400U, 0666U}) EXPECT_EQ(shown(".py", mode), mode);
+TEST(EntryMode, IsTheWritersWhereEverybodyMayRead) {
+  for (const mode_t mode : {0644U, 0664U, 0444U, 0666U}) EXPECT_EQ(shown(".py", mode), mode);
+}
+
+/// A writer with umask 077: a job of another user on another host finds the name, so it must be able to open it.
+TEST(EntryMode, LetsEverybodyReadWhateverTheWritersUmask) {
+  EXPECT_EQ(shown(".py", 0600), 0644U);
+  EXPECT_EQ(shown(".py", 0640), 0644U);
+  EXPECT_EQ(shown(".py", 0400), 0444U);
+  EXPECT_EQ(shown(".so", 0700), 0755U);
+  EXPECT_EQ(shown(".so", 0500), 0555U);
+  EXPECT_EQ(shown(".so", 0600), 0644U);
 }
 
 /// An index entry is anybody's.

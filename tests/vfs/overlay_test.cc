@@ -41,12 +41,12 @@ TEST_F(Overlay, ShowsOnAnotherHostWhatOneRenamedIntoPlace) {
   const std::string content = pickle("graph");
   const std::string path = graph_path("key", content);
 
-  ASSERT_TRUE(a.publish_file(path, content, 0640));
+  ASSERT_TRUE(a.publish_file(path, content, 0444));
   ASSERT_TRUE(a.sync());
 
   ASSERT_TRUE(b.wait_for_entry(path));
   EXPECT_EQ(b.read(path).value_or("absent"), content);
-  EXPECT_EQ(b.look_up(path)->attributes.mode & 07777, 0640U);
+  EXPECT_EQ(b.look_up(path)->attributes.mode & 07777, 0444U);
   EXPECT_EQ(b.list(path.substr(0, path.rfind('/'))).value().size(), 1U);
 }
 

@@ -3,15 +3,22 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "inductorfs/base/fd.h"
@@ -23,44 +30,118 @@ namespace {
 /// is left to init rather than waited for.
 constexpr Milliseconds kDeathLimit{2000};
 constexpr size_t kReadPiece = 16384;
+constexpr const char* kBarePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr std::string_view kStrippedVariables[] = {"TORCHINDUCTOR_CACHE_DIR=", "TRITON_CACHE_DIR=", "LC_ALL="};
 
-/// The attributes and file actions of posix_spawn. Needs external synchronisation.
-class SpawnPlan {
- public:
-  SpawnPlan() {
-    // Both only fail for lack of memory, which glibc does not report here.
-    (void)posix_spawn_file_actions_init(&actions_);
-    (void)posix_spawnattr_init(&attributes_);
-  }
-  SpawnPlan(const SpawnPlan&) = delete;
-  SpawnPlan& operator=(const SpawnPlan&) = delete;
-  ~SpawnPlan() {
-    (void)posix_spawn_file_actions_destroy(&actions_);  // a destructor has nobody to tell
-    (void)posix_spawnattr_destroy(&attributes_);
-  }
+/// What a bare child may use. Python and g++ need a tenth of it.
+constexpr rlim_t kMemoryLimit = rlim_t{8} << 30;
+constexpr rlim_t kFileLimit = rlim_t{16} << 20;
+constexpr rlim_t kDescriptorLimit = 256;
+/// A group that no user's files should belong to (Linux's overflow id, `nogroup`). The group of a user's file would not
+/// do: in a set-group-id directory it is a group that the user is not a member of.
+constexpr gid_t kNoGroup = 65534;
+constexpr int kReportFd = STDERR_FILENO + 1;
 
-  [[nodiscard]] bool prepare(int out, int err) {
-    sigset_t none;
-    sigset_t all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    constexpr short kFlags = POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
-    return posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0) == 0 &&
-           posix_spawn_file_actions_adddup2(&actions_, out, STDOUT_FILENO) == 0 &&
-           posix_spawn_file_actions_adddup2(&actions_, err, STDERR_FILENO) == 0 &&
-           posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1) == 0 &&
-           posix_spawnattr_setflags(&attributes_, kFlags) == 0 && posix_spawnattr_setpgroup(&attributes_, 0) == 0 &&
-           posix_spawnattr_setsigmask(&attributes_, &none) == 0 &&
-           posix_spawnattr_setsigdefault(&attributes_, &all) == 0;
-  }
-  [[nodiscard]] const posix_spawn_file_actions_t* actions() const { return &actions_; }
-  [[nodiscard]] const posix_spawnattr_t* attributes() const { return &attributes_; }
-
- private:
-  posix_spawn_file_actions_t actions_{};
-  posix_spawnattr_t attributes_{};
+/// All that the child needs. Made before the fork: between fork and exec a child of a process with threads must not
+/// take memory or locks. Needs external synchronisation.
+struct Launch {
+  const char* program = nullptr;
+  char* const* arguments = nullptr;
+  char* const* variables = nullptr;
+  int out = -1;
+  int err = -1;
+  int report = -1;
+  bool bare = false;
+  rlim_t seconds = 0;
+  bool changes_user = false;
+  uid_t user = 0;
 };
+
+/// For the child: the reason goes to the parent, which reads it until exec closes the pipe.
+[[noreturn]] void give_up(int error) {
+  (void)!write(kReportFd, &error, sizeof error);  // nobody else could be told
+  _exit(127);
+}
+
+void require(bool done) {
+  if (!done) give_up(errno);
+}
+
+void reset_signals() {
+  for (int number = 1; number < NSIG; ++number) (void)signal(number, SIG_DFL);  // some cannot be changed
+  sigset_t none;
+  sigemptyset(&none);
+  require(sigprocmask(SIG_SETMASK, &none, nullptr) == 0);
+}
+
+void arrange_descriptors(const Launch& launch) {
+  // Above all that is used below, so that no dup2 overwrites what a later one needs.
+  const int out = fcntl(launch.out, F_DUPFD, kReportFd + 1);
+  const int err = fcntl(launch.err, F_DUPFD, kReportFd + 1);
+  if (launch.report != kReportFd && dup3(launch.report, kReportFd, O_CLOEXEC) != kReportFd) _exit(127);
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  require(out >= 0 && err >= 0 && null >= 0);
+  require(dup2(null, STDIN_FILENO) == STDIN_FILENO && dup2(out, STDOUT_FILENO) == STDOUT_FILENO &&
+          dup2(err, STDERR_FILENO) == STDERR_FILENO);
+  if (syscall(SYS_close_range, kReportFd + 1, ~0U, 0) == 0) return;
+  rlimit limit{};  // before Linux 5.9
+  require(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  for (rlim_t fd = kReportFd + 1; fd < limit.rlim_cur; ++fd) (void)close(static_cast<int>(fd));  // most are not open
+}
+
+void set_limit(__rlimit_resource resource, rlim_t value) {
+  rlimit limit{};
+  require(getrlimit(resource, &limit) == 0);
+  if (limit.rlim_max != RLIM_INFINITY) value = std::min(value, limit.rlim_max);
+  limit = {value, value};
+  require(setrlimit(resource, &limit) == 0);
+}
+
+void set_limits(const Launch& launch) {
+  set_limit(RLIMIT_CORE, 0);
+  set_limit(RLIMIT_AS, kMemoryLimit);
+  set_limit(RLIMIT_FSIZE, kFileLimit);
+  set_limit(RLIMIT_NOFILE, kDescriptorLimit);
+  set_limit(RLIMIT_CPU, launch.seconds);
+}
+
+void drop_privileges(const Launch& launch) {
+  if (launch.changes_user) {
+    // By number: the C library's functions would ask all threads of this process, which are not in the child.
+    require(syscall(SYS_setgroups, 0, nullptr) == 0);
+    require(syscall(SYS_setresgid, kNoGroup, kNoGroup, kNoGroup) == 0);
+    require(syscall(SYS_setresuid, launch.user, launch.user, launch.user) == 0);
+  }
+  // Not for our own probe: the CUDA library of an ordinary user makes device nodes by a set-user-id program.
+  if (launch.bare) require(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+}
+
+[[noreturn]] void run(const Launch& launch) {
+  arrange_descriptors(launch);
+  reset_signals();
+  // A session of its own: with the caller's terminal another user's program could type into it.
+  require(setsid() >= 0);
+  require(chdir("/") == 0);
+  (void)umask(077);
+  if (launch.bare) set_limits(launch);
+  drop_privileges(launch);
+  (void)execve(launch.program, launch.arguments, launch.variables);
+  give_up(errno);
+}
+
+/// Forks with all signals blocked: no handler of this process may run in the child.
+pid_t start(const Launch& launch) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  (void)pthread_sigmask(SIG_SETMASK, &all, &before);  // fails for a wrong first argument only
+  const pid_t pid = fork();
+  if (pid == 0) run(launch);
+  const int error = errno;
+  (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return pid;
+}
 
 /// A running child, killed with its group and reaped when this goes. Needs external synchronisation.
 class Child {
@@ -104,16 +185,17 @@ Result<Pipe> make_pipe() {
   return pipe;
 }
 
-std::vector<std::string> child_environment(const std::vector<std::string>& added) {
+std::vector<std::string> child_environment(const ChildOptions& options) {
   std::vector<std::string> result;
-  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+  if (options.bare) result.emplace_back(std::string("PATH=") + kBarePath);
+  for (char** variable = environ; !options.bare && variable != nullptr && *variable != nullptr; ++variable) {
     const std::string_view text(*variable);
     bool stripped = false;
     for (std::string_view name : kStrippedVariables) stripped = stripped || text.starts_with(name);
     if (!stripped) result.emplace_back(text);
   }
   result.emplace_back("LC_ALL=C");
-  result.insert(result.end(), added.begin(), added.end());
+  result.insert(result.end(), options.environment.begin(), options.environment.end());
   return result;
 }
 
@@ -163,31 +245,72 @@ Result<ChildAnswer> follow(Child& child, Fd out, Fd err, const Deadline& deadlin
   return answer;
 }
 
+/// Waits until the child has become the program, or could not. On a file system that hangs neither comes.
+Result<void> await_exec(const Fd& report, const Deadline& deadline, const std::string& program) {
+  int error = 0;
+  while (true) {
+    if (deadline.passed()) return fail(ErrorCode::kTimedOut, program + " could not be started in time and was killed");
+    pollfd wait{report.get(), POLLIN, 0};
+    const int ready = poll(&wait, 1, static_cast<int>(deadline.left().count()));
+    if (ready < 0 && errno != EINTR) return fail_errno("poll", program);
+    if (ready <= 0) continue;
+    const ssize_t got = read(report.get(), &error, sizeof error);
+    if (got < 0 && errno == EINTR) continue;
+    if (got != static_cast<ssize_t>(sizeof error)) return {};  // closed by exec
+    if (error == ENOENT) return fail(ErrorCode::kNotFound, program + ": no such program");
+    return fail(error_from_errno(error, "run", program));
+  }
+}
+
 }  // namespace
 
+std::string program_file(const std::string& name) {
+  std::error_code error;
+  if (name.find('/') != std::string::npos) {
+    const auto path = std::filesystem::absolute(name, error);
+    return error ? std::string() : path.string();
+  }
+  const char* variable = std::getenv("PATH");  // nothing changes the environment while facts are learned
+  const std::string path = variable == nullptr ? kBarePath : variable;
+  for (size_t at = 0; at <= path.size();) {
+    const size_t end = std::min(path.find(':', at), path.size());
+    const std::string file = path.substr(at, end - at) + "/" + name;
+    if (!name.empty() && file.front() == '/' && access(file.c_str(), X_OK) == 0) return file;
+    at = end + 1;
+  }
+  return {};
+}
+
 Result<ChildAnswer> run_child(const std::vector<std::string>& command, Milliseconds deadline,
-                              const std::vector<std::string>& environment) {
+                              const ChildOptions& options) {
   INDUCTORFS_CHECK(!command.empty());
+  const std::string program = program_file(command.front());
+  if (program.empty()) return fail(ErrorCode::kNotFound, command.front() + ": no such program");
   auto out = make_pipe();
   if (!out) return fail(std::move(out).error());
   auto err = make_pipe();
   if (!err) return fail(std::move(err).error());
-  SpawnPlan plan;
-  if (!plan.prepare(out->write.get(), err->write.get())) return fail(ErrorCode::kInternal, "posix_spawn: no memory");
+  auto report = make_pipe();
+  if (!report) return fail(std::move(report).error());
 
   std::vector<std::string> arguments = command;
-  std::vector<std::string> variables = child_environment(environment);
-  pid_t pid = -1;
-  const int failure = posix_spawnp(&pid, command.front().c_str(), plan.actions(), plan.attributes(),
-                                   pointers(arguments).data(), pointers(variables).data());
-  if (failure == ENOENT) return fail(ErrorCode::kNotFound, command.front() + ": no such program");
-  if (failure != 0) return fail(error_from_errno(failure, "run", command.front()));
+  std::vector<std::string> variables = child_environment(options);
+  const std::vector<char*> argument_pointers = pointers(arguments);
+  const std::vector<char*> variable_pointers = pointers(variables);
+  const auto seconds = static_cast<rlim_t>(std::chrono::duration_cast<std::chrono::seconds>(deadline).count() + 1);
+  const pid_t pid =
+      start({program.c_str(), argument_pointers.data(), variable_pointers.data(), out->write.get(), err->write.get(),
+             report->write.get(), options.bare, seconds, options.user.has_value(), options.user.value_or(0)});
+  if (pid < 0) return fail_errno("fork", command.front());
   // By number: glibc before 2.36 has no pidfd_open.
   Child child(pid, Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))));
   if (child.pidfd() < 0) return fail_errno("pidfd_open", command.front());
   out->write.reset();
   err->write.reset();
-  return follow(child, std::move(out->read), std::move(err->read), Deadline::after(deadline), command.front());
+  report->write.reset();
+  const Deadline end = Deadline::after(deadline);
+  INDUCTORFS_TRY(await_exec(report->read, end, command.front()));
+  return follow(child, std::move(out->read), std::move(err->read), end, command.front());
 }
 
 }  // namespace inductorfs::fingerprint

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,13 +23,27 @@ struct ChildAnswer {
 /// More than this on one of the child's streams is an error: `g++ -v` prints 2 KB, the probes less.
 inline constexpr size_t kChildOutputLimit = size_t{1} << 20;
 
-/// Runs a program (looked up in PATH) to its end, in a process group of its own, with /dev/null as input, no inherited
-/// descriptors, no blocked signals, LC_ALL=C, and without the variables that point into a mounted cache: a child that
-/// touched our own mount would wait for us while we wait for it. `environment` holds further NAME=value.
+struct ChildOptions {
+  std::vector<std::string> environment;  ///< further NAME=value
+  /// For what root runs and did not bring along: the child gets a default PATH and `environment` and nothing else of
+  /// this process's environment, limits of memory, processor time, file size and descriptors, and can gain no
+  /// privileges.
+  bool bare = false;
+  /// The child runs as this user, in no group of a user. Requires root.
+  std::optional<uid_t> user;
+};
+
+/// Runs a program to its end, in a session of its own (it has no terminal), in the directory /, with /dev/null as
+/// input, no inherited descriptors, no blocked signals, LC_ALL=C, and without the variables that point into a mounted
+/// cache: a child that touched our own mount would wait for us while we wait for it. A program without a slash is
+/// looked up in PATH.
 ///
 /// kNotFound with text when there is no such program, kTimedOut when it was killed at the deadline, kTooLarge when it
 /// printed too much. A failing program is an answer, not an error.
 [[nodiscard]] Result<ChildAnswer> run_child(const std::vector<std::string>& command, Milliseconds deadline,
-                                            const std::vector<std::string>& environment = {});
+                                            const ChildOptions& options = {});
+
+/// The file that a program is, as a shell would find it in PATH, as an absolute path; empty when there is none.
+[[nodiscard]] std::string program_file(const std::string& name);
 
 }  // namespace inductorfs::fingerprint

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -8,9 +10,12 @@
 #include "child.h"
 #include "facts.h"
 #include "inductorfs/codec/digest.h"
+#include "owners.h"
 
 namespace inductorfs::fingerprint {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// As torch/_inductor/cpp_builder.py get_cpp_compiler: CXX, else g++. It splits the command into words (`ccache g++`).
 std::vector<std::string> compiler_command(const ProbeOptions& options) {
@@ -28,10 +33,47 @@ std::vector<std::string> compiler_command(const ProbeOptions& options) {
   return words;
 }
 
+/// A compiler that is asked: its words and who could change what they run. Immutable after construction.
+struct Compiler {
+  std::vector<std::string> command;
+  Owners owners;
+  Milliseconds deadline;
+
+  [[nodiscard]] Result<ChildAnswer> ask(const std::vector<std::string>& more) const {
+    std::vector<std::string> words = command;
+    words.insert(words.end(), more.begin(), more.end());
+    return run_as_owner(words, owners, deadline);
+  }
+};
+
+/// Counts the programs and paths that the words name (`ccache g++`, `-B/opt/tools`), and the folders in which a
+/// compiler looks for its parts.
+Result<Owners> owners_of(const std::vector<std::string>& command) {
+  Owners owners;
+  if (geteuid() != 0) return owners;
+  for (size_t i = 0; i < command.size(); ++i) {
+    const size_t slash = command[i].find('/');
+    const bool is_option = command[i].starts_with('-');
+    if (is_option && slash == std::string::npos) continue;
+    const std::string file = program_file(is_option ? command[i].substr(slash) : command[i]);
+    std::error_code error;
+    const fs::path real = file.empty() ? fs::path() : fs::canonical(file, error);
+    if (i == 0 && (file.empty() || error)) return fail(ErrorCode::kNotFound, command[i] + ": no such program");
+    if (file.empty() || error) continue;
+    INDUCTORFS_TRY(owners.add(file));
+    const fs::path folder = fs::is_directory(real, error) ? real : real.parent_path();
+    INDUCTORFS_TRY(owners.add_folder(folder));
+    for (const char* parts : {"lib/gcc", "libexec/gcc", "lib/clang"}) {
+      const fs::path path = folder.parent_path() / parts;
+      if (fs::exists(path, error)) INDUCTORFS_TRY(owners.add_folder(path));
+    }
+  }
+  return owners;
+}
+
 /// The name of the C++ library that this compiler links, e.g. libstdc++.so.6.0.30: its version is in no `-v` text.
-std::string standard_library(std::vector<std::string> command, Milliseconds deadline) {
-  command.emplace_back("-print-file-name=libstdc++.so.6");
-  const auto answer = run_child(command, deadline);
+std::string standard_library(const Compiler& compiler) {
+  const auto answer = compiler.ask({"-print-file-name=libstdc++.so.6"});
   if (!answer || answer->exit_code != 0) return "unknown";
   const std::string path = answer->out.substr(0, answer->out.find('\n'));
   std::error_code error;
@@ -58,20 +100,19 @@ bool is_clang(const Lines& identity) {
   });
 }
 
-std::string output_of(std::vector<std::string> command, const std::vector<std::string>& more, Milliseconds deadline) {
-  command.insert(command.end(), more.begin(), more.end());
-  const auto answer = run_child(command, deadline);
+std::string output_of(const Compiler& compiler, const std::vector<std::string>& more) {
+  const auto answer = compiler.ask(more);
   return answer && answer->exit_code == 0 ? answer->out + answer->err : std::string();
 }
 
-NativeTarget native_target(const std::vector<std::string>& command, bool clang, Milliseconds deadline) {
+NativeTarget native_target(const Compiler& compiler, bool clang) {
   if (clang) {
     return clang_native(
-        output_of(command, {"-march=native", "-###", "-x", "c++", "-c", "/dev/null", "-o", "/dev/null"}, deadline));
+        output_of(compiler, {"-march=native", "-###", "-x", "c++", "-c", "/dev/null", "-o", "/dev/null"}));
   }
-  NativeTarget native = gcc_native(output_of(command, {"-march=native", "-Q", "--help=target"}, deadline));
+  NativeTarget native = gcc_native(output_of(compiler, {"-march=native", "-Q", "--help=target"}));
   // What is enabled without any extension too is the calling convention and the like.
-  const NativeTarget plain = gcc_native(output_of(command, {"-march=x86-64", "-Q", "--help=target"}, deadline));
+  const NativeTarget plain = gcc_native(output_of(compiler, {"-march=x86-64", "-Q", "--help=target"}));
   if (plain.march.empty()) return native;
   std::erase_if(native.features, [&plain](const std::string& name) { return plain.features.contains(name); });
   return native;
@@ -104,9 +145,8 @@ Flags beyond(const NativeTarget& native, const Fact& cpu) {
 
 /// What -march=native is to this compiler. In the details alone: a host without a compiler can run what an equal CPU's
 /// compiler made, so the cpu facet comes from the CPU and the kernel.
-std::string native_details(const std::vector<std::string>& command, bool clang, Milliseconds deadline,
-                           const Fact& cpu) {
-  const NativeTarget native = native_target(command, clang, deadline);
+std::string native_details(const Compiler& compiler, bool clang, const Fact& cpu) {
+  const NativeTarget native = native_target(compiler, clang);
   if (native.march.empty()) return "warning=the compiler does not say what -march=native is";
   Lines lines = {{"native_march", native.march}};
   if (!native.mtune.empty()) lines.emplace_back("native_mtune", native.mtune);
@@ -125,14 +165,13 @@ std::string native_details(const std::vector<std::string>& command, bool clang, 
 
 /// The compiler takes longer to say this than its version. Remembered while its identity and the CPU stay the same;
 /// only details, so that an identity that says too little (a wrapper's) cannot make a wrong scope.
-std::string remembered_details(const std::vector<std::string>& command, const Lines& identity, Milliseconds deadline,
-                               const Fact& cpu, KeyMemory& memory) {
+std::string remembered_details(const Compiler& compiler, const Lines& identity, const Fact& cpu, KeyMemory& memory) {
   if (cpu.value.find("arch=x86_64") == std::string::npos) return {};
   std::string name = "native";
-  for (const std::string& word : command) name += " " + word;
+  for (const std::string& word : compiler.command) name += " " + word;
   const std::string manifest = codec::digest_of(canonical(identity)).to_hex() + cpu.digest().to_hex();
   if (auto known = memory.find(name, manifest)) return *known;
-  std::string details = native_details(command, is_clang(identity), deadline, cpu);
+  std::string details = native_details(compiler, is_clang(identity), cpu);
   memory.keep(name, manifest, details);
   return details;
 }
@@ -199,21 +238,23 @@ NativeTarget clang_native(std::string_view text) {
 }
 
 Fact compiler_fact(const ProbeOptions& options, const Fact& cpu, KeyMemory& memory) {
-  std::vector<std::string> command = compiler_command(options);
-  const std::string source = command.front() + " -v";
-  command.emplace_back("-v");
-  const auto answer = run_child(command, options.deadline);
-  if (!answer) {
-    return unknown_fact("the C++ compiler: " + answer.error().what() + "; install one or name it with CXX", source);
-  }
+  Compiler compiler{compiler_command(options), {}, options.deadline};
+  const std::string source = compiler.command.front() + " -v";
+  const auto unknown = [&source](const Error& why) {
+    return unknown_fact("the C++ compiler: " + why.what() + "; install one or name it with CXX", source);
+  };
+  Result<Owners> owners = owners_of(compiler.command);
+  if (!owners) return unknown(owners.error());
+  compiler.owners = std::move(*owners);
+  const auto answer = compiler.ask({"-v"});
+  if (!answer) return unknown(answer.error());
   Lines lines = compiler_identity(answer->err + "\n" + answer->out);
   if (answer->exit_code != 0 || lines.empty()) {
     return unknown_fact(source + " (code " + std::to_string(answer->exit_code) + ") does not name a version", source);
   }
-  command.pop_back();
-  lines.emplace_back("libstdcxx", standard_library(command, options.deadline));
+  lines.emplace_back("libstdcxx", standard_library(compiler));
   Fact fact = known_fact(canonical(lines), source);
-  fact.details = remembered_details(command, lines, options.deadline, cpu, memory);
+  fact.details = remembered_details(compiler, lines, cpu, memory);
   return fact;
 }
 

@@ -174,10 +174,11 @@ GpuAnswer ask_gpu(const ProbeOptions& options) {
   GpuAnswer answer;
   const std::string program = options.gpu_probe.empty() ? "/proc/self/exe" : options.gpu_probe;
   const std::string marker(kProbeMarker);
+  ChildOptions probe_options;
+  probe_options.environment = {marker + "=1", kNoJitCache};
   if (std::getenv(marker.c_str()) != nullptr) {
     answer = unknown_answer("this is the GPU probe itself");
-  } else if (const auto child = run_child({program, "gpu-probe"}, options.deadline, {marker + "=1", kNoJitCache});
-             !child) {
+  } else if (const auto child = run_child({program, "gpu-probe"}, options.deadline, probe_options); !child) {
     answer = unknown_answer("the GPU probe: " + child.error().what());
     if (child.error().code() == ErrorCode::kTimedOut) answer.detail += "; the driver may hang: see nvidia-smi";
   } else if (child->exit_code == kProbePresent || child->exit_code == kProbeAbsent ||

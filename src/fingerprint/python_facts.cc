@@ -12,6 +12,8 @@
 
 #include "child.h"
 #include "facts.h"
+#include "owners.h"
+#include "python_files.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -55,6 +57,13 @@ std::string interpreter(const ProbeOptions& options) {
   return active.empty() ? "python3" : active + "/bin/python";
 }
 
+/// Where the interpreter would look for the user's own packages; empty when it would not.
+std::string home_of_packages() {
+  if (!environment("PYTHONNOUSERSITE").empty()) return {};
+  std::string home = environment("HOME");
+  return home.empty() && geteuid() == 0 ? "/root" : home;  // a service has no HOME
+}
+
 Result<PythonFacts> parse(const std::string& text) {
   const Json json = Json::parse(text, nullptr, false);
   const auto broken = [] { return fail(ErrorCode::kInvalid, "the interpreter's answer is not what was asked for"); };
@@ -76,19 +85,6 @@ Result<PythonFacts> parse(const std::string& text) {
     facts.extensions.push_back(suffix.get<std::string>());
   }
   return facts;
-}
-
-/// The file that `name` is, as the shell would find it; empty when there is none.
-std::string program_file(const std::string& name) {
-  if (name.find('/') != std::string::npos) return name;
-  const std::string path = environment("PATH");
-  for (size_t at = 0; at <= path.size();) {
-    const size_t end = std::min(path.find(':', at), path.size());
-    std::string file = path.substr(at, end - at) + "/" + name;
-    if (access(file.c_str(), X_OK) == 0) return file;
-    at = end + 1;
-  }
-  return {};
 }
 
 bool is_same_file(const std::string& one, const std::string& other) {
@@ -127,7 +123,7 @@ std::vector<std::string> watched_files(const std::string& program, const Json& a
 /// more than all other facts together once their keys are remembered. Needs external synchronisation.
 class Remembered {
  public:
-  Remembered(const std::string& python, KeyMemory& memory) : memory_(memory), program_(program_file(python)) {
+  Remembered(std::string program, KeyMemory& memory) : memory_(memory), program_(std::move(program)) {
     name_ = program_ + " " + environment("PYTHONNOUSERSITE") + " " + environment("HOME");
   }
   [[nodiscard]] std::optional<std::string> find() const {
@@ -169,11 +165,27 @@ class Remembered {
 
 Result<PythonFacts> learn_python(const ProbeOptions& options, KeyMemory& memory) {
   const std::string python = interpreter(options);
-  Remembered remembered(python, memory);
+  const std::string program = program_file(python);
+  struct stat status {};
+  if (program.empty() || stat(program.c_str(), &status) != 0) {
+    return fail(ErrorCode::kNotFound, python + ": no such program");
+  }
+  PythonFiles files = look_at_python(program, home_of_packages());
+  const bool moved = geteuid() != 0 && !environment("PYTHONUSERBASE").empty();
+  if (files.facts && !moved) return std::move(*files.facts);
+  Remembered remembered(program, memory);
   if (const auto known = remembered.find()) {
     if (auto facts = parse(*known)) return facts;
   }
-  auto answer = run_child({python, "-I", "-B", "-c", kScript}, options.deadline);
+  Owners owners;
+  if (geteuid() == 0) {
+    Result<Owners> all = owners_of(files);
+    if (!all) return fail(all.error());
+    owners = std::move(*all);
+  }
+  const std::string quiet = environment("PYTHONNOUSERSITE");
+  auto answer =
+      run_as_owner({program, "-I", "-B", "-c", kScript}, owners, options.deadline, {"PYTHONNOUSERSITE=" + quiet});
   if (!answer) return fail(std::move(answer).error());
   if (answer->exit_code != 0) {
     return fail(ErrorCode::kUnavailable,

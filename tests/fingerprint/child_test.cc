@@ -77,7 +77,7 @@ TEST(RunChild, HidesTheCacheVariablesAndAddsItsOwn) {
   ASSERT_EQ(setenv("FINGERPRINT_TEST_KEPT", "kept", 1), 0);
   const auto answer = run_child(
       shell("echo \"${TORCHINDUCTOR_CACHE_DIR-none} ${TRITON_CACHE_DIR-none} $LC_ALL $FINGERPRINT_TEST_KEPT $ADDED\""),
-      kAmple, {"ADDED=yes"});
+      kAmple, {.environment = {"ADDED=yes"}});
   ASSERT_EQ(unsetenv("TORCHINDUCTOR_CACHE_DIR"), 0);
   ASSERT_EQ(unsetenv("TRITON_CACHE_DIR"), 0);
   ASSERT_TRUE(answer);

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import threading
+from pathlib import Path
 
 import pytest
 from inductorfs_testing import artefacts, compare, mounts
@@ -73,6 +74,27 @@ def test_a_writer_without_torch_stays_private(cluster):
     assert "foreign" in a.cli("status", a.cache).out
     assert mounts.published(cluster) == [] and not (b.cache / name).exists()
     assert (a.cache / name).read_text() == "print()\n"
+
+
+def test_root_runs_no_code_of_a_users_environment(cluster, root):
+    """What `sudo -E` leaves in VIRTUAL_ENV: a .pth file is code, and a touch of site-packages has the daemon look again."""
+    cluster.directory.chmod(0o755)
+    environment, marks = cluster.directory / "venv", cluster.directory / "marks"
+    interpreter = Path("/usr/bin/python3")
+    packages = environment / "lib" / interpreter.resolve().name / "site-packages"
+    for directory in (environment / "bin", packages, marks):
+        directory.mkdir(parents=True)
+    marks.chmod(0o1777)
+    (environment / "bin/python").symlink_to(interpreter)
+    (environment / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
+    (packages / "x.pth").write_text(f"import os; open('{marks}/%d' % os.geteuid(), 'w')\n")
+    for path in (environment, *environment.rglob("*")):
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    node = cluster.node("a", start=False, environment={"VIRTUAL_ENV": str(environment)}).start(*mounts.QUICK)
+    assert sorted(path.name for path in marks.iterdir()) == ["65534"]
+    (packages / "torch_trigger").touch()
+    wait_until(lambda: node.status()["facts"]["probes"] > 0, what="another look at the environment")
+    assert sorted(path.name for path in marks.iterdir()) == ["65534"]
 
 
 def test_an_unknown_fact_keeps_a_family_private(cluster):

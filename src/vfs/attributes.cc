@@ -43,7 +43,8 @@ Result<Attributes> Overlay::attributes(const Node& node, Content& content) {
   content.attributes = attributes_of(**status);
   // The other links of a sealed file are the store's and the sealer's.
   if (content.attributes.links > 1 && is_sealed(node, content)) content.attributes.links = 1;
-  if (content.elsewhere.starts_with("orphans/")) content.attributes.links = 0;  // its only name is ours
+  // One of its names is ours. Others may be there that nobody has looked up yet.
+  if (content.elsewhere.starts_with("orphans/") && content.attributes.links > 0) --content.attributes.links;
   content.attributes.inode_number = node.inode_number;
   content.attributes_valid = true;
   return content.attributes;

@@ -186,12 +186,13 @@ Result<Found> Overlay::found(const NodePtr& node, bool keep) {
 }
 
 Result<Found> Overlay::add_local(const Site& site, const struct stat& status, uint64_t references) {
-  if (S_ISREG(status.st_mode) && status.st_nlink > 1) {
-    // A second link of a file that is known is the same inode. (A link to the store's blob is no second name.)
-    if (const NodePtr same = nodes_.find_local(status.st_ino)) {
-      const NodePtr linked = nodes_.add(site.parent, site.name, same, references);
-      return found(linked, true);
-    }
+  // A second link of a file that is known is the same inode. (A link to the store's blob is no second name.)
+  const NodeTable::LocalFile file{status.st_ino, status.st_nlink > 1};
+  const NodePtr same = S_ISREG(status.st_mode) && file.has_more_names ? nodes_.find_local(status.st_ino) : nullptr;
+  if (same) {
+    const NodePtr linked = nodes_.add(site.parent, site.name, same, references, file);
+    named_again(linked);
+    return found(linked, true);
   }
   NodePtr node = new_node(status.st_mode & S_IFMT, status.st_ino, site);
   const SealState sealed = node->is_regular() ? seal_state_of(tree_, site.path, status) : SealState::kOpen;
@@ -202,8 +203,9 @@ Result<Found> Overlay::add_local(const Site& site, const struct stat& status, ui
     if (sealed == SealState::kSealed) content.attributes.links = 1;
     content.attributes_valid = true;
   });
-  const NodePtr winner = nodes_.add(site.parent, site.name, node, references);
-  if (winner == node && node->is_regular()) nodes_.remember_local(status.st_ino, node);
+  const auto local = node->is_regular() ? std::optional(file) : std::nullopt;
+  const NodePtr winner = nodes_.add(site.parent, site.name, node, references, local);
+  if (winner != node) named_again(winner);
   return found(winner, true);
 }
 
@@ -321,13 +323,9 @@ void Overlay::let_go(const std::vector<NodePtr>& gone) {
   const auto end = [this](const Node& node, const Content& content) {
     if (content.backing == Backing::kShared) {
       pins_.with([&](Pins& pins) { pins.unshare(content.entry.digest, node.id); });
-    } else if (node.names.empty() && content.elsewhere.starts_with("orphans/")) {
+    } else if (content.elsewhere.starts_with("orphans/")) {
       (void)tree_.unlink(content.elsewhere);  // what stays is removed at the next start
-      orphans_.notify_with([](Orphans& orphans) {
-        if (orphans.left > 0) --orphans.left;
-        orphans.held = std::min(orphans.held, orphans.left);
-        orphans.latest_gone = std::chrono::steady_clock::now();
-      });
+      orphans_.notify_with([](Orphans& orphans) { orphans.one_is_gone(); });
     }
   };
   for (const NodePtr& node : gone) {

@@ -11,12 +11,6 @@
 
 namespace inductorfs::vfs {
 
-void Overlay::changed_names_in(const NodePtr& directory) {
-  directory->content.with([](Content& content) {
-    if (content.backing == Backing::kLocal) content.attributes_valid = false;
-  });
-}
-
 Result<void> Overlay::make_local_directory(const NodePtr& directory, const std::string& path) {
   const bool is_virtual =
       directory->content.with([](const Content& content) { return content.backing == Backing::kVirtual; });
@@ -198,6 +192,7 @@ Result<Found> Overlay::link(NodeId id, NodeId new_parent, std::string_view new_n
     fail_point("name.linked");
     (void)nodes_.detach(where->parent, where->name);
     const NodePtr linked = nodes_.add(where->parent, where->name, *node, 1);
+    named_again(linked);
     changed_names_in(where->parent);
     return found(linked, true);
   });
@@ -241,6 +236,21 @@ void Overlay::become_orphan(const Node& node, Content& content, std::string plac
   orphans_.with([](Orphans& orphans) { ++orphans.left; });
 }
 
+/// A node became an orphan when the last name went that was known of it, and the disk has a further name for its file,
+/// which was just found or made. The file is at that name again, and the orphan's own name goes.
+void Overlay::named_again(const NodePtr& node) {
+  node->content.with([&](Content& content) {
+    if (content.backing != Backing::kLocal || !content.elsewhere.starts_with("orphans/")) return;
+    if (!nodes_.path_of(*node)) return;  // that name went meanwhile, too
+    const std::string place = content.elsewhere;
+    become(node, content, Backing::kLocal, {});
+    (void)tree_.unlink(place);  // what stays is removed by the next worker, or at the next start
+    orphans_.notify_with([](Orphans& orphans) { orphans.one_is_gone(); });
+  });
+}
+
+/// After a name went: whether it was the last one that is known. Whether it was the last of all is the disk's to say
+/// (attributes()).
 void Overlay::orphaned(const Node& node, Content& content, bool has_file) {
   const bool last_name = nodes_.path_of(node) == std::nullopt;
   content.attributes_valid = content.attributes_valid && content.backing == Backing::kShared;

@@ -96,6 +96,13 @@ struct Node {
 };
 using NodePtr = std::shared_ptr<Node>;
 
+/// After a name in the directory came or went: its times are the disk's to say.
+inline void changed_names_in(const NodePtr& directory) {
+  directory->content.with([](Content& content) {
+    if (content.backing == Backing::kLocal) content.attributes_valid = false;
+  });
+}
+
 /// Uses the contents of two nodes at once, locked in one order for all (their ids'); `second` may be none, or the
 /// first. While a name is taken away or moved, on the disk and then in the table, nobody may ask where the node's bytes
 /// are.

@@ -138,7 +138,8 @@ size_t NodeTable::links_of(const NodePtr& node) const {
   return state_.read([&](const State&) { return node->names.size(); });
 }
 
-NodePtr NodeTable::add(const NodePtr& parent, std::string_view name, NodePtr node, uint64_t references) {
+NodePtr NodeTable::add(const NodePtr& parent, std::string_view name, NodePtr node, uint64_t references,
+                       const std::optional<LocalFile>& file) {
   return state_.write([&](State& state) {
     NodeJournal::Batch batch(journal_);
     const auto found = parent->children.find(name);
@@ -150,7 +151,17 @@ NodePtr NodeTable::add(const NodePtr& parent, std::string_view name, NodePtr nod
       }
       parent->children.erase(found);
     }
+    if (file && file->has_more_names) {
+      const auto local = state.local.find(file->inode_number);
+      const NodePtr same = local == state.local.end() ? nullptr : local->second.lock();
+      if (same && at(state, same->id)) node = same;
+    }
     enter(state, batch, node);
+    if (file) {
+      state.local[file->inode_number] = node;
+      node->local_inode = file->inode_number;
+      batch.local_inode(node->id, file->inode_number);
+    }
     node->names.emplace_back(parent->id, std::string(name));
     parent->children.emplace(std::string(name), node->id);
     node->lookups.fetch_add(references, std::memory_order_relaxed);
@@ -239,7 +250,10 @@ void NodeTable::let_go(State& state, NodeJournal::Batch& batch, const NodePtr& n
   if (state.nodes.erase(raw(node->id)) == 0) return;
   gone.push_back(node);
   batch.gone(node->id);
-  if (const auto local = state.local.find(node->inode_number); local != state.local.end()) {
+  // A copy has another inode than the file whose place it took.
+  for (const uint64_t inode_number : {node->inode_number, node->local_inode}) {
+    const auto local = state.local.find(inode_number);
+    if (local == state.local.end()) continue;
     if (const NodePtr known = local->second.lock(); !known || known == node) state.local.erase(local);
   }
   for (const auto& [parent_id, name] : node->names) {

@@ -39,12 +39,20 @@ class NodeTable {
   [[nodiscard]] std::optional<std::string> path_of(const Node& parent, std::string_view name) const;
 
   [[nodiscard]] std::vector<std::pair<NodeId, std::string>> names_of(const NodePtr& node) const;
-  /// How many names the node has.
+  /// How many names of the node are known. The file may have more of them on the disk: those that nobody has looked up
+  /// since the mount began, or since the kernel forgot the file.
   [[nodiscard]] size_t links_of(const NodePtr& node) const;
 
+  /// A regular file of the local disk. Where it has several names, the node that has its inode already takes each of
+  /// them: two nodes for one file would be two page caches in the kernel.
+  struct LocalFile {
+    uint64_t inode_number = 0;
+    bool has_more_names = false;
+  };
   /// Links a node as `name` unless somebody was first, whose node is then returned. A node that is not in the table
   /// yet enters it. Counts `references` kernel references on the winner.
-  NodePtr add(const NodePtr& parent, std::string_view name, NodePtr node, uint64_t references);
+  NodePtr add(const NodePtr& parent, std::string_view name, NodePtr node, uint64_t references,
+              const std::optional<LocalFile>& file = std::nullopt);
   /// Enters a node that has no name in the tree (a pending file).
   void add_unnamed(const NodePtr& node, uint64_t references);
   /// Takes the name away; the node stays in the table until it is forgotten or released. Returns it.

@@ -113,7 +113,6 @@ class Overlay final : public FileSystem {
   [[nodiscard]] Result<void> make_local_directory(const NodePtr& directory, const std::string& path);
   [[nodiscard]] Result<Found> made(const Site& site, const Caller& caller, std::optional<Fd> file);
   [[nodiscard]] Result<Found> make_name(const std::function<Result<Found>(const Moves&)>& make);
-  void changed_names_in(const NodePtr& directory);
   void hide_entry(const std::string& canonical);
   void hide_moved(const std::string& from, const std::string& to);
   [[nodiscard]] bool directory_is_empty(const NodePtr& directory, const std::string& path) const;
@@ -121,6 +120,7 @@ class Overlay final : public FileSystem {
   void become(const NodePtr& node, Content& content, Backing backing, std::string elsewhere);
   void become_orphan(const Node& node, Content& content, std::string place);
   void orphaned(const Node& node, Content& content, bool has_file);
+  void named_again(const NodePtr& node);
   [[nodiscard]] Result<void> remove_first_name(const std::string& view_path, const NodePtr& node, Content* content,
                                                Result<void> kept);
   [[nodiscard]] Result<void> take_name_away(const Site& site, const NodePtr& node, Content* content);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <set>
@@ -41,6 +42,12 @@ struct Orphans {
   uint64_t held = 0;  ///< of them: waited for in vain, somebody has them open
   std::chrono::steady_clock::time_point held_until = std::chrono::steady_clock::time_point::min();
   std::chrono::steady_clock::time_point latest_gone = std::chrono::steady_clock::time_point::min();
+
+  void one_is_gone() {
+    if (left > 0) --left;
+    held = std::min(held, left);
+    latest_gone = std::chrono::steady_clock::now();
+  }
 };
 
 struct Pins {

@@ -237,6 +237,11 @@ void Resume::sweep_orphans() {
     const NodePtr node = id ? overlay_.nodes_.find(NodeId{*id}) : nullptr;
     const std::string place = "orphans/" + item.name;
     const bool used = node && node->content.with([&](const Content& content) { return content.elsewhere == place; });
+    if (node && !used && inode_at(place, *node) != 0 && overlay_.nodes_.path_of(*node)) {
+      // Its file is at a name, and would be counted to have this one, too.
+      (void)overlay_.tree_.unlink(place);  // as below
+      continue;
+    }
     // What a request began is made again by it; `keep_orphan` of one that comes again replaces what it finds.
     if (!used && !(node && item.name == std::to_string(static_cast<uint64_t>(node->id)))) {
       (void)overlay_.tree_.unlink(place);  // what stays is removed at the next start

@@ -2,10 +2,12 @@
 """What a program that knows local disks expects of names, modes and attributes, where the cluster or a restart plays a part."""
 import os
 import stat
+from pathlib import Path
 
 from inductorfs_testing import artefacts
-from inductorfs_testing.mounts import appears
+from inductorfs_testing.mounts import appears, remount
 from inductorfs_testing.processes import run
+from inductorfs_testing.twin import attempt
 
 NOBODY = 65534
 AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
@@ -31,3 +33,67 @@ def test_a_writer_with_umask_077_hides_nothing_from_other_users_of_other_nodes(c
     done = run([*AS_NOBODY, "cat", b.cache / graph], seconds=20)
     assert (done.code, done.out) == (0, "value"), done.err
     assert run([*AS_NOBODY, "cmp", b.cache / library, b.cache / library], seconds=20).code == 0
+
+
+# ---- hard links that nobody has looked up yet
+
+def hard_links(root: Path):
+    (root / "b").write_text("text")
+    for name in "cde":
+        os.link(root / "b", root / name)
+
+
+def use_hard_links(root: Path):
+    """What a program does that knows one of four names, while it has the file open."""
+    def links(name):
+        return attempt(lambda: os.stat(root / name).st_nlink)
+    with open(root / "b", "rb+", buffering=0) as held:
+        told = [os.fstat(held.fileno()).st_nlink]
+        os.unlink(root / "b")
+        told += [os.fstat(held.fileno()).st_nlink, links("c"), attempt(os.link, root / "c", root / "f"), links("f")]
+        held.write(b"TE")
+        told += [(root / "d").read_text(), links("d"), attempt(os.rename, root / "d", root / "c"), sorted(os.listdir(root))]
+        with open(root / "new", "w") as other:
+            other.write("new")
+        os.rename(root / "new", root / "c")
+        told += [links("f"), (root / "e").read_text(), os.fstat(held.fileno()).st_nlink]
+        for name in "def":
+            told.append(attempt(os.unlink, root / name))
+        told += [os.fstat(held.fileno()).st_nlink, held.read(), sorted(os.listdir(root))]
+    return told
+
+
+def test_hard_links_are_counted_by_the_disk_after_a_remount(cluster, tmp_path):
+    a = cluster.quick("a")
+    hard_links(tmp_path)
+    hard_links(a.cache)
+    assert a.cli("unmount", a.cache).code == 0
+    remount(a, cluster)
+    assert use_hard_links(a.cache) == use_hard_links(tmp_path)
+    (orphans,) = a.store.rglob("orphans")
+    assert os.listdir(orphans) == []
+
+
+def test_hard_links_are_counted_by_the_disk_after_the_kernel_forgot_them(cluster, root):
+    a = cluster.quick("a")
+    names = [f"n{index:04}" for index in range(3000)]
+
+    def forget():
+        """The kernel lets go what nobody has open."""
+        Path("/proc/sys/vm/drop_caches").write_text("2")
+    (a.cache / names[0]).write_text("text")
+    for name in names[1:]:
+        os.link(a.cache / names[0], a.cache / name)
+    forget()
+    with open(a.cache / names[7], "rb") as held:
+        left = len(names)
+        for name in names[:2000]:
+            os.unlink(a.cache / name)
+            left -= 1
+            if left % 250 == 0:
+                forget()
+                assert (os.fstat(held.fileno()).st_nlink, os.stat(a.cache / names[-1]).st_nlink) == (left, left)
+        assert held.read() == b"text"
+    for name in names[2000:]:
+        os.unlink(a.cache / name)
+    assert os.listdir(a.cache) == []

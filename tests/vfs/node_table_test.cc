@@ -49,6 +49,29 @@ TEST_F(NodeTable, AnswersTheFirstNodeWhenTwoLookUpOneName) {
   EXPECT_FALSE(table.find(second->id));
 }
 
+TEST_F(NodeTable, GivesTwoNamesOfOneFileOneNodeWhenTwoLookThemUpAtOnce) {
+  const vfs::NodeTable::LocalFile file{4711, true};
+  const auto first = make();
+  const auto second = make();
+  EXPECT_EQ(table.add(root, "one", first, 1, file), first);
+  EXPECT_EQ(table.add(root, "two", second, 1, file), first);
+  EXPECT_EQ(table.links_of(first), 2U);
+  EXPECT_EQ(table.find_local(4711), first);
+  EXPECT_FALSE(table.find(second->id));
+
+  const vfs::NodeTable::LocalFile another{4711, false};  // the number was given to a new file
+  const auto third = make();
+  EXPECT_EQ(table.add(root, "three", third, 1, another), third);
+  EXPECT_EQ(table.find_local(4711), third);
+}
+
+TEST_F(NodeTable, ForgetsTheInodeOfACopyWithItsNode) {
+  const auto file = add(root, "f");
+  table.remember_local(4711, file);
+  EXPECT_EQ(table.forget(file->id, 1).size(), 1U);
+  EXPECT_FALSE(table.find_local(4711));
+}
+
 TEST_F(NodeTable, KeepsAParentWhileAChildIsKnown) {
   const auto directory = add(root, "d", S_IFDIR);
   const auto file = add(directory, "f");

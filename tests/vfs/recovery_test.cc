@@ -181,6 +181,33 @@ TEST_F(Recovery, GoesOnWithAFileThatTheStoreTookAndNobodyMarked) {
   EXPECT_EQ(codec::digest_of_file(blob->get()).value_or(codec::Digest{}), codec::digest_of("print(1)"));
 }
 
+TEST_F(Recovery, CountsNamesThatNobodyHasLookedUpAcrossATakeover) {
+  Host a(cluster);
+  ASSERT_TRUE(a.create("one", "bytes"));
+  const auto made = a.look_up("one");
+  ASSERT_TRUE(a.file_system->link(made->node, vfs::kRootNode, "two", {::getuid(), ::getgid(), ::getpid()}));
+  a.restart();
+  const auto held = a.look_up("one");
+  ASSERT_TRUE(held);
+  ASSERT_TRUE(a.unlink("one"));
+  const auto links = [&] { return a.file_system->get_attributes(held->node).value().links; };
+  EXPECT_EQ(links(), 1U) << "the disk has a name that nobody has looked up";
+  a.take_over();
+  EXPECT_EQ(links(), 1U);
+  EXPECT_EQ(a.look_up("two")->node, held->node);
+  EXPECT_EQ(links(), 1U);
+
+  // As after a kill before the name that it had as an orphan went.
+  const std::string orphan = a.directory / "local/orphans/" + std::to_string(static_cast<uint64_t>(held->node));
+  std::filesystem::create_hard_link(on_disk(a, "two"), orphan);
+  a.take_over();
+  EXPECT_FALSE(std::filesystem::exists(orphan));
+  EXPECT_EQ(links(), 1U);
+  ASSERT_TRUE(a.unlink("two"));
+  EXPECT_EQ(links(), 0U);
+  EXPECT_EQ(a.read("two").error().code(), ErrorCode::kNotFound);
+}
+
 TEST_F(Recovery, SyncsWhatAnEarlierWorkerHadNotBegunToSeal) {
   Host a(cluster);
   const std::string path = code_path("late");

@@ -173,13 +173,13 @@ Result<std::string> Overlay::own_xattr(const NodePtr& node, const std::string& n
   });
 }
 
+/// Without user.inductorfs.*, which are read by name, as Ceph's virtual attributes are: what is listed, rsync -X, tar
+/// --xattrs and cp --preserve=all read and set at their target, where these cannot be set; and of a symbolic link or a
+/// fifo the kernel lets nobody read them (xattr(7)).
 Result<std::vector<std::string>> Overlay::list_xattrs(NodeId id) {
   auto node = live(id);
   if (!node) return fail(std::move(node).error());
   std::vector<std::string> names;
-  for (const char* own : {"family", "origin", "digest", "scope", "private"}) {
-    if (own_xattr(*node, own)) names.push_back(std::string(kOwnPrefix) + own);
-  }
   return moves_.read([&](const Moves&) {
     return (*node)->content.with([&](const Content& content) -> Result<std::vector<std::string>> {
       if (content.backing != Backing::kLocal) return names;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a program that knows local disks expects of names, modes and attributes, where the cluster or a restart plays a part."""
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -97,3 +98,49 @@ def test_hard_links_are_counted_by_the_disk_after_the_kernel_forgot_them(cluster
     for name in names[2000:]:
         os.unlink(a.cache / name)
     assert os.listdir(a.cache) == []
+
+
+# ---- extended attributes
+
+def files_of_all_kinds(root: Path):
+    (root / "directory").mkdir()
+    (root / "directory" / "file").write_text("text")
+    os.symlink("file", root / "directory" / "link")
+    os.mkfifo(root / "directory" / "fifo")
+    os.setxattr(root / "directory" / "file", "user.mine", b"1")
+
+
+def copies(source: Path, target: Path):
+    """What programs tell that copy attributes, and what is there afterwards."""
+    told = []
+    for program in (["rsync", "-aX", "--delete"], ["cp", "--recursive", "--preserve=all"],
+                    ["sh", "-c", 'tar --xattrs --xattrs-include="*" -C "$1" -cf - directory | tar --xattrs --xattrs-include="*" -C "$2" -xf -', "tar"]):
+        (target / "directory").mkdir(parents=True)
+        (target / "directory" / "extra").write_text("")
+        if program[0] != "rsync":
+            (target / "directory" / "extra").unlink()
+            (target / "directory").rmdir()
+        ends = [source, target] if program[0] == "sh" else [source / "directory", target]
+        done = run([*program, *ends], seconds=60)
+        told.append((done.code, done.out, done.err, sorted(os.listdir(target / "directory")),
+                     os.readlink(target / "directory" / "link"), os.getxattr(target / "directory" / "file", "user.mine")))
+        shutil.rmtree(target / "directory")
+    return told
+
+
+def test_programs_that_copy_attributes_copy_from_the_mount_and_into_it(cluster, tmp_path):
+    a = cluster.quick("a")
+    plain, target = tmp_path / "plain", tmp_path / "target"
+    plain.mkdir()
+    target.mkdir()
+    (a.cache / "target").mkdir()
+    files_of_all_kinds(plain)
+    files_of_all_kinds(a.cache)
+    for name in ("", "directory", "directory/file", "directory/link", "directory/fifo"):
+        listed = [os.listxattr(root / name, follow_symlinks=False) for root in (a.cache, plain)]
+        assert listed[0] == listed[1], name
+    as_on_a_disk = copies(plain, target)
+    assert [done[:3] for done in as_on_a_disk] == [(0, "", "")] * 3
+    assert copies(a.cache, target) == as_on_a_disk
+    assert copies(plain, a.cache / "target") == as_on_a_disk
+    assert os.getxattr(a.cache / "directory" / "file", "user.inductorfs.family") == b"other"

@@ -23,7 +23,13 @@ class Checker {
       : tree_(tree), name_(std::move(name)), store_(store), repair_(repair), findings_(findings) {}
 
   Result<CheckedView> run() {
-    INDUCTORFS_TRY(check_directory(""));
+    check_directory("");
+    for (const auto& item : tree_.list("set-aside").value_or(std::vector<LocalTree::Item>{})) {
+      findings_.add({name_ + "/set-aside/" + item.name,
+                     "could not be read and was set aside; look at it and remove it",
+                     true,
+                     {}});
+    }
     for (const char* folder : {"pending", "orphans"}) {
       auto items = tree_.list(folder);
       if (!items) return fail(std::move(items).error());
@@ -35,15 +41,27 @@ class Checker {
   }
 
  private:
-  Result<void> check_directory(const std::string& path) {
+  void check_directory(const std::string& path) {
     auto items = tree_.list(LocalTree::view(path));
-    if (!items) return fail(std::move(items).error());
+    if (!items) return cannot_read(path, items.error().to_string());
     for (const auto& item : *items) {
       const std::string child = path.empty() ? item.name : join(path, item.name);
-      if (item.type == S_IFDIR) INDUCTORFS_TRY(check_directory(child));
+      if (child.size() > LocalTree::kPathLimit) {
+        cannot_read(child, "its path is too long; the next mount sets it aside");
+        continue;
+      }
+      if (item.type == S_IFDIR) check_directory(child);
       if (item.type == S_IFREG) check_file(child);
     }
-    return {};
+  }
+
+  void cannot_read(const std::string& path, const std::string& why) {
+    store::Finding finding{name_ + "/" + LocalTree::view(path), "cannot be read: " + why, false, {}};
+    if (const auto moved =
+            repair_ && !path.empty() ? tree_.set_aside(path) : Result<std::string>(fail(ErrorCode::kBusy))) {
+      finding.repair = "set aside as " + name_ + "/" + *moved;
+    }
+    findings_.add(std::move(finding));
   }
 
   /// As recovery.cc: the seal of a group file is the digest of what the cluster has of it.

@@ -208,6 +208,22 @@ Result<void> LocalTree::unshare(const std::string& path, std::optional<uint64_t>
   return {};
 }
 
+Result<std::string> LocalTree::set_aside(const std::string& path) const {
+  constexpr int kMost = 10'000;
+  const size_t slash = path.rfind('/');
+  const std::string above = slash == std::string::npos ? std::string() : path.substr(0, slash);
+  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+  auto directory = open_at(fd(), view(above), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!directory) return fail(std::move(directory).error());
+  if (::mkdirat(fd(), "set-aside", 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", "set-aside");
+  for (int number = 1; number < kMost; ++number) {
+    std::string place = "set-aside/" + std::to_string(number);
+    if (::renameat2(directory->get(), name.c_str(), fd(), place.c_str(), RENAME_NOREPLACE) == 0) return place;
+    if (errno != EEXIST) return fail_errno("rename", path);
+  }
+  return fail(ErrorCode::kTooLarge, "set-aside/ holds " + std::to_string(kMost) + " items; remove some");
+}
+
 bool LocalTree::same_bytes(const std::string& one, const std::string& other) const {
   const auto a = open_file(one, false);
   const auto b = open_file(other, false);

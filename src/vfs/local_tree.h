@@ -15,9 +15,9 @@
 namespace inductorfs::vfs {
 
 /// The plain directory on the local disk behind a mount: `view/` (the local part of the tree, path by path),
-/// `pending/` (files of unfinished Triton sets), `orphans/` (deleted files that somebody still has open) and `stale/`
-/// (files for other facts of this host that the cluster is still to get). All paths are relative to that directory.
-/// Symbolic links are never followed. Safe for concurrent use.
+/// `pending/` (files of unfinished Triton sets), `orphans/` (deleted files that somebody still has open), `stale/`
+/// (files for other facts of this host that the cluster is still to get) and `set-aside/` (what could not be read). All
+/// paths are relative to that directory. Symbolic links are never followed. Safe for concurrent use.
 class LocalTree {
  public:
   struct Item {
@@ -25,6 +25,10 @@ class LocalTree {
     uint64_t inode_number = 0;
     mode_t type = 0;
   };
+
+  /// The longest path below the mount: every file is reached by its whole path, and PATH_MAX counts "view/" and the
+  /// NUL.
+  static constexpr size_t kPathLimit = 4096 - sizeof("view/");
 
   [[nodiscard]] static Result<LocalTree> open(const std::string& directory, uid_t owner, gid_t group, mode_t mode);
 
@@ -47,6 +51,9 @@ class LocalTree {
   [[nodiscard]] Result<void> link(const std::string& from, const std::string& to) const;
   /// Makes every missing directory of view/<path> with the owner and mode of directories from the cluster.
   [[nodiscard]] Result<void> make_view_directories(std::string_view path) const;
+  /// Moves what lies at a path of the view to set-aside/<number>, by the descriptor of its directory: the path itself
+  /// may be longer than kPathLimit. Returns where it is now.
+  [[nodiscard]] Result<std::string> set_aside(const std::string& path) const;
   /// False when one of the two cannot be read.
   [[nodiscard]] bool same_bytes(const std::string& one, const std::string& other) const;
   /// Copies `from` beside itself and renames the copy over it: the path then names an inode of its own, with the same

@@ -126,7 +126,6 @@ class Overlay final : public FileSystem {
   [[nodiscard]] Result<void> take_name_away(const Site& site, const NodePtr& node, Content* content);
   [[nodiscard]] Result<void> rename_checked(const Site& from, const Site& to, RenameMode mode, const Caller& caller);
   void witness_renamed(const Site& to, const Caller& caller);
-  [[nodiscard]] Result<void> begin_rename(const Site& from) const;
   [[nodiscard]] Result<void> rename_file(const Site& from, const Site& to, const NodePtr& node, RenameMode mode);
   [[nodiscard]] Result<void> rename_directory(const Site& from, const Site& to, const NodePtr& node, RenameMode mode);
   [[nodiscard]] Result<void> exchange(const Site& from, const Site& to);
@@ -204,7 +203,8 @@ class Overlay final : public FileSystem {
   void adopt_merged(const codec::Entry& merged);
   [[nodiscard]] std::vector<std::string> local_paths_of(const std::string& canonical) const;
   // recovery.cc
-  [[nodiscard]] Result<void> recover_directory(const std::string& path, bool torn);
+  void recover_directory(const std::string& path, bool torn);
+  void set_aside(const std::string& path, const Error& why, bool torn);
   void recover_file(const std::string& directory, const std::string& name, const std::vector<LocalTree::Item>& siblings,
                     bool torn);
   void recover_group(const std::string& path, bool torn);

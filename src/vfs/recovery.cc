@@ -76,21 +76,38 @@ Result<void> Overlay::recover() {
     log::warning("view.host_crash", {{"action", "local artefacts are verified"}});
     catalog_.note_queue(false);
   }
-  INDUCTORFS_TRY(recover_directory("", torn));
+  recover_directory("", torn);
   return torn ? write_file_atomically(tree_.fd(), kMarker, boot + " open") : Result<void>{};
 }
 
-Result<void> Overlay::recover_directory(const std::string& path, bool torn) {
+void Overlay::recover_directory(const std::string& path, bool torn) {
   auto items = tree_.list(LocalTree::view(path));
-  if (!items) return fail(std::move(items).error());
+  if (!items) return set_aside(path, items.error(), torn);
   for (const auto& item : *items) {
     const std::string child = path.empty() ? item.name : join(path, item.name);
+    if (child.size() > LocalTree::kPathLimit) {
+      set_aside(child, Error(ErrorCode::kNameTooLong, "its path has more bytes than a system call takes"), torn);
+      continue;
+    }
     if (item.type == S_IFREG) recover_file(path, item.name, *items, torn);
-    if (item.type != S_IFDIR) continue;
-    INDUCTORFS_TRY(recover_directory(child, torn));
+    if (item.type == S_IFDIR) recover_directory(child, torn);
   }
   if (layout::is_triton_key_directory(path)) recover_group(path, torn);
-  return {};
+}
+
+/// One name that cannot be read must not keep the others from being served.
+void Overlay::set_aside(const std::string& path, const Error& why, bool torn) {
+  constexpr size_t kShown = 100;
+  const std::string shown = path.size() > kShown ? path.substr(0, kShown) + "..." : path;
+  // What the disk cannot tell at this moment (too many open files, an I/O error) may be sound, and shows nothing as
+  // long as it cannot be read. After a host crash it was not verified.
+  const bool stays = path.empty() || (why.code() == ErrorCode::kInternal && !torn);
+  const auto moved = stays ? Result<std::string>(fail(why)) : tree_.set_aside(path);
+  const std::string outcome = moved ? "set aside as files/" + *moved + " in the store; look at it and remove it"
+                                    : "cannot be read, and stays as it is: " + moved.error().to_string();
+  counters_.get("recovery.set_aside").add();
+  log::error("recovery.set_aside", {{"path", shown}, {"why", why.to_string()}, {"outcome", outcome}});
+  refused_.with([&](std::vector<std::string>& refused) { refused.push_back(shown + ": " + outcome); });
 }
 
 void Overlay::recover_file(const std::string& directory, const std::string& name,

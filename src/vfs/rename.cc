@@ -18,6 +18,35 @@ std::string parent_path(const std::string& path) {
   return slash == std::string::npos ? std::string() : path.substr(0, slash);
 }
 
+/// The inode that moves is the witness: where it is tells whether it has moved.
+Result<void> begin_rename(const LocalTree& tree, const Site& from) {
+  const auto status = tree.stat(LocalTree::view(from.path));
+  if (!status) return fail(status.error());
+  if (*status) takeover::begin_effect((*status)->st_ino);
+  return {};
+}
+
+/// Files are reached by their whole paths. A directory that was renamed by descriptor to a deeper place would make
+/// paths that no system call takes: nothing there could be read or removed any more.
+Result<void> check_paths_below(const LocalTree& tree, const std::string& path, size_t new_size) {
+  const auto items = tree.list(LocalTree::view(path));
+  if (!items) return fail(items.error());
+  for (const auto& item : *items) {
+    const size_t size = new_size + 1 + item.name.size();
+    if (size > LocalTree::kPathLimit) {
+      return fail(ErrorCode::kNameTooLong, "rename: a path below the directory would have more than " +
+                                               std::to_string(LocalTree::kPathLimit) + " bytes");
+    }
+    if (item.type == S_IFDIR) INDUCTORFS_TRY(check_paths_below(tree, join(path, item.name), size));
+  }
+  return {};
+}
+
+/// A directory that goes from one path to another.
+Result<void> check_new_path(const LocalTree& tree, const std::string& from, const std::string& to) {
+  return to.size() > from.size() ? check_paths_below(tree, from, to.size()) : Result<void>{};
+}
+
 }  // namespace
 
 Result<NodePtr> Overlay::existing(const Site& site) {
@@ -93,14 +122,6 @@ void Overlay::witness_renamed(const Site& to, const Caller& caller) {
   if (const NodePtr node = nodes_.child(to.parent, to.name)) seal_if_final(node, to.path);
 }
 
-/// The inode that moves is the witness: where it is tells whether it has moved.
-Result<void> Overlay::begin_rename(const Site& from) const {
-  const auto status = tree_.stat(LocalTree::view(from.path));
-  if (!status) return fail(status.error());
-  if (*status) takeover::begin_effect((*status)->st_ino);
-  return {};
-}
-
 Result<void> Overlay::rename_file(const Site& from, const Site& to, const NodePtr& node, RenameMode mode) {
   INDUCTORFS_TRY(make_local_directory(to.parent, parent_path(to.path)));
   const NodePtr target = nodes_.child(to.parent, to.name);
@@ -114,7 +135,7 @@ Result<void> Overlay::rename_file(const Site& from, const Site& to, const NodePt
     // Bytes of the cluster get a file of their own before they can have another name.
     if (content.backing == Backing::kShared) INDUCTORFS_TRY(make_private(node, content, std::nullopt));
     if (*there && target) INDUCTORFS_TRY(keep_orphan(to, target));
-    INDUCTORFS_TRY(begin_rename(from));
+    INDUCTORFS_TRY(begin_rename(tree_, from));
     INDUCTORFS_TRY(tree_.rename(LocalTree::view(from.path), LocalTree::view(to.path)));
     fail_point("rename.file");
     (void)nodes_.move(from.parent, from.name, to.parent, to.name);  // what it replaces is `target`
@@ -155,7 +176,8 @@ Result<void> Overlay::rename_directory(const Site& from, const Site& to, const N
   // (torch/_inductor/triton_bundler.py: read_and_emit).
   if (visible && !directory_is_empty(target, to.path)) return fail(ErrorCode::kNotEmpty);
   if (auto made_local = make_local_directory(node, from.path); !made_local) return made_local;
-  INDUCTORFS_TRY(begin_rename(from));
+  INDUCTORFS_TRY(check_new_path(tree_, from.path, to.path));
+  INDUCTORFS_TRY(begin_rename(tree_, from));
   INDUCTORFS_TRY(tree_.rename(LocalTree::view(from.path), LocalTree::view(to.path)));
   fail_point("rename.directory");
   const NodePtr replaced = nodes_.move(from.parent, from.name, to.parent, to.name);
@@ -178,13 +200,15 @@ Result<void> Overlay::exchange(const Site& from, const Site& to) {
         return fail(ErrorCode::kCrossDevice, "rename " + site->path + ": it shows entries of the cluster; copy it");
       }
     }
+    if ((*first)->is_directory()) INDUCTORFS_TRY(check_new_path(tree_, from.path, to.path));
+    if ((*second)->is_directory()) INDUCTORFS_TRY(check_new_path(tree_, to.path, from.path));
     auto exchanged = with_contents(*first, *second, [&](Content& a, Content* b) -> Result<void> {
       a.attributes_valid = false;
       if (b != nullptr) b->attributes_valid = false;
       auto own = a.backing == Backing::kShared ? make_private(*first, a, std::nullopt) : Result<void>{};
       if (own && b != nullptr && b->backing == Backing::kShared) own = make_private(*second, *b, std::nullopt);
       if (!own) return own;
-      own = begin_rename(from);
+      own = begin_rename(tree_, from);
       if (own) own = tree_.rename(LocalTree::view(from.path), LocalTree::view(to.path), RENAME_EXCHANGE);
       if (!own) return own;
       fail_point("rename.exchanged");

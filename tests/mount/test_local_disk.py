@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a program that knows local disks expects of names, modes and attributes, where the cluster or a restart plays a part."""
+import contextlib
+import errno
 import os
 import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 from inductorfs_testing import artefacts
 from inductorfs_testing.mounts import appears, remount
 from inductorfs_testing.processes import run
-from inductorfs_testing.twin import attempt
+from inductorfs_testing.twin import EXCHANGE, attempt, renameat2
 
 NOBODY = 65534
 AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
@@ -144,3 +147,74 @@ def test_programs_that_copy_attributes_copy_from_the_mount_and_into_it(cluster, 
     assert copies(a.cache, target) == as_on_a_disk
     assert copies(plain, a.cache / "target") == as_on_a_disk
     assert os.getxattr(a.cache / "directory" / "file", "user.inductorfs.family") == b"other"
+
+
+# ---- deep paths
+
+PATH_LIMIT = 4090  # LocalTree::kPathLimit
+
+
+def descend(stack, top, name, count):
+    """Makes `count` directories below each other, step by step: their paths may be of any length. The deepest one's descriptor."""
+    descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+    stack.callback(os.close, descriptor)
+    for _ in range(count):
+        os.mkdir(name, dir_fd=descriptor)
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=descriptor)
+        stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def test_a_rename_by_descriptor_makes_no_path_that_nothing_reaches(cluster):
+    a = cluster.quick("a")
+    for name in ("long", "longer"):
+        (a.cache / name).mkdir()
+    with contextlib.ExitStack() as stack:
+        descend(stack, a.cache / "long", "l" * 200, 10)
+        deep = descend(stack, a.cache / "longer", "m" * 200, 12)
+        os.mkdir("inner", dir_fd=deep)
+        for rename in (lambda: os.rename(a.cache / "long", "moved", dst_dir_fd=deep),
+                       lambda: renameat2(a.cache / "long", f"/proc/self/fd/{deep}/inner", EXCHANGE)):
+            assert attempt(rename) == f"OSError {errno.ENAMETOOLONG}"
+        inner = os.open("inner", os.O_RDONLY | os.O_DIRECTORY, dir_fd=deep)
+        stack.callback(os.close, inner)
+        os.rename("inner", a.cache / "moved", src_dir_fd=deep)  # to a shorter one
+        os.rename(a.cache / "moved", "back", dst_dir_fd=deep)  # and one that fits
+    # What can be made by steps has the same limit.
+    with contextlib.ExitStack() as stack:
+        (a.cache / "steps").mkdir()
+        descriptor = descend(stack, a.cache / "steps", "n" * 200, (PATH_LIMIT - len("steps")) // 201)
+        left = (PATH_LIMIT - len("steps")) % 201 - 1
+        assert attempt(os.mkdir, "x" * (left + 1), dir_fd=descriptor) == f"OSError {errno.ENAMETOOLONG}"
+        os.mkdir("x" * left, dir_fd=descriptor)
+    assert a.cli("unmount", a.cache).code == 0
+    remount(a, cluster)
+    for name in ("long", "longer", "steps"):
+        shutil.rmtree(a.cache / name)
+    assert os.listdir(a.cache) == []
+
+
+def test_a_path_that_nothing_reaches_is_set_aside_at_the_next_mount(cluster):
+    """As an earlier release left it: the mount failed for good, and so did `inductorfs check`."""
+    a = cluster.quick("a")
+    name = artefacts.write_atomic(a.cache, artefacts.code("x"), "bytes").relative_to(a.cache)
+    (a.cache / "deep").mkdir()
+    a.sync()
+    assert a.cli("unmount", a.cache).code == 0
+    (view,) = a.store.rglob("view")
+    with contextlib.ExitStack() as stack:
+        deep = descend(stack, view / "deep", "m" * 200, 25)
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=deep))
+    assert a.cli("check", "--store", a.store).code == 1
+    remount(a, cluster)
+    assert (a.cache / name).read_bytes() == b"bytes"
+    (told,) = a.status()["file_system"]["refused"]
+    assert told.startswith("deep/mmm") and "set aside as files/set-aside/1" in told
+    assert a.counters()["recovery.set_aside"] == 1
+    shutil.rmtree(a.cache / "deep")
+    assert a.cli("unmount", a.cache).code == 0
+    (aside,) = a.store.rglob("set-aside")
+    assert os.listdir(aside) == ["1"]
+    assert a.cli("check", "--store", a.store).code == 0
+    assert "set-aside/1" in a.cli("check", "--store", a.store).out
+    subprocess.run(["rm", "-rf", a.store], check=True)  # which walks by descriptors

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -50,7 +52,9 @@ std::optional<MountEntry> parse_line(std::string_view line) {
   while (dash < fields.size() && fields[dash] != "-") ++dash;
   const auto field = [&](size_t at) { return at < fields.size() ? unescape(fields[at]) : std::string(); };
   if (dash + 1 >= fields.size()) return std::nullopt;
-  return MountEntry{field(2), field(3), field(4), field(dash + 1), field(dash + 2), field(dash + 3)};
+  uint64_t id = 0;
+  (void)std::from_chars(fields[0].data(), fields[0].data() + fields[0].size(), id);  // the kernel writes a number
+  return MountEntry{field(2), field(3), field(4), field(dash + 1), field(dash + 2), field(dash + 3), id};
 }
 
 }  // namespace
@@ -72,6 +76,18 @@ const MountEntry* find_mount_at(const std::vector<MountEntry>& table, std::strin
   const auto found =
       std::find_if(table.rbegin(), table.rend(), [&](const MountEntry& entry) { return entry.mount_point == path; });
   return found == table.rend() ? nullptr : &*found;
+}
+
+const MountEntry* find_mount_by_id(const std::vector<MountEntry>& table, uint64_t id) {
+  const auto found = std::find_if(table.begin(), table.end(), [&](const MountEntry& entry) { return entry.id == id; });
+  return found == table.end() ? nullptr : &*found;
+}
+
+std::optional<uid_t> fuse_user_of(const MountEntry& entry) {
+  constexpr std::string_view kKey = "user_id=";
+  const size_t at = entry.type.starts_with("fuse") ? entry.super_options.find(kKey) : std::string::npos;
+  if (at == std::string::npos) return std::nullopt;
+  return static_cast<uid_t>(std::strtoul(entry.super_options.c_str() + at + kKey.size(), nullptr, 10));
 }
 
 }  // namespace inductorfs

@@ -2,7 +2,6 @@
 #include "also.h"
 
 #include <fcntl.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +20,7 @@
 #include "inductorfs/fuse/session.h"
 #include "mount_table.h"
 #include "place.h"
+#include "walk.h"
 
 namespace inductorfs::daemon {
 namespace {
@@ -29,29 +29,68 @@ using Kind = AlsoState::Kind;
 
 /// More layers than this at one place are nothing that a daemon of ours made.
 constexpr int kMostLayers = 16;
+/// A bind mount whose directory is being renamed is looked for again.
+constexpr int kMostLooks = 16;
+constexpr mode_t kPermissions = 07777;
+constexpr mode_t kOthersWrite = 0022;
 
-std::string through_descriptor(const Fd& fd) { return "/proc/self/fd/" + std::to_string(fd.get()); }
+/// One name of the mount, made with this owner and mode when it is missing.
+Result<Fd> open_or_make(const Fd& at, const std::string& part, const PlaceUser& owner, mode_t mode,
+                        const std::string& path) {
+  const bool made = ::mkdirat(at.get(), part.c_str(), mode) == 0;
+  if (!made && errno != EEXIST) return fail_errno("mkdir", path);
+  Fd next(::openat(at.get(), part.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!next) return fail_errno("open", path);
+  // Refused for an ordinary user who mounts for another: then it stays the daemon's own.
+  if (made) (void)::fchownat(next.get(), "", owner.uid, owner.gid, AT_EMPTY_PATH);
+  return next;
+}
 
-/// The directory `name` of the mount, made when it is missing, with owner and mode of the mount's root: whoever may
-/// write there may write here.
-Result<Fd> open_source(const std::string& mountpoint, const std::string& name) {
+/// What is shown to `user` is nobody else's to write to: compilers include what lies there.
+Result<void> close_to_others(const Fd& directory, const PlaceUser& user, const std::string& path) {
+  struct stat found {};
+  if (::fstat(directory.get(), &found) != 0) return fail_errno("stat", path);
+  if (found.st_uid != 0 && found.st_uid != user.uid) {
+    return fail(ErrorCode::kNotPermitted, path + " belongs to the user " + std::to_string(found.st_uid) +
+                                              ", and the place is the user " + std::to_string(user.uid) +
+                                              "'s: remove it, or name a place of its owner");
+  }
+  if ((found.st_mode & kOthersWrite) == 0) return {};
+  // The numbers of directories that only the cluster has begin with this bit (src/vfs/lookup.cc).
+  constexpr ino_t kNotOnDisk = ino_t{1} << 63;
+  if ((found.st_ino & kNotOnDisk) == 0) {
+    return fail(ErrorCode::kNotPermitted, path + " may be written to by others: look at what they put there, take " +
+                                              "their right away (chmod go-w), and mount again");
+  }
+  const mode_t mode = found.st_mode & kPermissions & ~kOthersWrite;
+  if (::chmod(through_descriptor(directory).c_str(), mode) != 0) return fail_errno("chmod", path);
+  return {};
+}
+
+/// The directory `name` of the mount, made when it is missing. Who may write to the mount's root may write to what is
+/// on the way; the last one is `user`'s, by default that of the mount, and closed to others.
+Result<Fd> open_source(const std::string& mountpoint, const std::string& name, const std::optional<PlaceUser>& user) {
   Fd at(::open(mountpoint.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!at) return fail_errno("open", mountpoint);
   struct stat root {};
   if (::fstat(at.get(), &root) != 0) return fail_errno("stat", mountpoint);
-  const std::string path = mountpoint + "/" + name;
+  const PlaceUser owner{root.st_uid, root.st_gid};
+  const PlaceUser reader = user.value_or(owner);
+  if (owner.uid != 0 && owner.uid != reader.uid) {  // what the cluster has is shown as the owner's
+    return fail(ErrorCode::kNotPermitted, mountpoint + " belongs to the user " + std::to_string(owner.uid) +
+                                              ", who would write what the user " + std::to_string(reader.uid) +
+                                              " takes for its own: name a place of the mount's owner");
+  }
   size_t from = 0;
   while (from < name.size()) {
     const size_t end = std::min(name.find('/', from), name.size());
-    const std::string part = name.substr(from, end - from);
-    if (::mkdirat(at.get(), part.c_str(), root.st_mode & 07777U) == 0) {
-      // Refused for an ordinary user who mounts for another: then it stays the daemon's own.
-      (void)::fchownat(at.get(), part.c_str(), root.st_uid, root.st_gid, AT_SYMLINK_NOFOLLOW);
-    } else if (errno != EEXIST) {
-      return fail_errno("mkdir", path);
-    }
-    at = Fd(::openat(at.get(), part.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    if (!at) return fail_errno("open", path);
+    const std::string path = mountpoint + "/" + name.substr(0, end);
+    const bool last = end == name.size();
+    const mode_t mode = root.st_mode & kPermissions & ~(last ? kOthersWrite : 0);
+    Result<Fd> next = open_or_make(at, name.substr(from, end - from), last ? reader : owner, mode, path);
+    if (!next) return fail(next.error());
+    at = std::move(*next);
+    if (last) INDUCTORFS_TRY(close_to_others(at, reader, path));
     from = end + 1;
   }
   return at;
@@ -63,21 +102,26 @@ bool has_live_daemon(const MountEntry& main_mount) {
   return is_listening(runtime_directory(0, none) + "/" + socket_name(main_mount.mount_point));
 }
 
-/// Frees the place from what dead daemons left there. kBusy when a living one shows itself there.
-Result<void> clear_stale(const std::string& path) {
+/// Takes away what a dead daemon left at the place. kBusy when it is a living one's.
+Result<void> clear_stale(const Place& place, const std::string& path) {
+  const std::vector<MountEntry> table = read_mount_table();
+  if (place.covered->root == "/") {
+    return fail(ErrorCode::kBusy, path + " is an inductorfs mount itself: name another place");
+  }
+  const MountEntry* main_mount = find_main_mount(table, *place.covered);
+  if (main_mount != nullptr && has_live_daemon(*main_mount)) {
+    return fail(ErrorCode::kBusy, path + " already shows the mount " + main_mount->mount_point);
+  }
+  log::info("also_stale_replaced", {{"path", path}});
+  return detach(place.fd);
+}
+
+/// The place, made when it is missing, without what dead daemons left there.
+Result<Place> open_place(const std::string& path) {
   for (int layer = 0; layer < kMostLayers; ++layer) {
-    const std::vector<MountEntry> table = read_mount_table();
-    const MountEntry* around = find_mount_of(table, path);
-    if (around == nullptr || !around->is_ours()) return {};
-    if (around->mount_point != path) {
-      return fail(ErrorCode::kBusy, path + " lies in the inductorfs mount " + around->mount_point);
-    }
-    const MountEntry* main_mount = find_main_mount(table, *around);
-    if (main_mount != nullptr && has_live_daemon(*main_mount)) {
-      return fail(ErrorCode::kBusy, path + " already shows the mount " + main_mount->mount_point);
-    }
-    log::info("also_stale_replaced", {{"path", path}});
-    if (::umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0) return fail_errno("umount", path);
+    Result<Place> place = make_place(path);
+    if (!place || !place->covered) return place;
+    INDUCTORFS_TRY(clear_stale(*place, path));
   }
   return fail(ErrorCode::kBusy, path + " has too many mounts on it");
 }
@@ -91,43 +135,46 @@ void add_made(AlsoState& state, std::vector<std::string> made) {
 }
 
 Result<void> bind_place(const std::string& mountpoint, AlsoState& state) {
-  INDUCTORFS_TRY(clear_stale(state.also.path));
-  const Result<Fd> source = open_source(mountpoint, state.also.name);
-  if (!source) return fail(source.error());
-  Result<MadeDirectory> place = make_place(state.also.path);
+  Result<Place> place = open_place(state.also.path);
   if (!place) return fail(place.error());
-  // Both ends by descriptor: nobody can put something else at the path between the check and the mount.
-  const std::string from = through_descriptor(*source);
-  const std::string to = through_descriptor(place->fd);
-  if (::mount(from.c_str(), to.c_str(), nullptr, MS_BIND, nullptr) != 0) {
-    const Error why = error_from_errno(errno, "bind mount", state.also.path);
+  const Result<Fd> source = open_source(mountpoint, state.also.name, place->user);
+  const Result<BindId> bound = source ? bind(*source, place->fd) : fail(source.error());
+  if (!bound) {
     remove_made(place->made);
-    return fail(why);
+    return fail(bound.error());
   }
   add_made(state, std::move(place->made));
   state.kind = Kind::kBound;
+  state.bound = *bound;
   return {};
 }
 
-std::string link_target(const std::string& path) {
+std::string link_target(const Fd& directory, const std::string& name) {
   std::array<char, PATH_MAX> target{};
-  const ssize_t size = ::readlink(path.c_str(), target.data(), target.size());
+  const ssize_t size = ::readlinkat(directory.get(), name.c_str(), target.data(), target.size());
   return size < 0 ? std::string() : std::string(target.data(), static_cast<size_t>(size));
 }
 
+bool is_link_to(const std::string& path, const std::string& target) {
+  const Result<Fd> parent = open_parent(path);
+  return parent && link_target(*parent, name_of(path)) == target;
+}
+
 Result<void> link_place(const std::string& mountpoint, AlsoState& state) {
-  const std::vector<MountEntry> table = read_mount_table();
-  const MountEntry* around = find_mount_of(table, state.also.path);
-  if (around != nullptr && around->is_ours()) {
-    return fail(ErrorCode::kBusy, state.also.path + " lies in the inductorfs mount " + around->mount_point);
-  }
-  const Result<Fd> source = open_source(mountpoint, state.also.name);
-  if (!source) return fail(source.error());
-  const std::string target = mountpoint + "/" + state.also.name;
-  Result<MadeDirectory> parent = make_place(state.also.path.substr(0, state.also.path.rfind('/')));
+  const std::string name = name_of(state.also.path);
+  Result<Place> parent = make_place(state.also.path.substr(0, state.also.path.rfind('/')));
   if (!parent) return fail(parent.error());
-  const bool made = ::symlink(target.c_str(), state.also.path.c_str()) == 0;
-  if (!made && (errno != EEXIST || link_target(state.also.path) != target)) {
+  if (parent->covered) {
+    return fail(ErrorCode::kBusy, state.also.path + " lies in the inductorfs mount " + parent->covered->mount_point);
+  }
+  const Result<Fd> source = open_source(mountpoint, state.also.name, std::nullopt);
+  if (!source) {
+    remove_made(parent->made);
+    return fail(source.error());
+  }
+  const std::string target = mountpoint + "/" + state.also.name;
+  const bool made = ::symlinkat(target.c_str(), parent->fd.get(), name.c_str()) == 0;
+  if (!made && (errno != EEXIST || link_target(parent->fd, name) != target)) {
     remove_made(parent->made);
     return fail(ErrorCode::kExists, state.also.path + " exists: remove it, or mount as root for a bind mount");
   }
@@ -136,29 +183,40 @@ Result<void> link_place(const std::string& mountpoint, AlsoState& state) {
   return {};
 }
 
-/// The mount at a place is taken away only when it is of this file system.
-bool shows_mount_of(const std::string& path, const std::string& name) {
-  const std::vector<MountEntry> table = read_mount_table();
-  const MountEntry* top = find_mount_at(table, path);
-  return top != nullptr && top->is_ours() && top->root == "/" + name;
+void unbind(const AlsoState& state) {
+  Result<void> done;
+  for (int look = 0; look < kMostLooks; ++look) {
+    const std::vector<MountEntry> table = read_mount_table();
+    const MountEntry* const entry = find_bind(table, state.bound);
+    if (entry == nullptr) return;  // taken away by an operator
+    if (look == 0 && !fuse::mount_users(entry->mount_point).empty()) {
+      log::warning("also_busy", {{"path", entry->mount_point}, {"action", "detached lazily"}});
+    }
+    done = detach(*entry);
+    if (done) return;
+  }
+  log::error("also_left_behind", {{"path", state.also.path}, {"why", done.error().what()}});
 }
 
-void unbind(const AlsoState& state) {
-  const std::string& path = state.also.path;
-  if (!shows_mount_of(path, state.also.name)) return;  // taken away by an operator
-  if (::umount2(path.c_str(), UMOUNT_NOFOLLOW) == 0) return;
-  if (errno == EBUSY) log::warning("also_busy", {{"path", path}, {"action", "detached lazily"}});
-  if (::umount2(path.c_str(), UMOUNT_NOFOLLOW | MNT_DETACH) != 0) {
-    log::error("also_left_behind", {{"path", path}, {"why", std::strerror(errno)}});
-  }
+/// What a worker finds at the place of a mount that it has taken over.
+BindId find_bound(const std::string& mountpoint, const Also& also) {
+  const std::vector<MountEntry> table = read_mount_table();
+  const MountEntry* const mount = find_mount_at(table, mountpoint);
+  const MountEntry* const top = find_mount_at(table, also.path);
+  const bool shown = mount != nullptr && top != nullptr && top->is_ours() && top->device == mount->device;
+  return shown ? BindId{top->id, top->device} : BindId{};
 }
 
 }  // namespace
 
 void take_away_place(const std::string& mountpoint, const AlsoState& state) {
   if (state.kind == Kind::kBound) unbind(state);
-  if (state.kind == Kind::kLinked && link_target(state.also.path) == mountpoint + "/" + state.also.name) {
-    (void)::unlink(state.also.path.c_str());  // gone already is as good
+  if (state.kind == Kind::kLinked) {
+    const Result<Fd> parent = open_parent(state.also.path);
+    const std::string name = name_of(state.also.path);
+    if (parent && link_target(*parent, name) == mountpoint + "/" + state.also.name) {
+      (void)::unlinkat(parent->get(), name.c_str(), 0);  // gone already is as good
+    }
   }
   remove_made(state.made);
 }
@@ -195,7 +253,7 @@ void AlsoPlaces::inherit(std::vector<AlsoState>& fresh) const {
     const auto same = std::find_if(fresh.begin(), fresh.end(),
                                    [&](const AlsoState& state) { return state.also.path == old.also.path; });
     if (same == fresh.end()) {
-      take_back(record->mountpoint, std::move(old));
+      take_away_place(record->mountpoint, old);
     } else {
       same->made = std::move(old.made);
     }
@@ -230,11 +288,12 @@ void AlsoPlaces::resume(const std::vector<AlsoState>& noted) {
         std::find_if(noted.begin(), noted.end(), [&](const AlsoState& one) { return one.also == state.also; });
     if (known != noted.end()) {
       state = *known;
-    } else if (root_ && shows_mount_of(state.also.path, state.also.name)) {
-      state.kind = Kind::kBound;
-    } else if (!root_ && link_target(state.also.path) == mountpoint_ + "/" + state.also.name) {
+    } else if (!root_ && is_link_to(state.also.path, mountpoint_ + "/" + state.also.name)) {
       state.kind = Kind::kLinked;
     }
+    if (!root_ || state.bound.mount != 0) continue;
+    state.bound = find_bound(mountpoint_, state.also);  // of a worker that noted nothing, or no numbers
+    if (state.bound.mount != 0) state.kind = Kind::kBound;
   }
   states_.with([&](std::vector<AlsoState>& states) { states = std::move(fresh); });
 }
@@ -246,15 +305,18 @@ void AlsoPlaces::hide() {
   states_.with([](std::vector<AlsoState>& states) {
     for (AlsoState& state : states) {
       state.kind = Kind::kAbsent;
+      state.bound = {};
       state.made.clear();
     }
   });
 }
 
 Result<void> AlsoPlaces::check_idle() const {
+  const std::vector<MountEntry> table = read_mount_table();
   for (const AlsoState& state : states()) {
-    if (state.kind != Kind::kBound || !shows_mount_of(state.also.path, state.also.name)) continue;
-    const std::string who = fuse::mount_users(state.also.path);
+    const MountEntry* const entry = find_bind(table, state.bound);
+    if (state.kind != Kind::kBound || entry == nullptr) continue;
+    const std::string who = fuse::mount_users(entry->mount_point);
     if (who.empty()) continue;
     return fail(ErrorCode::kBusy, state.also.path + ", which shows " + mountpoint_ + "/" + state.also.name +
                                       ", is in use by " + who + "; end that, or detach all with `inductorfs unmount " +
@@ -270,8 +332,7 @@ std::vector<AlsoState> AlsoPlaces::states() const {
 void detach_binds_of(const std::string& device) {
   for (const MountEntry& entry : read_mount_table()) {
     if (!entry.is_ours() || entry.device != device || entry.root == "/") continue;
-    // As an ordinary user there are none; as root it works or the next mount does it.
-    (void)::umount2(entry.mount_point.c_str(), UMOUNT_NOFOLLOW | MNT_DETACH);
+    (void)detach(entry);  // an ordinary user has none; as root it works or the next mount does it
   }
 }
 

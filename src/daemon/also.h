@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bind.h"
 #include "inductorfs/base/guarded.h"
 #include "settings.h"
 
@@ -17,6 +18,7 @@ struct AlsoState {
   Kind kind = Kind::kAbsent;
   std::string why;                ///< kFailed
   std::vector<std::string> made;  ///< directories that are removed with it
+  BindId bound;                   ///< kBound
   /// "bound", "linked", "absent" or "failed: why".
   [[nodiscard]] std::string to_string() const;
 };

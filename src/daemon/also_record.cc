@@ -30,6 +30,8 @@ Json to_json(const AlsoState& state) {
   return {{"path", to_hex(state.also.path)},
           {"name", to_hex(state.also.name)},
           {"linked", state.kind == AlsoState::Kind::kLinked},
+          {"mount", state.bound.mount},
+          {"device", state.bound.device},
           {"made", std::move(made)}};
 }
 
@@ -40,6 +42,11 @@ AlsoState from_json(const Json& item) {
   const auto linked = item.find("linked");
   const bool is_link = linked != item.end() && linked->is_boolean() && linked->get<bool>();
   state.kind = is_link ? AlsoState::Kind::kLinked : AlsoState::Kind::kBound;
+  const auto mount = item.find("mount");
+  const auto device = item.find("device");
+  if (mount != item.end() && mount->is_number_unsigned() && device != item.end() && device->is_string()) {
+    state.bound = {mount->get<uint64_t>(), device->get<std::string>()};
+  }
   const auto made = item.find("made");
   if (made == item.end() || !made->is_array()) return state;
   for (const Json& directory : *made) {
@@ -89,16 +96,10 @@ std::optional<AlsoRecord> read_also_record(const std::string& path) {
   return record;
 }
 
-void take_back(const std::string& mountpoint, AlsoState state) {
-  // A bind is known by its mount's device only, which is another's by now; where it still is, the rmdir below fails.
-  if (state.kind == AlsoState::Kind::kBound) state.kind = AlsoState::Kind::kAbsent;
-  take_away_place(mountpoint, state);
-}
-
 void take_back_recorded(const std::string& path) {
   if (const std::optional<AlsoRecord> record = read_also_record(path)) {
     for (auto state = record->places.rbegin(); state != record->places.rend(); ++state) {
-      take_back(record->mountpoint, *state);
+      take_away_place(record->mountpoint, *state);
     }
   }
   (void)::unlink(path.c_str());  // there may be none

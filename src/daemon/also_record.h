@@ -23,9 +23,8 @@ struct AlsoRecord {
 /// Nothing when there is none, or none that can be read.
 [[nodiscard]] std::optional<AlsoRecord> read_also_record(const std::string& path);
 
-/// Removes the link and the directories that a killed daemon made for one place.
-void take_back(const std::string& mountpoint, AlsoState state);
-/// For a mount that is gone: removes its links, the directories that were made for its places, and the record.
+/// For a mount that is gone: takes away what it shows elsewhere, the directories that were made for that, and the
+/// record.
 void take_back_recorded(const std::string& path);
 
 }  // namespace inductorfs::daemon

@@ -29,18 +29,10 @@ constexpr int kAsksAgain = 2;
 /// Sockets that are asked in one directory; more mounts than that on one host are found by their mount entries only.
 constexpr size_t kMostSockets = 256;
 
-/// The user whose mount it is, from the mount options that the kernel shows.
-std::optional<uid_t> owner_of(const MountEntry& entry) {
-  constexpr std::string_view kKey = "user_id=";
-  const size_t at = entry.super_options.find(kKey);
-  if (at == std::string::npos) return std::nullopt;
-  return static_cast<uid_t>(std::strtoul(entry.super_options.c_str() + at + kKey.size(), nullptr, 10));
-}
-
 /// Where daemons put their sockets: this user's, root's, and those of the user who owns the mount.
 std::vector<std::string> runtime_directories(const MountEntry* entry, const Environment& environment) {
   std::vector<std::string> found{runtime_directory(::geteuid(), environment), "/run/inductorfs"};
-  if (const std::optional<uid_t> owner = entry == nullptr ? std::nullopt : owner_of(*entry); owner && *owner != 0) {
+  if (const std::optional<uid_t> owner = entry == nullptr ? std::nullopt : fuse_user_of(*entry); owner && *owner != 0) {
     found.push_back("/run/user/" + std::to_string(*owner) + "/inductorfs");
     found.push_back("/tmp/inductorfs-" + std::to_string(*owner));
   }
@@ -147,7 +139,7 @@ Result<Located> locate_mount(const std::string& mountpoint, const Environment& e
     const MountEntry* entry = find_mount_at(table, spelling);
     if (entry != nullptr && entry->is_ours()) {
       mounted = true;
-      owner = owner_of(*entry);
+      owner = fuse_user_of(*entry);
     }
     if (std::optional<Located> found = find_socket(spelling, entry, environment)) return std::move(*found);
   }

@@ -28,6 +28,7 @@ Result<void> launch(Settings& settings, Readiness& readiness) {
   INDUCTORFS_TRY(free_mountpoint(settings.mountpoint));
   const Result<Ownership> ownership = ownership_of(settings.mountpoint);
   if (!ownership) return fail(ownership.error());
+  if (::geteuid() == 0 && ownership->uid != 0) give_default_place(settings, user_by_id(ownership->uid));
   return fail(launch_supervisor({settings, *ownership}, *program, readiness));
 }
 

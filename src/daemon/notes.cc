@@ -24,7 +24,9 @@ std::string encode(const Noted& noted) {
                     {"path", state.also.path},
                     {"kind", static_cast<int>(state.kind)},
                     {"why", state.why},
-                    {"made", state.made}});
+                    {"made", state.made},
+                    {"mount", state.bound.mount},
+                    {"device", state.bound.device}});
   }
   const Json json = {{"facts", noted.facts.to_json()},
                      {"learned", noted.learned},
@@ -46,7 +48,8 @@ std::optional<Noted> decode(std::string_view bytes) {
       noted.also.push_back({{one.at("name").get<std::string>(), one.at("path").get<std::string>()},
                             static_cast<AlsoState::Kind>(kind),
                             one.at("why").get<std::string>(),
-                            one.at("made").get<std::vector<std::string>>()});
+                            one.at("made").get<std::vector<std::string>>(),
+                            {one.value("mount", uint64_t{0}), one.value("device", "")}});
     }
     return noted;
   } catch (const std::exception&) {

@@ -126,6 +126,11 @@ User current_user(const Environment& environment) {
   return user;
 }
 
+User user_by_id(uid_t uid) {
+  const passwd* record = ::getpwuid(uid);
+  return {uid, record == nullptr ? "" : record->pw_name, record == nullptr ? "" : record->pw_dir};
+}
+
 std::string default_store(const std::string& mountpoint, const User& user, const Environment& environment) {
   const std::string name = escape_path(mountpoint);
   if (user.uid == 0) return "/var/lib/inductorfs/" + name;
@@ -143,12 +148,16 @@ std::string temporary_directory(const Environment& environment) {
   return "/tmp";
 }
 
-std::string torch_default_directory(const User& user, const Environment& environment) {
+std::string torch_directory_name(const User& user) {
   std::string name = user.name.empty() ? "uid_" + std::to_string(user.uid) : user.name;
   for (char& c : name) {
     if (std::string_view("\\/:*?\"<>|").find(c) != std::string_view::npos) c = '_';
   }
-  return temporary_directory(environment) + "/torchinductor_" + name;
+  return "torchinductor_" + name;
+}
+
+std::string torch_default_directory(const User& user, const Environment& environment) {
+  return temporary_directory(environment) + "/" + torch_directory_name(user);
 }
 
 std::string runtime_directory(uid_t uid, const Environment& environment) {

@@ -34,11 +34,14 @@ struct User {
   std::string home;  ///< empty when there is none
 };
 [[nodiscard]] User current_user(const Environment& environment);
+/// As the user database has it. Requires: one thread.
+[[nodiscard]] User user_by_id(uid_t uid);
 
 [[nodiscard]] std::string default_store(const std::string& mountpoint, const User& user, const Environment&);
 /// Python's tempfile.gettempdir(), except that no file is made to try it.
 [[nodiscard]] std::string temporary_directory(const Environment&);
-/// torch._inductor.runtime.cache_dir_utils.default_cache_dir
+/// torch._inductor.runtime.cache_dir_utils.default_cache_dir; the name is its last part
+[[nodiscard]] std::string torch_directory_name(const User& user);
 [[nodiscard]] std::string torch_default_directory(const User& user, const Environment&);
 
 /// Where the control sockets of this user's daemons are.

@@ -6,111 +6,213 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <climits>
 #include <string_view>
+
+#include "walk.h"
 
 namespace inductorfs::daemon {
 namespace {
 
 constexpr mode_t kMode = 0755;
-constexpr mode_t kWorldWritable = 0002;
+constexpr mode_t kOthersWrite = 0022;
 constexpr std::string_view kTorchPrefix = "torchinductor_";
+/// As many as the kernel follows.
+constexpr int kMostLinks = 40;
+constexpr size_t kNone = std::string::npos;
 
-struct Owner {
-  uid_t uid;
-  gid_t gid;
-};
+/// Torch's name for a user whom the user database does not know.
+std::optional<PlaceUser> user_by_number(std::string_view name) {
+  constexpr std::string_view kUid = "uid_";
+  if (!name.starts_with(kUid)) return std::nullopt;
+  name.remove_prefix(kUid.size());
+  uid_t uid = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), uid);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return PlaceUser{uid, ::getegid()};
+}
 
 /// The user of a directory `torchinductor_<user>`, when there is one.
-Owner owner_by_name(const std::string& name) {
-  const Owner self{::geteuid(), ::getegid()};
-  if (name.compare(0, kTorchPrefix.size(), kTorchPrefix) != 0) return self;
+std::optional<PlaceUser> user_by_name(const std::string& name) {
+  if (!name.starts_with(kTorchPrefix)) return std::nullopt;
   std::array<char, 4096> buffer{};
   passwd record{};
   passwd* found = nullptr;
   const std::string user = name.substr(kTorchPrefix.size());
-  if (::getpwnam_r(user.c_str(), &record, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) return self;
-  return {found->pw_uid, found->pw_gid};
-}
-
-Result<struct stat> attributes_of(const Fd& directory, const std::string& path) {
-  struct stat found {};
-  if (::fstat(directory.get(), &found) != 0) return fail_errno("stat", path);
-  return found;
-}
-
-tl::unexpected<Error> not_found_or_errno(const std::string& path) {
-  if (errno == ENOENT) return fail(ErrorCode::kNotFound);
-  return fail_errno("open", path);
-}
-
-/// One component: the directory `name` in `parent`, which has the attributes `around`.
-Result<Fd> enter(const Fd& parent, const struct stat& around, const std::string& name, const std::string& path) {
-  Fd plain(::openat(parent.get(), name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (plain) return plain;
-  if (errno != ENOTDIR && errno != ELOOP) return not_found_or_errno(path);
-  struct stat link {};
-  if (::fstatat(parent.get(), name.c_str(), &link, AT_SYMLINK_NOFOLLOW) != 0) return not_found_or_errno(path);
-  const bool trusted = (around.st_mode & kWorldWritable) == 0 || link.st_uid == 0 || link.st_uid == ::geteuid();
-  if (S_ISLNK(link.st_mode) && !trusted) {
-    return fail(ErrorCode::kNotPermitted, path + " is a symbolic link of another user: remove it");
+  if (::getpwnam_r(user.c_str(), &record, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) {
+    return user_by_number(user);
   }
-  Fd followed(::openat(parent.get(), name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!followed && errno == ENOTDIR) return fail(ErrorCode::kNotDirectory, path + " is no directory: remove it");
-  if (!followed) return fail_errno("open", path);  // a link to nowhere is no place to make something
-  return followed;
+  return PlaceUser{found->pw_uid, found->pw_gid};
 }
 
-Result<void> make(const Fd& parent, const struct stat& around, const std::string& name, const std::string& path) {
-  if (::mkdirat(parent.get(), name.c_str(), kMode) != 0) return fail_errno("mkdir", path);
-  if (::geteuid() != 0) return {};
-  const bool shared = (around.st_mode & kWorldWritable) != 0;
-  const Owner owner = shared ? owner_by_name(name) : Owner{around.st_uid, around.st_gid};
-  if (::fchownat(parent.get(), name.c_str(), owner.uid, owner.gid, AT_SYMLINK_NOFOLLOW) != 0) {
-    return fail_errno("chown", path);
-  }
-  return {};
-}
+/// Root's and this user's own things lead nowhere that they do not want.
+bool is_trusted(uid_t uid) { return uid == 0 || uid == ::geteuid(); }
 
-Result<void> step_into(MadeDirectory& place, const std::string& name, const std::string& path) {
-  const Result<struct stat> around = attributes_of(place.fd, path);
-  if (!around) return fail(around.error());
-  Result<Fd> next = enter(place.fd, *around, name, path);
-  if (!next && next.error().code() == ErrorCode::kNotFound) {
-    Result<void> made = make(place.fd, *around, name, path);
-    if (made) place.made.push_back(path);
-    // Another process made it meanwhile: as good.
-    if (!made && made.error().code() != ErrorCode::kExists) return made;
-    next = enter(place.fd, *around, name, path);
+std::string parent_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+/// One walk from the root. Confined to one thread.
+class Walk {
+ public:
+  explicit Walk(bool make) : make_(make) {}
+
+  Result<Place> to(const std::string& path) {
+    Result<Step> root = open_root();
+    if (!root) return fail(root.error());
+    at_ = std::move(*root);
+    push(path);
+    while (!rest_.empty()) {
+      const std::string name = rest_.back();
+      rest_.pop_back();
+      if (rest_.size() < linked_) linked_ = kNone;
+      if (const Result<void> done = enter(name); !done) {
+        remove_made(place_.made);
+        return fail(done.error());
+      }
+    }
+    place_.fd = std::move(at_.fd);
+    return std::move(place_);
   }
-  if (!next) return fail(next.error());
-  place.fd = std::move(*next);
-  return {};
-}
+
+ private:
+  /// The names of `path` are next; what was left comes after them.
+  void push(std::string_view path) {
+    std::vector<std::string> names;
+    while (!path.empty()) {
+      const size_t end = std::min(path.find('/'), path.size());
+      if (end > 0 && path.substr(0, end) != ".") names.emplace_back(path.substr(0, end));
+      path.remove_prefix(std::min(end + 1, path.size()));
+    }
+    rest_.insert(rest_.end(), names.rbegin(), names.rend());
+  }
+
+  Result<void> enter(const std::string& name) {
+    if (place_.covered) {
+      return fail(ErrorCode::kBusy,
+                  path_ + "/" + name + " lies in the inductorfs mount " + place_.covered->mount_point);
+    }
+    const std::string path = name == ".." ? parent_of(path_) : path_ + "/" + name;
+    if (const std::optional<PlaceUser> user = user_by_name(name); user && !theirs_) place_.user = user;
+    std::optional<MountEntry> entered;
+    Result<Step> next = step_into(at_, name, path, entered);
+    const bool missing = !next && next.error().code() == ErrorCode::kNotFound;
+    bool made = false;
+    if (missing && rest_.size() >= linked_) {
+      return fail(ErrorCode::kNotFound, path + " does not exist, and a symbolic link leads there: make it");
+    }
+    if (missing && make_) {
+      const Result<bool> done = make(name, path);
+      if (!done) return fail(done.error());
+      made = *done;
+      next = step_into(at_, name, path, entered);
+    }
+    if (!next) return fail(next.error());
+    if (!entered || !entered->is_ours()) return arrive(std::move(*next), path, made);
+    place_.covered = std::move(entered);
+    at_ = std::move(*next);
+    path_ = path;
+    return {};
+  }
+
+  /// Answers whether it was this walk that made it.
+  Result<bool> make(const std::string& name, const std::string& path) {
+    int failed = 0;
+    if (theirs_) {
+      const ActingAs user(place_.user->uid, place_.user->gid);
+      if (!user.works()) {
+        return fail(ErrorCode::kNotPermitted, "no right to act as the user " + std::to_string(place_.user->uid) +
+                                                  ", who owns " + path_ + ": make " + path + " as that user");
+      }
+      failed = ::mkdirat(at_.fd.get(), name.c_str(), kMode) == 0 ? 0 : errno;
+    } else {
+      failed = ::mkdirat(at_.fd.get(), name.c_str(), kMode) == 0 ? 0 : errno;
+    }
+    if (failed == EEXIST) return false;  // another process made it meanwhile: judged as if it had been there
+    if (failed != 0) return fail(error_from_errno(failed, "mkdir", path));
+    place_.made.push_back(path);
+    return true;
+  }
+
+  Result<void> arrive(Step next, const std::string& path, bool made) {
+    struct stat found {};
+    if (::fstat(next.fd.get(), &found) != 0) return fail_errno("stat", path);
+    if (S_ISLNK(found.st_mode)) return follow(next, found, path);
+    if (!S_ISDIR(found.st_mode)) return fail(ErrorCode::kNotDirectory, path + " is no directory: remove it");
+    if (made && !theirs_ && place_.user && place_.user->uid != found.st_uid && ::geteuid() == 0) {
+      // Root made it where nobody else can exchange it.
+      if (::fchownat(next.fd.get(), "", place_.user->uid, place_.user->gid, AT_EMPTY_PATH) != 0) {
+        return fail_errno("chown", path);
+      }
+      found.st_uid = place_.user->uid;
+    }
+    if (::geteuid() == 0) INDUCTORFS_TRY(judge(found, path));
+    at_ = std::move(next);
+    path_ = path;
+    return {};
+  }
+
+  /// Whether root may make, and cover, something in this directory.
+  Result<void> judge(const struct stat& found, const std::string& path) {
+    const bool users = place_.user && found.st_uid == place_.user->uid;
+    if (theirs_ ? !users : !users && !is_trusted(found.st_uid)) {
+      return fail(ErrorCode::kNotPermitted, path + " belongs to the user " + std::to_string(found.st_uid) +
+                                                ", who could lead root elsewhere: remove it, or name another place");
+    }
+    theirs_ = theirs_ || !is_trusted(found.st_uid);
+    if (theirs_ || (found.st_mode & kOthersWrite) == 0 || (found.st_mode & S_ISVTX) != 0) return {};
+    return fail(ErrorCode::kNotPermitted, path + " may be written to by others, who could lead root elsewhere: take " +
+                                              "their right away (chmod go-w), or name another place");
+  }
+
+  Result<void> follow(const Step& link, const struct stat& found, const std::string& path) {
+    if (theirs_ || !is_trusted(found.st_uid)) {
+      return fail(ErrorCode::kNotPermitted, path + " is a symbolic link of the user " + std::to_string(found.st_uid) +
+                                                ": remove it, or name the place that it leads to");
+    }
+    std::array<char, PATH_MAX> target{};
+    const ssize_t size = ::readlinkat(link.fd.get(), "", target.data(), target.size());
+    if (size <= 0) return fail_errno("readlink", path);
+    if (++links_ > kMostLinks) return fail(ErrorCode::kInvalid, path + " leads through too many symbolic links");
+    linked_ = std::min(linked_, rest_.size());
+    push({target.data(), static_cast<size_t>(size)});
+    if (target[0] != '/') return {};
+    Result<Step> root = open_root();
+    if (!root) return fail(root.error());
+    at_ = std::move(*root);
+    path_.clear();
+    return {};
+  }
+
+  const bool make_;
+  Step at_;
+  std::string path_;               ///< of at_, without symbolic links; empty for the root
+  std::vector<std::string> rest_;  ///< the next name last
+  bool theirs_ = false;            ///< at_ belongs to place_.user, who is neither root nor this user
+  size_t linked_ = kNone;          ///< of rest_, those from here on are of a link's target
+  int links_ = 0;
+  Place place_;
+};
 
 }  // namespace
 
-Result<MadeDirectory> make_place(const std::string& path) {
-  MadeDirectory place;
-  place.fd = Fd(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!place.fd) return fail_errno("open", "/");
-  size_t from = 1;
-  while (from < path.size()) {
-    const size_t end = std::min(path.find('/', from), path.size());
-    const std::string name = path.substr(from, end - from);
-    if (Result<void> done = step_into(place, name, path.substr(0, end)); !done) {
-      remove_made(place.made);
-      return fail(done.error());
-    }
-    from = end + 1;
-  }
-  return place;
+Result<Place> make_place(const std::string& path) { return Walk(true).to(path); }
+
+std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+Result<Fd> open_parent(const std::string& path) {
+  Result<Place> parent = Walk(false).to(parent_of(path));
+  if (!parent) return fail(parent.error());
+  return std::move(parent->fd);
 }
 
 void remove_made(const std::vector<std::string>& made) {
   for (auto path = made.rbegin(); path != made.rend(); ++path) {
-    if (::rmdir(path->c_str()) != 0) return;  // in use by somebody else by now, which keeps those around it too
+    const Result<Fd> parent = open_parent(*path);
+    // In use by somebody else by now, which keeps those around it too.
+    if (!parent || ::unlinkat(parent->get(), name_of(*path).c_str(), AT_REMOVEDIR) != 0) return;
   }
 }
 

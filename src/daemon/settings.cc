@@ -267,14 +267,15 @@ Result<void> check_places(const Settings& settings) {
 }
 
 /// The C++ backend looks for its precompiled header here, whatever TORCHINDUCTOR_CACHE_DIR says.
-void add_default_also(Settings& settings, const User& user, const Environment& environment) {
-  const std::string torch = torch_default_directory(user, environment);
+void add_default_also(Settings& settings, const std::string& torch) {
   if (is_at_or_below(torch, settings.mountpoint) || is_at_or_below(settings.mountpoint, torch)) return;
   constexpr std::string_view kName = "precompiled_headers";
   const std::string path = torch + "/" + std::string(kName);
   const bool given = std::any_of(settings.also.begin(), settings.also.end(),
                                  [&](const Also& also) { return also.path == path || also.name == kName; });
-  if (!given) settings.also.push_back({std::string(kName), path});
+  if (given) return;
+  settings.also.push_back({std::string(kName), path});
+  settings.default_place = path;
 }
 
 }  // namespace
@@ -339,12 +340,20 @@ Result<void> apply(const RawValues& values, const std::string& where, const std:
   return {};
 }
 
+void give_default_place(Settings& settings, const User& owner) {
+  if (settings.default_place.empty()) return;
+  const std::string temporary = absolute_path("../..", settings.default_place);
+  std::erase_if(settings.also, [&](const Also& also) { return also.path == settings.default_place; });
+  settings.default_place.clear();
+  add_default_also(settings, temporary + "/" + torch_directory_name(owner));
+}
+
 Result<void> complete(Settings& settings, const User& user, const Environment& environment) {
   if (settings.store.empty()) settings.store = default_store(settings.mountpoint, user, environment);
   if (settings.no_also) {
     settings.also.clear();
   } else {
-    add_default_also(settings, user, environment);
+    add_default_also(settings, torch_default_directory(user, environment));
   }
   if (!settings.allow_other) settings.allow_other = user.uid == 0;
   return check_places(settings);

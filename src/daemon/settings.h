@@ -63,6 +63,7 @@ struct Settings {
   std::vector<layout::RuleChange> families;  ///< of the configuration file
   std::vector<Also> also;
   bool no_also = false;
+  std::string default_place;  ///< the path in `also` that nobody gave; empty: there is none
   std::string log;
   log::Level log_level = log::Level::kInfo;
   uint64_t store_limit = 20ULL << 30;
@@ -117,6 +118,10 @@ struct Configuration {
 
 /// Fills in what was not given (store, default --also) and refuses what cannot work together.
 [[nodiscard]] Result<void> complete(Settings& settings, const User& user, const Environment& environment);
+
+/// Root's daemon serves the mountpoint's owner: the default place is where that user's torch looks. Before, it is where
+/// this process's user looks.
+void give_default_place(Settings& settings, const User& owner);
 
 /// "512", "20G": K, M, G and T are powers of 1024.
 [[nodiscard]] Result<uint64_t> parse_size(std::string_view text);

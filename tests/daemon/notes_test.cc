@@ -26,8 +26,8 @@ class NotesInMemory : public ::testing::Test {
     noted.facts = testing_facts::all_known({{Facet::kTorch, torch}});
     noted.learned = 1234;
     noted.traces = "traces";
-    noted.also = {{{"name", "/place"}, AlsoState::Kind::kBound, "", {"/a", "/a/b"}},
-                  {{"other", "/\xff"}, AlsoState::Kind::kFailed, "why", {}}};
+    noted.also = {{{"name", "/place"}, AlsoState::Kind::kBound, "", {"/a", "/a/b"}, {77, "0:51"}},
+                  {{"other", "/\xff"}, AlsoState::Kind::kFailed, "why", {}, {}}};
     return noted;
   }
   Fd memory_;
@@ -44,6 +44,7 @@ TEST_F(NotesInMemory, AreReadByTheNextWorker) {
   EXPECT_EQ(read->also[0].also.path, "/place");
   EXPECT_EQ(read->also[0].kind, AlsoState::Kind::kBound);
   EXPECT_EQ(read->also[0].made, (std::vector<std::string>{"/a", "/a/b"}));
+  EXPECT_EQ(read->also[0].bound, (BindId{77, "0:51"}));
   EXPECT_EQ(read->also[1].also.path, "/\xff");
   EXPECT_EQ(read->also[1].why, "why");
 }

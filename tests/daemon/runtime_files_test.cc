@@ -111,6 +111,7 @@ TEST_F(RuntimeFiles, ARecordKeepsEveryByteOfAPath) {
   state.also = {"headers", "/tmp/\xff \n\""};
   state.kind = AlsoState::Kind::kBound;
   state.made = {"/tmp/\xff", "/tmp/\xff/b"};
+  state.bound = {~uint64_t{0}, "0:51"};
   const std::string path = directory_ / "a.also";
   ASSERT_TRUE(write_also_record(path, {"/mount\x01", {state}}).has_value());
   const auto read = read_also_record(path);
@@ -119,6 +120,7 @@ TEST_F(RuntimeFiles, ARecordKeepsEveryByteOfAPath) {
   ASSERT_EQ(read->places.size(), 1U);
   EXPECT_EQ(read->places[0].also.path, state.also.path);
   EXPECT_EQ(read->places[0].made, state.made);
+  EXPECT_EQ(read->places[0].bound, state.bound);
 }
 
 TEST_F(RuntimeFiles, ADamagedRecordTellsNothing) {

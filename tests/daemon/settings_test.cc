@@ -277,6 +277,22 @@ TEST(Complete, LeavesThatOutWhereItMakesNoSense) {
   EXPECT_EQ(given.also, (std::vector<Also>{{"precompiled_headers", "/elsewhere"}}));
 }
 
+TEST(Complete, GivesTheDefaultPlaceToTheMountpointsOwner) {
+  const User root{0, "root", "/root"};
+  Settings settings = mounted_at("/m");
+  settings.also = {{"a", "/x"}};
+  ASSERT_TRUE(complete(settings, root, kNoEnvironment).has_value());
+  give_default_place(settings, kAlice);
+  EXPECT_EQ(settings.also,
+            (std::vector<Also>{{"a", "/x"}, {"precompiled_headers", "/tmp/torchinductor_alice/precompiled_headers"}}));
+
+  Settings given = mounted_at("/m");
+  given.also = {{"precompiled_headers", "/elsewhere"}};
+  ASSERT_TRUE(complete(given, root, kNoEnvironment).has_value());
+  give_default_place(given, kAlice);
+  EXPECT_EQ(given.also, (std::vector<Also>{{"precompiled_headers", "/elsewhere"}}));
+}
+
 TEST(Complete, LetsOthersInForRootOnly) {
   Settings settings = mounted_at("/m");
   ASSERT_TRUE(complete(settings, {0, "root", "/root"}, kNoEnvironment).has_value());

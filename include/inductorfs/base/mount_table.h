@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +23,7 @@ struct MountEntry {
   std::string type;
   std::string source;
   std::string super_options;
+  uint64_t id = 0;  ///< as in /proc/PID/fdinfo; no two mounts of a host have the same at one time
 
   [[nodiscard]] bool is_ours() const { return type == kFileSystemType; }
 };
@@ -28,6 +33,10 @@ struct MountEntry {
 [[nodiscard]] std::vector<MountEntry> parse_mount_table(std::string_view text);
 /// The mounts of this process; empty when /proc is not there. Touches no mount.
 [[nodiscard]] std::vector<MountEntry> read_mount_table();
+/// The mount with this number; null when there is none.
+[[nodiscard]] const MountEntry* find_mount_by_id(const std::vector<MountEntry>& table, uint64_t id);
+/// The user who mounted it, as the options of a FUSE mount say; nothing for mounts of other kinds.
+[[nodiscard]] std::optional<uid_t> fuse_user_of(const MountEntry& entry);
 /// What is on top exactly at `path`; null when nothing is mounted there.
 [[nodiscard]] const MountEntry* find_mount_at(const std::vector<MountEntry>& table, std::string_view path);
 

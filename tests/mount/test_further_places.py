@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--also as root beside users who prepare, rename and delete what lies on the way to a place, with rights of their own."""
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+
+import pytest
+from inductorfs_testing import compare, places
+from inductorfs_testing.processes import run, wait_until
+
+pytestmark = pytest.mark.usefixtures("root")
+NOBODY = 65534
+NAME = pwd.getpwuid(NOBODY).pw_name
+PROGRAM = places.program()
+
+
+@contextlib.contextmanager
+def acting_as(uid):
+    """Files are touched with that user's rights."""
+    os.setegid(uid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+
+
+@pytest.fixture
+def shared(place):
+    """As /tmp; everybody may go there, as to the mount."""
+    for above in (place.root, *place.root.parents):
+        if above.stat().st_mode & 0o001 == 0:
+            above.chmod(above.stat().st_mode | 0o001)
+    directory = place.root / "shared"
+    directory.mkdir()
+    directory.chmod(0o1777)
+    return directory
+
+
+@pytest.fixture
+def victim(place):
+    """Root's, and closed to others."""
+    directory = place.root / "victim"
+    directory.mkdir(mode=0o755)
+    (directory / "secret").write_text("root's")
+    return directory
+
+
+def mount(cluster, place, shared, *more):
+    """Only what is given: no --no-also."""
+    facts = cluster.options()[:2]
+    done = run([PROGRAM, "mount", place.cache, "--store", place.store, "--log", place.log, "--remote", cluster.redis.url,
+                *facts, "--writers", "all", *more], place.env(TMPDIR=str(shared), LOGNAME="root"), seconds=30)
+    assert done.code == 0, done.err
+
+
+def own_directory(torch, victim):
+    torch.mkdir(mode=0o755)
+
+
+def own_directory_with_a_link(torch, victim):
+    torch.mkdir(mode=0o755)
+    (torch / "precompiled_headers").symlink_to(victim)
+
+
+def a_link(torch, victim):
+    torch.symlink_to(victim)
+
+
+@pytest.mark.parametrize("prepare", [own_directory, own_directory_with_a_link, a_link])
+def test_nobody_leads_roots_default_place_elsewhere(cluster, place, shared, victim, prepare):
+    torch = shared / "torchinductor_root"
+    with acting_as(NOBODY):
+        prepare(torch, victim)
+    place.cache.chmod(0o1777)
+    mount(cluster, place, shared)
+    assert compare.mounts_below(place.root) == [str(place.cache)], "the mount works, and is nowhere else"
+    (told,) = place.status()["also"]
+    assert told["state"].startswith(f"failed: {torch} ") and str(NOBODY) in told["state"]
+    assert any(str(torch) in warning for warning in place.status()["warnings"])
+    assert os.listdir(victim) == ["secret"] and victim.stat().st_mode & 0o7777 == 0o755
+    place.unmount()
+    assert compare.mounts_below(place.root) == []
+
+
+def test_nobody_writes_to_roots_place_of_a_mount_that_all_may_write_to(cluster, place, shared):
+    place.cache.chmod(0o1777)
+    mount(cluster, place, shared)
+    headers = shared / "torchinductor_root" / "precompiled_headers"
+    assert headers.stat().st_uid == 0 and headers.stat().st_mode & 0o022 == 0
+    with acting_as(NOBODY):
+        (place.cache / "theirs").write_text("the mount is everybody's")
+        with pytest.raises(PermissionError):
+            (headers / "planted.h").write_text("")
+        with pytest.raises(PermissionError):
+            (place.cache / "precompiled_headers").rename(place.cache / "away")
+    (headers / "own.h").write_text("root's")
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777])
+def test_what_was_planted_before_is_not_shown_to_root(cluster, place, shared, mode):
+    """The directory of the mount is there already: nobody's, or root's and open to all."""
+    place.cache.chmod(0o1777)
+    mount(cluster, place, shared, "--no-also")
+    planted = place.cache / "precompiled_headers"
+    with acting_as(NOBODY if mode == 0o755 else 0):
+        planted.mkdir()
+        planted.chmod(mode)
+        (planted / "planted.h").write_text("")
+    place.unmount()
+    mount(cluster, place, shared)
+    assert place.status()["also"][0]["state"].startswith(f"failed: {planted} ")
+    assert compare.mounts_below(shared) == []
+
+
+def test_the_default_place_is_that_of_the_mountpoints_owner(cluster, place, shared):
+    os.chown(place.cache, NOBODY, NOBODY)
+    mount(cluster, place, shared)
+    headers = shared / f"torchinductor_{NAME}" / "precompiled_headers"
+    assert compare.mounts_below(shared) == [str(headers)]
+    with acting_as(NOBODY):
+        (headers / "own.h").write_text("theirs")
+    assert (headers.parent.stat().st_uid, headers.stat().st_uid) == (NOBODY, NOBODY)
+    place.unmount()
+    assert os.listdir(shared) == []
+
+
+def test_a_mount_of_another_user_is_not_shown_to_root(cluster, place, shared):
+    os.chown(place.cache, NOBODY, NOBODY)
+    mount(cluster, place, shared, "--also", f"precompiled_headers={shared}/torchinductor_root/precompiled_headers")
+    assert place.status()["also"][0]["state"].startswith(f"failed: {place.cache} belongs to the user {NOBODY}")
+    assert compare.mounts_below(shared) == [] and os.listdir(shared) == []
+
+
+@pytest.mark.parametrize("end", ["unmount", "kill and mount", "kill and unmount"])
+def test_a_place_whose_directory_its_owner_renamed_goes_with_the_mount(cluster, place, shared, victim, end):
+    os.chown(place.cache, NOBODY, NOBODY)
+    mount(cluster, place, shared)
+    torch, moved = shared / f"torchinductor_{NAME}", shared / "moved"
+    with acting_as(NOBODY):
+        torch.rename(moved)
+        torch.mkdir()
+        (torch / "precompiled_headers").symlink_to(victim)
+    assert compare.mounts_below(shared) == [str(moved / "precompiled_headers")]
+    if end == "unmount":
+        place.unmount()
+    else:
+        place.kill_daemon()
+        if end == "kill and mount":
+            mount(cluster, place, shared, "--no-also")
+            place.unmount()
+        assert place.cli("unmount", place.cache, "--lazy").code == (1 if end == "kill and mount" else 0)
+    wait_until(lambda: compare.mounts_below(place.root) == [], 10, "the bind mount's end")
+    assert os.listdir(victim) == ["secret"]
+    assert (torch / "precompiled_headers").is_symlink() and (moved / "precompiled_headers").is_dir()
+
+
+def test_a_place_whose_source_was_deleted_goes_with_the_mount(cluster, place, shared):
+    mount(cluster, place, shared)
+    shutil.rmtree(place.cache / "precompiled_headers")
+    place.unmount()
+    assert compare.mounts_below(place.root) == [] and os.listdir(shared) == []
+
+
+def test_a_place_whose_source_was_deleted_goes_after_a_new_worker_too(cluster, place, shared):
+    mount(cluster, place, shared)
+    shutil.rmtree(place.cache / "precompiled_headers")
+    before = place.status()["pid"]
+    os.kill(before, signal.SIGKILL)
+    wait_until(lambda: place.status()["pid"] != before, 10, "the next worker")
+    place.unmount()
+    assert compare.mounts_below(place.root) == [] and os.listdir(shared) == []

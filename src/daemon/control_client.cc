@@ -5,21 +5,36 @@
 namespace inductorfs::daemon {
 namespace {
 
+constexpr Milliseconds kTurn{10};
+
+/// While others crowd before the socket, this one comes again.
+Result<Fd> connect_in_turn(const std::string& path, Deadline deadline) {
+  Result<Fd> fd = connect_to(path);
+  while (!fd && fd.error().code() == ErrorCode::kBusy && !deadline.passed()) {
+    (void)wait_for(-1, 0, deadline.earlier(kTurn));
+    fd = connect_to(path);
+  }
+  return fd;
+}
+
 Result<std::string> converse(int fd, std::string_view request, Deadline deadline) {
-  INDUCTORFS_TRY(send_line(fd, request, deadline));
-  return receive_line(fd, kAnswerLimit, deadline);
+  const Result<void> sent = send_line(fd, request, deadline);
+  Result<std::string> answer = receive_line(fd, kAnswerLimit, deadline);
+  // Who is turned away has the reason, also when the connection was closed before the request was sent.
+  if (!sent && !answer) return fail(sent.error());
+  return answer;
 }
 
 }  // namespace
 
 Result<std::string> ask(const std::string& path, std::string_view request, Deadline deadline) {
-  const Result<Fd> fd = connect_to(path);
+  const Result<Fd> fd = connect_in_turn(path, deadline);
   if (!fd) return fail(fd.error());
   return converse(fd->get(), request, deadline);
 }
 
 Result<std::string> ask_and_await_end(const std::string& path, std::string_view request, Deadline deadline) {
-  const Result<Fd> fd = connect_to(path);
+  const Result<Fd> fd = connect_in_turn(path, deadline);
   if (!fd) return fail(fd.error());
   Result<std::string> answer = converse(fd->get(), request, deadline);
   if (answer) INDUCTORFS_TRY(await_end(fd->get(), deadline));

@@ -91,6 +91,12 @@ Answer answer_request(MountControl& mount, std::string_view request, const Peer&
   return change(mount, operation, parsed, peer);
 }
 
+std::string refuse_crowd(uid_t uid) {
+  return refuse(ErrorCode::kBusy, "too many requests of the user " + std::to_string(uid) +
+                                      " are under way at this mount: wait until they have ended")
+      .line;
+}
+
 std::string status_request() { return to_line({{"op", "status"}}); }
 std::string where_request() { return to_line({{"op", "where"}}); }
 std::string explain_request(std::string_view path) { return to_line({{"op", "explain"}, {"path", to_hex(path)}}); }

@@ -35,6 +35,8 @@ class MountControl {
 
 /// Answers one request; refuses sync, unmount and upgrade to anybody but root and the daemon's own user.
 [[nodiscard]] Answer answer_request(MountControl& mount, std::string_view request, const Peer& peer, uid_t owner);
+/// What a user is told who has too many connections.
+[[nodiscard]] std::string refuse_crowd(uid_t uid);
 
 [[nodiscard]] std::string status_request();
 [[nodiscard]] std::string where_request();

@@ -2,14 +2,18 @@
 #include "control.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
 #include "inductorfs/base/guarded.h"
 #include "socket.h"
+#include "support/lacks.h"
 #include "support/patience.h"
 #include "support/temporary_directory.h"
 
@@ -96,6 +100,99 @@ TEST_F(Control, HoldsAConnectionThatWaitsForTheEnd) {
   const Result<std::string> ended = ask_and_await_end(path_, "unmount", Deadline::after(Milliseconds(200)));
   ASSERT_FALSE(ended.has_value());
   EXPECT_EQ(ended.error().code(), ErrorCode::kTimedOut);
+}
+
+/// Other users' connections need root.
+class CrowdedControl : public Control {
+ protected:
+  static constexpr uid_t kNobody = 65534;
+  static constexpr uid_t kSomebody = 12345;
+  /// Less than what a silent client may take.
+  static constexpr Milliseconds kSoon{kPeerPatience - Milliseconds(1000)};
+
+  void SetUp() override {
+    if (::geteuid() != 0) INDUCTORFS_LACKS("root, to connect as other users");
+    ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
+  }
+  /// Runs on a thread that is the user's: the system call, as the C library's function changes all threads.
+  template <typename Work>
+  static void as(uid_t uid, Work&& work) {
+    std::thread([&] {
+      ASSERT_EQ(::syscall(SYS_setresuid, -1, uid, -1), 0);
+      work();
+    }).join();
+  }
+  std::vector<Fd> connect_as(uid_t uid, size_t number) {
+    std::vector<Fd> made;
+    as(uid, [&] {
+      while (made.size() < number) made.push_back(connect_to(path_).value());
+    });
+    return made;
+  }
+  std::string ask_as(uid_t uid, const std::string& request) {
+    std::string answer;
+    as(uid, [&] {
+      const Result<std::string> got = ask(path_, request, Deadline::after(kPatience));
+      answer = got ? *got : got.error().what();
+    });
+    return answer;
+  }
+  static size_t count_open(const std::vector<Fd>& connections) {
+    return static_cast<size_t>(std::count_if(connections.begin(), connections.end(), [](const Fd& one) {
+      pollfd item{one.get(), POLLIN, 0};
+      return ::poll(&item, 1, 0) == 0;
+    }));
+  }
+};
+
+TEST_F(CrowdedControl, AnswersRootWhileAnotherUserIsSilentOnManyConnections) {
+  const auto server = serve(echo);
+  const std::vector<Fd> silent = connect_as(kNobody, 40);
+  const Result<std::string> answer = ask(path_, "unmount", Deadline::after(kSoon));
+  ASSERT_TRUE(answer.has_value()) << answer.error().what();
+  EXPECT_EQ(*answer, "unmount from 0");
+}
+
+TEST_F(CrowdedControl, AnswersRootWhileOtherUsersRequestsTakeLong) {
+  Guarded<bool> released(false);
+  const auto server = serve([&](std::string_view request, const Peer& peer) {
+    const auto set = [](bool value) { return value; };
+    if (peer.uid != 0) released.wait_until(Deadline::after(kPatience).at(), set, [](bool) {});
+    return echo(request, peer);
+  });
+  std::vector<Fd> waiting;
+  for (uid_t uid = kSomebody; uid < kSomebody + 20; ++uid) {
+    for (Fd& one : connect_as(uid, 4)) {
+      (void)send_line(one.get(), "explain", Deadline::after(kPatience));  // a closed one is as good here
+      waiting.push_back(std::move(one));
+    }
+  }
+  EXPECT_EQ(ask(path_, "unmount", Deadline::after(kSoon)).value_or("none"), "unmount from 0");
+  released.notify_with([](bool& value) { value = true; });
+}
+
+TEST_F(CrowdedControl, HasAFewPlacesForEachUserAndSaysSo) {
+  const auto server = serve(echo);
+  std::vector<Fd> silent = connect_as(kNobody, 10);
+
+  EXPECT_NE(ask_as(kNobody, "status").find("too many requests of the user 65534"), std::string::npos);
+  EXPECT_EQ(ask_as(kSomebody, "status"), "status from 12345");
+  const size_t kept = count_open(silent);
+  EXPECT_GT(kept, 0U);
+  EXPECT_LT(kept, silent.size());
+
+  silent.clear();
+  const Deadline deadline = Deadline::after(kPatience);
+  while (ask_as(kNobody, "status") != "status from 65534" && !deadline.passed()) std::this_thread::yield();
+  EXPECT_FALSE(deadline.passed());
+}
+
+TEST_F(CrowdedControl, DropsWhoStaysSilent) {
+  const auto server = serve(echo);
+  const std::vector<Fd> silent = connect_as(0, 1);
+  const Deadline deadline = Deadline::after(kPatience);
+  pollfd item{silent[0].get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&item, 1, static_cast<int>(deadline.left().count())), 1);
 }
 
 TEST_F(Control, TellsAbsentFromDead) {

@@ -104,6 +104,29 @@ def test_unmount_names_the_program_that_runs_from_it(cluster, place):
     place.unmount()
 
 
+SILENT = """import os, socket, sys
+os.setresuid(65534, 65534, 65534)
+held = []
+for _ in range(40):
+    held.append(socket.socket(socket.AF_UNIX))
+    held[-1].connect(sys.argv[1])
+print("there", flush=True)
+sys.stdin.read()"""
+
+
+@needs_root
+def test_silent_connections_of_another_user_do_not_delay_unmount(cluster, place):
+    """They would hold each of 8 threads for 5 s (kPeerPatience), in five turns."""
+    place.start(*cluster.options())
+    socket = RUNTIME / f"{hashlib.sha256(os.fsencode(place.cache)).hexdigest()[:16]}.sock"
+    with user_of(socket, SILENT) as stranger:
+        began = time.monotonic()
+        place.unmount()
+        assert time.monotonic() - began < 20
+        assert stranger.poll() is None
+    nothing_is_left(place)
+
+
 @needs_root
 def test_unmount_says_when_it_may_not_see_who(cluster):
     """An ordinary user's daemon; the process in the way may not be looked at, as those of other users."""

@@ -86,18 +86,19 @@ Result<LocalTree> LocalTree::open(const std::string& directory, uid_t owner, gid
   tree.group_ = group;
   tree.mode_ = mode;
   for (const char* name : {"view", "pending", "orphans", "stale"}) {
-    if (::mkdirat(tree.fd(), name, 0700) != 0) {
-      if (errno != EEXIST) return fail_errno("mkdir", directory + "/" + name);
-      continue;
-    }
-    if (std::string_view(name) != "view") continue;
-    if (::fchmodat(tree.fd(), name, mode, 0) != 0) return fail_errno("chmod", directory + "/view");
-    if (::geteuid() == 0 && ::fchownat(tree.fd(), name, owner, group, AT_SYMLINK_NOFOLLOW) != 0) {
-      return fail_errno("chown", directory + "/view");
-    }
+    if (::mkdirat(tree.fd(), name, 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", directory + "/" + name);
   }
   tree.keeps_seals_ = ::setxattr((directory + "/orphans").c_str(), "user.inductorfs.probe", "1", 1, 0) == 0;
   return tree;
+}
+
+Result<void> LocalTree::dress_root() const {
+  const std::string root = view("");
+  if (::geteuid() == 0 && ::fchownat(fd(), root.c_str(), owner_, group_, AT_SYMLINK_NOFOLLOW) != 0) {
+    return fail_errno("chown", root);
+  }
+  if (::fchmodat(fd(), root.c_str(), mode_, 0) != 0) return fail_errno("chmod", root);  // a chown takes bits away
+  return {};
 }
 
 Result<std::optional<struct stat>> LocalTree::stat(const std::string& path) const {

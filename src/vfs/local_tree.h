@@ -31,6 +31,8 @@ class LocalTree {
   static constexpr size_t kPathLimit = 4096 - sizeof("view/");
 
   [[nodiscard]] static Result<LocalTree> open(const std::string& directory, uid_t owner, gid_t group, mode_t mode);
+  /// Gives view/ the owner and mode of the directory that the mount covers, which may be others than last time.
+  [[nodiscard]] Result<void> dress_root() const;
 
   [[nodiscard]] int fd() const { return root_.get(); }
   [[nodiscard]] static std::string view(std::string_view path) {

@@ -25,6 +25,7 @@ Result<std::unique_ptr<FileSystem>> FileSystem::open(const FileSystemOptions& op
                                                      remote::Remote& remote, Counters& counters) {
   auto tree = LocalTree::open(options.directory, options.owner_uid, options.owner_gid, options.root_mode);
   if (!tree) return fail(std::move(tree).error().with_context("view"));
+  if (!options.resume) INDUCTORFS_TRY(tree->dress_root());
   const auto status = tree->stat(LocalTree::view(""));
   if (!status) return fail(status.error());
   if (!*status) return fail(ErrorCode::kInternal, "view: no root directory in " + options.directory);

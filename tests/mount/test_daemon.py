@@ -115,6 +115,28 @@ def test_the_mount_has_owner_and_mode_of_its_directory(cluster, place):
     assert place.cache.stat().st_mode & 0o7777 == 0o1777
 
 
+@needs_root
+def test_the_mount_has_owner_and_mode_that_its_directory_got_between_two_mounts(cluster, place):
+    place.start(*cluster.options())
+    (place.cache / "kept").write_text("kept")
+    place.unmount()
+    place.cache.chmod(0o1777)
+    os.chown(place.cache, NOBODY, NOBODY)
+    place.start(*cluster.options())
+    seen = place.cache.stat()
+    assert (seen.st_mode & 0o7777, seen.st_uid, seen.st_gid) == (0o1777, NOBODY, NOBODY)
+    assert (place.cache / "kept").stat().st_uid == os.geteuid()
+
+
+def test_a_mode_that_the_mount_got_stays_when_a_worker_dies(cluster, place):
+    place.start(*cluster.options())
+    place.cache.chmod(0o750)
+    before = place.status()["pid"]
+    os.kill(before, signal.SIGKILL)
+    wait_until(lambda: place.status()["pid"] != before, 10, "the next worker")
+    assert place.cache.stat().st_mode & 0o7777 == 0o750
+
+
 # ---- users
 
 @needs_root

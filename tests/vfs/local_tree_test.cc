@@ -24,12 +24,15 @@ class LocalTree : public ::testing::Test {
   Tree tree = Tree::open(directory / "local", ::getuid(), ::getgid(), 0750).value();
 };
 
-TEST_F(LocalTree, OpensAgainWithTheModeThatItGaveItsRoot) {
+TEST_F(LocalTree, GivesItsRootAModeOnlyWhenToldTo) {
+  ASSERT_TRUE(tree.dress_root());
   EXPECT_EQ(tree.stat("view").value()->st_mode & 07777, 0750U);
   write("view/file", "bytes");
-  const auto again = Tree::open(directory / "local", ::getuid(), ::getgid(), 0700);
+  const auto again = Tree::open(directory / "local", ::getuid(), ::getgid(), 01777);
   ASSERT_TRUE(again);
-  EXPECT_EQ(again->stat("view").value()->st_mode & 07777, 0750U) << "the mode of an existing root is its owner's";
+  EXPECT_EQ(again->stat("view").value()->st_mode & 07777, 0750U) << "a worker that goes on leaves it as it is";
+  ASSERT_TRUE(again->dress_root());
+  EXPECT_EQ(again->stat("view").value()->st_mode & 07777, 01777U);
   EXPECT_TRUE(again->stat("view/file").value());
 }
 

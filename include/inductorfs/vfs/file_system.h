@@ -49,7 +49,7 @@ struct FileSystemOptions {
   std::string origin;   ///< "host/mount id"
   uid_t owner_uid = 0;  ///< of entries and directories that come from the cluster
   gid_t owner_gid = 0;
-  mode_t root_mode = 0755;          ///< of the root when `view/` is made, and of directories from the cluster
+  mode_t root_mode = 0755;          ///< of the root, anew at each mount, and of directories from the cluster
   bool chown_to_caller = false;     ///< the daemon is root: new files belong to who makes them
   Milliseconds quiet_time{2000};    ///< layout::SealSign::kQuiet
   Milliseconds fetch_total{20000};  ///< most that one fetch may take while it makes progress

@@ -8,7 +8,7 @@ import pytest
 from inductorfs_testing.chaos import Chaos, make_cluster
 from inductorfs_testing.processes import wait_until
 
-SECONDS = float(os.environ.get("INDUCTORFS_CHAOS_SECONDS", 40))
+SECONDS = float(os.environ.get("INDUCTORFS_CHAOS_SECONDS", 20))
 SEED = int(os.environ.get("INDUCTORFS_CHAOS_SEED", random.randrange(1_000_000)))
 # Each node keeps all that it wrote: long storms write slower, so that the stores stay at some GiB.
 PAUSE = max(0.01, SECONDS / 600 * 0.05)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the fuzz targets with clang, ASan and UBSan, and runs each over its corpus for INDUCTORFS_FUZZ_SECONDS (60), two at
 a time. One line for each; what it found lies in BUILD/fuzz-findings. Exit code 1 when one found something, 77 when there is
-no clang (not where CI is set).   run_fuzzers.py [--build-dir BUILD] [--junitxml FILE] [TARGET]...
+no clang (not where CI is set).   run_fuzzers.py [--build-dir BUILD] [--junitxml FILE] [--build-only] [TARGET]...
 """
 import argparse
 import concurrent.futures
@@ -24,6 +24,7 @@ ONE_INPUT_SECONDS = 20  # an input that takes longer is a finding
 MEMORY_MB = 2048  # so is one that needs more
 MARGIN_SECONDS = 300  # after which a target that does not end is killed
 TAIL = 60
+NICE = 15  # of a build beside tests
 
 
 def seconds():
@@ -88,6 +89,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build-dir", type=Path, default=ROOT / "build-asan")
     parser.add_argument("--junitxml", type=Path)
+    parser.add_argument("--build-only", action="store_true", help="build with what others leave of the cores, and run nothing")
     parser.add_argument("targets", nargs="*")
     given = parser.parse_args()
     if shutil.which("clang++") is None and not os.environ.get("CI"):
@@ -95,7 +97,11 @@ def main():
         if given.junitxml:
             write_junit(given.junitxml, [])
         return SKIPPED
+    if given.build_only:
+        os.nice(NICE)
     build(given.build_dir.resolve())
+    if given.build_only:
+        return 0
     targets = given.targets or sorted(path.name for path in CORPUS.iterdir())
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         results = []

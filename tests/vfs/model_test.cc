@@ -3,10 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string>
+
 namespace inductorfs::testing {
 namespace {
 
 constexpr int kSteps = 1500;
+
+/// INDUCTORFS_MODEL_SEEDS: how many runs of each kind; a seed's run takes some seconds, in which it waits.
+uint32_t seeds() {
+  const char* text = std::getenv("INDUCTORFS_MODEL_SEEDS");
+  return text != nullptr ? static_cast<uint32_t>(std::stoul(text)) : 3;
+}
 
 class Model : public ::testing::TestWithParam<uint32_t> {};
 
@@ -30,7 +39,7 @@ TEST_P(Model, NothingOfAnotherEnvironmentEverLeavesItsHost) {
   EXPECT_TRUE(run.run(kSteps) && run.settle());
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, Model, ::testing::Range(1U, 7U));
+INSTANTIATE_TEST_SUITE_P(Seeds, Model, ::testing::Range(1U, 1U + seeds()));
 
 }  // namespace
 }  // namespace inductorfs::testing

@@ -2,6 +2,7 @@
 #include "locate.h"
 
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -49,6 +50,15 @@ std::optional<std::string> with_real_parent(const std::vector<MountEntry>& table
     return std::nullopt;
   }
   return absolute_path(path.substr(slash + 1), real.data());
+}
+
+/// Whether a daemon has, or had, its socket where this process looks.
+bool has_socket(const std::string& mountpoint, const MountEntry& entry, const Environment& environment) {
+  const std::vector<std::string> directories = runtime_directories(&entry, environment);
+  return std::any_of(directories.begin(), directories.end(), [&](const std::string& directory) {
+    struct stat found {};
+    return ::lstat((directory + "/" + socket_name(mountpoint)).c_str(), &found) == 0;
+  });
 }
 
 std::optional<Located> find_socket(const std::string& mountpoint, const MountEntry* entry,
@@ -148,17 +158,29 @@ Result<Located> locate_mount(const std::string& mountpoint, const Environment& e
                 "no inductorfs mount: " + mountpoint + ": see \"grep inductorfs /proc/mounts\" for those there are");
   }
   const bool own = !owner || *owner == ::geteuid() || ::geteuid() == 0;
-  for (const std::string& spelling : spellings) {
-    const MountEntry* entry = find_mount_at(table, spelling);
-    if (!own || entry == nullptr || !entry->is_ours()) continue;
-    if (std::optional<Located> found = await_socket(spelling, *entry, environment)) return std::move(*found);
-  }
-  if (!own) {
+  if (!own && *owner != 0) {
     return fail(ErrorCode::kNotPermitted, "the mount belongs to the user " + std::to_string(*owner) + ": " +
                                               mountpoint + ": ask as that user or as root");
   }
+  bool dead = true;
+  for (const std::string& spelling : spellings) {
+    const MountEntry* entry = find_mount_at(table, spelling);
+    if (entry == nullptr || !entry->is_ours()) continue;
+    dead = dead && is_dead_mount(spelling);
+    if (!dead && !has_socket(spelling, *entry, environment) && !has_processes_here(*entry)) {
+      return fail(ErrorCode::kNotSupported, "the mount is served from outside of this container, or mount namespace: " +
+                                                mountpoint + ": run inductorfs where it was mounted");
+    }
+    if (std::optional<Located> found = await_socket(spelling, *entry, environment)) return std::move(*found);
+  }
+  if (dead) {
+    return fail(ErrorCode::kUnavailable,
+                "the daemon has ended: " + mountpoint +
+                    ": where it was mounted (of a container: on its host), take it away with " +
+                    "inductorfs unmount --lazy, and mount again");
+  }
   return fail(ErrorCode::kUnavailable, "the daemon does not answer: " + mountpoint +
-                                           ": take the mount away with inductorfs unmount --lazy, and mount again");
+                                           ": see its log; inductorfs unmount --lazy takes the mount away");
 }
 
 std::vector<Located> own_mounts(const Environment& environment) {

@@ -55,20 +55,38 @@ std::vector<std::string> command_of(const std::string& pid) {
   return words;
 }
 
-/// Told by the messenger that is there (src/supervisor/messenger.h), because processes that are not seen may be in
-/// another PID namespace.
-bool only_messenger_is_left(const std::string& path) {
-  bool messenger = false;
+enum class Part { kNone, kSupervisor, kWorker, kMessenger };
+
+/// What a process with this command does for the mount at `path`.
+Part part_of(const std::vector<std::string>& words, const std::string& path) {
+  const auto has = [&](size_t at) { return words.size() > at && words[at] == path; };
+  if (has(1) && words[0] == "inductorfs-supervisor") return Part::kSupervisor;
+  if (has(1) && words[0] == "inductorfs-messenger") return Part::kMessenger;
+  return has(2) && words[1] == "worker" ? Part::kWorker : Part::kNone;
+}
+
+/// Calls `look(pid, part)` for the processes of the mount that are seen here, until it answers false.
+template <typename Look>
+void look_at_processes(const std::string& path, Look&& look) {
   const Handle<DIR, ::closedir> proc(::opendir("/proc"));
   while (const dirent* item = proc ? ::readdir(proc.get()) : nullptr) {
     const std::string pid(item->d_name);
     if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::vector<std::string> words = command_of(pid);
-    if (words.size() > 1 && words[0] == "inductorfs-supervisor" && words[1] == path) return false;
-    if (words.size() > 2 && words[1] == "worker" && words[2] == path) return false;
-    messenger = messenger || (words.size() > 1 && words[0] == "inductorfs-messenger" && words[1] == path);
+    const Part part = part_of(command_of(pid), path);
+    if (part != Part::kNone && !look(pid, part)) return;
   }
-  return messenger;
+}
+
+/// Told by the messenger that is there (src/supervisor/messenger.h), because processes that are not seen may be in
+/// another PID namespace.
+bool only_messenger_is_left(const std::string& path) {
+  bool messenger = false;
+  bool others = false;
+  look_at_processes(path, [&](const std::string&, Part part) {
+    (part == Part::kMessenger ? messenger : others) = true;
+    return !others;
+  });
+  return messenger && !others;
 }
 
 }  // namespace
@@ -87,6 +105,17 @@ bool is_dead_mount(const std::string& path) {
   }
   int status = 0;
   return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == kDeadMark;
+}
+
+bool has_processes_here(const MountEntry& mount) {
+  constexpr uint64_t kTableLimit = 64ULL << 20;
+  bool found = false;
+  look_at_processes(mount.mount_point, [&](const std::string& pid, Part) {
+    const Result<std::string> text = read_file(AT_FDCWD, "/proc/" + pid + "/mountinfo", kTableLimit);
+    found = text && find_mount_by_id(parse_mount_table(*text), mount.id) != nullptr;
+    return !found;
+  });
+  return found;
 }
 
 Result<void> unmount_if_there(const std::string& path, bool lazy, const std::string& device) {

@@ -5,6 +5,7 @@
 
 #include "inductorfs/base/result.h"
 #include "layers.h"
+#include "mount_table.h"
 
 /// The directory that is to be covered. Looks at it before any thread exists.
 namespace inductorfs::daemon {
@@ -12,6 +13,10 @@ namespace inductorfs::daemon {
 /// Whether `path` is a mount whose daemon is gone (ENOTCONN). Asked in a process of its own with a deadline: a daemon
 /// that hangs makes everybody hang who touches its mount. Requires: one thread.
 [[nodiscard]] bool is_dead_mount(const std::string& path);
+
+/// Whether a process of its daemon is seen that has this very mount: a mount that a container was given has another
+/// number there, and its daemon lives in another mount namespace.
+[[nodiscard]] bool has_processes_here(const MountEntry& mount);
 
 /// Whether the mount has lost all its processes but its messenger, which no kill ends while the kernel has it wait for
 /// a lookup, and which keeps the device open: everybody waits who waited. As root it ends their requests.

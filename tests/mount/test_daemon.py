@@ -245,6 +245,36 @@ def test_lazy_unmount_of_a_dead_mount_takes_its_binds(cluster, place):
     assert compare.mounts_below(place.root) == []
 
 
+# ---- a mount that a container was given
+
+ASK_ALL = 'for word in status sync unmount "unmount --lazy" explain; do "$1" $word "$2"; echo "$? $word"; done'
+
+
+@needs_root
+@pytest.mark.parametrize("how", [("--mount",), ("--mount", "--pid", "--fork", "--mount-proc")])
+@pytest.mark.parametrize("user", [0, NOBODY])
+def test_a_container_is_not_told_to_unmount_what_its_host_serves(cluster, place, how, user):
+    """The daemon's socket and, mostly, its processes are not seen there."""
+    os.chmod(cluster.directory, 0o755)
+    program = places.copy_programs(cluster.directory)
+    place.start(*cluster.options())
+    done = run(["unshare", *how, "sh", "-c", f"mount -t tmpfs none /run; exec setpriv --reuid={user} \"$@\"", "sh",
+                "sh", "-c", ASK_ALL, "sh", program, place.cache], place.env(), seconds=60)
+    words = ["status", "sync", "unmount", "unmount --lazy", "explain"]
+    assert done.out.splitlines() == [f"1 {word}" for word in words]
+    assert [("served from outside" in line, "--lazy" in line) for line in done.err.splitlines()] == [(True, False)] * len(words)
+    assert place.status()["pid"] in place.daemons()
+
+
+@needs_root
+def test_a_dead_mount_in_a_container_is_the_hosts_to_replace(cluster, place):
+    place.start(*cluster.options())
+    place.kill_daemon()
+    done = run(["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /run; "$1" status "$2"', "sh", PROGRAM, place.cache],
+               place.env(), seconds=30)
+    assert done.code == 1 and "has ended" in done.err and "on its host" in done.err
+
+
 # ---- queries
 
 def test_status_tells_what_is_going_on(cluster, place):

@@ -1,9 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "vfs/overlay.h"
 
 namespace inductorfs::vfs {
+namespace {
+
+constexpr size_t kWaitingLookedThrough = 10'000;
+
+/// Of a local file of a shared family that fits this host and has no seal.
+std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const std::string& path) {
+  const auto waiting = sealer.waiting_paths(kWaitingLookedThrough);
+  const std::string directory = path.substr(0, path.rfind('/'));
+  for (const auto& known : waiting) {
+    if (known == path || known == directory) return "written on this host, and about to be published";
+  }
+  if (tree.mark_of(LocalTree::view(path), LocalTree::kChangedName)) {
+    return "changed in place on this host after it was published or fetched, so it stays here";
+  }
+  return "written in place on this host under its final name, which does not show when it is complete, so it stays "
+         "here; "
+         "copy it by rsync -a, which renames";
+}
+
+}  // namespace
+
+std::string misplaced_triton_directory(std::string_view path, const std::string& mountpoint) {
+  if (layout::classify(path).family != layout::Family::kOther) return {};
+  for (size_t begin = 0; begin < path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    const std::string name(path.substr(begin, end - begin));
+    const std::string above(path.substr(0, begin == 0 ? 0 : begin - 1));
+    if (layout::is_triton_key_directory("triton/0/" + name) && !layout::is_triton_key_directory(path.substr(0, end))) {
+      return mountpoint + (above.empty() ? "" : "/" + above) +
+             " is used as Triton's cache directory and is of no family, " +
+             "so it stays on this host; set TRITON_CACHE_DIR=" + mountpoint +
+             "/triton/0, or only TORCHINDUCTOR_CACHE_DIR=" + mountpoint;
+    }
+    begin = end + 1;
+  }
+  return {};
+}
 
 Explanation Overlay::explain(std::string_view path) {
   Explanation result;
@@ -18,6 +57,9 @@ Explanation Overlay::explain(std::string_view path) {
   result.scope = scope.id;
   result.scope_text = scope.text;
   result.why_private = scope.why_private;
+  if (const std::string misplaced = misplaced_triton_directory(path, options_.mountpoint); !misplaced.empty()) {
+    result.why_private = misplaced;
+  }
   explain_place(result);
   if (const auto state = catalog_.publish_state(result.canonical)) {
     switch (state->state) {
@@ -62,8 +104,11 @@ void Overlay::explain_place(Explanation& result) {
       result.why = "written on this host, and stays here: " + marks.why_private;
     } else if (!marks.unjudged.empty()) {
       result.why = "written on this host; its writer's packages are being compared with this host's";
+    } else if (seal) {
+      result.why = "written on this host, and sealed";
     } else {
-      result.why = seal ? "written on this host, and sealed" : "written on this host, and private so far";
+      const bool shared = layout::rule_of(layout::classify(result.path).family).shared && !result.scope.empty();
+      result.why = shared ? why_not_sealed(tree_, sealer_, result.path) : "written on this host, and private";
     }
     return;
   }

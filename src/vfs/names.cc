@@ -48,6 +48,12 @@ std::string parent_path(const std::string& path) {
   return slash == std::string::npos ? std::string() : path.substr(0, slash);
 }
 
+/// For `status`: a job makes as many directories as it has kernels.
+void note_once(std::vector<std::string>& told, const std::string& line) {
+  constexpr size_t kMost = 20;
+  if (told.size() < kMost && std::find(told.begin(), told.end(), line) == told.end()) told.push_back(line);
+}
+
 /// After a name was made on the disk: who it belongs to.
 Result<void> give_to(const LocalTree& tree, const std::string& view_path, const Caller& caller,
                      const std::optional<struct stat>& parent) {
@@ -145,6 +151,9 @@ Result<Found> Overlay::make_directory(NodeId parent, std::string_view name, mode
     const auto above = tree_.stat(LocalTree::view(parent_path(where->path)));
     if (above && *above && ((*above)->st_mode & S_ISGID) != 0) {
       (void)::fchmodat(tree_.fd(), view_path.c_str(), (mode & 07777) | S_ISGID, 0);  // as mkdir(2) says; best effort
+    }
+    if (const std::string why = misplaced_triton_directory(where->path, options_.mountpoint); !why.empty()) {
+      refused_.with([&](std::vector<std::string>& refused) { note_once(refused, why); });
     }
     return made(*where, caller, std::nullopt);
   });

@@ -77,6 +77,9 @@ struct Site {
 /// The latest entries that were found to be for another host, with the reason.
 using Unfit = std::vector<std::pair<std::string, std::string>>;
 
+/// What is wrong when a path lies in a Triton key directory that is not at the place where Triton's family is (somebody
+/// has set TRITON_CACHE_DIR to another directory of the mount); else empty.
+[[nodiscard]] std::string misplaced_triton_directory(std::string_view path, const std::string& mountpoint);
 /// False for temporary names below triton/: their rename into a key directory shows the file to one process only
 /// (KeyState), so the kernel must ask again when the name that it moved is used.
 [[nodiscard]] bool kernel_may_keep(std::string_view path);

@@ -16,6 +16,7 @@
 #include "json.h"
 #include "mountpoint.h"
 #include "requests.h"
+#include "runtime_files.h"
 #include "settings.h"
 
 namespace inductorfs::daemon {
@@ -30,12 +31,17 @@ constexpr int kAsksAgain = 2;
 /// Sockets that are asked in one directory; more mounts than that on one host are found by their mount entries only.
 constexpr size_t kMostSockets = 256;
 
-/// Where daemons put their sockets: this user's, root's, and those of the user who owns the mount.
+/// Where daemons put their sockets: this user's, root's, and those of the user who owns the mount. What another user
+/// has made there in that one's name is left out, or its socket would answer for the daemon.
 std::vector<std::string> runtime_directories(const MountEntry* entry, const Environment& environment) {
-  std::vector<std::string> found{runtime_directory(::geteuid(), environment), "/run/inductorfs"};
+  std::vector<std::string> found{"/run/inductorfs"};
+  const std::string own = runtime_directory(::geteuid(), environment);
+  if (is_runtime_directory(own, ::geteuid())) found.insert(found.begin(), own);
   if (const std::optional<uid_t> owner = entry == nullptr ? std::nullopt : fuse_user_of(*entry); owner && *owner != 0) {
-    found.push_back("/run/user/" + std::to_string(*owner) + "/inductorfs");
-    found.push_back("/tmp/inductorfs-" + std::to_string(*owner));
+    const std::string number = std::to_string(*owner);
+    for (const std::string& directory : {"/run/user/" + number + "/inductorfs", "/tmp/inductorfs-" + number}) {
+      if (is_runtime_directory(directory, *owner)) found.push_back(directory);
+    }
   }
   return found;
 }

@@ -72,16 +72,19 @@ void sweep(const std::string& path, const struct stat& found) {
 Result<void> prepare_runtime_directory(const std::string& directory) {
   const bool root = ::geteuid() == 0;
   INDUCTORFS_TRY(make_directories(directory, root ? 0755 : 0700));
+  if (is_runtime_directory(directory, ::geteuid())) return {};
+  return fail(ErrorCode::kNotPermitted,
+              "control socket: " + directory + " belongs to somebody else or is writable by others: remove it");
+}
+
+bool is_runtime_directory(const std::string& directory, uid_t owner) {
   struct stat found {};
-  if (::lstat(directory.c_str(), &found) != 0) return fail_errno("lstat", directory);
-  if (!S_ISDIR(found.st_mode) || found.st_uid != ::geteuid() || (found.st_mode & 022U) != 0) {
-    return fail(ErrorCode::kNotPermitted,
-                "control socket: " + directory + " belongs to somebody else or is writable by others: remove it");
-  }
-  return {};
+  return ::lstat(directory.c_str(), &found) == 0 && S_ISDIR(found.st_mode) && found.st_uid == owner &&
+         (found.st_mode & 022U) == 0;
 }
 
 void sweep_runtime_directory(const std::string& directory) {
+  if (!is_runtime_directory(directory, ::geteuid())) return;
   // Links last: they may lead to sockets that go.
   for (const bool links : {false, true}) {
     for (const std::string& name : names_in(directory)) {

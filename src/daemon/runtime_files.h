@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 #include "inductorfs/base/result.h"
@@ -10,6 +12,9 @@ namespace inductorfs::daemon {
 
 /// Makes it (0700, root's 0755) and checks that it belongs to this user.
 [[nodiscard]] Result<void> prepare_runtime_directory(const std::string& directory);
+
+/// Whether it is that user's, no symbolic link, and nobody else may put a socket there.
+[[nodiscard]] bool is_runtime_directory(const std::string& directory, uid_t owner);
 
 /// Removes what killed daemons left there: sockets that nobody listens at, links to sockets that are not there, records
 /// of further places (with what they tell of) whose mount is gone. Nothing of a living daemon, nor of one that starts.

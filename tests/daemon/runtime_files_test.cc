@@ -90,6 +90,19 @@ TEST_F(RuntimeFiles, OfOthersAreLeftAlone) {
   EXPECT_TRUE(exists(directory_ / "link"));
 }
 
+TEST_F(RuntimeFiles, BehindALinkAreNotSwept) {
+  const testing::TemporaryDirectory elsewhere;
+  const std::string file = elsewhere / "work.tmp";
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, file, "text").has_value());
+  make_old(file);
+  ASSERT_EQ(::symlink(elsewhere.path().c_str(), (directory_ / "link").c_str()), 0);
+  sweep_runtime_directory(directory_ / "link");
+  EXPECT_TRUE(exists(file));
+  EXPECT_FALSE(is_runtime_directory(directory_ / "link", ::geteuid()));
+  EXPECT_TRUE(is_runtime_directory(directory_.path(), ::geteuid()));
+  EXPECT_FALSE(is_runtime_directory(directory_.path(), ::geteuid() + 1));
+}
+
 TEST_F(RuntimeFiles, TellWhatADeadDaemonMade) {
   const std::string made = directory_ / "made";
   const std::string link = made + "/link";

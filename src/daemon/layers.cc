@@ -18,11 +18,13 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/log.h"
 #include "local_remote.h"
+#include "place.h"
 
 namespace inductorfs::daemon {
 namespace {
 
 constexpr size_t kMountIdBytes = 4;
+constexpr mode_t kLogMode = 0640;
 /// What a remote may cost a mount when it does not answer.
 constexpr Milliseconds kProbePatience{700};
 
@@ -134,11 +136,48 @@ std::string log_path(const Settings& settings) {
   return settings.foreground ? std::string() : settings.store + "/log";
 }
 
+namespace {
+
+/// Others must not have root write its log into a file, or wait for a pipe, of their choice.
+Result<void> check_log(const std::string& path) {
+  if (::geteuid() != 0) return {};
+  const std::string directory = path.substr(0, std::max<size_t>(path.rfind('/'), 1));
+  INDUCTORFS_TRY(check_own_place(directory));
+  INDUCTORFS_TRY(make_directories(directory));
+  // Made here when it is missing: in a directory as /tmp another user could be first otherwise.
+  const Fd fresh(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kLogMode));
+  struct stat link {};
+  struct stat found {};
+  if (::lstat(path.c_str(), &link) != 0 || ::stat(path.c_str(), &found) != 0) return fail_errno("open log", path);
+  const auto is_others = [](const struct stat& one) { return one.st_uid != 0 && one.st_uid != ::geteuid(); };
+  const bool is_log = (S_ISREG(found.st_mode) && found.st_nlink == 1) || S_ISCHR(found.st_mode);
+  if (is_others(link) || is_others(found) || !is_log) {
+    return fail(ErrorCode::kNotPermitted,
+                "open log: " + path + " is no plain file of root's own: remove it, or name " + "another --log");
+  }
+  return {};
+}
+
+/// Whoever may write there could lead root's file operations elsewhere.
+Result<void> check_store(const std::string& path) {
+  Result<void> own = check_own_place(path);
+  if (!own) return fail(std::move(own).error().with_context("store"));
+  struct stat found {};
+  if (::geteuid() != 0 || ::stat(path.c_str(), &found) != 0 || (found.st_mode & (S_IWGRP | S_IWOTH)) == 0) return {};
+  return fail(ErrorCode::kNotPermitted, "store: " + path + " may be written to by others: take their right away " +
+                                            "(chmod go-w), or name another --store");
+}
+
+}  // namespace
+
 Result<void> open_log(const Settings& settings) {
   const std::string path = log_path(settings);
+  if (!path.empty()) INDUCTORFS_TRY(check_log(path));
   INDUCTORFS_TRY(log::open(path, settings.log_level));
   // The daemon's umask is 0 for the sake of artefacts' modes; the log names paths of every user of the mount.
-  if (!path.empty() && ::chmod(path.c_str(), 0640) != 0 && errno != EPERM) return fail_errno("chmod", path);
+  struct stat found {};
+  const bool is_file = !path.empty() && ::stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode);
+  if (is_file && ::chmod(path.c_str(), kLogMode) != 0 && errno != EPERM) return fail_errno("chmod", path);
   return {};
 }
 
@@ -177,6 +216,7 @@ Result<std::unique_ptr<Layers>> open_layers(const Settings& settings, const Owne
                                             const Continuation& continuation) {
   auto layers = std::make_unique<Layers>();
   Stopwatch watch;
+  INDUCTORFS_TRY(check_store(settings.store));
   // The store first: its lock keeps a second daemon from everything else in the directory.
   store::StoreOptions store_options;
   store_options.directory = settings.store;

@@ -20,6 +20,7 @@ namespace {
 
 constexpr mode_t kMode = 0755;
 constexpr mode_t kOthersWrite = 0022;
+constexpr mode_t kEverybodyWrites = 0002;
 constexpr std::string_view kTorchPrefix = "torchinductor_";
 /// As many as the kernel follows.
 constexpr int kMostLinks = 40;
@@ -54,10 +55,16 @@ bool is_trusted(uid_t uid) { return uid == 0 || uid == ::geteuid(); }
 
 std::string parent_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
+enum class Purpose {
+  kMakePlace,  ///< makes what is missing
+  kOpenPlace,
+  kOwnFiles,  ///< of this process alone; ends at what is missing
+};
+
 /// One walk from the root. Confined to one thread.
 class Walk {
  public:
-  explicit Walk(bool make) : make_(make) {}
+  explicit Walk(Purpose purpose) : purpose_(purpose) {}
 
   Result<Place> to(const std::string& path) {
     Result<Step> root = open_root();
@@ -95,15 +102,21 @@ class Walk {
                   path_ + "/" + name + " lies in the inductorfs mount " + place_.covered->mount_point);
     }
     const std::string path = name == ".." ? parent_of(path_) : path_ + "/" + name;
-    if (const std::optional<PlaceUser> user = user_by_name(name); user && !theirs_) place_.user = user;
+    if (purpose_ != Purpose::kOwnFiles && !theirs_) {
+      if (const std::optional<PlaceUser> user = user_by_name(name)) place_.user = user;
+    }
     std::optional<MountEntry> entered;
     Result<Step> next = step_into(at_, name, path, entered);
     const bool missing = !next && next.error().code() == ErrorCode::kNotFound;
     bool made = false;
+    if (missing && purpose_ == Purpose::kOwnFiles) {
+      rest_.clear();
+      return {};
+    }
     if (missing && rest_.size() >= linked_) {
       return fail(ErrorCode::kNotFound, path + " does not exist, and a symbolic link leads there: make it");
     }
-    if (missing && make_) {
+    if (missing && purpose_ == Purpose::kMakePlace) {
       const Result<bool> done = make(name, path);
       if (!done) return fail(done.error());
       made = *done;
@@ -162,7 +175,8 @@ class Walk {
                                                 ", who could lead root elsewhere: remove it, or name another place");
     }
     theirs_ = theirs_ || !is_trusted(found.st_uid);
-    if (theirs_ || (found.st_mode & kOthersWrite) == 0 || (found.st_mode & S_ISVTX) != 0) return {};
+    const mode_t writers = purpose_ == Purpose::kOwnFiles ? kEverybodyWrites : kOthersWrite;
+    if (theirs_ || (found.st_mode & writers) == 0 || (found.st_mode & S_ISVTX) != 0) return {};
     return fail(ErrorCode::kNotPermitted, path + " may be written to by others, who could lead root elsewhere: take " +
                                               "their right away (chmod go-w), or name another place");
   }
@@ -186,7 +200,7 @@ class Walk {
     return {};
   }
 
-  const bool make_;
+  const Purpose purpose_;
   Step at_;
   std::string path_;               ///< of at_, without symbolic links; empty for the root
   std::vector<std::string> rest_;  ///< the next name last
@@ -198,12 +212,19 @@ class Walk {
 
 }  // namespace
 
-Result<Place> make_place(const std::string& path) { return Walk(true).to(path); }
+Result<Place> make_place(const std::string& path) { return Walk(Purpose::kMakePlace).to(path); }
+
+Result<void> check_own_place(const std::string& path) {
+  if (::geteuid() != 0) return {};
+  const Result<Place> place = Walk(Purpose::kOwnFiles).to(path);
+  if (!place) return fail(place.error());
+  return {};
+}
 
 std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 Result<Fd> open_parent(const std::string& path) {
-  Result<Place> parent = Walk(false).to(parent_of(path));
+  Result<Place> parent = Walk(Purpose::kOpenPlace).to(parent_of(path));
   if (!parent) return fail(parent.error());
   return std::move(parent->fd);
 }

@@ -38,6 +38,10 @@ struct Place {
 /// Removes, innermost first, those of `made` that are empty, by the same walk.
 void remove_made(const std::vector<std::string>& made);
 
+/// Whether root may keep files of its own there: each directory of `path` that exists belongs to root and not everybody
+/// may write to it, unless it is sticky. A group may: /var/log is one's on some systems. Success for an ordinary user.
+[[nodiscard]] Result<void> check_own_place(const std::string& path);
+
 /// The directory of `path`, by the same walk, and nothing is made.
 [[nodiscard]] Result<Fd> open_parent(const std::string& path);
 [[nodiscard]] std::string name_of(const std::string& path);

@@ -138,6 +138,21 @@ TEST_F(RootsPlace, OfAUserIsThatUsersAllTheWay) {
   EXPECT_EQ(attributes(theirs + "/a/torchinductor_root/b").st_uid, kNobody);
 }
 
+TEST_F(RootsPlace, ForItsOwnFilesIsNoUsers) {
+  make(directory_ / "torchinductor_nobody", kNobody);
+  make(directory_ / "group", 0, 0775);
+  make(directory_ / "world", 0, 0777);
+  link(directory_ / "link", kNobody);
+  EXPECT_TRUE(check_own_place(directory_ / "missing/store").has_value());
+  EXPECT_TRUE(check_own_place(directory_ / "group/store").has_value());
+  for (const char* name : {"torchinductor_nobody", "world", "link"}) {
+    const Result<void> own = check_own_place(directory_ / name + "/store");
+    ASSERT_FALSE(own.has_value()) << name;
+    EXPECT_EQ(own.error().what().find(directory_ / name + " "), 0U) << own.error().what();
+  }
+  EXPECT_NE(::access((directory_ / "missing").c_str(), F_OK), 0);
+}
+
 /// Exchanges the place and a link all the time, as its owner can.
 TEST_F(RootsPlace, IsWhatWasJudgedWhateverItsOwnerExchanges) {
   constexpr int kRounds = 20000;

@@ -46,6 +46,7 @@ def victim(place):
     directory = place.root / "victim"
     directory.mkdir(mode=0o755)
     (directory / "secret").write_text("root's")
+    (directory / "secret").chmod(0o644)
     return directory
 
 
@@ -173,3 +174,41 @@ def test_a_place_whose_source_was_deleted_goes_after_a_new_worker_too(cluster, p
     wait_until(lambda: place.status()["pid"] != before, 10, "the next worker")
     place.unmount()
     assert compare.mounts_below(place.root) == [] and os.listdir(shared) == []
+
+
+# ---- what root's daemon keeps for itself
+
+def refused(cluster, place, *more):
+    done = run([PROGRAM, "mount", place.cache, "--no-also", *cluster.options()[:2], *more], place.env(), seconds=30)
+    assert done.code == 1 and done.err.count("\n") == 1 and not compare.is_mounted(place.cache)
+    return done.err
+
+
+@pytest.mark.parametrize("kind", ["link", "file", "pipe", "directory"])
+def test_root_logs_into_no_file_of_another_user(cluster, place, shared, victim, kind):
+    log = shared / "log" if kind != "directory" else shared / "theirs" / "log"
+    with acting_as(NOBODY):
+        if kind == "link":
+            log.symlink_to(victim / "secret")
+        elif kind == "file":
+            log.write_text("")
+        elif kind == "pipe":
+            os.mkfifo(log)
+        else:
+            log.parent.mkdir()
+            log.symlink_to(victim / "secret")
+    told = refused(cluster, place, "--store", place.store, "--log", log)
+    assert str(shared) in told
+    assert (victim / "secret").read_text() == "root's" and (victim / "secret").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("mode", [None, 0o1777])
+def test_root_keeps_no_store_where_others_may_write(cluster, place, shared, mode):
+    store = shared / "theirs" / "store"
+    with acting_as(NOBODY if mode is None else 0):
+        store.parent.mkdir()
+        store.mkdir()
+    if mode:
+        store.chmod(mode)
+    told = refused(cluster, place, "--store", store)
+    assert str(store.parent) in told and os.listdir(store) == []

@@ -24,6 +24,16 @@ constexpr Milliseconds kAnswerPatience{5000};
 
 int64_t monotonic_now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
+/// Whether a thread of this process sleeps without being interruptible: for the disk, usually.
+bool waits_in_kernel(pid_t thread) {
+  constexpr uint64_t kStatLimit = 4096;
+  const Result<std::string> text =
+      read_file(AT_FDCWD, "/proc/self/task/" + std::to_string(thread) + "/stat", kStatLimit);
+  if (!text) return false;
+  const size_t name_end = text->rfind(')');  // the name may hold anything
+  return name_end != std::string::npos && text->compare(name_end, 3, ") D") == 0;
+}
+
 bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
 
 }  // namespace
@@ -82,15 +92,42 @@ bool Supervision::is_stuck() {
   if (hang_.count() == 0 || region_.page().serving.load() == 0) return false;
   if (!slots_) slots_.emplace(region_);
   const SteadyTime now = std::chrono::steady_clock::now();
+  for (size_t i = 0; i < seen_.size(); ++i) {
+    const takeover::Slot& slot = slots_->of_thread(i);
+    const uint64_t request = slot.served.load(std::memory_order_acquire);
+    const uint64_t steps = slot.steps.load(std::memory_order_relaxed);
+    if (request != seen_[i].request) seen_[i] = {request, steps, now, now};
+    if (steps != seen_[i].steps) seen_[i].progress = now;
+    seen_[i].steps = steps;
+  }
   bool stuck = false;
   for (size_t i = 0; i < seen_.size(); ++i) {
-    const uint64_t request = slots_->of_thread(i).served.load(std::memory_order_relaxed);
-    if (request != seen_[i].request) seen_[i] = {request, now};
-    if (request == 0 || now - seen_[i].since < hang_) continue;
+    if (!is_overdue(seen_[i], now) || is_at_work(i, now) || waits_for_another(i, now)) continue;
     stuck = true;
     log::write_limited(log::Level::kError, "request_stuck", {{"thread", static_cast<uint64_t>(i)}});
   }
   return stuck;
+}
+
+bool Supervision::is_overdue(const Seen& seen, SteadyTime now) const {
+  return seen.request != 0 && now - seen.progress >= hang_;
+}
+
+/// Whether a long request goes on: it has said so, or its thread waits for the disk.
+bool Supervision::is_at_work(size_t thread, SteadyTime now) {
+  const Seen& seen = seen_[thread];
+  if (seen.request == 0) return false;
+  if (seen.steps != 0 && now - seen.progress < hang_) return true;
+  return waits_in_kernel(slots_->of_thread(thread).thread.load(std::memory_order_relaxed));
+}
+
+/// Whether what holds a request up may be a lock of another one that goes on. That one was there before this one was
+/// overdue; so work that comes later hides no request that is stuck.
+bool Supervision::waits_for_another(size_t thread, SteadyTime now) {
+  for (size_t i = 0; i < seen_.size(); ++i) {
+    if (i != thread && seen_[i].began < seen_[thread].progress + hang_ && is_at_work(i, now)) return true;
+  }
+  return false;
 }
 
 void Supervision::take_words() {

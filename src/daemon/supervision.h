@@ -33,7 +33,9 @@ struct SupervisionNews {
 };
 
 /// A worker's side of its supervisor: the memory that outlives it, a heart that beats there, and the link. The heart
-/// stops when a request is not answered for longer than `hang`: then this process is as good as dead.
+/// stops when a request is not answered for longer than `hang` and shows no progress: then this process is as good as
+/// dead. A request that waits for the disk in the kernel is not stuck: a kill could not end that wait, and the next
+/// worker would wait for the same.
 /// Safe for concurrent use, but for start() and stop().
 class Supervision {
  public:
@@ -84,11 +86,16 @@ class Supervision {
   /// What a thread does, seen at two moments.
   struct Seen {
     uint64_t request = 0;
-    SteadyTime since;
+    uint64_t steps = 0;
+    SteadyTime began;     ///< when the request was seen first
+    SteadyTime progress;  ///< when it was seen to have gone on
   };
   void run(const std::stop_token& stop);
   void beat();
   [[nodiscard]] bool is_stuck();
+  [[nodiscard]] bool is_overdue(const Seen& seen, SteadyTime now) const;
+  [[nodiscard]] bool is_at_work(size_t thread, SteadyTime now);
+  [[nodiscard]] bool waits_for_another(size_t thread, SteadyTime now);
   void take_words();
 
   takeover::Region region_;

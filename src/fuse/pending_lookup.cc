@@ -61,9 +61,11 @@ void PendingLookup::finish() noexcept {
 }
 
 void PendingLookup::wait() noexcept {
-  constexpr std::chrono::hours kLong{1};  // the file system answers every lookup within its own deadline
+  // The file system answers every lookup within its own deadline, which may be longer than --hang-timeout.
+  constexpr std::chrono::seconds kStep{1};
   const auto is_answered = [](bool answered) { return answered; };
-  while (!answered_.wait_until(std::chrono::steady_clock::now() + kLong, is_answered, is_answered)) {
+  while (!answered_.wait_until(std::chrono::steady_clock::now() + kStep, is_answered, is_answered)) {
+    takeover::note_progress();
   }
 }
 

@@ -2,6 +2,7 @@
 #include "inductorfs/takeover/request_slots.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -43,12 +44,19 @@ Current& current() noexcept {
 
 Serving::Serving(Slot& slot, bool resumed) noexcept {
   current() = {&slot, std::nullopt};
-  slot.served.store(unique_of(slot), std::memory_order_relaxed);
+  thread_local const pid_t thread = ::gettid();
+  slot.steps.store(0, std::memory_order_relaxed);
+  slot.thread.store(thread, std::memory_order_relaxed);
+  slot.served.store(unique_of(slot), std::memory_order_release);
   if (resumed && slot.phase.load() == Slot::kBegun) current().begun = slot.witness.load();
 }
 Serving::~Serving() { current() = {}; }
 
 Slot* serving_slot() noexcept { return current().slot; }
+
+void note_progress() noexcept {
+  if (Slot* slot = current().slot; slot != nullptr) slot->steps.fetch_add(1, std::memory_order_relaxed);
+}
 
 void begin_effect(uint64_t witness) noexcept {
   Slot* slot = current().slot;
@@ -70,7 +78,13 @@ void Slot::free() noexcept {
   phase.store(kTaken, std::memory_order_relaxed);
   witness.store(0, std::memory_order_relaxed);
   progress.store(0, std::memory_order_relaxed);
+  deaths.store(0, std::memory_order_relaxed);
   served.store(0, std::memory_order_relaxed);
+}
+
+bool Slot::was_served() const noexcept {
+  const uint64_t begun = served.load(std::memory_order_acquire);
+  return begun != 0 && begun == unique_of(const_cast<Slot&>(*this));
 }
 
 void Slot::keep_reply(std::string_view reply_bytes) noexcept {

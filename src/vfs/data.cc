@@ -4,16 +4,44 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <future>
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/takeover/request_slots.h"
 #include "vfs/overlay.h"
 
 namespace inductorfs::vfs {
 namespace {
 
 constexpr size_t kCopyPiece = 1 << 20;
+/// Most that one request copies: the caller asks again for the rest. With coreutils' 2 GiB in one request, a slow disk
+/// would keep a thread busy for minutes, and the request could not be told from one that is stuck.
+constexpr size_t kCopyMost = 8 << 20;
+constexpr off_t kSyncPiece = 8 << 20;
+constexpr uint64_t kAllocatePiece = 1ULL << 30;
+/// How often somebody who waits for a fetch says that he is not stuck.
+constexpr std::chrono::seconds kFetchStep{1};
+
+/// Writes a file's bytes to the disk in pieces, and says that it makes progress: an fsync(2) of much on a slow disk
+/// does not. What is left for that call is little.
+Result<void> write_back(int file) {
+  constexpr unsigned kWriteAndWait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  struct stat status {};
+  if (::fstat(file, &status) != 0) return fail_errno("stat");
+  if (status.st_size <= kSyncPiece) return {};
+  for (off_t at = 0; at < status.st_size; at += kSyncPiece) {
+    at = ::lseek(file, at, SEEK_DATA);
+    if (at < 0) return {};  // only a hole is left
+    if (::sync_file_range(file, at, kSyncPiece, kWriteAndWait) != 0) {
+      // Who asks here takes the error of an earlier write, so that fsync(2) would not tell it again.
+      return errno == EINVAL || errno == ENOSYS || errno == ESPIPE ? Result<void>() : fail_errno("fsync");
+    }
+    takeover::note_progress();
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -43,7 +71,10 @@ bool Overlay::fetch_again(const codec::Entry& entry) {
   counters_.get("read.fetched_again").add();
   const auto settled = std::make_shared<std::promise<FetchOutcome>>();
   fetcher_.fetch({entry}, [settled](const std::vector<FetchOutcome>& got) { settled->set_value(got.front()); });
-  return settled->get_future().get() == FetchOutcome::kHere;
+  std::future<FetchOutcome> outcome = settled->get_future();
+  // A fetch has a deadline of its own, which may be later than --hang-timeout.
+  while (outcome.wait_for(kFetchStep) != std::future_status::ready) takeover::note_progress();
+  return outcome.get() == FetchOutcome::kHere;
 }
 
 /// What a node is read from: its rendered bytes, or a descriptor. Fetches a damaged blob once more, with no lock held.
@@ -246,16 +277,24 @@ Result<void> Overlay::allocate(NodeId id, int mode, uint64_t offset, uint64_t le
   if (!node) return fail(std::move(node).error());
   auto file = begin_write(*node, std::nullopt, caller.pid);
   if (!file) return fail(std::move(file).error());
+  // In pieces, which all modes that the kernel passes on can be done in (fs/fuse/file.c: fuse_file_fallocate).
+  uint64_t done_bytes = 0;
   const auto allocated = [&] {
-    return ::fallocate((*file)->fd.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(length)) == 0;
+    for (; done_bytes < length; takeover::note_progress()) {
+      const uint64_t piece = std::min(length - done_bytes, kAllocatePiece);
+      const uint64_t from = offset + done_bytes;
+      if (::fallocate((*file)->fd.get(), mode, static_cast<off_t>(from), static_cast<off_t>(piece)) != 0) return false;
+      done_bytes += piece;
+    }
+    return true;
   };
   bool done = allocated();
   int saved_errno = errno;
-  if (!done && saved_errno == ENOSPC && make_room(length)) {
+  if (!done && saved_errno == ENOSPC && make_room(length - done_bytes)) {
     done = allocated();
     saved_errno = errno;
   }
-  end_write(*node, done);
+  end_write(*node, done || done_bytes > 0);
   if (!done) return fail(error_from_errno(saved_errno, "fallocate"));
   return {};
 }
@@ -264,6 +303,7 @@ Result<size_t> Overlay::copy_range(NodeId from, uint64_t from_offset, NodeId to,
                                    const Caller& caller) {
   auto target = live(to);
   if (!target) return fail(std::move(target).error());
+  length = std::min(length, kCopyMost);
   std::string buffer(std::min(length, kCopyPiece), '\0');
   size_t copied = 0;
   while (copied < length) {
@@ -274,6 +314,7 @@ Result<size_t> Overlay::copy_range(NodeId from, uint64_t from_offset, NodeId to,
       return copied > 0 ? Result<size_t>(copied) : fail(std::move(put).error());
     }
     copied += *got;
+    takeover::note_progress();
   }
   return copied;
 }
@@ -319,6 +360,7 @@ Result<void> Overlay::sync_file(NodeId id, bool data_only) {
   });
   if (!file) return fail(std::move(file).error());
   if (fail_point_error("disk.sync")) return fail_errno("fsync");
+  if (*file) INDUCTORFS_TRY(write_back((*file)->fd.get()));
   if (*file && (data_only ? ::fdatasync((*file)->fd.get()) : ::fsync((*file)->fd.get())) != 0) {
     return fail_errno("fsync");
   }

@@ -12,6 +12,7 @@
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/handle.h"
+#include "inductorfs/takeover/request_slots.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -71,6 +72,7 @@ Result<void> copy_bytes(int from, int to, uint64_t size) {
     if (!got) return fail(got.error());
     if (*got == 0) break;
     INDUCTORFS_TRY(pwrite_full(to, std::string_view(buffer.data(), *got), offset));
+    takeover::note_progress();
     offset += *got;
   }
   return {};
@@ -237,6 +239,7 @@ bool LocalTree::same_bytes(const std::string& one, const std::string& other) con
     if (!got || !there || *got != *there) return false;
     if (piece.compare(0, *got, beside, 0, *got) != 0) return false;
     if (*got < piece.size()) return true;
+    takeover::note_progress();
   }
 }
 

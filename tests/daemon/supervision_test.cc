@@ -4,11 +4,18 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <cstring>
+#include <functional>
+#include <thread>
 
 #include "inductorfs/supervisor/protocol.h"
 #include "support/patience.h"
@@ -113,6 +120,110 @@ TEST_F(Supervised, BeatsNoMoreWhileARequestIsNotAnswered) {
   EXPECT_TRUE(stopped);
   slot.free();
   EXPECT_TRUE(beats()) << "it was answered after all";
+}
+
+/// A thread of the worker that serves a request with this number, until the object goes.
+class Thread {
+ public:
+  Thread(takeover::Slot& slot, uint64_t unique, std::function<void(const std::stop_token&)> work) {
+    const std::array<uint64_t, 5> request{40, unique, 0, 0, 0};
+    std::memcpy(slot.request(), request.data(), sizeof request);
+    thread_ = std::jthread([&slot, work = std::move(work)](const std::stop_token& stop) {
+      const takeover::Serving serving(slot, false);
+      work(stop);
+      slot.free();
+    });
+    EXPECT_TRUE(eventually([&] { return slot.served == unique; }));
+  }
+
+ private:
+  std::jthread thread_;
+};
+
+constexpr int kShort = 20;  ///< milliseconds
+
+void waits(const std::stop_token& stop) {
+  while (!stop.stop_requested()) (void)::poll(nullptr, 0, kShort);
+}
+void goes_on(const std::stop_token& stop) {
+  for (; !stop.stop_requested(); takeover::note_progress()) (void)::poll(nullptr, 0, kShort);
+}
+
+/// What a heart does whose requests take far longer than kHang.
+class LongRequest : public Supervised {
+ protected:
+  static constexpr Milliseconds kHang{300};
+  void SetUp() override {
+    open(kHang);
+    slots_.emplace(*page_region_);
+    worker_->serving();
+  }
+  takeover::Slot& slot(size_t thread) { return slots_->of_thread(thread); }
+  /// For as many beats as a heart needs to see a request that is stuck.
+  bool beats_on() {
+    for (int i = 0; i < 8; ++i) {
+      if (!beats_within(Milliseconds(2000 * testing::kSlowness))) return false;
+    }
+    return true;
+  }
+  bool stops_beating() {
+    return eventually([&] { return !beats_within(Milliseconds(1000)); });
+  }
+  bool beats_within(Milliseconds span) {
+    const Deadline deadline = Deadline::after(span);
+    const int64_t before = page().beat;
+    while (page().beat == before) {
+      if (deadline.passed()) return false;
+      (void)::poll(nullptr, 0, 5);
+    }
+    return true;
+  }
+  std::optional<takeover::RequestSlots> slots_;
+};
+
+TEST_F(LongRequest, IsNotStuckWhileItMakesProgress) {
+  const Thread thread(slot(0), 98, goes_on);
+  worker_->start();
+  EXPECT_TRUE(beats_on());
+}
+
+TEST_F(LongRequest, HoldsOthersUpWithoutMakingThemStuck) {
+  const Thread holder(slot(0), 98, goes_on);
+  const Thread waiter(slot(1), 100, waits);
+  worker_->start();
+  EXPECT_TRUE(beats_on()) << "the waiter wants a lock of the other one's";
+}
+
+TEST_F(LongRequest, HidesNoRequestThatWasStuckBeforeItBegan) {
+  const Thread stuck(slot(1), 100, waits);
+  worker_->start();
+  EXPECT_TRUE(stops_beating());
+  const Thread later(slot(0), 102, goes_on);
+  EXPECT_FALSE(beats_within(Milliseconds(1000)));
+}
+
+TEST_F(LongRequest, IsNotStuckWhileItWaitsInTheKernel) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const Fd held(ends[0]);
+  Fd end(ends[1]);
+  {
+    // The parent of a vfork(2) sleeps as who waits for a disk does: in state D.
+    const Thread thread(slot(0), 98, [&](const std::stop_token&) {
+      const long child = ::syscall(SYS_clone, CLONE_VFORK | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+      if (child == 0) {
+        char byte = 0;
+        (void)::close(end.get());
+        (void)!::read(held.get(), &byte, 1);
+        ::_exit(0);
+      }
+      (void)::waitpid(static_cast<pid_t>(child), nullptr, 0);
+    });
+    worker_->start();
+    EXPECT_TRUE(beats_on());
+    end.reset();
+  }
+  EXPECT_TRUE(beats_on());
 }
 
 TEST_F(Supervised, GivesTheDevice) {

@@ -86,7 +86,33 @@ TEST_F(Slots, SayWhatTheirThreadServes) {
   EXPECT_EQ(slot.served, 0U);
 }
 
+TEST_F(Slots, KnowARequestThatAWorkerHasBegunToServe) {
+  Slot& slot = slots.of_thread(0);
+  put(slot, 5);
+  EXPECT_FALSE(slot.was_served()) << "it may be half a request";
+  {
+    const Serving serving(slot, false);
+    note_progress();
+    note_progress();
+  }
+  EXPECT_TRUE(slot.was_served());
+  EXPECT_EQ(slot.steps, 2U);
+  EXPECT_NE(slot.thread, 0);
+  slot.deaths = 1;
+  EXPECT_TRUE(RequestSlots(region).left_over().at(0)->was_served());
+  {
+    const Serving again(slot, true);
+    EXPECT_EQ(slot.steps, 0U);
+    EXPECT_EQ(slot.deaths, 1U) << "whoever begins it again knows what it has cost";
+  }
+  slot.free();
+  put(slot, 7);
+  EXPECT_FALSE(slot.was_served());
+  EXPECT_EQ(slot.deaths, 0U);
+}
+
 TEST_F(Slots, NothingIsSaidOutsideOfARequest) {
+  note_progress();
   begin_effect(1);
   EXPECT_FALSE(begun_effect());
 }

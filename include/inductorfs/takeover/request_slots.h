@@ -22,7 +22,7 @@ struct Slot {
     kBegun = 1,    ///< checked: its effect was not there before, so what is found of it is its own
     kAnswered = 2  ///< `reply` holds the whole answer, which may have been given
   };
-  static constexpr size_t kReplyLimit = 456;
+  static constexpr size_t kReplyLimit = 440;
 
   std::atomic<uint32_t> phase{kTaken};
   uint32_t reply_size = 0;
@@ -36,6 +36,12 @@ struct Slot {
   /// Unique number of the request that a thread serves; 0: none. For who watches the threads: the kernel writes the
   /// request itself at any moment.
   std::atomic<uint64_t> served{0};
+  /// Parts of a long request that are done (note_progress); 0: it has no parts. A watcher sees by it that the request
+  /// is not stuck.
+  std::atomic<uint64_t> steps{0};
+  std::atomic<int32_t> thread{0};  ///< kernel id of the thread that serves the request
+  /// Workers that crashed or hung while they served this very request.
+  std::atomic<uint32_t> deaths{0};
 
   [[nodiscard]] char* request() noexcept { return reinterpret_cast<char*>(this) + request_offset; }
   [[nodiscard]] uint32_t length() const noexcept;
@@ -43,6 +49,9 @@ struct Slot {
   void free() noexcept;
   /// Stores an answer; too long a one is not kept (only requests that may be done again have such).
   void keep_reply(std::string_view reply_bytes) noexcept;
+  /// Whether a worker has begun to serve this request. Then the read(2) that brought it had returned, so the request is
+  /// whole.
+  [[nodiscard]] bool was_served() const noexcept;
 };
 
 /// All slots of a region: one for each thread, in which requests are read and served, and smaller ones to which a
@@ -89,6 +98,10 @@ class Serving {
 };
 /// The slot of this thread's request; nullptr outside of one.
 [[nodiscard]] Slot* serving_slot() noexcept;
+
+/// A request that takes long has done another part of its work. Whoever watches the threads then knows that it is not
+/// stuck. Nothing happens outside of a request.
+void note_progress() noexcept;
 
 /// An operation that must not be done twice says so when it has checked that its effect is not there, right before it
 /// makes it. `witness`: see Slot. The kernel holds the lock of the directory meanwhile, so that nobody else makes the

@@ -168,6 +168,7 @@ class FileSystem {
   [[nodiscard]] virtual Result<void> write(NodeId node, std::string_view bytes, uint64_t offset, const Caller&) = 0;
   [[nodiscard]] virtual Result<void> allocate(NodeId node, int mode, uint64_t offset, uint64_t length,
                                               const Caller&) = 0;
+  /// How much was copied, which may be less than `length` before the end of the file, too: the caller asks again.
   [[nodiscard]] virtual Result<size_t> copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset,
                                                   size_t length, const Caller&) = 0;
   [[nodiscard]] virtual Result<uint64_t> seek(NodeId node, uint64_t offset, int whence) = 0;

@@ -216,7 +216,6 @@ void Service::start_threads() {
   vfs::FileSystem& files = *layers_->file_system;
   files.start(*session_);
   session_->start([this] { ended_.raise(); });
-  files.requests_finished();
   layers_->catalog->start([&files](const std::vector<std::string>& paths) { files.on_catalog_change(paths); },
                           [&files](const catalog::PublishReport& report) { files.on_published(report); });
   threads_started_ = true;

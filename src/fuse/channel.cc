@@ -30,6 +30,8 @@ Channel::Channel(vfs::FileSystem& file_system, Counters& counters, const takeove
       notify_unknown(counter_of(counters, "notify_unknown")),
       resumed(counter_of(counters, "resumed")),
       resent(counter_of(counters, "resent")),
+      torn(counter_of(counters, "torn")),
+      given_up(counter_of(counters, "given_up")),
       lost_replies(counter_of(counters, "lost_replies")),
       own_region_(std::move(own)),
       page((own_region_ ? *own_region_ : *region).page()),

@@ -45,6 +45,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Counter& notify_unknown;  ///< the kernel did not know the name or the inode: normal
   Counter& resumed;         ///< requests that an earlier worker left
   Counter& resent;          ///< requests that the kernel sent again, when it was asked to after that
+  Counter& torn;            ///< requests that an earlier worker had not read as a whole; the kernel has ended them
+  Counter& given_up;        ///< requests over which two workers crashed or hung; answered with EIO
   Counter& lost_replies;    ///< the request was gone when its answer came: the caller was killed, or the mount ended
 
   // Set from the INIT request, before any other request is read.

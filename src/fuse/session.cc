@@ -9,11 +9,13 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -39,6 +41,10 @@ constexpr unsigned kMaxWrite = 1U << 20;
 constexpr unsigned kMaxBackground = 64;
 /// Milliseconds until a notice that finds no room looks whether the session ends.
 constexpr int kNoticeStep = 100;
+/// A request that has cost so many workers their lives is answered with EIO.
+constexpr uint32_t kMostDeaths = 2;
+/// The kernel copies a request page by page, and a copy fails between two pages only (fs/fuse/dev.c: fuse_copy_fill).
+constexpr size_t kPageSize = 4096;
 
 [[gnu::format(printf, 2, 0)]] void libfuse_log(fuse_log_level level, const char* format, va_list arguments) {
   char line[512];
@@ -234,6 +240,12 @@ class KernelSession final : public Session {
   void resume();
   void begin_anew();
   void finish(takeover::Slot& slot);
+  void finish_own(takeover::Slot& slot);
+  void finish_last();
+  [[nodiscard]] bool tell_kernel(std::string_view message, const char* event);
+  [[nodiscard]] bool is_whole(const takeover::Slot& slot, std::string_view message);
+  [[nodiscard]] bool is_given_up(takeover::Slot& slot, std::string_view message);
+  [[nodiscard]] bool is_of_thread(const takeover::Slot& slot) const;
   void invalidate(vfs::NodeId node);
 
   const std::shared_ptr<Channel> channel_;
@@ -242,6 +254,7 @@ class KernelSession final : public Session {
   Spinner spinner_;
   std::atomic<bool> stopping_{false};
   std::atomic<size_t> running_{0};
+  std::atomic<size_t> left_over_{0};  ///< requests of an earlier worker that threads have not finished yet
   std::function<void()> on_end_;
   Guarded<std::vector<std::jthread>> threads_;
 };
@@ -252,6 +265,7 @@ void KernelSession::start(std::function<void()> on_end) {
   const size_t count = channel_->slots.threads();
   running_ = count;
   if (options_.resume) resume();
+  if (left_over_ == 0) channel_->file_system().requests_finished();
   threads_.with([&](std::vector<std::jthread>& threads) {
     for (size_t i = 0; i < count; ++i) {
       takeover::Slot& slot = channel_->slots.of_thread(i);
@@ -274,6 +288,7 @@ void KernelSession::stop() {
 
 void KernelSession::run(takeover::Slot& slot) {
   {
+    if (options_.resume) finish_own(slot);
     const Sleeper sleeper(fuse_session_fd(channel_->session.get()), stop_event_.get());
     while (receive(slot, sleeper)) {
       spinner_.note_request();
@@ -333,10 +348,26 @@ void KernelSession::resume() {
   begin_anew();
   fail_point("takeover.session_begun");
   const auto left = channel_->slots.left_over();
-  for (takeover::Slot* slot : left) finish(*slot);
-  fail_point("takeover.slots_finished");
   channel_->resumed.add(left.size());
+  // The worker that served them may have died of one of them. Who was killed from outside says nothing.
+  const int status = channel_->page.last_status;
+  const bool by_itself = channel_->page.last_was_hung != 0 || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL;
+  for (takeover::Slot* slot : left) {
+    if (by_itself && slot->was_served()) slot->deaths.fetch_add(1);
+  }
+  // An effect that was begun may be half there: it is finished before anybody can see it. What was only taken may take
+  // long, so it is finished while others are served, by the thread whose slot it lies in.
+  for (takeover::Slot* slot : left) {
+    if (is_of_thread(*slot) && slot->phase.load() == takeover::Slot::kTaken) {
+      ++left_over_;
+    } else {
+      finish(*slot);
+    }
+  }
+  fail_point("takeover.slots_finished");
   if (!options_.resend || !channel_->offers_resend || fail_point_error("fuse.resend")) return;
+  // The kernel would send again what a thread is about to finish, and it would be done twice.
+  if (left_over_ > 0) return;
   const std::string message = resend_message();
   const int device = fuse_session_fd(channel_->session.get());
   if (::write(device, message.data(), message.size()) < 0) {
@@ -354,17 +385,65 @@ void KernelSession::begin_anew() {
   process_message(init);
 }
 
+bool KernelSession::is_of_thread(const takeover::Slot& slot) const {
+  for (size_t i = 0; i < channel_->slots.threads(); ++i) {
+    if (&channel_->slots.of_thread(i) == &slot) return true;
+  }
+  return false;
+}
+
+/// What lies in a thread's slot from an earlier worker, before anything new is read into it.
+void KernelSession::finish_own(takeover::Slot& slot) {
+  if (slot.length() == 0) return;
+  finish(slot);
+  finish_last();
+}
+
+void KernelSession::finish_last() {
+  if (left_over_.fetch_sub(1) == 1) channel_->file_system().requests_finished();
+}
+
+/// False: the kernel does not wait for it.
+bool KernelSession::tell_kernel(std::string_view message, const char* event) {
+  if (::write(fuse_session_fd(channel_->session.get()), message.data(), message.size()) >= 0) return true;
+  if (errno == ENOENT) return false;
+  log::warning(event, {{"error", error_from_errno(errno, "write /dev/fuse").to_string()}});
+  return true;
+}
+
+/// Whether the kernel had copied all of a request. It does not if the reader is killed while one of the pages is not in
+/// memory: it then ends the request with EIO, and an earlier request's bytes lie behind the new header.
+bool KernelSession::is_whole(const takeover::Slot& slot, std::string_view message) {
+  if (slot.was_served()) return true;
+  // Without answer nobody can be asked. References that are not given back cost memory only.
+  if (!wants_answer(message)) return message.size() <= kPageSize;
+  return tell_kernel(question_message(request_facts(message).unique), "fuse.question");
+}
+
+/// After two workers the next one would be the third to crash or hang over it, and nobody would be served.
+bool KernelSession::is_given_up(takeover::Slot& slot, std::string_view message) {
+  if (slot.deaths.load() < kMostDeaths) return false;
+  log::error("fuse.given_up", {{"operation", opcode_of(message)}, {"workers", slot.deaths.load()}});
+  if (wants_answer(message)) {
+    (void)tell_kernel(error_message(request_facts(message).unique, EIO), "fuse.given_up");  // it has gone: as good
+  }
+  channel_->given_up.add();
+  return true;
+}
+
 void KernelSession::finish(takeover::Slot& slot) {
   if (slot.phase.load() != takeover::Slot::kAnswered) {
+    const std::string_view message(slot.request(), std::min<size_t>(slot.length(), slot.request_size));
+    if (!is_whole(slot, message)) {
+      channel_->torn.add();
+      return slot.free();
+    }
+    if (is_given_up(slot, message)) return slot.free();
     process(slot, true);
     return fail_point("takeover.request_finished");
   }
   // It may have been given: the kernel then knows no such request any more. References that it brought are counted.
-  const ssize_t written = ::write(fuse_session_fd(channel_->session.get()), slot.reply,
-                                  std::min<size_t>(slot.reply_size, sizeof(slot.reply)));
-  if (written < 0 && errno != ENOENT) {
-    log::warning("fuse.resumed_reply", {{"error", error_from_errno(errno, "write /dev/fuse").to_string()}});
-  }
+  (void)tell_kernel({slot.reply, std::min<size_t>(slot.reply_size, sizeof(slot.reply))}, "fuse.resumed_reply");
   fail_point("takeover.answer_repeated");
   slot.free();
 }

@@ -29,6 +29,7 @@ constexpr uint32_t kMaxReadahead = 1U << 20;
 constexpr uint32_t kHasResend = 1U << 7;  ///< FUSE_HAS_RESEND is bit 39 of all flags
 constexpr int32_t kNotifyResend = 7;
 constexpr uint64_t kResentBit = uint64_t{1} << 63;  ///< FUSE_UNIQUE_RESEND
+constexpr uint64_t kInterruptBit = 1;               ///< FUSE_INT_REQ_BIT (Linux 4.20, fs/fuse/dev.c)
 
 template <typename T>
 bool body_of(std::string_view message, T& body) noexcept {
@@ -72,6 +73,25 @@ ReplyFacts reply_facts(const iovec* parts, int count) noexcept {
   if (count < 1 || parts[0].iov_len < sizeof(header)) return {};
   std::memcpy(&header, parts[0].iov_base, sizeof(header));
   return {header.unique, header.error};
+}
+
+uint32_t opcode_of(std::string_view message) noexcept {
+  fuse_in_header header{};
+  if (message.size() < sizeof(header)) return 0;
+  std::memcpy(&header, message.data(), sizeof(header));
+  return header.opcode;
+}
+
+bool wants_answer(std::string_view message) noexcept {
+  const uint32_t opcode = opcode_of(message);
+  return opcode != 0 && opcode != FUSE_FORGET && opcode != FUSE_BATCH_FORGET && opcode != FUSE_INTERRUPT;
+}
+
+std::string question_message(uint64_t unique) { return error_message(unique | kInterruptBit, 0); }
+
+std::string error_message(uint64_t unique, int errno_value) {
+  const fuse_out_header header{sizeof(fuse_out_header), -errno_value, unique};
+  return {reinterpret_cast<const char*>(&header), sizeof(header)};
 }
 
 std::string resend_message() {

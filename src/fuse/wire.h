@@ -33,6 +33,16 @@ struct ReplyFacts {
 };
 [[nodiscard]] ReplyFacts reply_facts(const iovec* parts, int count) noexcept;
 
+/// Whether an answer is due to this message; to FORGET, BATCH_FORGET and INTERRUPT none is.
+[[nodiscard]] bool wants_answer(std::string_view message) noexcept;
+[[nodiscard]] uint32_t opcode_of(std::string_view message) noexcept;
+/// A message that the kernel takes if it waits for the answer to the request with this number, and refuses with ENOENT
+/// if it does not. It has no other effect: it is the reply to an interrupt, with no error (Linux 4.20, fs/fuse/dev.c:
+/// fuse_dev_do_write).
+[[nodiscard]] std::string question_message(uint64_t unique);
+/// An answer without a body.
+[[nodiscard]] std::string error_message(uint64_t unique, int errno_value);
+
 /// The message that has the kernel send again whatever it waits for (FUSE_NOTIFY_RESEND; libfuse 3.14 has no call).
 [[nodiscard]] std::string resend_message();
 

@@ -90,6 +90,8 @@ SealOutcome Overlay::not_sealed(const std::string& path, const Error& error) {
 }
 
 SealOutcome Overlay::seal(const SealItem& item) {
+  // A request of an earlier worker may have written a part of its bytes, and nobody counts that as an active write.
+  if (resuming_.with([](Resuming resuming) { return resuming == Resuming::kRequests; })) return SealOutcome::kLater;
   if (item.group) return seal_group(item);
   // The name may have gone, or be another file's by now.
   const auto walked = nodes_.walk(item.path);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -46,10 +47,12 @@ class FakeFileSystem final : public vfs::FileSystem {
   /// False: nobody waited for the name within the deadline.
   [[nodiscard]] bool wait_until_waiting(const std::string& name, size_t count);
   [[nodiscard]] vfs::Caller last_caller() const;
+  /// How often the session said that what an earlier worker left is answered.
+  [[nodiscard]] size_t finished() const { return finished_; }
 
   // ---- vfs::FileSystem
   void start(vfs::KernelCache&) override {}
-  void requests_finished() override {}
+  void requests_finished() override { ++finished_; }
   void stop() override {}
   void host_changed() override {}
   void on_catalog_change(const std::vector<std::string>&) override {}
@@ -121,6 +124,7 @@ class FakeFileSystem final : public vfs::FileSystem {
   static void touch(Node& node);
 
   mutable Guarded<State> state_;
+  std::atomic<size_t> finished_{0};
 };
 
 }  // namespace inductorfs::testing

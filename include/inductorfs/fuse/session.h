@@ -64,9 +64,10 @@ class Session : public vfs::KernelCache {
  public:
   [[nodiscard]] static Result<std::unique_ptr<Session>> open(Fd device, const SessionOptions& options,
                                                              vfs::FileSystem& file_system, Counters& counters);
-  /// Starts the threads, after what an earlier worker left has been served; returns then. `on_end` is called once, from
-  /// the last of them, when the kernel has ended the session (unmounted or aborted); it must not call stop(). Requires:
-  /// called once.
+  /// Starts the threads, after requests whose effect an earlier worker had begun are finished; the other ones that it
+  /// left are finished while new ones are served. Calls FileSystem::requests_finished() when all are. `on_end` is
+  /// called once, from the last of them, when the kernel has ended the session (unmounted or aborted); it must not call
+  /// stop(). Requires: called once.
   virtual void start(std::function<void()> on_end) = 0;
   /// Ends the threads without unmounting. Idempotent. Lookups that still wait may be answered later, also when this
   /// object is gone; the file system must outlive those answers.

@@ -109,8 +109,8 @@ class FileSystem {
   /// Starts the background threads. Requires: called once, before the first operation.
   virtual void start(KernelCache& kernel) = 0;
   /// After start() of one that resumes: the requests of the earlier worker are answered (fuse::Session::start), and
-  /// what else it left is looked after in the background. Without it that waits, and sync() with it. Any other: no
-  /// effect.
+  /// what else it left is looked after in the background. Until it is called nothing is sealed, because such a request
+  /// may have written a part of its bytes, and sync() waits. Any other: no effect.
   virtual void requests_finished() = 0;
   /// Ends them, leaving work that is not done for the next start. Idempotent. The kernel must have been unmounted or
   /// its requests ended before.

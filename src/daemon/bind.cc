@@ -19,18 +19,6 @@ constexpr unsigned kOpenTreeClone = 1;
 constexpr unsigned kFromDescriptor = 0x4;
 constexpr unsigned kToDescriptor = 0x40;
 
-/// The descriptor of what is at `path` now, without following a link.
-Result<Step> open_path(const std::string& path) {
-  Result<Step> at = open_root();
-  std::optional<MountEntry> ignored;
-  for (size_t from = 1; at && from < path.size();) {
-    const size_t end = std::min(path.find('/', from), path.size());
-    at = step_into(*at, path.substr(from, end - from), path.substr(0, end), ignored);
-    from = end + 1;
-  }
-  return at;
-}
-
 }  // namespace
 
 Result<BindId> bind(const Fd& source, const Fd& place) {

@@ -28,6 +28,7 @@
 #include "inductorfs/fuse/session.h"
 #include "mount_table.h"
 #include "socket.h"
+#include "walk.h"
 
 namespace inductorfs::daemon {
 namespace {
@@ -178,6 +179,19 @@ Result<Ownership> ownership_of(const std::string& mountpoint) {
   if (::stat(mountpoint.c_str(), &found) != 0) return fail_errno("stat", mountpoint);
   if (::geteuid() != 0) return Ownership{::geteuid(), ::getegid(), found.st_mode & 07777U};
   return Ownership{found.st_uid, found.st_gid, found.st_mode & 07777U};
+}
+
+Result<Fd> open_mountpoint(const std::string& path, const Ownership& looked_at) {
+  Result<Step> at = open_path(path);
+  if (!at) return fail(std::move(at).error().with_context("mountpoint"));
+  struct stat found {};
+  if (::fstat(at->fd.get(), &found) != 0) return fail_errno("stat", path);
+  const bool same = S_ISDIR(found.st_mode) && found.st_uid == looked_at.uid && found.st_gid == looked_at.gid &&
+                    (found.st_mode & 07777U) == looked_at.mode;
+  if (same) return std::move(at->fd);
+  return fail(ErrorCode::kNotPermitted,
+              "the mountpoint was exchanged, or changed its owner or mode, while it was being " +
+                  std::string("mounted: ") + path + ": look who may write around it, and try again");
 }
 
 }  // namespace inductorfs::daemon

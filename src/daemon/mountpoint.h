@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
 #include "layers.h"
 #include "mount_table.h"
@@ -32,5 +33,8 @@ namespace inductorfs::daemon {
 /// The path with symbolic links followed; kNotFound and kNotDirectory with the remedy.
 [[nodiscard]] Result<std::string> resolve_mountpoint(const std::string& path);
 [[nodiscard]] Result<Ownership> ownership_of(const std::string& mountpoint);
+/// The directory to mount on, with O_PATH, of a path that resolve_mountpoint() gave. As root: who owns a directory on
+/// the way could have put another one there since. kNotPermitted when it is not what `looked_at` was of.
+[[nodiscard]] Result<Fd> open_mountpoint(const std::string& path, const Ownership& looked_at);
 
 }  // namespace inductorfs::daemon

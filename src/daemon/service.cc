@@ -91,11 +91,11 @@ Service::Service(const Settings& settings, std::unique_ptr<Layers> layers, Super
   });
 }
 
-Result<void> Service::start() {
+Result<void> Service::start(const Ownership& ownership) {
   if (supervision_.resumes()) return resume();
   INDUCTORFS_TRY(prepare_runtime_directory(socket_directory_));
   sweep_runtime_directory(socket_directory_);
-  INDUCTORFS_TRY(mount());
+  INDUCTORFS_TRY(mount(ownership));
   start_threads();
   await_catalog();
   also_.show();
@@ -174,8 +174,15 @@ void Service::drain(Deadline deadline, const std::function<bool()>& cancelled) {
   if (threads_started_ && !settings_.remote.empty()) daemon::drain(*layers_, deadline, cancelled);
 }
 
-Result<void> Service::mount() {
+Result<void> Service::mount(const Ownership& ownership) {
   fuse::MountOptions options;
+  Fd directory;
+  if (::geteuid() == 0) {
+    Result<Fd> opened = open_mountpoint(settings_.mountpoint, ownership);
+    if (!opened) return fail(opened.error());
+    directory = std::move(*opened);
+    options.directory = directory.get();
+  }
   options.mountpoint = settings_.mountpoint;
   options.source = kSource;
   options.allow_other = settings_.allow_other.value_or(false);

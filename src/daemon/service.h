@@ -45,7 +45,8 @@ class Service final : public MountControl {
 
   /// Mounts, starts all threads, waits a little for the catalog, shows the mount at its further places, and listens.
   /// After an error, stop() takes back what was done. With a mount of an earlier worker: goes on serving that.
-  [[nodiscard]] Result<void> start();
+  /// `ownership`: of the directory that is to be covered, when it was looked at.
+  [[nodiscard]] Result<void> start(const Ownership& ownership);
   /// The reverse of start(), unmounting lazily if the mount is still there. Idempotent.
   void stop();
   /// Answers what was begun and takes nothing new; mount and further places stay for the next worker. The process is
@@ -73,7 +74,7 @@ class Service final : public MountControl {
   [[nodiscard]] Result<std::string> upgrade(const std::string& program) override;
 
  private:
-  Result<void> mount();
+  Result<void> mount(const Ownership& ownership);
   Result<void> resume();
   Result<void> open_session(Fd device);
   void find_device();

@@ -5,6 +5,7 @@
 #include <sys/fsuid.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 
@@ -64,6 +65,17 @@ Result<Step> step_into(const Step& at, const std::string& name, const std::strin
   INDUCTORFS_TRY(check_server(*found, path));
   entered = *found;
   return next;
+}
+
+Result<Step> open_path(const std::string& path) {
+  Result<Step> at = open_root();
+  std::optional<MountEntry> ignored;
+  for (size_t from = 1; at && from < path.size();) {
+    const size_t end = std::min(path.find('/', from), path.size());
+    at = step_into(*at, path.substr(from, end - from), path.substr(0, end), ignored);
+    from = end + 1;
+  }
+  return at;
 }
 
 ActingAs::ActingAs(uid_t uid, gid_t gid)

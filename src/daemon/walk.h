@@ -30,6 +30,9 @@ struct Step {
 [[nodiscard]] Result<Step> step_into(const Step& at, const std::string& name, const std::string& path,
                                      std::optional<MountEntry>& entered);
 
+/// What is at this absolute path now, by such steps.
+[[nodiscard]] Result<Step> open_path(const std::string& path);
+
 /// Acts on files as another user, with no more rights than that user has, until the end of the block: only this thread
 /// does. Nothing may throw meanwhile. Needs external synchronisation.
 class ActingAs {

@@ -171,7 +171,7 @@ Result<void> serve(const Settings& settings, Inheritance& inherited) {
       Service::open(settings, inherited.mount.ownership, supervision, notes, **ended);
   if (!service) return fail(service.error());
   protect();
-  INDUCTORFS_TRY((*service)->start());
+  INDUCTORFS_TRY((*service)->start(inherited.mount.ownership));
   log::info(supervision.resumes() ? "resumed" : "ready", {{"mountpoint", settings.mountpoint},
                                                           {"remote", log::redact_url(settings.remote)},
                                                           {"store", settings.store},

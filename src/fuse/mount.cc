@@ -70,8 +70,9 @@ Error already_mounted(const std::string& mountpoint, const MountEntry& mount) {
                                      "`, or choose another directory");
 }
 
-Result<void> check_empty(const std::string& mountpoint) {
-  const Handle<DIR, closedir> directory(opendir(mountpoint.c_str()));
+/// `way`: the path by which it is reached.
+Result<void> check_empty(const std::string& mountpoint, const std::string& way) {
+  const Handle<DIR, closedir> directory(opendir(way.c_str()));
   if (!directory) {
     if (errno == ENOENT) {
       return fail(ErrorCode::kNotFound, mountpoint + " does not exist; make it with `mkdir -p " + mountpoint + "`");
@@ -112,7 +113,7 @@ void widen_readahead(const std::string& mountpoint) {
   if (file) (void)write_full(file->get(), kReadaheadKiB);
 }
 
-Result<Fd> mount_as_root(const std::string& mountpoint, const MountOptions& options) {
+Result<Fd> mount_as_root(const std::string& mountpoint, const std::string& way, const MountOptions& options) {
   auto device = open_device();
   if (!device) return device;
   std::string data = "fd=" + std::to_string(device->get()) + ",rootmode=40000,user_id=" + std::to_string(geteuid()) +
@@ -120,7 +121,7 @@ Result<Fd> mount_as_root(const std::string& mountpoint, const MountOptions& opti
                      ",default_permissions,max_read=" + std::to_string(kMaxRead);
   if (options.allow_other) data += ",allow_other";
   // Not MS_NOEXEC: launchers and C++ kernels are loaded from here.
-  if (::mount(options.source.c_str(), mountpoint.c_str(), kType, MS_NOSUID | MS_NODEV, data.c_str()) == 0) {
+  if (::mount(options.source.c_str(), way.c_str(), kType, MS_NOSUID | MS_NODEV, data.c_str()) == 0) {
     widen_readahead(mountpoint);
     return device;
   }
@@ -171,8 +172,10 @@ Error busy(const MountEntry& mount, const std::vector<MountEntry>& table) {
 Result<Fd> mount(const MountOptions& options) {
   const std::string mountpoint = resolved_mountpoint(options.mountpoint);
   if (const auto there = find_mount(read_mount_table(), mountpoint)) return fail(already_mounted(mountpoint, *there));
-  INDUCTORFS_TRY(check_empty(mountpoint));
-  return geteuid() == 0 ? mount_as_root(mountpoint, options) : mount_as_user(mountpoint, options);
+  const bool open = options.directory >= 0;
+  const std::string way = open ? "/proc/self/fd/" + std::to_string(options.directory) : mountpoint;
+  INDUCTORFS_TRY(check_empty(mountpoint, way));
+  return geteuid() == 0 ? mount_as_root(mountpoint, way, options) : mount_as_user(mountpoint, options);
 }
 
 Result<void> unmount(const std::string& mountpoint, bool lazy) {

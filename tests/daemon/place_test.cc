@@ -9,6 +9,7 @@
 #include <atomic>
 #include <thread>
 
+#include "mountpoint.h"
 #include "support/lacks.h"
 #include "support/temporary_directory.h"
 
@@ -151,6 +152,27 @@ TEST_F(RootsPlace, ForItsOwnFilesIsNoUsers) {
     EXPECT_EQ(own.error().what().find(directory_ / name + " "), 0U) << own.error().what();
   }
   EXPECT_NE(::access((directory_ / "missing").c_str(), F_OK), 0);
+}
+
+TEST_F(RootsPlace, ToMountOnIsTheOneThatWasLookedAt) {
+  const std::string theirs = directory_ / "theirs";
+  const std::string mountpoint = theirs + "/cache";
+  make(theirs, kNobody);
+  make(mountpoint, kNobody);
+  const Ownership looked_at = ownership_of(mountpoint).value();
+  EXPECT_TRUE(open_mountpoint(mountpoint, looked_at).has_value());
+
+  ASSERT_EQ(::rename(mountpoint.c_str(), (theirs + "/away").c_str()), 0);
+  link(mountpoint, kNobody);
+  EXPECT_FALSE(open_mountpoint(mountpoint, looked_at).has_value());
+  ASSERT_EQ(::unlink(mountpoint.c_str()), 0);
+  make(mountpoint, 0);
+  EXPECT_EQ(open_mountpoint(mountpoint, looked_at).error().code(), ErrorCode::kNotPermitted);
+
+  ASSERT_EQ(::rename(theirs.c_str(), (directory_ / "gone").c_str()), 0);
+  link(theirs, kNobody);
+  make(victim_ + "/cache", kNobody);
+  EXPECT_FALSE(open_mountpoint(mountpoint, looked_at).has_value());
 }
 
 /// Exchanges the place and a link all the time, as its owner can.

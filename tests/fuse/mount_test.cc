@@ -107,6 +107,27 @@ TEST_F(MountErrors, RefusesASecondMount) {
   EXPECT_NE(text_of(result).find("is a mount already (tmpfs from something)"), std::string::npos) << text_of(result);
 }
 
+TEST_F(MountErrors, MountsOnTheDirectoryThatIsOpenWhateverHasItsPath) {
+  const std::string path = directory_ / "mountpoint";
+  const std::string away = directory_ / "away";
+  const std::string victim = directory_ / "victim";
+  ASSERT_EQ(mkdir(path.c_str(), 0755), 0);
+  ASSERT_EQ(mkdir(victim.c_str(), 0755), 0);
+  const auto open = open_at(AT_FDCWD, path, O_PATH | O_DIRECTORY);
+  ASSERT_TRUE(open);
+  ASSERT_EQ(rename(path.c_str(), away.c_str()), 0);
+  ASSERT_EQ(symlink(victim.c_str(), path.c_str()), 0);
+
+  MountOptions options = at(path);
+  options.directory = open->get();
+  const auto device = mount(options);
+
+  EXPECT_TRUE(device) << text_of(device);
+  EXPECT_EQ(mounted_type(victim), "");
+  EXPECT_EQ(mounted_type(away), "fuse.inductorfs");
+  EXPECT_EQ(umount2(away.c_str(), MNT_DETACH), 0);
+}
+
 TEST_F(MountErrors, TellsADeadMountAndItsRemedy) {
   {
     const auto device = mount(at(directory_.path()));

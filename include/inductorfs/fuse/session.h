@@ -20,6 +20,7 @@ struct MountOptions {
   std::string mountpoint;  ///< absolute; an existing empty directory
   std::string source = "inductorfs";
   bool allow_other = false;  ///< root does; others need user_allow_other in /etc/fuse.conf
+  int directory = -1;        ///< the mountpoint, open (O_PATH): root mounts there, whatever has its path by now
 };
 
 /// Mounts as root by mount(2), else through fusermount3, and gives the /dev/fuse descriptor, which the caller owns: the

@@ -79,7 +79,9 @@ class Node:
         if self.remote:
             arguments += ["--remote", self.remote]
         if self.python:
-            arguments += ["--python", self.python]
+            # On a machine that compiles beside, a server may be without a core for longer than the usual 250 ms: a miss, where
+            # the tests with torch count hits.
+            arguments += ["--python", self.python, *([] if "--lookup-patience" in options else ["--lookup-patience", "3000"])]
         elif "--writers" not in options:
             arguments += ["--writers", "all"]  # programs without torch write to a node without one
         done = self.cli("mount", self.cache, *arguments, seconds=60)

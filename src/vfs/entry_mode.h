@@ -11,18 +11,20 @@ namespace inductorfs::vfs {
 /// The permission bits that an entry is shown with: those of its writer, as far as its family makes such files, and
 /// everybody may read it. A writer's umask says who may read the file on the writer's own host; on every other host the
 /// entry belongs to the owner of the mount, and a job of another user that finds the name must be able to open it:
-/// EACCES is an error that a miss in a local cache never gives.
+/// EACCES is an error that a miss in a local cache never gives. Nobody but the owner may write to it: what root's jobs
+/// load is not for others to change because its writer, on another host, had umask 0.
 [[nodiscard]] inline mode_t mode_of(const codec::Entry& entry) {
   constexpr mode_t kUsual = 0644;  // open(2) under the usual umask, as torch and Triton write
   constexpr mode_t kOwnerReads = 0400;
   constexpr mode_t kOwnerExecutes = 0100;
   constexpr mode_t kRead = 0444;
   constexpr mode_t kExecute = 0111;
+  constexpr mode_t kOthersWrite = 0022;
   const layout::Family family = layout::classify(entry.path).family;
   const bool is_program = family == layout::Family::kCppBinary || family == layout::Family::kTritonLauncher;
   mode_t mode = entry.mode & 0777;
   if ((mode & kOwnerReads) == 0) mode = kUsual;
-  mode |= kRead;
+  mode = (mode | kRead) & ~kOthersWrite;
   if (!is_program) return mode & ~kExecute;
   return (mode & kOwnerExecutes) == 0 ? mode : mode | kExecute;
 }

@@ -16,7 +16,15 @@ mode_t shown(const std::string& suffix, uint32_t mode) {
 }
 
 TEST(EntryMode, IsTheWritersWhereEverybodyMayRead) {
-  for (const mode_t mode : {0644U, 0664U, 0444U, 0666U}) EXPECT_EQ(shown(".py", mode), mode);
+  for (const mode_t mode : {0644U, 0444U}) EXPECT_EQ(shown(".py", mode), mode);
+}
+
+/// A writer with umask 0, or 002: what the owner's jobs load is not for others to change.
+TEST(EntryMode, LetsNobodyWriteButTheOwner) {
+  EXPECT_EQ(shown(".py", 0666), 0644U);
+  EXPECT_EQ(shown(".py", 0664), 0644U);
+  EXPECT_EQ(shown(".so", 0777), 0755U);
+  EXPECT_EQ(shown(".py", 0466), 0444U);
 }
 
 /// A writer with umask 077: a job of another user on another host finds the name, so it must be able to open it.
@@ -38,7 +46,7 @@ TEST(EntryMode, LetsTheOwnerRead) {
 TEST(EntryMode, LetsBinariesAloneBeExecuted) {
   EXPECT_EQ(shown(".so", 0755), 0755U);
   EXPECT_EQ(shown(".py", 0755), 0644U);
-  EXPECT_EQ(shown(".best_config", 0777), 0666U);
+  EXPECT_EQ(shown(".best_config", 0777), 0644U);
 }
 
 TEST(EntryMode, HasPermissionBitsOnly) {

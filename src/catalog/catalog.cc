@@ -54,6 +54,13 @@ class CatalogImpl final : public Catalog {
   }
 
   void hide(std::string_view path) override;
+  void set_unfit(const std::string& path, const codec::Digest& digest, const std::string& why) override {
+    parts_->tree.write([&](Tree& tree) { tree.mark_unfit(path, digest, why); });
+  }
+  [[nodiscard]] std::string why_unfit(std::string_view path) const override {
+    return parts_->tree.read([&](const Tree& tree) { return tree.why_unfit(path); });
+  }
+  void forget_unfit() override;
   [[nodiscard]] Result<void> enqueue(const Publish& publish) override;
   [[nodiscard]] bool queue_may_be_short() const override {
     return parts_->durable.with([](const Durable& durable) { return durable.queue_is_short; });
@@ -137,6 +144,11 @@ void CatalogImpl::hide(std::string_view path) {
   fail_point("hide.marked");
   if (dropped.empty()) return;
   parts_->count_failure(parts_->durable.with([&](Durable& durable) { return durable.database.drop_marks(dropped); }));
+}
+
+void CatalogImpl::forget_unfit() {
+  const auto seen = parts_->tree.write([](Tree& tree) { return tree.unmark_unfit(); });
+  if (!seen.empty() && parts_->on_change) parts_->on_change(seen);
 }
 
 Result<void> CatalogImpl::check(const Publish& publish) const {

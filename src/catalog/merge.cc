@@ -55,7 +55,9 @@ Result<std::optional<std::string>> Publisher::bytes_of(const codec::Digest& dige
   MemorySink sink(digest);
   remote_->fetch({&digest, 1}, sink, Deadline::after(kFetchPatience));
   if (sink.outcome()) return sink.take();
-  if (is_temporary(sink.outcome().error())) return fail(sink.outcome().error());
+  const Error& error = sink.outcome().error();
+  // A newer release's timings must not be put away by who cannot read them.
+  if (is_temporary(error) || error.code() == ErrorCode::kNotSupported) return fail(error);
   return std::nullopt;  // evicted, damaged or absurd: nothing to merge with
 }
 

@@ -15,6 +15,9 @@ constexpr size_t kOriginTableLimit = 65'536;
 constexpr size_t kAwaitedLimit = 4'096;
 /// Deleted here again and again before any of it reached the cluster: the oldest marks of the path go.
 constexpr size_t kMarksPerPath = 8;
+/// Paths whose entry this host cannot use.
+constexpr size_t kUnfitLimit = 65'536;
+constexpr size_t kWhyLimit = 512;
 
 /// Calls `use` for each component of a relative path; the empty path has none.
 template <typename F>
@@ -95,6 +98,11 @@ bool Tree::hidden_by_mark(const std::string& path, const codec::Digest& digest) 
   return std::ranges::find(found->second, digest) != found->second.end();
 }
 
+bool Tree::is_unfit(const std::string& path, const codec::Digest& digest) const {
+  const auto found = unfit_.find(path);
+  return found != unfit_.end() && found->second.digest == digest;
+}
+
 void Tree::count(const Trail& trail, bool before, bool after) {
   if (before == after) return;
   for (Node* node : trail.nodes) node->visible += after ? 1 : uint64_t(-1);
@@ -130,7 +138,8 @@ Tree::Change Tree::set(ScopeIndex scope, const codec::Entry& entry) {
             scope,
             static_cast<uint16_t>(entry.mode),
             hidden_by_mark(entry.path, entry.digest),
-            false};
+            false,
+            is_unfit(entry.path, entry.digest)};
   if (trail.whole()) return place(trail, std::move(next));
   while (!trail.whole()) {
     const std::string_view name = trail.names[trail.nodes.size() - 1];
@@ -369,6 +378,42 @@ std::vector<std::pair<std::string, codec::Digest>> Tree::take_dropped_marks() {
 
 void Tree::mark_lost(std::string_view path, const codec::Digest& digest) {
   set_flags(path, digest, [](Leaf& leaf) { leaf.lost = true; });
+}
+
+void Tree::mark_unfit(const std::string& path, const codec::Digest& digest, const std::string& why) {
+  const Node* const node = node_of(path);
+  bool known = false;
+  if (node != nullptr) node->for_each_leaf([&](const Leaf& one) { known = known || one.digest == digest; });
+  if (!known) return;
+  const auto give_up = [this](auto mark) {
+    set_flags(mark->first, mark->second.digest, [](Leaf& leaf) { leaf.unfit = false; });
+    unfit_.erase(mark);
+  };
+  if (const auto earlier = unfit_.find(path); earlier != unfit_.end()) {
+    give_up(earlier);
+  } else if (unfit_.size() >= kUnfitLimit) {
+    give_up(unfit_.begin());
+  }
+  unfit_.emplace(path, Unfit{digest, why.substr(0, kWhyLimit)});
+  set_flags(path, digest, [](Leaf& leaf) { leaf.unfit = true; });
+}
+
+std::string Tree::why_unfit(std::string_view path) const {
+  const Node* const node = node_of(path);
+  if (node == nullptr || node->leaf == nullptr || !node->leaf->unfit || !scopes_.contains(node->leaf->scope)) return {};
+  const auto found = unfit_.find(std::string(path));
+  return found == unfit_.end() ? std::string() : found->second.why;
+}
+
+std::vector<std::string> Tree::unmark_unfit() {
+  std::vector<std::string> seen;
+  for (const auto& [path, mark] : std::exchange(unfit_, {})) {
+    const Node* const node = node_of(path);
+    const bool was = node != nullptr && node->leaf != nullptr && node->leaf->unfit;
+    set_flags(path, mark.digest, [](Leaf& leaf) { leaf.unfit = false; });
+    if (was && is_seen(node->leaf.get())) seen.push_back(path);
+  }
+  return seen;
 }
 
 void Tree::watch(const std::vector<std::string>& paths) {

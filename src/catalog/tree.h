@@ -72,6 +72,14 @@ class Tree {
   /// Until the cluster sets the entry again, which may bring its bytes back.
   void mark_lost(std::string_view path, const codec::Digest& digest);
 
+  /// This host cannot use these bytes. Kept for one digest of a path, when the entry comes again too; over a limit one
+  /// of them is given up and is looked at anew. Nothing when no scope has these bytes under this path.
+  void mark_unfit(const std::string& path, const codec::Digest& digest, const std::string& why);
+  /// Of the entry that would be seen otherwise; empty when it is not unfit.
+  [[nodiscard]] std::string why_unfit(std::string_view path) const;
+  /// Answers the paths that can be seen again.
+  [[nodiscard]] std::vector<std::string> unmark_unfit();
+
   /// Remembers which of these paths are set (to what) or removed from now on: a publish that returns late must not put
   /// its entries over newer ones that the tail has brought meanwhile.
   void watch(const std::vector<std::string>& paths);
@@ -95,7 +103,8 @@ class Tree {
     uint16_t mode = 0;
     bool hidden = false;
     bool lost = false;
-    [[nodiscard]] bool visible() const { return !hidden && !lost; }
+    bool unfit = false;
+    [[nodiscard]] bool visible() const { return !hidden && !lost && !unfit; }
   };
   struct Node {
     std::map<std::string, std::unique_ptr<Node>, std::less<>> children;
@@ -119,6 +128,10 @@ class Tree {
     [[nodiscard]] bool whole() const { return nodes.size() == names.size() + 1; }
     [[nodiscard]] Node& last() const { return *nodes.back(); }
   };
+  struct Unfit {
+    codec::Digest digest;
+    std::string why;
+  };
   using Visitor = std::function<void(const std::string& path, const Node& node)>;
 
   [[nodiscard]] Trail trail_of(std::string_view path);
@@ -128,6 +141,7 @@ class Tree {
   [[nodiscard]] Known known_of(const std::string& path, const Leaf& leaf) const;
   [[nodiscard]] std::shared_ptr<const std::string> shared_origin(const std::string& origin);
   [[nodiscard]] bool hidden_by_mark(const std::string& path, const codec::Digest& digest);
+  [[nodiscard]] bool is_unfit(const std::string& path, const codec::Digest& digest) const;
   static void count(const Trail& trail, bool before, bool after);
   static void visit(const Node& node, std::string& path, const Visitor& visitor);
   Change place(Trail& trail, Leaf next);
@@ -144,6 +158,7 @@ class Tree {
   uint64_t known_ = 0;
   std::unordered_map<std::string, std::vector<codec::Digest>> marks_;
   std::vector<std::pair<std::string, codec::Digest>> dropped_marks_;
+  std::unordered_map<std::string, Unfit> unfit_;
   std::unordered_map<std::string, std::shared_ptr<const std::string>> origins_;
   std::set<std::string, std::less<>> watched_;
   std::map<std::string, std::vector<codec::Digest>> touched_;

@@ -24,9 +24,10 @@ tl::unexpected<Error> corrupt(std::string_view what, std::string_view why) {
 }
 
 tl::unexpected<Error> other_version(std::string_view what, uint8_t version, uint8_t known) {
-  if (version < known) return corrupt(what, "version " + std::to_string(version) + " is no longer read");
-  return fail(ErrorCode::kNotSupported, "decode " + std::string(what) + ": version " + std::to_string(version) +
-                                            " is unknown, a newer inductorfs may have written it");
+  if (version == 0) return corrupt(what, "it has no version");
+  return fail(ErrorCode::kNotSupported,
+              "decode " + std::string(what) + ": version " + std::to_string(version) +
+                  (version < known ? " is no longer read" : " is unknown, a newer inductorfs may have written it"));
 }
 
 bool is_printable(char c) { return c >= ' ' && c <= '~'; }

@@ -20,6 +20,13 @@ tl::unexpected<Error> corrupt(std::string_view why) {
   return fail(ErrorCode::kCorrupt, "decode frame: " + std::string(why));
 }
 
+/// Not damaged as far as this release can tell. A flipped bit of the first bytes looks the same; bytes that nobody can
+/// read for a while are better than bytes that an older release takes away from newer ones.
+tl::unexpected<Error> newer(std::string_view what, uint64_t number) {
+  return fail(ErrorCode::kNotSupported, "decode frame: " + std::string(what) + " " + std::to_string(number) +
+                                            " is unknown, a newer inductorfs may have written it");
+}
+
 }  // namespace
 
 struct FrameDecoder::State {
@@ -66,16 +73,15 @@ Result<void> FrameDecoder::State::feed(std::string_view piece) {
 Result<void> FrameDecoder::State::take_header() {
   ByteReader reader(header);
   if (reader.bytes(kFrameMagic.size()) != kFrameMagic) return corrupt("no frame");
-  if (const auto version = reader.integer<uint8_t>(); version != kFrameVersion) {
-    return corrupt("version " + std::to_string(version) + " is unknown, a newer inductorfs may have written it");
-  }
+  const auto version = reader.integer<uint8_t>();
+  if (version < kFrameVersion) return corrupt("no version");
+  if (version > kFrameVersion) return newer("version", version);
   const auto codec = reader.integer<uint8_t>();
-  if (codec != kCodecStored && codec != kCodecZstd && codec != kCodecDictionary) {
-    return corrupt("codec " + std::to_string(codec) + " is unknown");
-  }
-  if (reader.integer<uint16_t>() != 0) return corrupt("reserved bits are set");
+  const auto reserved = reader.integer<uint16_t>();
   raw_size = reader.integer<uint64_t>();
   if (reader.bytes(Digest::kSize) != expected.raw()) return corrupt("it is the frame of another blob");
+  if (codec != kCodecStored && codec != kCodecZstd && codec != kCodecDictionary) return newer("codec", codec);
+  if (reserved != 0) return newer("feature", reserved);
   if (raw_size > raw_limit) {
     return fail(ErrorCode::kTooLarge, "decode frame: " + std::to_string(raw_size) + " bytes, " +
                                           std::to_string(raw_limit) + " are the limit");

@@ -201,6 +201,8 @@ Places places_of(const Fingerprint& facts) {
   add_once(places.files, python);
   const char* const compiler = std::getenv("CXX");
   add_once(places.files, in_path(compiler == nullptr || *compiler == '\0' ? "g++" : compiler));
+  // Written anew when a library is installed: what was unfit for lack of one may fit now.
+  add_once(places.files, "/etc/ld.so.cache");
   if (python.empty()) return places;
   // Where torch would be installed when there is none yet.
   for (const std::string& library : listing(parent_of(parent_of(python)) + "/lib")) {

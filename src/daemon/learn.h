@@ -43,7 +43,7 @@ struct FactsChange {
 struct Places {
   std::vector<std::string> packages;  ///< folders of torch and Triton
   std::vector<std::string> sites;     ///< folders that packages are installed in
-  std::vector<std::string> files;     ///< interpreter, compiler
+  std::vector<std::string> files;     ///< interpreter, compiler, the loader's cache
 };
 [[nodiscard]] Places places_of(const fingerprint::Fingerprint& facts);
 /// Text that is another one after a change of driver, devices or MIG, or of the packages' folders: what a timer looks

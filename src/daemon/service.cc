@@ -255,7 +255,7 @@ HostWatch::Hooks Service::host_hooks() {
   };
   hooks.apply = [this](const fingerprint::Fingerprint& facts, bool scopes) {
     layers_->host->replace(facts);
-    if (!scopes) return;
+    if (!scopes) return layers_->file_system->judge_again();
     layers_->catalog->follow(layers_->host->state()->scopes.ids());
     layers_->file_system->host_changed();
   };

@@ -31,6 +31,13 @@ std::optional<PieceHead> PieceHead::parse(std::string_view bytes) {
   return head;
 }
 
+bool PieceHead::is_newer(std::string_view bytes) {
+  ByteReader reader(bytes);
+  const std::string_view magic = reader.bytes(kMagic.size());
+  const auto version = reader.integer<uint8_t>();
+  return !reader.failed() && magic == kMagic && version > kVersion;
+}
+
 std::string PieceHead::encode() const {
   std::string out(kMagic);
   append_integer(out, kVersion);

@@ -35,6 +35,8 @@ struct PieceHead {
   [[nodiscard]] static PieceHead of(uint64_t frame_size);
   /// Nothing unless the whole head is there and its numbers agree.
   [[nodiscard]] static std::optional<PieceHead> parse(std::string_view bytes);
+  /// Not damaged as far as this release can tell: a head of a version that is not known yet.
+  [[nodiscard]] static bool is_newer(std::string_view bytes);
   [[nodiscard]] std::string encode() const;
   /// How many bytes of the frame piece `index` holds. Requires: index < pieces.
   [[nodiscard]] size_t size_of(uint32_t index) const;

@@ -23,6 +23,11 @@ Error blob_error(const redis::Reply& reply) {
   return redis::to_error(reply);
 }
 
+/// kNotSupported of a blob means that a newer release wrote it; a server that cannot be used says nothing about it.
+Error not_of_the_blob(const Error& error) {
+  return error.code() == ErrorCode::kNotSupported ? Error(ErrorCode::kUnavailable, error.what()) : error;
+}
+
 /// The blobs of one fetch and how far each is. Confined to the fetching thread.
 class FetchJob {
  public:
@@ -52,7 +57,7 @@ class FetchJob {
   /// Every blob that has not been answered gets this error.
   void finish(const Error& error) {
     for (auto* items : {&large_, &waiting_}) {
-      for (Item& item : *items) end(item, fail(error));
+      for (Item& item : *items) end(item, fail(not_of_the_blob(error)));
       items->clear();
     }
   }
@@ -94,7 +99,7 @@ class FetchJob {
   void refuse(Item& item, const redis::Reply& reply) {
     const Error error = blob_error(reply);
     if (error.code() != ErrorCode::kCorrupt) refusal_ = error;
-    end(item, fail(error));
+    end(item, fail(not_of_the_blob(error)));
   }
 
   bool give(Item& item, std::string_view bytes) {
@@ -133,6 +138,9 @@ class FetchJob {
   void take_first(Item& item, redis::Reply&& reply) {
     if (reply.kind != redis::Reply::Kind::kString) return refuse(item, reply);
     if (reply.text.empty()) return end(item, fail(ErrorCode::kNotFound));
+    if (PieceHead::is_newer(reply.text)) {
+      return end(item, fail(ErrorCode::kNotSupported, "a newer inductorfs may have written its pieces"));
+    }
     const auto head = PieceHead::parse(reply.text);
     const size_t whole = head ? kPieceHeadSize + head->size_of(0) : 0;
     if (!head || reply.text.size() != std::min(whole, kFirstRead)) {

@@ -117,8 +117,9 @@ void Overlay::explain_place(Explanation& result) {
     result.where = result.visible ? "directory" : "nowhere";
     if (result.visible) {
       result.why = "entries of the cluster lie below it";
-    } else if (const std::string unfit = why_unfit(result.canonical); !unfit.empty()) {
-      result.why = "the cluster's entry is not for this host, and hidden: " + unfit;
+    } else if (const std::string unfit = catalog_.why_unfit(result.canonical); !unfit.empty()) {
+      result.why = "the cluster has an entry that this host cannot use, and does not show: " + unfit +
+                   "; it is looked at again when the host changes, or at the next mount";
     } else {
       result.why = result.scope.empty() ? "no file here, and " + result.why_private
                                         : "no file here, and the cluster has no such entry in this scope";

@@ -17,6 +17,20 @@ constexpr size_t kBackgroundQueue = 256;
 constexpr size_t kBatchEntries = 128;
 constexpr uint64_t kBatchBytes = 32ULL << 20;
 
+/// What goes wrong on this host's disk says nothing about the entry, whatever the file system calls it: others may have
+/// room for it, and a disk that works.
+Result<void> own_fault(Result<void> outcome) {
+  if (outcome) return outcome;
+  const ErrorCode code = outcome.error().code();
+  const bool of_disk = code == ErrorCode::kNoSpace || code == ErrorCode::kReadOnly || code == ErrorCode::kNotPermitted;
+  return fail(of_disk ? code : ErrorCode::kUnavailable, outcome.error().what());
+}
+
+/// Of a check: these bytes cannot be used here.
+bool is_unfit(const Error& error) {
+  return error.code() == ErrorCode::kNotSupported || error.code() == ErrorCode::kCorrupt;
+}
+
 }  // namespace
 
 bool is_here(store::BlobStore& store, const codec::Entry& entry) {
@@ -59,16 +73,12 @@ class Fetcher::Sink final : public remote::BlobSink {
     Blob& blob = found->second;
     if (!blob.writer) {
       auto writer = fetcher_.store_.create(blob.entry.size);
-      if (!writer && writer.error().code() == ErrorCode::kTooLarge) {
-        // A limit of this host says nothing about the entry: others may have room for it.
-        return fail(ErrorCode::kNoSpace, writer.error().what());
-      }
-      if (!writer) return fail(std::move(writer).error());
+      if (!writer) return own_fault(fail(std::move(writer).error()));
       blob.writer = std::move(*writer);
       blob.size = std::make_shared<uint64_t>(0);
       blob.decoder.emplace(digest, blob.entry.size, [size = blob.size, &writer = *blob.writer](std::string_view bytes) {
         *size += bytes.size();
-        return writer.append(bytes);
+        return own_fault(writer.append(bytes));
       });
     }
     auto fed = blob.decoder->feed(frame_piece);
@@ -81,12 +91,15 @@ class Fetcher::Sink final : public remote::BlobSink {
     if (found == blobs_.end()) return;
     Blob blob = std::move(found->second);
     blobs_.erase(found);
+    // Before this host has looked at the bytes itself, there is one who can say so: the decoder, or the remote.
+    const bool newer = !outcome && outcome.error().code() == ErrorCode::kNotSupported;
+    if (newer) return settle_newer(blob, outcome.error());
     if (outcome) {
       outcome = finish(blob);
       fetcher_.heard_.note();
     }
     const FetchOutcome judged = judge(blob, outcome);
-    fetcher_.settle(digest, judged, {blob.entry.path, blob.refused});
+    fetcher_.settle(digest, judged, {blob.entry.path, blob.refused, {}});
   }
 
   /// For the digests that the remote, against its contract, never answered.
@@ -104,16 +117,22 @@ class Fetcher::Sink final : public remote::BlobSink {
     bool refused = false;
   };
 
+  void settle_newer(const Blob& blob, const Error& error) {
+    fetcher_.unfit_.add();
+    fetcher_.hooks_.newer(blob.entry, error.to_string());
+    fetcher_.settle(blob.entry.digest, FetchOutcome::kUnfit, {blob.entry.path, false, error.to_string()});
+  }
+
   Result<void> finish(Blob& blob) {
     if (!blob.decoder) return fail(ErrorCode::kCorrupt, "an empty frame");
     INDUCTORFS_TRY(blob.decoder->finish());
     if (*blob.size != blob.entry.size) return fail(ErrorCode::kCorrupt, "the entry says another size");
-    INDUCTORFS_TRY(blob.writer->commit(blob.entry.digest));
-    if (auto fits = fetcher_.check_(blob.entry); !fits) {
+    INDUCTORFS_TRY(own_fault(blob.writer->commit(blob.entry.digest)));
+    if (auto fits = fetcher_.hooks_.check(blob.entry); !fits) {
       fetcher_.store_.discard(blob.entry.digest);
       blob.refused = true;
-      blob.unfit = fits.error().code() == ErrorCode::kNotSupported;
-      return fits;
+      blob.unfit = is_unfit(fits.error());
+      return blob.unfit ? fits : own_fault(fits);
     }
     return {};
   }
@@ -147,12 +166,12 @@ class Fetcher::Sink final : public remote::BlobSink {
   std::map<codec::Digest, Blob> blobs_;
 };
 
-Fetcher::Fetcher(remote::Remote& remote, store::BlobStore& store, Counters& counters, Check check, size_t threads,
+Fetcher::Fetcher(remote::Remote& remote, store::BlobStore& store, Counters& counters, Hooks hooks, size_t threads,
                  Milliseconds total, Milliseconds patience)
     : own_remote_(remote.cancellable([this] { return stopping_.load(); })),
       remote_(own_remote_ != nullptr ? *own_remote_ : remote),
       store_(store),
-      check_(std::move(check)),
+      hooks_(std::move(hooks)),
       total_(total),
       patience_(patience),
       fetched_(counters.get("fetch.blobs")),
@@ -184,15 +203,11 @@ void Fetcher::found_corrupt(const codec::Entry& entry, const Error& error) {
 }
 
 FetchOutcome Fetcher::judge_present(const codec::Entry& entry) {
-  const Result<void> fits = check_(entry);
+  const Result<void> fits = hooks_.check(entry);
   if (fits) return FetchOutcome::kHere;
-  if (fits.error().code() == ErrorCode::kNotSupported) {
-    unfit_.add();
-    return FetchOutcome::kUnfit;
-  }
-  if (fits.error().code() != ErrorCode::kCorrupt) return FetchOutcome::kNotNow;  // evicted, or the disk's error
-  found_corrupt(entry, fits.error());
-  return FetchOutcome::kLost;
+  if (!is_unfit(fits.error())) return FetchOutcome::kNotNow;  // evicted, or the disk's error
+  unfit_.add();
+  return FetchOutcome::kUnfit;
 }
 
 void Fetcher::fetch(const std::vector<codec::Entry>& needed, Done done) {
@@ -283,6 +298,10 @@ void Fetcher::run(const std::vector<codec::Entry>& entries, SteadyTime asked) {
 
 FetchOutcome Fetcher::outcome_for(const codec::Entry& waiting, FetchOutcome outcome, const Judged& judged) {
   if (judged.path.empty() || judged.path == waiting.path) return outcome;
+  if (!judged.newer.empty()) {
+    hooks_.newer(waiting, judged.newer);
+    return outcome;
+  }
   if (outcome == FetchOutcome::kHere) return judge_present(waiting);
   return judged.refused ? FetchOutcome::kNotNow : outcome;
 }

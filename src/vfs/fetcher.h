@@ -22,7 +22,7 @@ enum class FetchOutcome {
   kHere,    ///< in the store, verified, and fit for the entry's name
   kLost,    ///< the cluster has it not, or what it has is wrong: the entry is to be reported
   kNotNow,  ///< no answer in time: a miss, to be asked again
-  kUnfit,   ///< sound, but for another host (Check answered kNotSupported): not in the store
+  kUnfit,   ///< the bytes that were published, and this host, or this release, cannot use them: not in the store
 };
 
 /// Whether the store has the entry's blob. One of another size is not: the kernel would be told a size that the bytes
@@ -33,13 +33,21 @@ enum class FetchOutcome {
 /// travels in one pipeline. Never blocks its callers. Safe for concurrent use.
 class Fetcher {
  public:
-  /// Whether the bytes fit the entry's name and this host (Host::check); called from a fetch thread.
+  /// Whether the bytes fit the entry's name and this host (Host::check); called from a fetch thread. They are the ones
+  /// that were published, so no answer makes them lost: another host, or a release whose check is another, may use
+  /// them. kNotSupported and kCorrupt: they cannot be used here. Anything else: not now.
   using Check = std::function<Result<void>(const codec::Entry&)>;
+  /// Told, from a fetch thread, of bytes that only a newer release can read.
+  using Newer = std::function<void(const codec::Entry&, const std::string& why)>;
   /// The outcomes of what was needed, in order. Called once, from a fetch thread or at once.
   using Done = std::function<void(const std::vector<FetchOutcome>&)>;
 
   /// `total`, `patience`: see FileSystemOptions::fetch_total and lookup_patience.
-  Fetcher(remote::Remote& remote, store::BlobStore& store, Counters& counters, Check check, size_t threads,
+  struct Hooks {
+    Check check;
+    Newer newer;
+  };
+  Fetcher(remote::Remote& remote, store::BlobStore& store, Counters& counters, Hooks hooks, size_t threads,
           Milliseconds total, Milliseconds patience = Milliseconds(250));
   ~Fetcher();
 
@@ -68,6 +76,7 @@ class Fetcher {
   struct Judged {
     std::string path;      ///< empty: for any name
     bool refused = false;  ///< sound, but the name is not one for it
+    std::string newer;     ///< why it can be used under no name
   };
   using Flights = std::unordered_map<codec::Digest, Flight>;
   class Sink;
@@ -84,7 +93,7 @@ class Fetcher {
   const std::unique_ptr<remote::Remote> own_remote_;  ///< whose calls end when this one stops, if there is such a one
   remote::Remote& remote_;
   store::BlobStore& store_;
-  const Check check_;
+  const Hooks hooks_;
   const Milliseconds total_;
   const Milliseconds patience_;
   Progress heard_;  ///< of all fetches: who waits for a thread, or a connection, does not count their time

@@ -15,7 +15,6 @@ namespace {
 constexpr Milliseconds kJanitorStep{250};
 constexpr int kDeadSetSteps = 8;
 constexpr size_t kPrefetchNewest = 20'000;
-constexpr size_t kUnfitKept = 256;
 constexpr size_t kReportedPaths = 5;
 
 }  // namespace
@@ -51,10 +50,10 @@ Overlay::Overlay(FileSystemOptions options, LocalTree tree, NodePtr root, const 
       marks_(host_, tree_, counters_),
       sealer_([this](const SealItem& item) { return seal(item); },
               [this](const NodePtr& node) { let_go(nodes_.release(node)); }, options_.quiet_time),
-      fetcher_(
-          services.remote, services.store, services.counters,
-          [this](const codec::Entry& entry) { return check_fetched(entry); }, options_.fetch_threads,
-          options_.fetch_total, options_.lookup_patience) {
+      fetcher_(services.remote, services.store, services.counters,
+               {[this](const codec::Entry& entry) { return check_fetched(entry); },
+                [this](const codec::Entry& entry, const std::string& why) { hide_unfit(entry, why, verdicts_.age()); }},
+               options_.fetch_threads, options_.fetch_total, options_.lookup_patience) {
   store_.set_eviction_guard([this](const codec::Digest& digest) { return may_evict(digest); });
 }
 
@@ -131,47 +130,43 @@ Result<void> Overlay::check_fetched(const codec::Entry& entry) {
   const auto got = pread_full(blob->get(), head.data(), head.size(), 0);
   if (!got) return fail(got.error());
   head.resize(*got);
-  auto fits = host_.check(place, head, entry.size);
-  if (!fits && fits.error().code() == ErrorCode::kNotSupported) hide_unfit(entry, fits.error().to_string());
-  if (fits) verdicts_.remember(entry.path, entry.digest, age);
+  const auto fits = host_.check(place, head, entry.size);
+  if (fits) {
+    verdicts_.remember(entry.path, entry.digest, age);
+    return fits;
+  }
+  const ErrorCode code = fits.error().code();
+  if (code != ErrorCode::kCorrupt && code != ErrorCode::kNotSupported) return fits;
+  // Damaged on this host's disk, perhaps: that is no fault of the entry's, and its bytes can come again.
+  const auto digest = codec::digest_of_file(blob->get());
+  if (!digest) return fail(digest.error());
+  if (*digest != entry.digest) {
+    store_.discard(entry.digest);
+    log::write_limited(log::Level::kError, "store.damaged", {{"path", entry.path}, {"digest", entry.digest.to_hex()}});
+    return fail(ErrorCode::kUnavailable, "its bytes are damaged on this host's disk: " + entry.path);
+  }
+  hide_unfit(entry, fits.error().to_string(), age);
   return fits;
 }
 
-/// Sound, and nothing for this host: hidden from this mount, and nobody else is told.
-void Overlay::hide_unfit(const codec::Entry& entry, const std::string& why) {
-  std::vector<std::string> paths{entry.path};
+/// What was published, and nothing for this host or this release: hidden from this mount, and nobody else is told.
+void Overlay::hide_unfit(const codec::Entry& entry, const std::string& why, uint64_t age) {
+  std::vector<codec::Entry> entries{entry};
   if (layout::classify(entry.path).family == layout::Family::kTritonKernel) {
     // One child that cannot be used makes the set useless.
-    paths.clear();
-    for (const auto& known : catalog_.entries_in(entry.path.substr(0, entry.path.rfind('/')))) {
-      if (layout::classify(known.entry.path).family == layout::Family::kTritonKernel) paths.push_back(known.entry.path);
+    for (auto& known : catalog_.entries_in(entry.path.substr(0, entry.path.rfind('/')))) {
+      const bool of_set = layout::classify(known.entry.path).family == layout::Family::kTritonKernel;
+      if (of_set && known.entry.path != entry.path) entries.push_back(std::move(known.entry));
     }
   }
-  for (const auto& path : paths) {
-    const auto known = catalog_.find(path);
-    if (!known || (path == entry.path && known->entry.digest != entry.digest)) continue;
-    // What this host itself has on its way under the name stays on its way.
-    const auto state = catalog_.publish_state(path);
-    if (state && state->state == catalog::PublishState::kQueued) continue;
-    catalog_.hide(path);
-    unfit_.with([&](Unfit& unfit) {
-      if (unfit.size() >= kUnfitKept) unfit.erase(unfit.begin());
-      unfit.emplace_back(path, why);
-    });
-    for (const auto& local : local_paths_of(path)) {
+  for (const auto& unfit : entries) {
+    verdicts_.unless_changed(age, [&] { catalog_.set_unfit(unfit.path, unfit.digest, why); });
+    for (const auto& local : local_paths_of(unfit.path)) {
       const auto directory = nodes_.walk(local.substr(0, local.rfind('/')));
       if (directory.missing.empty()) notifier_.wish_content_forgotten(directory.node->id);
     }
   }
   log::write_limited(log::Level::kWarning, "fetch.not_for_this_host", {{"path", entry.path}, {"why", why}});
-}
-
-std::string Overlay::why_unfit(const std::string& canonical) const {
-  return unfit_.with([&](const Unfit& unfit) {
-    const auto found =
-        std::find_if(unfit.rbegin(), unfit.rend(), [&](const auto& item) { return item.first == canonical; });
-    return found == unfit.rend() ? std::string() : found->second;
-  });
 }
 
 Result<void> Overlay::sync(Deadline deadline) {

@@ -35,6 +35,7 @@ class Overlay final : public FileSystem {
   void requests_finished() override;
   void stop() override;
   void host_changed() override;
+  void judge_again() override;
   void on_catalog_change(const std::vector<std::string>& paths) override;
   void on_published(const catalog::PublishReport& report) override;
   void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) override;
@@ -215,8 +216,7 @@ class Overlay final : public FileSystem {
   void keep_house(const std::stop_token& stop);
   void prefetch_newest();
   [[nodiscard]] Result<void> check_fetched(const codec::Entry& entry);
-  void hide_unfit(const codec::Entry& entry, const std::string& why);
-  [[nodiscard]] std::string why_unfit(const std::string& canonical) const;
+  void hide_unfit(const codec::Entry& entry, const std::string& why, uint64_t age);
   void explain_place(Explanation& result);
 
   const FileSystemOptions options_;
@@ -235,7 +235,6 @@ class Overlay final : public FileSystem {
   ClusterSets sets_;
   Guarded<Orphans> orphans_;
   Guarded<std::vector<std::string>> refused_;
-  Guarded<Unfit> unfit_;
   Verdicts verdicts_;
   Marks marks_;
   Guarded<std::unordered_map<uint64_t, std::weak_ptr<Node>>> contested_;

@@ -74,9 +74,6 @@ struct Site {
   std::string canonical;  ///< the entry it could be
 };
 
-/// The latest entries that were found to be for another host, with the reason.
-using Unfit = std::vector<std::pair<std::string, std::string>>;
-
 /// What is wrong when a path lies in a Triton key directory that is not at the place where Triton's family is (somebody
 /// has set TRITON_CACHE_DIR to another directory of the mount); else empty.
 [[nodiscard]] std::string misplaced_triton_directory(std::string_view path, const std::string& mountpoint);

@@ -34,8 +34,13 @@ bool Overlay::is_stale(const std::string& path, const std::vector<std::string>& 
   return !tree_.keeps_seals() || !seal_on_disk(path).empty();
 }
 
-void Overlay::host_changed() {
+void Overlay::judge_again() {
   verdicts_.forget();
+  catalog_.forget_unfit();
+}
+
+void Overlay::host_changed() {
+  judge_again();
   drop_stale_below("");
   sets_.drop_foreign();
 }

@@ -36,6 +36,14 @@ class Verdicts {
       known.blobs.insert_or_assign(path, digest);
     });
   }
+  /// Calls `use`, under the lock, unless the host has changed since `age`: what it notes, who calls forget() next
+  /// meets.
+  template <typename F>
+  void unless_changed(uint64_t age, F&& use) {
+    known_.with([&](const Known& known) {
+      if (known.age == age) use();
+    });
+  }
   /// The host is another: nothing that was found out counts.
   void forget() {
     known_.with([](Known& known) {

@@ -7,6 +7,8 @@
 namespace inductorfs::catalog {
 namespace {
 
+/// include/inductorfs/codec/frame.h: magic, version, codec.
+constexpr size_t kFrameCodecAt = 5;
 const std::string kPath = "cache/" + std::string(64, 'a');
 
 /// A file of torch's PersistentCache with one timing.
@@ -112,6 +114,16 @@ TEST_F(MergeTest, BytesThatAreNoTimingsAreRefusedWithTheReason) {
   EXPECT_EQ(report.state, PublishState::kRefused);
   EXPECT_FALSE(report.why.empty());
   EXPECT_EQ(cluster_bytes(), "not JSON");
+}
+
+TEST_F(MergeTest, OneThatOnlyANewerReleaseCanReadStays) {
+  remote_.set_with_bytes("aa", elsewhere(kPath, ""), timing("theirs"));
+  const codec::Digest digest = codec::digest_of(timing("theirs"));
+  remote_.state.with([&](FakeRemote::State& state) { state.frames[digest][kFrameCodecAt] = 77; });
+  Catalog& catalog = start_synced();
+  ASSERT_TRUE(catalog.enqueue(merging(timing("ours"))));
+  EXPECT_TRUE(eventually([&] { return catalog.publish_state(kPath)->why.find("newer") != std::string::npos; }));
+  EXPECT_EQ(remote_.entry("aa", kPath)->digest, digest);
 }
 
 TEST_F(MergeTest, AnEvictedOneIsReplaced) {

@@ -99,7 +99,9 @@ TEST(Entry, LimitsOfFieldsAreHeld) {
     return decode_entry("a", checked(bad, "a"));
   };
   EXPECT_TRUE(with(0, 2));
-  EXPECT_EQ(with(0, 1).error().code(), ErrorCode::kCorrupt) << "a version that had no check";
+  EXPECT_EQ(with(0, 0).error().code(), ErrorCode::kCorrupt) << "no version";
+  EXPECT_EQ(with(0, 1).error().code(), ErrorCode::kNotSupported)
+      << "an older version: a release that reads it may live";
   EXPECT_EQ(with(0, 3).error().code(), ErrorCode::kNotSupported) << "a newer version";
   EXPECT_FALSE(with(40, '\x80')) << "size beyond what off_t holds";
   EXPECT_FALSE(with(42, 0x0b)) << "set-user-id";

@@ -159,6 +159,32 @@ def test_bad_bytes_are_a_miss_a_counter_and_a_log_line(cluster, damage):
     assert (a.cache / bad).stat().st_size == 5000  # whoever made it keeps it
 
 
+@pytest.mark.parametrize("at", [4, 21, 22], ids=["pieces", "frame", "codec"])
+def test_what_a_newer_release_wrote_is_unfit_here_and_stays_in_the_cluster(cluster, at):
+    """Head of a piece: 17 bytes, its version is byte 4. Frame: version and codec are its bytes 4 and 5."""
+    a, b = cluster.quick("a"), cluster.quick("b", "--prefetch", "0")
+    before = mounts.blobs(cluster)
+    name = artefacts.write_graph(a.cache, "newer", text(5000, 2)).relative_to(a.cache)
+    a.sync()
+    key = frame_key(cluster, before)
+    known = cluster.redis.command("GETRANGE", key, at, at)
+    cluster.redis.command("SETRANGE", key, at, b"\x4d")
+    wait_until(lambda: b.status()["catalog"]["entries"] == 1, what="the entry")
+    assert not (b.cache / name).exists()
+    assert not (b.cache / name).exists()
+    assert b.counters()["fetch.not_for_this_host"] == 1
+    assert not b.counters().get("lookup.lost") and not b.counters().get("fetch.corrupt")
+    assert "newer inductorfs" in b.explain(name)
+    # Whatever it would tell the cluster goes before what it publishes.
+    other = artefacts.write_graph(b.cache, "later", text(5000, 3)).relative_to(b.cache)
+    b.sync()
+    wait_until(lambda: (a.cache / other).exists(), what="a later entry")
+    assert cluster.redis.command("EXISTS", key) == 1
+    c = cluster.quick("c", "--prefetch", "0")
+    cluster.redis.command("SETRANGE", key, at, known)
+    assert (c.cache / name).read_bytes() == (a.cache / name).read_bytes(), "nobody took the entry away"
+
+
 def test_content_that_contradicts_its_name_is_not_published(cluster):
     a = cluster.quick("a")
     wrong = a.cache / artefacts.graph("key", "something else")

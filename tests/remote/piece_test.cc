@@ -44,6 +44,20 @@ TEST(PieceHead, RefusesWhatIsNone) {
   EXPECT_FALSE(PieceHead::parse(PieceHead::of(kFrameSizeLimit + 1).encode()));
 }
 
+TEST(PieceHead, TellsANewerVersionFromDamage) {
+  std::string head = PieceHead::of(100).encode();
+  EXPECT_FALSE(PieceHead::is_newer(head));
+  head[4] = 2;
+  EXPECT_TRUE(PieceHead::is_newer(head));
+  EXPECT_TRUE(PieceHead::is_newer(head.substr(0, 5))) << "whose head may have another length";
+  EXPECT_FALSE(PieceHead::is_newer(head.substr(0, 4)));
+  head[4] = 0;
+  EXPECT_FALSE(PieceHead::is_newer(head));
+  head[0] = 'X';
+  head[4] = 2;
+  EXPECT_FALSE(PieceHead::is_newer(head));
+}
+
 TEST(PieceHead, LeavesRoomInTheValueForItself) {
   EXPECT_EQ(PieceHead::of(kPieceBytes).encode().size() + kPieceBytes, kValueLimit);
 }

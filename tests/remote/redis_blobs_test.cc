@@ -47,6 +47,15 @@ TEST_F(RedisBlobs, DamagedPiecesAreCorruptAndHurtNoOtherBlob) {
   EXPECT_EQ(fetch_both(), ErrorCode::kCorrupt);
 }
 
+TEST_F(RedisBlobs, PiecesOfANewerReleaseAreNotDamaged) {
+  const auto small = entry("small", "small");
+  publish({small});
+  std::string value = run({"GET", key_of(small.digest)}).text;
+  value[4] = 2;
+  run({"SET", key_of(small.digest), value});
+  EXPECT_EQ(fetch_error(small.digest, soon()), ErrorCode::kNotSupported);
+}
+
 TEST_F(RedisBlobs, LiveForTheirLifetimeAndAreRenewedByTheNextPublish) {
   options.blob_lifetime = std::chrono::seconds(1000);
   reopen();

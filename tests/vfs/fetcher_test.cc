@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <future>
+#include <map>
 #include <thread>
 
 #include "inductorfs/codec/frame.h"
@@ -38,7 +39,11 @@ class Fetcher : public ::testing::Test {
   vfs::Fetcher& fetcher() {
     if (!fetcher_) {
       fetcher_ = std::make_unique<vfs::Fetcher>(
-          remote, store, counters, [this](const codec::Entry& entry) { return entry.path == misfit ? misfits : check; },
+          remote, store, counters,
+          vfs::Fetcher::Hooks{[this](const codec::Entry& entry) { return entry.path == misfit ? misfits : check; },
+                              [this](const codec::Entry& entry, const std::string& why) {
+                                newer.with([&](auto& told) { told.emplace(entry.path, why); });
+                              }},
           2, total);
     }
     return *fetcher_;
@@ -58,6 +63,7 @@ class Fetcher : public ::testing::Test {
   std::string misfit;  ///< a name for which the check answers something else
   Result<void> misfits = fail(ErrorCode::kCorrupt, "not what the name says");
   Milliseconds total{20'000};
+  Guarded<std::map<std::string, std::string>> newer;  ///< paths that only a newer release can read, and why
 
  private:
   std::unique_ptr<vfs::Fetcher> fetcher_;
@@ -119,11 +125,45 @@ TEST_F(Fetcher, EndsAtItsDeadlineWhenTheRemoteHangs) {
   EXPECT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kNotNow}));
 }
 
-TEST_F(Fetcher, GivesUpBytesThatDoNotFitTheirName) {
+TEST_F(Fetcher, GivesUpBytesThatDoNotFitTheirNameAndCallsThemNotLost) {
   const auto entry = published("one");
   check = fail(ErrorCode::kCorrupt, "not what the name says");
-  EXPECT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kLost}));
+  EXPECT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kUnfit})) << "they are the ones that were published";
   EXPECT_FALSE(store.find(entry.digest));
+}
+
+/// A remote whose frames are those of another release, as a cluster of several releases has them.
+class NewerRemote final : public RemoteInFront {
+ public:
+  using RemoteInFront::RemoteInFront;
+  void fetch(std::span<const codec::Digest> digests, remote::BlobSink& sink, Deadline) override {
+    for (const auto& digest : digests) {
+      auto frame = *codec::encode_frame("one");
+      frame[5] = 77;  // the codec
+      auto given = sink.piece(digest, frame);
+      EXPECT_FALSE(given);
+      sink.done(digest, std::move(given));
+    }
+  }
+};
+
+TEST_F(Fetcher, WhatOnlyANewerReleaseCanReadIsNotLostUnderAnyName) {
+  const auto entry = published("one");
+  auto other = entry;
+  other.path = "another/name";
+  NewerRemote remote_of_two(remote::open_memory(cluster));
+  std::map<std::string, std::string> told;
+  vfs::Fetcher old(remote_of_two, store, counters,
+                   {[](const codec::Entry&) { return Result<void>{}; },
+                    [&](const codec::Entry& one, const std::string& why) { told.emplace(one.path, why); }},
+                   1, total);
+  const auto promise = std::make_shared<std::promise<Outcomes>>();
+  old.fetch({entry, other}, [promise](const Outcomes& outcomes) { promise->set_value(outcomes); });
+  EXPECT_EQ(promise->get_future().get(), (Outcomes{FetchOutcome::kUnfit, FetchOutcome::kUnfit}));
+  old.stop();
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_NE(told["another/name"].find("codec 77"), std::string::npos) << told["another/name"];
+  EXPECT_EQ(counters.get("fetch.corrupt").get(), 0U);
 }
 
 TEST_F(Fetcher, JudgesABlobThatIsHereByEachNameThatAsksForIt) {
@@ -131,25 +171,25 @@ TEST_F(Fetcher, JudgesABlobThatIsHereByEachNameThatAsksForIt) {
   ASSERT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kHere}));
   auto other = entry;
   other.path = misfit = "another/name";
-  EXPECT_EQ(fetch({other, entry}).get(), (Outcomes{FetchOutcome::kLost, FetchOutcome::kHere}));
+  EXPECT_EQ(fetch({other, entry}).get(), (Outcomes{FetchOutcome::kUnfit, FetchOutcome::kHere}));
   misfits = fail(ErrorCode::kNotSupported, "for another host");
   EXPECT_EQ(fetch({other, entry}).get(), (Outcomes{FetchOutcome::kUnfit, FetchOutcome::kHere}));
   misfits = fail(ErrorCode::kUnavailable, "the disk did not answer");
   EXPECT_EQ(fetch({other, entry}).get(), (Outcomes{FetchOutcome::kNotNow, FetchOutcome::kHere}));
   EXPECT_TRUE(store.find(entry.digest)) << "it is sound, and another name's";
-  EXPECT_EQ(counters.get("fetch.corrupt").get(), 1U);
-  EXPECT_EQ(counters.get("fetch.not_for_this_host").get(), 1U);
+  EXPECT_EQ(counters.get("fetch.corrupt").get(), 0U);
+  EXPECT_EQ(counters.get("fetch.not_for_this_host").get(), 2U);
 }
 
 TEST_F(Fetcher, JudgesABlobThatComesByEachNameThatWaitsForIt) {
   const auto entry = published("one");
   auto other = entry;
   other.path = misfit = "another/name";
-  EXPECT_EQ(fetch({entry, other}).get(), (Outcomes{FetchOutcome::kHere, FetchOutcome::kLost}));
+  EXPECT_EQ(fetch({entry, other}).get(), (Outcomes{FetchOutcome::kHere, FetchOutcome::kUnfit}));
   EXPECT_TRUE(store.find(entry.digest));
   store.discard(entry.digest);
   // The one that it is fetched for does not fit: of the other nothing is known yet.
-  EXPECT_EQ(fetch({other, entry}).get(), (Outcomes{FetchOutcome::kLost, FetchOutcome::kNotNow}));
+  EXPECT_EQ(fetch({other, entry}).get(), (Outcomes{FetchOutcome::kUnfit, FetchOutcome::kNotNow}));
   EXPECT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kHere}));
 }
 
@@ -240,7 +280,7 @@ class PatientFetcher : public ::testing::Test {
   HangingRemote remote{shared};
   MemoryStore store;
   Counters counters;
-  const vfs::Fetcher::Check fits = [](const codec::Entry&) { return Result<void>{}; };
+  const vfs::Fetcher::Hooks fits = {[](const codec::Entry&) { return Result<void>{}; }, {}};
 };
 
 TEST_F(PatientFetcher, EndsItsCallsWhenItStops) {
@@ -288,8 +328,7 @@ TEST_F(Fetcher, DoesNotBlameTheClusterForALimitOfThisHost) {
   TemporaryDirectory directory;
   auto small = store::BlobStore::open({directory / "store", 100'000}, counters);
   ASSERT_TRUE(small);
-  vfs::Fetcher limited(
-      remote, **small, counters, [](const codec::Entry&) { return Result<void>{}; }, 1, total);
+  vfs::Fetcher limited(remote, **small, counters, {[](const codec::Entry&) { return Result<void>{}; }, {}}, 1, total);
   std::promise<Outcomes> promise;
   limited.fetch({entry}, [&](const Outcomes& outcomes) { promise.set_value(outcomes); });
   EXPECT_EQ(promise.get_future().get(), (Outcomes{FetchOutcome::kNotNow}))

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
 
 #include "vfs/faulty_remote.h"
 #include "vfs/host.h"
@@ -276,6 +281,103 @@ TEST_F(Stale, HidesFromThisMountAloneWhatIsForAnotherHost) {
   ASSERT_TRUE(c.sync());
   ASSERT_TRUE(a.wait_for_entry(path));
   EXPECT_EQ(a.read(path).value_or("absent"), "old libc");
+}
+
+TEST_F(Stale, ShowsWhatItFoundUnfitWhenTheHostHasChangedAndAfterARestart) {
+  std::atomic<bool> installed{false};
+  HostOptions options;
+  options.check = [&](const layout::Place&, std::string_view, uint64_t) -> Result<void> {
+    if (!installed) return fail(ErrorCode::kNotSupported, "needs libx.so.1, which this host does not have");
+    return {};
+  };
+  Host a(cluster, options);
+  Host b(cluster);
+  const std::map<std::string, std::function<void()>> changes = {
+      {"a library came", [&] { a.file_system->judge_again(); }},
+      {"facts changed", [&] { a.file_system->host_changed(); }},
+      {"mounted again", [&] { a.restart(); }},
+  };
+  for (const auto& [what, change] : changes) {
+    const std::string file = code_path(what);
+    installed = false;
+    ASSERT_TRUE(b.publish_file(file, "needs libx"));
+    ASSERT_TRUE(b.sync());
+    ASSERT_TRUE(a.wait_for_entry(file));
+    EXPECT_FALSE(a.exists(file));
+    EXPECT_TRUE(a.wait_until_gone(file));
+    EXPECT_NE(a.file_system->explain(file).why.find("libx.so.1"), std::string::npos) << what;
+    installed = true;
+    EXPECT_FALSE(a.exists(file)) << "nobody has told it";
+
+    change();
+
+    EXPECT_EQ(a.read(file).value_or("absent"), "needs libx") << what;
+    EXPECT_EQ(a.catalog->status().hidden, 0U) << what;
+    EXPECT_TRUE(a.kernel.told_name(file.substr(3)) || a.kernel.told_name(file.substr(0, 2)) || what == "mounted again");
+  }
+}
+
+/// Another release of this program may accept it: no node takes away for the cluster what others read.
+TEST_F(Stale, KeepsForTheClusterWhatItsOwnCheckCallsDamaged) {
+  Host b(cluster);
+  ASSERT_TRUE(b.publish_file(path, "of a newer torch"));
+  ASSERT_TRUE(b.triton_compile(directory, "first", ::getpid()));
+  ASSERT_TRUE(b.sync());
+  HostOptions options;
+  options.check = [&](const layout::Place& place, std::string_view, uint64_t) -> Result<void> {
+    if (place.canonical == path || place.canonical.ends_with("k.ttir")) {
+      return fail(ErrorCode::kCorrupt, "a form that this release does not know");
+    }
+    return {};
+  };
+  Host a(cluster, options);
+  const std::string child = layout::canonical_path(directory) + "/k.ttir";
+  ASSERT_TRUE(a.wait_for_entry(path));
+  ASSERT_TRUE(a.wait_for_entry(child));
+
+  EXPECT_FALSE(a.exists(path));
+  EXPECT_FALSE(a.exists(directory + "/__grp__k.json"));
+  EXPECT_TRUE(a.wait_until_gone(child));
+  EXPECT_NE(a.file_system->explain(path).why.find("does not know"), std::string::npos);
+  EXPECT_EQ(a.count("lookup.lost"), 0U);
+  // What it would tell the cluster goes before what it publishes then.
+  ASSERT_TRUE(a.publish_file(in_code_directory(code_name("later") + ".py"), "print()"));
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(b.wait_for_entry(in_code_directory(code_name("later") + ".py")));
+  EXPECT_EQ(a.count("catalog.lost_reported"), 0U);
+  Host c(cluster);
+  ASSERT_TRUE(eventually([&] { return c.exists(path) && c.exists(directory + "/__grp__k.json"); }));
+}
+
+TEST_F(Stale, FetchesAgainWhatItsOwnDiskHasDamaged) {
+  Host b(cluster);
+  ASSERT_TRUE(b.publish_file(path, "print()"));
+  ASSERT_TRUE(b.sync());
+  HostOptions options;
+  options.check = [](const layout::Place&, std::string_view bytes, uint64_t) -> Result<void> {
+    if (bytes != "print()") return fail(ErrorCode::kCorrupt, "not what its name says");
+    return {};
+  };
+  Host a(cluster, options);
+  ASSERT_TRUE(a.wait_for_entry(path));
+  const auto digest = codec::digest_of("print()");
+  const auto found = a.look_up(path);
+  ASSERT_TRUE(found);
+  a.file_system->forget(found->node, 1);
+  {
+    auto blob = a.store->open_blob(digest);
+    ASSERT_TRUE(blob);
+    const std::string file = "/proc/self/fd/" + std::to_string(blob->get());
+    ASSERT_EQ(::chmod(file.c_str(), 0600), 0);
+    std::ofstream(file, std::ios::in | std::ios::out) << "damage";
+  }
+  a.file_system->judge_again();
+
+  EXPECT_FALSE(a.exists(path)) << "a miss: its bytes are on their way again";
+  EXPECT_EQ(a.count("lookup.lost"), 0U);
+  EXPECT_EQ(a.count("fetch.not_for_this_host"), 0U);
+  EXPECT_TRUE(b.catalog->find(path));
+  EXPECT_EQ(a.read(path).value_or("absent"), "print()");
 }
 
 TEST_F(Stale, HidesATritonSetWithOneChildForAnotherHost) {

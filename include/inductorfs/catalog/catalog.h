@@ -82,8 +82,8 @@ struct CatalogStatus {
 /// path and both are accepted, the one whose id sorts first is seen, in whatever order they came.
 class Catalog {
  public:
-  /// Called from the catalog's threads and from follow() with no lock held, after the change can be seen through
-  /// find(): canonical paths that came, changed or went.
+  /// Called from the catalog's threads, follow() and forget_unfit() with no lock held, after the change can be seen
+  /// through find(): canonical paths that came, changed or went.
   using ChangeListener = std::function<void(const std::vector<std::string>& paths)>;
   using PublishListener = std::function<void(const PublishReport&)>;
   using ScopeAccepts = std::function<bool(const remote::ScopeId&, std::string_view path)>;
@@ -124,6 +124,14 @@ class Catalog {
   /// Hides this entry, as it is now, from this mount; durable. A later entry of the same path with another digest is
   /// visible again.
   virtual void hide(std::string_view path) = 0;
+
+  /// This host cannot use these bytes under this path: the entry is hidden here, in memory only, and nobody else is
+  /// told. Until forget_unfit(), or until the path has other bytes. Nothing when no entry has them.
+  virtual void set_unfit(const std::string& path, const codec::Digest& digest, const std::string& why) = 0;
+  /// Why the path's entry is hidden by set_unfit(); empty when it is not.
+  [[nodiscard]] virtual std::string why_unfit(std::string_view path) const = 0;
+  /// What this host can use may be something else now: all of them are seen again, and the listener is told.
+  virtual void forget_unfit() = 0;
 
   /// Durable when it returns success (survives kill -9). Replaces what is queued for exactly the same paths.
   [[nodiscard]] virtual Result<void> enqueue(const Publish& publish) = 0;

@@ -35,8 +35,9 @@ inline constexpr size_t kRecordEntryLimit = 4096;
 /// kOriginLimit bytes of printable ASCII. Version history: 1, without check; 2.
 [[nodiscard]] std::string encode_entry(const Entry& entry);
 /// kCorrupt unless the whole value is used up, every field is within its limit and the check is right; `path` must be a
-/// clean relative path (no empty, "." or ".." component, no NUL, at most kPathLimit bytes). kNotSupported: a newer
-/// version's. One entry has one encoding: what is accepted encodes to the same bytes again.
+/// clean relative path (no empty, "." or ".." component, no NUL, at most kPathLimit bytes). kNotSupported: of
+/// another version, which other releases may read. One entry has one encoding: what is accepted encodes to the same
+/// bytes again.
 [[nodiscard]] Result<Entry> decode_entry(std::string_view path, std::string_view value);
 [[nodiscard]] bool is_clean_path(std::string_view path);
 

@@ -46,8 +46,9 @@ class FrameDecoder {
   FrameDecoder(const Digest& expected, uint64_t raw_limit, ByteSink sink);
   ~FrameDecoder();
   FrameDecoder(FrameDecoder&&) noexcept;
-  /// kCorrupt: not a frame, unknown version, damaged, or longer than said. kTooLarge: raw_size over the limit.
-  /// After an error every further call answers the same error.
+  /// kCorrupt: not a frame, damaged, or longer than said. kNotSupported, before the sink gets anything: a version,
+  /// codec or feature that this release does not know. kTooLarge: raw_size over the limit. After an error every further
+  /// call answers the same error.
   [[nodiscard]] Result<void> feed(std::string_view piece);
   [[nodiscard]] Result<void> finish();
 

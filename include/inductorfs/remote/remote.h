@@ -46,7 +46,8 @@ class BlobSink {
   /// A piece of the blob's frame (codec/frame.h), in order.
   [[nodiscard]] virtual Result<void> piece(const codec::Digest& digest, std::string_view frame_piece) = 0;
   /// Exactly once for each digest asked for. Success: all pieces have been given. kNotFound: the cluster has it not
-  /// (evicted). Anything else: the bytes could not be had now.
+  /// (evicted). kNotSupported: it is there, and only a newer release can read it. kCorrupt: it is damaged. What
+  /// piece() answered is handed back. Anything else: the bytes could not be had now.
   virtual void done(const codec::Digest& digest, Result<void> outcome) = 0;
 };
 

@@ -121,6 +121,10 @@ class FileSystem {
   /// tree.
   virtual void host_changed() = 0;
 
+  /// Something of this host may be another although its facts are the same, a library perhaps: what was found unfit for
+  /// it is looked at again. host_changed() does this too.
+  virtual void judge_again() = 0;
+
   /// To be handed to Catalog::start.
   virtual void on_catalog_change(const std::vector<std::string>& paths) = 0;
   virtual void on_published(const catalog::PublishReport& report) = 0;

@@ -11,8 +11,10 @@ namespace {
 
 /// A scope whose snapshot takes longer is given twice the time after each timeout.
 constexpr Milliseconds kReadPatienceMost{120'000};
-/// Reading resumes at least this often, for changes whose announcement was lost.
-constexpr Milliseconds kWaitMost{5'000};
+/// Most of one wait. What comes ends it, so it may be long.
+constexpr Milliseconds kWaitMost{60'000};
+/// A scope is read at least this often, whatever the remote says of it.
+constexpr Milliseconds kReadAnyway{600'000};
 /// Steps of one scope before the next one has its turn.
 constexpr int kStepsPerTurn = 1'000;
 /// Most between two looks for a server that is away. The remote keeps callers off by itself meanwhile, at no cost to
@@ -47,7 +49,8 @@ void Tail::run() {
     take_up_wanted();
     for (auto& scope : followed_) {
       if (disturbed()) break;
-      if (std::chrono::steady_clock::now() >= scope.due) read_to_end(scope);
+      const auto now = std::chrono::steady_clock::now();
+      if (now >= scope.due && (scope.stale || now >= scope.read_anyway)) read_to_end(scope);
     }
     note_synced();
     if (disturbed()) continue;
@@ -95,9 +98,12 @@ void Tail::read_to_end(Followed& scope) {
     const bool again = quiet && scope.synced;
     if (delta->reset && !again) parts_.metrics.resets.add();
     delta->reset |= first;
+    const bool ended = quiet || delta->at_head;
     if ((!quiet || (delta->reset && !again)) && !apply(scope, std::move(*delta))) return;
-    if (quiet) {
+    if (ended) {
       scope.synced = true;
+      scope.stale = false;
+      scope.read_anyway = std::chrono::steady_clock::now() + scope.backoff.jittered(kReadAnyway);
       return;
     }
   }
@@ -106,7 +112,7 @@ void Tail::read_to_end(Followed& scope) {
 void Tail::failed(Followed& scope, const Error& error) {
   parts_.metrics.tail_errors.add();
   if (error.code() == ErrorCode::kTimedOut) scope.patience = std::min(scope.patience * 2, kReadPatienceMost);
-  scope.failing = true;
+  scope.failing = scope.stale = true;
   scope.due = std::chrono::steady_clock::now() + pause_after(error, scope.backoff);
   if (!parts_.stopping) {
     log::write_limited(log::Level::kWarning, "catalog_tail", {{"scope", scope.id}, {"error", error.to_string()}});
@@ -141,21 +147,24 @@ void Tail::rest() {
   pause_until(now + wait_backoff_.jittered(parts_.options.poll_interval * 4 / 3));
   SteadyTime wake = now + wait_backoff_.jittered(kWaitMost);
   std::vector<std::pair<remote::ScopeId, remote::Position>> followed;
+  bool behind = false;
   for (const auto& scope : followed_) {
-    if (scope.failing) {
-      wake = std::min(wake, scope.due);
-    } else {
-      followed.emplace_back(scope.id, scope.position);
-    }
+    wake = std::min(wake, scope.failing ? scope.due : scope.read_anyway);
+    behind = behind || (scope.stale && !scope.failing);
+    if (!scope.failing) followed.emplace_back(scope.id, scope.position);
   }
-  if (disturbed()) return;
+  if (disturbed() || behind) return;
   if (followed.empty()) return pause_until(wake);
   const Milliseconds most = Deadline(wake).left();
   if (most.count() == 0) return;
-  auto waited = remote_->wait_for_changes(followed, most, [this] { return disturbed(); });
-  if (waited || disturbed()) return wait_backoff_.reset();
+  const auto moved = remote_->wait_for_changes(followed, most, [this] { return disturbed(); });
+  for (auto& scope : followed_) {
+    // Without an answer nothing is known of any of them, and a read tells how they are.
+    scope.stale = scope.stale || !moved || std::ranges::find(*moved, scope.id) != moved->end();
+  }
+  if (moved || disturbed()) return wait_backoff_.reset();
   parts_.metrics.tail_errors.add();
-  pause_until(std::chrono::steady_clock::now() + pause_after(waited.error(), wait_backoff_));
+  pause_until(std::chrono::steady_clock::now() + pause_after(moved.error(), wait_backoff_));
 }
 
 }  // namespace inductorfs::catalog

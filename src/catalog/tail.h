@@ -48,8 +48,10 @@ class Tail {
     bool failing = false;
     bool durable = true;  ///< false after a failed write: the position on disk must not move past what is missing
     bool whole = true;    ///< false when something was refused that another day might be accepted
+    bool stale = true;    ///< there may be something to read
     Backoff backoff;
     SteadyTime due{};
+    SteadyTime read_anyway{};
     Milliseconds patience{};
   };
   struct State {

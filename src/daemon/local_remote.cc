@@ -28,8 +28,9 @@ class LocalRemote final : public remote::Remote {
                                      Deadline deadline) override {
     return index_->read_changes(scope, from, deadline);
   }
-  Result<void> wait_for_changes(const std::vector<std::pair<remote::ScopeId, remote::Position>>& scopes,
-                                Milliseconds most, const std::function<bool()>& cancelled) override {
+  Result<std::vector<remote::ScopeId>> wait_for_changes(
+      const std::vector<std::pair<remote::ScopeId, remote::Position>>& scopes, Milliseconds most,
+      const std::function<bool()>& cancelled) override {
     return index_->wait_for_changes(scopes, most, cancelled);
   }
   Result<void> report_lost(const remote::ScopeId& scope, const std::string& path, const codec::Digest& digest,
@@ -62,8 +63,9 @@ class AbsentRemote final : public remote::Remote {
   Result<remote::Delta> read_changes(const remote::ScopeId&, const remote::Position&, Deadline) override {
     return absent();
   }
-  Result<void> wait_for_changes(const std::vector<std::pair<remote::ScopeId, remote::Position>>&, Milliseconds,
-                                const std::function<bool()>&) override {
+  Result<std::vector<remote::ScopeId>> wait_for_changes(
+      const std::vector<std::pair<remote::ScopeId, remote::Position>>&, Milliseconds,
+      const std::function<bool()>&) override {
     return absent();
   }
   Result<void> report_lost(const remote::ScopeId&, const std::string&, const codec::Digest&, Deadline) override {

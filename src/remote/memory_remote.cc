@@ -151,27 +151,32 @@ class MemoryRemote final : public Remote {
     return cluster_->state().with([&](const ClusterState& state) {
       const auto found = state.scopes.find(scope);
       if (found == state.scopes.end() || found->second.head == Position{}) {
-        return Delta{from != Position{}, {}, {}, {}};
+        return Delta{from != Position{}, {}, {}, {}, true};
       }
-      return changes_since(found->second, from);
+      Delta delta = changes_since(found->second, from);
+      delta.at_head = true;
+      return delta;
     });
   }
 
-  Result<void> wait_for_changes(const std::vector<std::pair<ScopeId, Position>>& scopes, Milliseconds most,
-                                const std::function<bool()>& cancelled) override {
+  Result<std::vector<ScopeId>> wait_for_changes(const std::vector<std::pair<ScopeId, Position>>& scopes,
+                                                Milliseconds most, const std::function<bool()>& cancelled) override {
     for (const auto& [scope, position] : scopes) INDUCTORFS_TRY(check_scope(scope));
     const auto moved = [&](const ClusterState& state) {
-      return std::any_of(scopes.begin(), scopes.end(), [&](const auto& followed) {
-        const auto found = state.scopes.find(followed.first);
-        return (found == state.scopes.end() ? Position{} : found->second.head) != followed.second;
-      });
+      std::vector<ScopeId> names;
+      for (const auto& [scope, position] : scopes) {
+        const auto found = state.scopes.find(scope);
+        if ((found == state.scopes.end() ? Position{} : found->second.head) != position) names.push_back(scope);
+      }
+      return names;
     };
+    const auto any_moved = [&](const ClusterState& state) { return !moved(state).empty(); };
     const Deadline deadline = Deadline::after(most);
-    bool over = false;
-    while (!over && !deadline.passed() && !cancelled()) {
-      over = cluster_->state().wait_until(deadline.earlier(kCancelInterval).at(), moved, moved);
+    std::vector<ScopeId> names;
+    while (names.empty() && !deadline.passed() && !cancelled()) {
+      names = cluster_->state().wait_until(deadline.earlier(kCancelInterval).at(), any_moved, moved);
     }
-    return {};
+    return names;
   }
 
   Result<void> report_lost(const ScopeId& scope, const std::string& path, const codec::Digest& digest,

@@ -25,7 +25,8 @@ ConnectionPool::Slot ConnectionPool::claim(Use use, Deadline deadline) {
     if (lane.idle.empty()) {
       ++lane.open;
     } else {
-      slot.connection = std::move(lane.idle.back());  // the warmest; the coldest are the first to be found dead
+      slot.connection =
+          std::move(lane.idle.back().connection);  // the warmest; the coldest are the first to be found dead
       lane.idle.pop_back();
     }
     return slot;
@@ -60,11 +61,27 @@ Result<ConnectionPool::Lease> ConnectionPool::take(Use use, Deadline deadline, c
 }
 
 void ConnectionPool::drop_idle(Use use) {
-  std::vector<std::unique_ptr<redis::Connection>> dropped;  // closed after the lock is gone
+  std::vector<Idle> dropped;  // closed after the lock is gone
   lanes_.notify_with([&](Lanes& lanes) {
     Lane& lane = lanes[static_cast<size_t>(use)];
     lane.open -= lane.idle.size();
     dropped.swap(lane.idle);
+  });
+}
+
+void ConnectionPool::drop_unused(Milliseconds lifetime) {
+  const SteadyTime before = std::chrono::steady_clock::now() - lifetime;
+  std::vector<Idle> dropped;  // closed after the lock is gone
+  lanes_.notify_with([&](Lanes& lanes) {
+    for (size_t i = 0; i < kUses; ++i) {
+      Lane& lane = lanes[i];
+      const size_t kept = static_cast<Use>(i) == Use::kPublish ? 0 : 1;
+      while (lane.open > kept && !lane.idle.empty() && lane.idle.front().since < before) {
+        dropped.push_back(std::move(lane.idle.front()));
+        lane.idle.erase(lane.idle.begin());
+        --lane.open;
+      }
+    }
   });
 }
 
@@ -78,7 +95,9 @@ void ConnectionPool::take_back(Use use, std::unique_ptr<redis::Connection> conne
     release(use);
     return;
   }
-  lanes_.notify_with([&](Lanes& lanes) { lanes[static_cast<size_t>(use)].idle.push_back(std::move(connection)); });
+  lanes_.notify_with([&](Lanes& lanes) {
+    lanes[static_cast<size_t>(use)].idle.push_back({std::move(connection), std::chrono::steady_clock::now()});
+  });
 }
 
 }  // namespace inductorfs::remote

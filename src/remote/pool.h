@@ -51,13 +51,19 @@ class ConnectionPool {
   /// error of the opener. `kNew` also drops the idle ones of this use.
   [[nodiscard]] Result<Lease> take(Use use, Deadline deadline, const Opener& opener,
                                    Freshness freshness = Freshness::kAny, Budget* budget = nullptr);
+  /// Closes those that nobody has used for so long, but one of each use that jobs and followers wait for.
+  void drop_unused(Milliseconds lifetime);
   /// Closes those that nobody uses now: they lead to a server that is no longer the right one.
   void drop_idle(Use use);
 
  private:
+  struct Idle {
+    std::unique_ptr<redis::Connection> connection;
+    SteadyTime since;
+  };
   struct Lane {
-    std::vector<std::unique_ptr<redis::Connection>> idle;
-    size_t open = 0;  // idle ones and those on loan
+    std::vector<Idle> idle;  // the coldest first
+    size_t open = 0;         // idle ones and those on loan
     size_t limit = 0;
   };
   using Lanes = std::array<Lane, kUses>;

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <poll.h>
-
-#include <charconv>
 #include <deque>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "group.h"
+#include "head.h"
 #include "keys.h"
 #include "redis_operations.h"
 
@@ -22,16 +20,8 @@ constexpr std::string_view kScanCount = "1000";  // HGETALL would stall the serv
 constexpr int kBootstrapAttempts = 5;
 /// A server runs a pipeline that came in one packet without a break: even the second attempt is rare.
 constexpr int kMomentAttempts = 20;
-/// XREAD cannot see a log that began anew at a lower generation: the head is looked at again this often.
-constexpr Milliseconds kHeadInterval{5000};
-constexpr Milliseconds kIdleSlice{100};
 /// Damaged entries that one read of an index has removed; the next one finds the others.
 constexpr size_t kDamagedAtOnce = 16;
-
-struct Head {
-  bool exists = false;
-  Position position;
-};
 
 struct Record {
   uint64_t generation = 0;
@@ -46,28 +36,7 @@ struct Step {
   std::vector<Record> records;
 };
 
-std::optional<uint64_t> to_generation(std::string_view text) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 tl::unexpected<Error> unexpected_reply(const Reply& reply) { return fail(redis::to_error(reply)); }
-
-Result<Head> head_of(const Reply& reply) {
-  if (reply.kind != Reply::Kind::kArray || reply.items.size() != 2) return unexpected_reply(reply);
-  Head head;
-  for (const Reply& field : reply.items) {
-    if (field.kind == Reply::Kind::kNil) return head;
-    if (field.kind != Reply::Kind::kString) return unexpected_reply(field);
-  }
-  const auto generation = to_generation(reply.items[0].text);
-  if (!generation) return fail(ErrorCode::kCorrupt, "a scope's generation is no number");
-  head.exists = true;
-  head.position = {*generation, reply.items[1].text};
-  return head;
-}
 
 Result<Record> record_of(const Reply& item) {
   const auto bad = [] { return fail(ErrorCode::kCorrupt, "a record of the log has not the form of one"); };
@@ -148,11 +117,16 @@ class ScopeReader {
     auto step = read_step(from.generation);
     if (!step) return fail(std::move(step).error());
     if (step->entries > session_.options().index_limit) return too_large();
-    if (!step->head.exists) return Delta{from != Position{}, {}, {}, {}};
-    if (step->head.position == from) return Delta{false, {}, {}, from};
+    if (!step->head.exists) return Delta{from != Position{}, {}, {}, {}, true};
+    if (step->head.position == from) return Delta{false, {}, {}, from, true};
     DeltaFold fold;
     Position position = from;
-    if (follows(*step, position, fold)) return std::move(fold).finish(false, std::move(position));
+    if (follows(*step, position, fold)) {
+      const bool at_head = position == step->head.position;
+      Delta delta = std::move(fold).finish(false, std::move(position));
+      delta.at_head = at_head;
+      return delta;
+    }
     session_.counters().get("remote.resyncs").add();
     for (int i = 0; i < kBootstrapAttempts; ++i) {
       auto delta = bootstrap();
@@ -213,7 +187,7 @@ class ScopeReader {
     if (!reply) return fail(std::move(reply).error());
     auto first = head_of(*reply);
     if (!first) return fail(std::move(first).error());
-    if (!first->exists) return std::optional(Delta{true, {}, {}, {}});
+    if (!first->exists) return std::optional(Delta{true, {}, {}, {}, true});
     Position position = first->position;
     heads_[position.generation] = position.nonce;
     DeltaFold fold;
@@ -279,63 +253,6 @@ class ScopeReader {
   std::vector<Damaged> damaged_;
 };
 
-/// Waits on several scopes. Confined to the calling thread.
-class ScopeWaiter {
- public:
-  ScopeWaiter(Session& session, const std::vector<std::pair<ScopeId, Position>>& scopes,
-              const std::function<bool()>& cancelled)
-      : scopes_(scopes), cancelled_(cancelled) {
-    for (const auto& [scope, position] : scopes) {
-      keys_.emplace_back(session.options().prefix, scope);
-      ids_.push_back(std::to_string(position.generation) + "-0");
-    }
-  }
-
-  Result<void> run(Channel& channel) {
-    while (!cancelled_() && !channel.deadline().passed()) {
-      auto moved = heads_moved(channel);
-      if (!moved) return fail(std::move(moved).error());
-      if (*moved) return {};
-      auto woken = rest(channel);
-      if (!woken) return fail(std::move(woken).error());
-      if (*woken) return {};
-    }
-    return {};
-  }
-
- private:
-  Result<bool> heads_moved(Channel& channel) {
-    std::vector<redis::Command> commands;
-    commands.reserve(keys_.size());
-    for (const ScopeKeys& keys : keys_) commands.push_back({"HMGET", keys.meta, "gen", "nonce"});
-    auto replies = channel.call_all(commands);
-    if (!replies) return fail(std::move(replies).error());
-    for (size_t i = 0; i < replies->size(); ++i) {
-      auto head = head_of((*replies)[i]);
-      if (!head) return fail(std::move(head).error());
-      if (head->position != scopes_[i].second) return true;
-    }
-    return false;
-  }
-
-  Result<bool> rest(Channel& channel) {
-    const Milliseconds block = std::max(std::min(channel.deadline().left(), kHeadInterval), Milliseconds(1));
-    const std::string milliseconds = std::to_string(block.count());
-    redis::Command command = {"XREAD", "COUNT", "1", "BLOCK", milliseconds, "STREAMS"};
-    for (const ScopeKeys& keys : keys_) command.push_back(keys.log);
-    for (const std::string& id : ids_) command.push_back(id);
-    auto reply = channel.call_blocking(command, block, cancelled_);
-    if (!reply) return fail(std::move(reply).error());
-    if (reply->is_error()) return unexpected_reply(*reply);
-    return reply->kind == Reply::Kind::kArray;
-  }
-
-  const std::vector<std::pair<ScopeId, Position>>& scopes_;
-  const std::function<bool()>& cancelled_;
-  std::vector<ScopeKeys> keys_;
-  std::vector<std::string> ids_;
-};
-
 }  // namespace
 
 Result<Delta> read_scope(Session& session, const ScopeId& scope, const Position& from, Deadline deadline) {
@@ -356,20 +273,6 @@ Result<Delta> read_scope(Session& session, const ScopeId& scope, const Position&
     (void)report_lost_entry(session, scope, entry.path, entry.digest, deadline);
   }
   return delta;
-}
-
-Result<void> wait_for_scopes(Session& session, const std::vector<std::pair<ScopeId, Position>>& scopes,
-                             Milliseconds most, const std::function<bool()>& cancelled) {
-  const Deadline deadline = Deadline::after(most);
-  for (const auto& [scope, position] : scopes) INDUCTORFS_TRY(check_scope(scope));
-  while (scopes.empty() && !deadline.passed() && !cancelled()) {
-    (void)::poll(nullptr, 0, static_cast<int>(std::min(deadline.left(), kIdleSlice).count()));  // nothing to follow
-  }
-  if (scopes.empty() || deadline.passed() || cancelled()) return {};
-  auto outcome = session.run(Use::kFollow, deadline,
-                             [&](Channel& channel) { return ScopeWaiter(session, scopes, cancelled).run(channel); });
-  if (!outcome && (cancelled() || (deadline.passed() && outcome.error().code() == ErrorCode::kTimedOut))) return {};
-  return outcome;
 }
 
 }  // namespace inductorfs::remote

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "breaker.h"
+#include "head.h"
 #include "inductorfs/remote/remote.h"
 #include "session.h"
 
@@ -25,8 +26,9 @@ void fetch_blobs(Session& session, std::span<const codec::Digest> digests, BlobS
                                              const codec::Digest& digest, Deadline deadline);
 
 [[nodiscard]] Result<Delta> read_scope(Session& session, const ScopeId& scope, const Position& from, Deadline deadline);
-[[nodiscard]] Result<void> wait_for_scopes(Session& session, const std::vector<std::pair<ScopeId, Position>>& scopes,
-                                           Milliseconds most, const std::function<bool()>& cancelled);
+[[nodiscard]] Result<std::vector<ScopeId>> wait_for_scopes(Session& session, HeadWatch& heads,
+                                                           const std::vector<std::pair<ScopeId, Position>>& scopes,
+                                                           Milliseconds most, const std::function<bool()>& cancelled);
 
 /// Requires: check_information() has passed.
 [[nodiscard]] Result<void> announce_to(Session& session, const ScopeInformation& scope, Deadline deadline);

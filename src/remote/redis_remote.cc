@@ -24,9 +24,11 @@ class RedisRemote final : public Remote {
   struct Shared {
     explicit Shared(const RemoteOptions& options)
         : writes({Milliseconds(1000), Milliseconds(60000)}),
-          announcements(std::chrono::duration_cast<Milliseconds>(options.blob_lifetime) / kAnnouncementsPerLifetime) {}
+          announcements(std::chrono::duration_cast<Milliseconds>(options.blob_lifetime) / kAnnouncementsPerLifetime),
+          heads(options.head_interval) {}
     Breaker writes;  // publishing only: a server without memory for writes still answers reads
     Announcements announcements;
+    HeadWatch heads;
   };
 
   RedisRemote(Session session, std::shared_ptr<Shared> shared)
@@ -46,15 +48,15 @@ class RedisRemote final : public Remote {
   Result<Delta> read_changes(const ScopeId& scope, const Position& from, Deadline deadline) override {
     auto delta = read_scope(session_, scope, from, deadline);
     if (!delta) return delta;
-    if (auto due = shared_->announcements.due(scope, std::chrono::steady_clock::now())) {
-      // What is lost with it is a line in a listing, until the next time.
-      if (!announce_to(session_, *due, deadline)) session_.counters().get("remote.announce_failed").add();
-    }
+    if (delta->at_head) shared_->heads.confirm(scope, delta->position);
+    announce_again(scope, deadline);
     return delta;
   }
-  Result<void> wait_for_changes(const std::vector<std::pair<ScopeId, Position>>& scopes, Milliseconds most,
-                                const std::function<bool()>& cancelled) override {
-    return wait_for_scopes(session_, scopes, most, cancelled);
+  Result<std::vector<ScopeId>> wait_for_changes(const std::vector<std::pair<ScopeId, Position>>& scopes,
+                                                Milliseconds most, const std::function<bool()>& cancelled) override {
+    // A scope in which nothing happens is not read, and in use all the same.
+    for (const auto& [scope, position] : scopes) announce_again(scope, Deadline::after(most));
+    return wait_for_scopes(session_, shared_->heads, scopes, most, cancelled);
   }
   Result<void> report_lost(const ScopeId& scope, const std::string& path, const codec::Digest& digest,
                            Deadline deadline) override {
@@ -79,6 +81,12 @@ class RedisRemote final : public Remote {
   }
 
  private:
+  void announce_again(const ScopeId& scope, Deadline deadline) {
+    const auto due = shared_->announcements.due(scope, std::chrono::steady_clock::now());
+    // What is lost with it is a line in a listing, until the next time.
+    if (due && !announce_to(session_, *due, deadline)) session_.counters().get("remote.announce_failed").add();
+  }
+
   Session session_;
   std::shared_ptr<Shared> shared_;
 };

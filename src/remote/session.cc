@@ -59,7 +59,9 @@ Result<redis::Reply> Channel::call(const redis::Command& command) {
 
 Result<redis::Reply> Channel::call_blocking(const redis::Command& command, Milliseconds block,
                                             const std::function<bool()>& cancelled) {
-  return connection_.call_blocking(command, block, cancelled);
+  auto reply = connection_.call_blocking(command, block, cancelled);
+  if (reply) hear();
+  return reply;
 }
 
 Session::Shared::Shared(RemoteOptions given, redis::Endpoint server, Counters& all)
@@ -138,7 +140,8 @@ Result<void> Session::attempt(const Talk& talk, Call& call) {
       settle(error, lease.error().code() != ErrorCode::kBusy, call);
       return fail(error);
     }
-    Channel channel(lease->connection(), call.deadline, bounds(call), [&] {
+    const bool fresh = !lease->reused() || call.ticket != Breaker::Ticket::kNormal;
+    Channel channel(lease->connection(), fresh, call.deadline, bounds(call), [&] {
       // At the first reply, not at the end: a probe that then rests in XREAD must not hold up everybody else.
       shared_->breaker.succeeded(call.ticket);
       call.ticket = Breaker::Ticket::kNormal;

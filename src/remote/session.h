@@ -27,8 +27,13 @@ class Channel {
     const std::function<bool()>* cancelled = nullptr;
     Budget* budget = nullptr;  ///< as in redis::Patience
   };
-  Channel(redis::Connection& connection, Deadline deadline, Bounds bounds, std::function<void()> on_first_reply)
-      : connection_(connection), deadline_(deadline), bounds_(bounds), on_first_reply_(std::move(on_first_reply)) {}
+  Channel(redis::Connection& connection, bool fresh, Deadline deadline, Bounds bounds,
+          std::function<void()> on_first_reply)
+      : connection_(connection),
+        fresh_(fresh),
+        deadline_(deadline),
+        bounds_(bounds),
+        on_first_reply_(std::move(on_first_reply)) {}
 
   [[nodiscard]] Result<void> pipeline(const std::vector<redis::Command>& commands, const OnReply& on_reply);
   [[nodiscard]] Result<redis::Reply> call(const redis::Command& command);
@@ -37,6 +42,9 @@ class Channel {
   [[nodiscard]] Result<redis::Reply> call_blocking(const redis::Command& command, Milliseconds block,
                                                    const std::function<bool()>& cancelled);
   [[nodiscard]] Deadline deadline() const { return deadline_; }
+  /// The server may be another than the last one, or others wait for this call's first answer: ask something first that
+  /// is answered at once.
+  [[nodiscard]] bool fresh() const { return fresh_; }
   /// The server has answered at least once.
   [[nodiscard]] bool heard() const { return heard_; }
 
@@ -44,6 +52,7 @@ class Channel {
   void hear();
 
   redis::Connection& connection_;
+  bool fresh_;
   Deadline deadline_;
   Bounds bounds_;
   std::function<void()> on_first_reply_;
@@ -68,6 +77,8 @@ class Session {
   [[nodiscard]] bool resting() const;
   /// The next call of this use dials, and so resolves the server's name, anew.
   void hang_up(Use use) { shared_->pool.drop_idle(use); }
+  /// Closes what nobody has used for RemoteOptions::idle_lifetime.
+  void close_idle() { shared_->pool.drop_unused(options().idle_lifetime); }
 
   [[nodiscard]] const RemoteOptions& options() const { return shared_->options; }
   [[nodiscard]] Counters& counters() const { return shared_->counters; }

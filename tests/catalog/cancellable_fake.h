@@ -32,8 +32,9 @@ class CancellableFake final : public remote::Remote {
     if (!answers_(deadline)) return cancelled();
     return inner_.read_changes(id, from, deadline);
   }
-  Result<void> wait_for_changes(const std::vector<std::pair<remote::ScopeId, remote::Position>>& scopes,
-                                Milliseconds most, const std::function<bool()>& stop) override {
+  Result<std::vector<remote::ScopeId>> wait_for_changes(
+      const std::vector<std::pair<remote::ScopeId, remote::Position>>& scopes, Milliseconds most,
+      const std::function<bool()>& stop) override {
     return inner_.wait_for_changes(scopes, most, stop);
   }
   Result<void> report_lost(const remote::ScopeId& id, const std::string& path, const codec::Digest& digest,

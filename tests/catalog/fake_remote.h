@@ -99,30 +99,35 @@ class FakeRemote final : public remote::Remote {
     });
   }
 
-  Result<void> wait_for_changes(const std::vector<std::pair<remote::ScopeId, remote::Position>>& scopes,
-                                Milliseconds most, const std::function<bool()>& cancelled) override {
+  Result<std::vector<remote::ScopeId>> wait_for_changes(
+      const std::vector<std::pair<remote::ScopeId, remote::Position>>& scopes, Milliseconds most,
+      const std::function<bool()>& cancelled) override {
     const auto deadline = Deadline::after(most);
     const auto moved = [&](const State& now) {
+      std::vector<remote::ScopeId> names;
       for (const auto& [id, position] : scopes) {
         auto found = now.scopes.find(id);
         if (found == now.scopes.end()) continue;
-        if (!found->second.scripted.empty()) return true;
-        if (found->second.scripted_end == std::pair(position, found->second.log.size())) continue;
-        if (found->second.log.size() != position.generation) return true;
+        const bool ended = found->second.scripted_end == std::pair(position, found->second.log.size());
+        const bool news = !found->second.scripted.empty() || found->second.log.size() != position.generation;
+        if (!found->second.scripted.empty() || (news && !ended)) names.push_back(id);
       }
-      return false;
+      return names;
     };
+    std::vector<remote::ScopeId> names;
     while (!cancelled() && !deadline.passed()) {
       // In slices, as a real connection asks `cancelled`.
       const auto slice = std::min(deadline.at(), std::chrono::steady_clock::now() + Milliseconds(10));
-      const bool done = state.wait_until(
-          slice, [&](const State& now) { return !now.hanging && (now.failure || moved(now)); },
-          [&](const State& now) { return !now.hanging && (now.failure || moved(now)); });
+      const auto over = [&](const State& now) { return !now.hanging && (now.failure || !moved(now).empty()); };
+      const bool done = state.wait_until(slice, over, [&](const State& now) {
+        names = moved(now);
+        return over(now);
+      });
       if (done) break;
     }
-    return state.with([](const State& now) -> Result<void> {
+    return state.with([&](const State& now) -> Result<std::vector<remote::ScopeId>> {
       if (now.failure) return fail(*now.failure);
-      return {};
+      return names;
     });
   }
 

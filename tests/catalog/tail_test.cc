@@ -153,8 +153,9 @@ TEST_F(TailTest, OneScopeThatFailsDoesNotStopTheOthers) {
       if (scope == "aa") return fail(ErrorCode::kTooLarge, "over the index limit");
       return inner_.read_changes(scope, from, deadline);
     }
-    Result<void> wait_for_changes(const std::vector<std::pair<remote::ScopeId, remote::Position>>& scopes,
-                                  Milliseconds most, const std::function<bool()>& cancelled) override {
+    Result<std::vector<remote::ScopeId>> wait_for_changes(
+        const std::vector<std::pair<remote::ScopeId, remote::Position>>& scopes, Milliseconds most,
+        const std::function<bool()>& cancelled) override {
       return inner_.wait_for_changes(scopes, most, cancelled);
     }
     Result<void> report_lost(const remote::ScopeId& scope, const std::string& path, const codec::Digest& digest,
@@ -181,6 +182,20 @@ TEST_F(TailTest, OneScopeThatFailsDoesNotStopTheOthers) {
   }
   EXPECT_GE(counted("tail.errors"), 1U);
   EXPECT_FALSE((*catalog)->status().synced);
+}
+
+TEST_F(TailTest, ReadsOnlyTheScopesThatHaveSomething) {
+  Catalog& catalog = start_synced();
+  const auto reads = [&] { return remote_.state.with([](const FakeRemote::State& now) { return now.reads; }); };
+  const uint64_t before = reads();
+  constexpr uint64_t kChanges = 30;
+  for (uint64_t i = 0; i < kChanges; ++i) {
+    const std::string path = "f" + std::to_string(i);
+    remote_.set("aa", elsewhere(path, "1"));
+    ASSERT_TRUE(eventually([&] { return catalog.find(path).has_value(); }));
+  }
+  // Each is a read that has it and one that finds no more; the other scope has none.
+  EXPECT_LE(reads() - before, 2 * kChanges);
 }
 
 TEST_F(TailTest, AnAbsentClusterIsAskedSeldom) {

@@ -293,7 +293,7 @@ TEST_P(RemoteContract, AWaiterWakesWhenAScopeMoves) {
   Follower follower(*other, scope);
   follower.catch_up();
   std::atomic<bool> woken = false;
-  Result<void> outcome;
+  Result<std::vector<ScopeId>> outcome;
   std::jthread waiter([&] {
     outcome = other->wait_for_changes({{"unm0ved", {}}, {scope, follower.position}}, Milliseconds(60000),
                                       [] { return false; });
@@ -302,7 +302,8 @@ TEST_P(RemoteContract, AWaiterWakesWhenAScopeMoves) {
   ASSERT_EQ(publish(group_of(scope, {entry("a", "1")})), PublishOutcome::kPublished);
   waiter.join();
   EXPECT_TRUE(woken);
-  EXPECT_TRUE(outcome) << outcome.error().to_string();
+  ASSERT_TRUE(outcome) << outcome.error().to_string();
+  EXPECT_EQ(*outcome, std::vector<ScopeId>{scope}) << "the one that moved";
   const auto start = std::chrono::steady_clock::now();
   ASSERT_TRUE(other->wait_for_changes({{scope, follower.position}}, Milliseconds(60000), [] { return false; }))
       << "it has moved before the wait began";
@@ -311,12 +312,16 @@ TEST_P(RemoteContract, AWaiterWakesWhenAScopeMoves) {
 
 TEST_P(RemoteContract, AWaiterNoticesAHistoryThatIsNotItsOwn) {
   ASSERT_EQ(publish(group_of(scope, {entry("a", "1")})), PublishOutcome::kPublished);
-  EXPECT_TRUE(other->wait_for_changes({{scope, {5, "lost"}}}, Milliseconds(60000), [] { return false; }));
+  const auto named = other->wait_for_changes({{scope, {5, "lost"}}}, Milliseconds(60000), [] { return false; });
+  ASSERT_TRUE(named);
+  EXPECT_EQ(*named, std::vector<ScopeId>{scope});
 }
 
 TEST_P(RemoteContract, AWaiterEndsInTimeAndWhenItIsCancelled) {
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_TRUE(other->wait_for_changes({{scope, {}}}, Milliseconds(150), [] { return false; }));
+  const auto nothing = other->wait_for_changes({{scope, {}}}, Milliseconds(150), [] { return false; });
+  ASSERT_TRUE(nothing);
+  EXPECT_TRUE(nothing->empty());
   EXPECT_GE(std::chrono::steady_clock::now() - start, Milliseconds(100));
   std::atomic<int> asked = 0;
   EXPECT_TRUE(other->wait_for_changes({{scope, {}}}, Milliseconds(60000), [&] { return ++asked > 3; }));

@@ -104,6 +104,23 @@ TEST_F(ConnectionPoolTest, AFailedOpenGivesItsPlaceBack) {
   EXPECT_TRUE(pool.take(Use::kPublish, shortly(), opener));
 }
 
+TEST_F(ConnectionPoolTest, ClosesWhatNobodyUsesButOneOfEachUseThatIsWaitedFor) {
+  {
+    const auto one = pool.take(Use::kFetch, shortly(), opener);
+    const auto two = pool.take(Use::kFetch, shortly(), opener);
+    const auto publish = pool.take(Use::kPublish, shortly(), opener);
+    const auto follow = pool.take(Use::kFollow, shortly(), opener);
+    pool.drop_unused(Milliseconds(0));
+    EXPECT_EQ(alive, 4) << "they are in use";
+  }
+  pool.drop_unused(Milliseconds(3'600'000));
+  EXPECT_EQ(alive, 4) << "a moment ago somebody used them";
+  pool.drop_unused(Milliseconds(-1));
+  EXPECT_EQ(alive, 2) << "one to fetch, one to follow";
+  EXPECT_TRUE(pool.take(Use::kFetch, shortly(), opener)->reused());
+  EXPECT_FALSE(pool.take(Use::kPublish, shortly(), opener)->reused());
+}
+
 TEST_F(ConnectionPoolTest, ANewConnectionTakesTheIdleOnesAway) {
   {
     const auto one = pool.take(Use::kFetch, shortly(), opener);

@@ -102,7 +102,7 @@ TEST_F(RedisRemote, AFetchDoesNotWaitForAFollower) {
 }
 
 TEST_F(RedisRemote, AWaiterThatLosesItsServerSaysSo) {
-  Result<void> outcome;
+  Result<std::vector<ScopeId>> outcome;
   std::jthread follower([&] {
     outcome = remote->wait_for_changes({{scope, {}}}, Milliseconds(60000), [] { return false; });
   });

@@ -81,8 +81,9 @@ class RemoteInFront : public remote::Remote {
                                      Deadline deadline) override {
     return inner_->read_changes(scope, from, deadline);
   }
-  Result<void> wait_for_changes(const std::vector<std::pair<remote::ScopeId, remote::Position>>& scopes,
-                                Milliseconds most, const std::function<bool()>& cancelled) override {
+  Result<std::vector<remote::ScopeId>> wait_for_changes(
+      const std::vector<std::pair<remote::ScopeId, remote::Position>>& scopes, Milliseconds most,
+      const std::function<bool()>& cancelled) override {
     return inner_->wait_for_changes(scopes, most, cancelled);
   }
   Result<void> report_lost(const remote::ScopeId& scope, const std::string& path, const codec::Digest& digest,

@@ -37,6 +37,7 @@ struct Delta {
   std::vector<codec::Entry> set;
   std::vector<std::string> removed;
   Position position;
+  bool at_head = false;  ///< nothing came after `position` when this was read: another step would be empty
 };
 
 /// Receives blobs, one after the other. Confined to the thread that called fetch().
@@ -127,12 +128,15 @@ class Remote {
                                                        Deadline deadline) = 0;
 
   /// What changed in `scope` since `from`; a whole snapshot (reset) when that history is not available. One step may
-  /// return less than everything: the caller goes on until a delta leaves the position unchanged and is empty.
+  /// return less than everything: the caller goes on until a delta is at the head, or empty and leaves the position
+  /// unchanged.
   [[nodiscard]] virtual Result<Delta> read_changes(const ScopeId& scope, const Position& from, Deadline deadline) = 0;
 
-  /// Returns when one of the scopes has moved past its position, when `most` has passed, or when `cancelled` says so.
-  [[nodiscard]] virtual Result<void> wait_for_changes(const std::vector<std::pair<ScopeId, Position>>& scopes,
-                                                      Milliseconds most, const std::function<bool()>& cancelled) = 0;
+  /// Returns when some of the scopes have moved past their positions, and which; or none, when `most` has passed or
+  /// `cancelled` says so. A history that began anew below a position is noticed within RemoteOptions::head_interval.
+  [[nodiscard]] virtual Result<std::vector<ScopeId>> wait_for_changes(
+      const std::vector<std::pair<ScopeId, Position>>& scopes, Milliseconds most,
+      const std::function<bool()>& cancelled) = 0;
 
   /// Tells the cluster that an entry's blob is gone or wrong: the entry is removed if it still has this digest.
   [[nodiscard]] virtual Result<void> report_lost(const ScopeId& scope, const std::string& path,
@@ -140,7 +144,7 @@ class Remote {
 
   /// Tells the cluster what a scope's id stands for, so that another host's operator can see in what it differs. Once
   /// it has succeeded, another call for the same scope sends nothing; the cluster's memory of it is renewed by
-  /// read_changes of that scope. kInvalid: not a scope's information, or the id is not the text's digest.
+  /// reading that scope and by waiting for it. kInvalid: not a scope's information, or the id is not the text's digest.
   /// kNotPermitted: this user may only read.
   [[nodiscard]] virtual Result<void> announce_scope(const ScopeInformation& scope, Deadline deadline) = 0;
   /// The scopes that hosts announced and that are still in use, newest announcement first, at most `limit`. What does
@@ -174,8 +178,11 @@ struct RemoteOptions {
   Milliseconds connect_patience{1000};  ///< most that a new connection may take, greeting included
   Milliseconds without_progress{250};   ///< of a fetch that comes without a budget
   std::chrono::seconds blob_lifetime{30 * 24 * 3600};
-  uint64_t index_limit = 2'000'000;  ///< entries of one scope that this host is ready to hold
-  uint64_t log_length = 10'000;      ///< records kept in a scope's log (MAXLEN ~)
+  Milliseconds follow_rest{10'000};    ///< of a follower at the server; then it looks whether a scope has gone
+  Milliseconds head_interval{30'000};  ///< between two looks at all heads, jittered; more with many scopes
+  Milliseconds idle_lifetime{30'000};  ///< of a connection that nobody uses, but for one to fetch and one to ask
+  uint64_t index_limit = 2'000'000;    ///< entries of one scope that this host is ready to hold
+  uint64_t log_length = 10'000;        ///< records kept in a scope's log (MAXLEN ~)
 };
 
 /// Does not connect: a server that is absent now is no error. kInvalid for a URL that is none, or a secret file that

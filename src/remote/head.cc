@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "head.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace inductorfs::remote {
+namespace {
+
+/// A host with many scopes looks less often, so that it asks for no more than two heads in three seconds.
+constexpr Milliseconds kPaceOfHeads{1500};
+
+}  // namespace
+
+std::optional<uint64_t> to_generation(std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+Result<Head> head_of(const redis::Reply& reply) {
+  if (reply.kind != redis::Reply::Kind::kArray || reply.items.size() != 2) return fail(redis::to_error(reply));
+  Head head;
+  for (const redis::Reply& field : reply.items) {
+    if (field.kind == redis::Reply::Kind::kNil) return head;
+    if (field.kind != redis::Reply::Kind::kString) return fail(redis::to_error(field));
+  }
+  const auto generation = to_generation(reply.items[0].text);
+  if (!generation) return fail(ErrorCode::kCorrupt, "a scope's generation is no number");
+  head.exists = true;
+  head.position = {*generation, reply.items[1].text};
+  return head;
+}
+
+void HeadWatch::confirm(const ScopeId& scope, const Position& position) {
+  state_.with([&](State& state) { state.confirmed[scope] = position; });
+}
+
+bool HeadWatch::is_confirmed(const ScopeId& scope, const Position& position) const {
+  return state_.with([&](const State& state) {
+    const auto found = state.confirmed.find(scope);
+    return found != state.confirmed.end() && found->second == position;
+  });
+}
+
+void HeadWatch::forget() {
+  state_.with([](State& state) { state.confirmed.clear(); });
+}
+
+void HeadWatch::keep_only(const std::vector<std::pair<ScopeId, Position>>& scopes) {
+  state_.with([&](State& state) {
+    std::erase_if(state.confirmed, [&](const auto& known) {
+      return std::ranges::none_of(scopes, [&](const auto& scope) { return scope.first == known.first; });
+    });
+  });
+}
+
+SteadyTime HeadWatch::due() const {
+  return state_.with([](const State& state) { return state.due; });
+}
+
+void HeadWatch::looked(size_t count) {
+  const auto least =
+      std::max(interval_, std::min(kPaceOfHeads, interval_ / 20) * static_cast<Milliseconds::rep>(count));
+  state_.with([&](State& state) {
+    std::uniform_real_distribution<double> spread(0.8, 1.2);  // a thousand mounts do not ask in step
+    const double wait = static_cast<double>(least.count()) * spread(state.random);
+    state.due = std::chrono::steady_clock::now() + Milliseconds(static_cast<Milliseconds::rep>(wait));
+  });
+}
+
+}  // namespace inductorfs::remote

@@ -159,8 +159,9 @@ Result<void> CatalogImpl::check(const Publish& publish) const {
   if (contested && !codec::is_clean_path(publish.contest)) {
     return fail(ErrorCode::kInvalid, "a contest needs its key directory");
   }
-  if (publish.kind == Publish::Kind::kMerge && publish.entries.size() != 1) {
-    return fail(ErrorCode::kInvalid, "a merge has one entry");
+  const bool of_one = publish.kind == Publish::Kind::kMerge || publish.kind == Publish::Kind::kFirstOfPath;
+  if (of_one && publish.entries.size() != 1) {
+    return fail(ErrorCode::kInvalid, "a merge, and what is published as the first of its path, has one entry");
   }
   std::set<std::string_view> paths;
   for (const auto& entry : publish.entries) {

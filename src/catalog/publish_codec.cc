@@ -66,8 +66,8 @@ class Reader {
 };
 
 std::optional<Publish::Kind> kind_from(uint8_t number) {
-  for (const auto kind :
-       {Publish::Kind::kPlain, Publish::Kind::kFirst, Publish::Kind::kCandidate, Publish::Kind::kMerge}) {
+  for (const auto kind : {Publish::Kind::kPlain, Publish::Kind::kFirst, Publish::Kind::kCandidate,
+                          Publish::Kind::kMerge, Publish::Kind::kFirstOfPath}) {
     if (static_cast<uint8_t>(kind) == number) return kind;
   }
   return std::nullopt;

@@ -19,6 +19,7 @@ constexpr uint64_t kSlowestLink = 2ULL * 1024;
 constexpr int kLookSteps = 256;
 
 constexpr std::string_view kSuperseded = "superseded: the cluster has another's for this key";
+constexpr std::string_view kSentByAnother = "another host sends the same just now";
 
 /// Frames of blobs in the store, piece by piece. Ends early when the catalog stops, so that stop() need not wait for a
 /// large blob. Confined to the catalog-publish thread.
@@ -60,7 +61,9 @@ class StoreSource final : public remote::BlobSource {
   std::string failure_;
 };
 
-PublishReport ended(PublishState state, std::string why = {}) { return {{}, state, std::move(why), std::nullopt}; }
+PublishReport ended(PublishState state, std::string_view why = {}) {
+  return {{}, state, std::string(why), std::nullopt};
+}
 
 }  // namespace
 
@@ -84,6 +87,7 @@ Result<Publisher::Outcome> Publisher::attempt(const Item& item) {
   parts_.tree.write([&](Tree& tree) { tree.watch(paths_of(item.publish)); });
   switch (item.publish.kind) {
     case Publish::Kind::kPlain:
+    case Publish::Kind::kFirstOfPath:
       return publish_plain(item);
     case Publish::Kind::kFirst:
       return publish_first(item);
@@ -113,13 +117,39 @@ Result<Publisher::Sent> Publisher::send(const remote::PublishGroup& group) {
 }
 
 Result<Publisher::Outcome> Publisher::publish_plain(const Item& item) {
-  auto sent = send({item.publish.scope, item.publish.entries, std::nullopt, std::nullopt});
+  remote::PublishGroup group{item.publish.scope, item.publish.entries, std::nullopt, std::nullopt};
+  group.first_of_path = item.publish.kind == Publish::Kind::kFirstOfPath;
+  if (group.first_of_path) {
+    // Whoever deleted the first one, or cannot use it, made this one in its place.
+    const auto unused = parts_.tree.read(
+        [&](const Tree& tree) { return tree.find_unused(item.publish.scope, item.publish.entries.front().path); });
+    if (unused) {
+      group.first_of_path = false;
+      group.replaces = remote::PublishGroup::Replaces{unused};
+    }
+  }
+  auto sent = send(group);
   if (!sent) return fail(std::move(sent).error());
   if (sent->refused) return std::move(*sent->refused);
-  if (sent->outcome != remote::PublishOutcome::kPublished) {
+  if (sent->outcome == remote::PublishOutcome::kConflict && !group.replaces) {
     return fail(ErrorCode::kInternal, "the cluster refused a publish that had no condition");
   }
-  return Outcome{ended(PublishState::kPublished), item.publish.entries};
+  return settled(sent->outcome, item.publish.entries);
+}
+
+Publisher::Outcome Publisher::settled(remote::PublishOutcome outcome, std::vector<codec::Entry> entries) {
+  switch (outcome) {
+    case remote::PublishOutcome::kPublished:
+      return {ended(PublishState::kPublished), std::move(entries)};
+    case remote::PublishOutcome::kHeld:
+      return {ended(PublishState::kPublished), std::move(entries), true};
+    case remote::PublishOutcome::kClaimed:
+      return {ended(PublishState::kQueued, kSentByAnother), {}};
+    case remote::PublishOutcome::kSuperseded:
+    case remote::PublishOutcome::kConflict:
+      break;
+  }
+  return {ended(PublishState::kKeptLocal, kSuperseded), {}};
 }
 
 Result<Publisher::Outcome> Publisher::publish_first(const Item& item) {
@@ -130,7 +160,7 @@ Result<Publisher::Outcome> Publisher::publish_first(const Item& item) {
       return known && known->digest != entry.digest;
     });
   });
-  if (lost) return Outcome{ended(PublishState::kKeptLocal, std::string(kSuperseded)), {}};
+  if (lost) return Outcome{ended(PublishState::kKeptLocal, kSuperseded), {}};
   return contest(item, 0);
 }
 
@@ -148,7 +178,7 @@ Result<Publisher::Outcome> Publisher::publish_candidate(const Item& item) {
     if (candidate.lost || ours.contains(candidate.path)) continue;
     ++others;
     if (!seen.contains(candidate.path)) {
-      return Outcome{ended(PublishState::kKeptLocal, std::string(kSuperseded)), {}};
+      return Outcome{ended(PublishState::kKeptLocal, kSuperseded), {}};
     }
   }
   if (others >= parts_.options.candidates_per_key) {
@@ -164,14 +194,12 @@ Result<Publisher::Outcome> Publisher::contest(const Item& item, uint64_t most) {
   auto sent = send(group);
   if (!sent) return fail(std::move(sent).error());
   if (sent->refused) return std::move(*sent->refused);
-  if (sent->outcome == remote::PublishOutcome::kPublished) {
-    return Outcome{ended(PublishState::kPublished), item.publish.entries};
-  }
+  if (sent->outcome != remote::PublishOutcome::kSuperseded) return settled(sent->outcome, item.publish.entries);
   // Lost against ourselves? An earlier attempt may have been done although its answer never came.
   auto held = holds_already(item);
   if (!held) return fail(std::move(held).error());
   if (*held) return Outcome{ended(PublishState::kPublished), item.publish.entries};
-  return Outcome{ended(PublishState::kKeptLocal, std::string(kSuperseded)), {}};
+  return settled(sent->outcome, {});
 }
 
 Result<bool> Publisher::holds_already(const Item& item) {

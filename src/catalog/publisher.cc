@@ -16,6 +16,8 @@ constexpr Milliseconds kDrainPause{500};
 /// Attempts of one group for reasons that are not the cluster's absence; then it stays local, unless the reason is the
 /// server's: another program's key in its way, or an answer that no server gives. An operator can mend that.
 constexpr uint64_t kAttemptLimit = 20;
+/// Until a group is tried again that another host is sending. Most are sent within it.
+constexpr Milliseconds kClaimPause{1'000};
 /// The longest pause of a parked group, which doubles from Backoff::kFirst.
 constexpr Milliseconds kParkedMost{600'000};
 constexpr size_t kLostBatch = 64;
@@ -164,7 +166,9 @@ void Publisher::publish_one(Work work) {
     given_up.report = {{}, PublishState::kRefused, outcome.error().to_string(), std::nullopt};
     outcome = std::move(given_up);
   }
-  if (outcome) {
+  if (outcome && outcome->report.state == PublishState::kQueued) {
+    put_off(item, outcome->report.why);
+  } else if (outcome) {
     finish(item, *outcome);
   } else if (is_temporary(outcome.error())) {
     try_later(item, outcome.error());
@@ -191,6 +195,16 @@ void Publisher::park(const Item& item, const Error& error) {
   });
 }
 
+void Publisher::put_off(const Item& item, const std::string& why) {
+  parts_.durable.notify_with([&](Durable& durable) {
+    durable.in_flight.reset();
+    QueueIndex::Item* queued = durable.queue.find(item.id);
+    if (queued == nullptr) return;  // replaced or dropped meanwhile
+    queued->error = why;
+    queued->not_before = std::chrono::steady_clock::now() + backoff_.jittered(kClaimPause);
+  });
+}
+
 void Publisher::try_later(const Item& item, const Error& error) {
   parts_.metrics.retries.add();
   log::write_limited(log::Level::kWarning, "catalog_publish", {{"error", error.to_string()}});
@@ -214,6 +228,11 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
     const auto scope = tree.scope_index(item.publish.scope);
     for (const auto& entry : outcome.in_cluster) {
       const auto brought = touched.find(entry.path);
+      if (outcome.held) {
+        const auto known = tree.find_known(item.publish.scope, entry.path);
+        if (!known || known->digest != entry.digest) tree.await_echo(entry.path, entry.digest);
+        continue;
+      }
       // What the tail has brought meanwhile is mostly this very entry or a newer one; it may be one from before.
       if (scope && brought == touched.end() && tree.set(*scope, entry) == Tree::Change::kVisible) {
         changed.push_back(entry.path);

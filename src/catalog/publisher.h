@@ -34,6 +34,8 @@ class Publisher {
   struct Outcome {
     PublishReport report;
     std::vector<codec::Entry> in_cluster;  ///< what the cluster has now by our doing
+    /// The cluster had the digests of `in_cluster` before, with another host's attributes, which the tail will bring.
+    bool held = false;
   };
   /// What there is to do now.
   struct Work {
@@ -51,11 +53,13 @@ class Publisher {
   void deliver(const std::vector<PublishReport>& reports);
 
   void publish_one(Work work);
-  /// An error is worth another attempt.
+  /// An error is worth another attempt. PublishState::kQueued: so is this outcome, soon, which is nobody's fault.
   [[nodiscard]] Result<Outcome> attempt(const Item& item);
   void finish(const Item& item, const Outcome& outcome);
   void try_later(const Item& item, const Error& error);
   void park(const Item& item, const Error& error);
+  /// Another host is about to publish what the item has.
+  void put_off(const Item& item, const std::string& why);
   void report_lost(const std::vector<Known>& lost);
 
   // ---- by kind (publish_kinds.cc)
@@ -75,6 +79,8 @@ class Publisher {
     std::optional<Outcome> refused;  ///< set when no further attempt could do better
   };
   [[nodiscard]] Result<Sent> send(const remote::PublishGroup& group);
+  /// What an answer of the cluster that no further question can change means for the group.
+  [[nodiscard]] static Outcome settled(remote::PublishOutcome outcome, std::vector<codec::Entry> entries);
 
   // ---- merge (merge.cc)
   [[nodiscard]] Result<Outcome> publish_merged(const Item& item);

@@ -246,6 +246,14 @@ std::optional<codec::Entry> Tree::find_known(const remote::ScopeId& scope, std::
   return entry_of(std::string(path), *leaf);
 }
 
+std::optional<codec::Digest> Tree::find_unused(const remote::ScopeId& scope, std::string_view path) const {
+  const Node* node = node_of(path);
+  const auto index = scope_index(scope);
+  const Leaf* leaf = node == nullptr || !index ? nullptr : node->leaf_of(*index);
+  if (leaf == nullptr || leaf->lost || leaf->visible()) return std::nullopt;
+  return leaf->digest;
+}
+
 std::vector<codec::Digest> Tree::digests_of(std::string_view path) const {
   std::vector<codec::Digest> digests;
   if (const Node* node = node_of(path); node != nullptr) {

@@ -49,6 +49,8 @@ class Tree {
   [[nodiscard]] std::optional<Known> find(std::string_view path) const;
   /// Of this scope, hidden ones too and those behind another scope's, but none whose bytes were lost.
   [[nodiscard]] std::optional<codec::Entry> find_known(const remote::ScopeId& scope, std::string_view path) const;
+  /// What the cluster has in this scope and this host does not use: what was deleted here, for instance.
+  [[nodiscard]] std::optional<codec::Digest> find_unused(const remote::ScopeId& scope, std::string_view path) const;
   /// What any scope has under this path, or will have when the tail brings it, but those whose bytes were lost.
   [[nodiscard]] std::vector<codec::Digest> digests_of(std::string_view path) const;
   [[nodiscard]] bool has_directory(std::string_view directory) const;

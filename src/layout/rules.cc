@@ -61,7 +61,7 @@ constexpr Rule kRules[] = {
      .name = "generated_code",
      .shared = true,
      .seal = SealSign::kRename,
-     .contest = Contest::kNone,
+     .contest = Contest::kFirstOfPath,
      .facets = kPython,
      .why = "source only, named by its content (the name of a candidate of max-autotune hashes more than its text)",
      .source = "torch/_inductor/codecache.py: PyCodeCache.write, write, write_atomic",
@@ -70,7 +70,7 @@ constexpr Rule kRules[] = {
      .name = "best_config",
      .shared = true,
      .seal = SealSign::kQuiet,
-     .contest = Contest::kNone,
+     .contest = Contest::kFirstOfPath,
      .facets = kTuning,
      .why = "the name holds no device, so that an H100 and an H200 would swap tunings, and no setting under which the "
             "kernels were made. Up to torch 2.7 it is written in place "
@@ -92,7 +92,7 @@ constexpr Rule kRules[] = {
      .name = "cpp_source",
      .shared = true,
      .seal = SealSign::kRename,
-     .contest = Contest::kNone,
+     .contest = Contest::kFirstOfPath,
      .facets = kSource,
      .why =
          "source only; its name hashes its text and the compiler's command line, with the vector ISA's flags, so that "
@@ -103,7 +103,7 @@ constexpr Rule kRules[] = {
      .name = "cpp_binary",
      .shared = true,
      .seal = SealSign::kBuildDirectory,
-     .contest = Contest::kNone,
+     .contest = Contest::kFirstOfPath,
      .facets = kNative,
      .why =
          "-march=native is in the name as text only, libc and torch's content not at all: elsewhere it is SIGILL or a "
@@ -116,7 +116,7 @@ constexpr Rule kRules[] = {
      .name = "vec_isa_marker",
      .shared = true,
      .seal = SealSign::kQuiet,
-     .contest = Contest::kNone,
+     .contest = Contest::kFirstOfPath,
      .facets = kNative,
      .why = "says that the probe's .so was loaded: true on each host of the same scope, wrong silently on any other. "
             "Empty by design, so that there is no partial one",
@@ -126,7 +126,7 @@ constexpr Rule kRules[] = {
      .name = "precompiled_header",
      .shared = true,
      .seal = SealSign::kBuildDirectory,
-     .contest = Contest::kNone,
+     .contest = Contest::kFirstOfPath,
      .facets = kHeader,
      .why =
          "as cpp_binary, but only the compiler that made it can read it: g++ checks its own identity in it and falls "
@@ -171,7 +171,7 @@ constexpr Rule kRules[] = {
      .name = "triton_autotune",
      .shared = true,
      .seal = SealSign::kRename,
-     .contest = Contest::kNone,
+     .contest = Contest::kFirstOfPath,
      .facets = kKernelTimings,
      .why =
          "timings of one GPU model, which the key does not hold; it has Triton and ptxas, and CUDA's version changes "
@@ -311,6 +311,8 @@ std::string_view to_string(Contest contest) {
       return "candidates";
     case Contest::kMerge:
       return "merge";
+    case Contest::kFirstOfPath:
+      return "first of path";
   }
   return "unknown";
 }

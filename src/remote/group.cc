@@ -31,6 +31,9 @@ Result<EncodedGroup> encode_group(const PublishGroup& group) {
   if (group.contest && (group.contest->key.empty() || group.contest->key.size() > kContestKeyLimit)) {
     return fail(ErrorCode::kInvalid, "a contest key is 1 to " + std::to_string(kContestKeyLimit) + " bytes long");
   }
+  if (group.first_of_path && (group.entries.size() != 1 || group.contest || group.replaces)) {
+    return fail(ErrorCode::kInvalid, "the first of a path is one entry without another condition");
+  }
   EncodedGroup encoded;
   std::unordered_set<std::string_view> paths;
   for (const codec::Entry& entry : group.entries) {
@@ -59,6 +62,11 @@ std::vector<codec::Digest> distinct_digests(const std::vector<codec::Entry>& ent
 std::string_view stored_digest(std::string_view value) {
   if (value.size() < kDigestOffset + codec::Digest::kSize) return {};
   return value.substr(kDigestOffset, codec::Digest::kSize);
+}
+
+bool is_of_origin(std::string_view value, const codec::Entry& entry) {
+  const auto held = codec::decode_entry(entry.path, value);
+  return held && held->origin == entry.origin;
 }
 
 std::string random_nonce() {

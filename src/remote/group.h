@@ -26,8 +26,9 @@ struct EncodedGroup {
 
 /// kInvalid unless it is lower-case letters and digits: it becomes a part of a key, inside braces.
 [[nodiscard]] Result<void> check_scope(const ScopeId& scope);
-/// kInvalid: no entry, a path that is not clean or comes twice, a contest key over its limit. kTooLarge: more entries
-/// than codec::kRecordEntryLimit or a longer record than kRecordBytesLimit.
+/// kInvalid: no entry, a path that is not clean or comes twice, a contest key over its limit, first_of_path with
+/// several entries or another condition. kTooLarge: more entries than codec::kRecordEntryLimit or a longer record than
+/// kRecordBytesLimit.
 [[nodiscard]] Result<EncodedGroup> encode_group(const PublishGroup& group);
 
 /// The digests of a group's entries, each once, in order.
@@ -36,6 +37,9 @@ struct EncodedGroup {
 /// The digest inside an encoded entry, at its fixed place (codec/entry.h: version, digest, ...).
 inline constexpr size_t kDigestOffset = 1;
 [[nodiscard]] std::string_view stored_digest(std::string_view value);
+
+/// Whether an encoded entry was published by the origin of `entry`, which has the same path.
+[[nodiscard]] bool is_of_origin(std::string_view value, const codec::Entry& entry);
 
 /// 32 hexadecimal digits that nobody has drawn before.
 [[nodiscard]] std::string random_nonce();

@@ -15,6 +15,7 @@ namespace inductorfs::remote {
 ///                   group := the nonce of its publish. A path never begins with "/", so the two cannot meet.
 ///     :log  STREAM  id = <gen>-0, fields p = nonce before, n = nonce, r = codec::encode_record
 ///     :about STRING encode_information (scope_text.h), with a lifetime
+///     :sending:<name> STRING the origin of the host that sends this contest or path just now; lives for seconds
 /// Immutable value.
 struct ScopeKeys {
   ScopeKeys(const std::string& prefix, const ScopeId& scope)
@@ -25,6 +26,7 @@ struct ScopeKeys {
         owners(base + ":own"),
         log(base + ":log"),
         about(base + ":about") {}
+  [[nodiscard]] std::string sending(const std::string& name) const { return base + ":sending:" + name; }
   std::string base, meta, index, counts, owners, log, about;
 };
 

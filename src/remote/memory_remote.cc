@@ -54,6 +54,13 @@ bool holds_all(const Scope& scope, const EncodedGroup& group) {
   });
 }
 
+bool holds_digests(const Scope& scope, const EncodedGroup& group) {
+  return std::all_of(group.values.begin(), group.values.end(), [&](const auto& value) {
+    const auto held = scope.index.find(value.first);
+    return held != scope.index.end() && stored_digest(held->second) == stored_digest(value.second);
+  });
+}
+
 bool still_replaces(const Scope& scope, const PublishGroup& group) {
   const auto held = scope.index.find(group.entries.front().path);
   const std::optional<codec::Digest>& expected = group.replaces->digest;
@@ -61,9 +68,15 @@ bool still_replaces(const Scope& scope, const PublishGroup& group) {
   return expected && stored_digest(held->second) == expected->raw();
 }
 
-// The same steps as the publish script (scripts.cc), in the same order.
-PublishOutcome apply(Scope& scope, const PublishGroup& group, const EncodedGroup& encoded) {
-  if (holds_all(scope, encoded)) return PublishOutcome::kPublished;
+// The same steps as the publish script (scripts.cc), in the same order. `repaired`: blobs of entries that were there
+// have been sent again.
+PublishOutcome apply(Scope& scope, const PublishGroup& group, const EncodedGroup& encoded, bool repaired) {
+  if (holds_digests(scope, encoded)) {
+    if (!repaired) return holds_all(scope, encoded) ? PublishOutcome::kPublished : PublishOutcome::kHeld;
+    scope.advance(encoded.record);
+    for (const auto& [path, value] : encoded.values) scope.index[path] = value;
+    return PublishOutcome::kPublished;
+  }
   if (group.contest && scope.counts[group.contest->key] > group.contest->most) return PublishOutcome::kSuperseded;
   if (group.replaces && !still_replaces(scope, group)) return PublishOutcome::kConflict;
   const std::string name = scope.advance(encoded.record);
@@ -139,11 +152,20 @@ class MemoryRemote final : public Remote {
   Result<PublishOutcome> publish(const PublishGroup& group, BlobSource& source, Deadline /*deadline*/) override {
     auto encoded = encode_group(group);
     if (!encoded) return fail(std::move(encoded).error());
+    const auto taken = [&](const ClusterState& state) { return group.first_of_path && is_taken(state, group); };
+    if (cluster_->state().with(taken)) return PublishOutcome::kSuperseded;
+    const bool held = cluster_->state().with(
+        [&](const ClusterState& state) { return holds_digests_in(state, group.scope, *encoded); });
+    bool sent = false;
     for (const codec::Digest& digest : distinct_digests(group.entries)) {
-      INDUCTORFS_TRY(store(digest, source));
+      auto stored = store(digest, source);
+      if (!stored) return fail(std::move(stored).error());
+      sent = sent || *stored;
     }
-    return cluster_->state().notify_with(
-        [&](ClusterState& state) { return apply(state.scopes[group.scope], group, *encoded); });
+    return cluster_->state().notify_with([&](ClusterState& state) {
+      if (taken(state)) return PublishOutcome::kSuperseded;
+      return apply(state.scopes[group.scope], group, *encoded, held && sent);
+    });
   }
 
   Result<Delta> read_changes(const ScopeId& scope, const Position& from, Deadline /*deadline*/) override {
@@ -222,16 +244,32 @@ class MemoryRemote final : public Remote {
     return {};
   }
 
-  Result<void> store(const codec::Digest& digest, BlobSource& source) {
+  static bool holds_digests_in(const ClusterState& state, const ScopeId& scope, const EncodedGroup& group) {
+    const auto found = state.scopes.find(scope);
+    return found != state.scopes.end() && holds_digests(found->second, group);
+  }
+
+  /// Other bytes of another origin, which the cluster still has, are under the group's path.
+  static bool is_taken(const ClusterState& state, const PublishGroup& group) {
+    const auto scope = state.scopes.find(group.scope);
+    if (scope == state.scopes.end()) return false;
+    const auto held = scope->second.index.find(group.entries.front().path);
+    if (held == scope->second.index.end() || is_of_origin(held->second, group.entries.front())) return false;
+    const auto digest = codec::Digest::from_raw(stored_digest(held->second));
+    return digest && *digest != group.entries.front().digest && state.frames.contains(*digest);
+  }
+
+  /// Whether it had to be sent.
+  Result<bool> store(const codec::Digest& digest, BlobSource& source) {
     const bool there = cluster_->state().with([&](const ClusterState& state) { return state.frames.contains(digest); });
-    if (there) return {};
+    if (there) return false;
     std::string frame;
     INDUCTORFS_TRY(source.read(digest, kPieceSize, [&](std::string_view piece) -> Result<void> {
       frame += piece;
       return {};
     }));
     cluster_->state().with([&](ClusterState& state) { state.frames.emplace(digest, std::move(frame)); });
-    return {};
+    return true;
   }
 
   std::shared_ptr<MemoryCluster> cluster_;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 
+#include "blob_shelf.h"
 #include "group.h"
 #include "keys.h"
 #include "piece.h"
@@ -16,75 +19,18 @@ namespace {
 
 using redis::Reply;
 
+/// How long a host may take to send what it has claimed before another one sends it too.
+constexpr Milliseconds kClaimBase{5'000};
+constexpr Milliseconds kClaimMost{60'000};
+/// In bytes a millisecond, before compression: a slower link is not worth waiting for.
+constexpr uint64_t kClaimRate = 4ULL * 1024;
+constexpr uint64_t kClaimBytesMost = 1ULL << 30;
+
 bool refuses_writes(const Reply& reply) {
   constexpr std::array<std::string_view, 4> kWords = {"OOM ", "MISCONF ", "READONLY ", "NOREPLICAS "};
   return reply.is_error() &&
          std::any_of(kWords.begin(), kWords.end(), [&](std::string_view word) { return reply.text.starts_with(word); });
 }
-
-/// SET commands that wait for a common pipeline. Confined to the publishing thread.
-class BlobWriter {
- public:
-  BlobWriter(Session& session, Channel& channel)
-      : session_(session),
-        channel_(channel),
-        lifetime_(std::to_string(std::chrono::duration_cast<Milliseconds>(session.options().blob_lifetime).count())),
-        bytes_(session.counters().get("remote.publish_bytes")) {}
-
-  /// All pieces of the frame; piece 0, which says how many there are, as the last.
-  Result<void> write(const codec::Digest& digest, BlobSource& source) {
-    std::string first;
-    uint64_t frame_size = 0;
-    uint32_t index = 0;
-    bool short_one = false;
-    INDUCTORFS_TRY(source.read(digest, kPieceBytes, [&](std::string_view piece) -> Result<void> {
-      if (piece.empty() || short_one || piece.size() > kPieceBytes) {
-        return fail(ErrorCode::kInternal, "a blob's source does not keep to the length of pieces");
-      }
-      short_one = piece.size() < kPieceBytes;
-      frame_size += piece.size();
-      if (frame_size > kFrameSizeLimit) return fail(ErrorCode::kTooLarge, "a frame over the limit of 1 TiB");
-      if (index++ > 0) return put(piece_key(session_.options().prefix, digest, index - 1), std::string(piece));
-      first = piece;
-      return {};
-    }));
-    if (frame_size == 0) return fail(ErrorCode::kInternal, "a blob's source gave no frame");
-    return put(piece_key(session_.options().prefix, digest, 0), PieceHead::of(frame_size).encode() + first);
-  }
-
-  Result<void> flush() {
-    std::vector<redis::Command> commands;
-    commands.reserve(queue_.size());
-    for (const auto& [key, value] : queue_) commands.push_back({"SET", key, value, "PX", lifetime_});
-    auto outcome = channel_.pipeline(commands, [&](size_t, Reply&& reply) -> Result<void> {
-      if (!refusal_ && reply.is_error()) refusal_ = std::move(reply);
-      return {};
-    });
-    bytes_.add(queued_);
-    queue_.clear();
-    queued_ = 0;
-    if (outcome && refusal_) return fail(redis::to_error(*refusal_));
-    return outcome;
-  }
-  /// The first error reply, if there was one.
-  [[nodiscard]] const std::optional<Reply>& refusal() const { return refusal_; }
-
- private:
-  Result<void> put(std::string key, std::string value) {
-    queued_ += value.size();
-    queue_.emplace_back(std::move(key), std::move(value));
-    if (queued_ + kValueLimit > kWindowBytes) return flush();
-    return {};
-  }
-
-  Session& session_;
-  Channel& channel_;
-  const std::string lifetime_;
-  Counter& bytes_;
-  std::vector<std::pair<std::string, std::string>> queue_;
-  size_t queued_ = 0;
-  std::optional<Reply> refusal_;
-};
 
 /// One publish. Confined to the publishing thread.
 class PublishJob {
@@ -94,48 +40,145 @@ class PublishJob {
         group_(group),
         encoded_(encoded),
         source_(source),
-        keys_(session.options().prefix, group.scope) {}
+        keys_(session.options().prefix, group.scope),
+        sending_(keys_.sending(group.contest ? group.contest->key : group.entries.front().path)) {}
 
   Result<void> run(Channel& channel) {
     refusal_.reset();
-    if (group_.contest) {
-      auto lost = contest_is_lost(channel);
-      if (!lost) return fail(std::move(lost).error());
-      if (*lost || refusal_) return {};
+    outcome_.reset();
+    claimed_ = false;
+    BlobShelf blobs = shelf(channel);
+    INDUCTORFS_TRY(look(channel, blobs, Claim::kNo));
+    if (outcome_) return {};
+    if (!blobs.missing().empty()) {
+      blobs = shelf(channel);
+      INDUCTORFS_TRY(look(channel, blobs, Claim::kTake));
+      if (refusal_) return {};
+      auto stored = outcome_ ? Result<void>() : store(channel, blobs.missing());
+      if (outcome_ || refusal_ || !stored) {
+        release(channel);
+        return stored;
+      }
     }
-    INDUCTORFS_TRY(store_blobs(channel));
-    if (refusal_) return {};
-    auto status = evaluate(channel, "write");
+    auto status = evaluate(channel, held_ && !blobs.missing().empty() ? "repair" : "write");
     if (!status) return fail(std::move(status).error());
     return conclude(*status);
   }
 
   /// The server is well but will not write now.
   [[nodiscard]] const std::optional<Reply>& refusal() const { return refusal_; }
-  [[nodiscard]] PublishOutcome outcome() const { return outcome_; }
+  /// Requires: run() has succeeded, and there is no refusal.
+  [[nodiscard]] PublishOutcome outcome() const { return outcome_.value_or(PublishOutcome::kPublished); }
 
  private:
-  // N nodes that compiled the same at once: only the first need send its blobs.
-  Result<bool> contest_is_lost(Channel& channel) {
-    auto reply = channel.call({"HGET", keys_.counts, group_.contest->key});
-    if (!reply) return fail(std::move(reply).error());
-    if (reply->is_error()) return fail(redis::to_error(*reply));
-    uint64_t held = 0;
-    if (reply->kind == Reply::Kind::kString) held = std::strtoull(reply->text.c_str(), nullptr, 10);
-    if (held <= group_.contest->most) return false;
-    auto status = evaluate(channel, "check");
-    if (!status) return fail(std::move(status).error());
-    if (refusal_ || *status == "FREE") return false;
-    INDUCTORFS_TRY(conclude(*status));
-    return true;
+  /// What the script compares with the entry of the first path: "" nothing, "-" no entry, "=" and a digest.
+  struct Condition {
+    std::string text;
+    static Condition of(const PublishGroup& group) {
+      if (group.first_of_path) return {"-"};
+      return group.replaces ? Condition::of(group.replaces->digest) : Condition{};
+    }
+    static Condition of(const std::optional<codec::Digest>& digest) {
+      return {digest ? "=" + std::string(digest->raw()) : "-"};
+    }
+  };
+
+  enum class Claim { kNo, kTake };
+
+  BlobShelf shelf(Channel& channel) const { return {session_, channel, distinct_digests(group_.entries)}; }
+
+  // What the cluster has of the group already, in one round trip, which writes nothing but a claim: of a thousand hosts
+  // that compiled the same job all but one or two are done with it. Sets the outcome when nothing is to be sent.
+  //
+  // The claim comes first in the pipeline: what another host has published before it is seen behind it. Claims are
+  // there because N hosts that finish at once would all send before the first of them is seen. They expire by
+  // themselves; that two hosts send the same after all costs bytes, never an entry.
+  Result<void> look(Channel& channel, BlobShelf& blobs, Claim claim) {
+    // The origin outlives a restart, so that a host finds its own claim again.
+    const std::string& origin = group_.entries.front().origin;
+    const std::string lease = lease_text();
+    std::vector<redis::Command> commands;
+    if (claim == Claim::kTake) commands.push_back({"SET", sending_, origin, "NX", "GET", "PX", lease});
+    const size_t first = commands.size();
+    redis::Command& entries = commands.emplace_back(redis::Command{"HMGET", keys_.index});
+    for (const auto& [path, value] : encoded_.values) entries.push_back(path);
+    if (group_.contest) commands.push_back({"HGET", keys_.counts, group_.contest->key});
+    const size_t own = commands.size();
+    blobs.ask(commands);
+    auto replies = channel.call_all(commands);
+    if (!replies) return fail(std::move(replies).error());
+    INDUCTORFS_TRY(blobs.take(std::span(*replies).subspan(own)));
+    INDUCTORFS_TRY(judge(channel, std::span(*replies).subspan(first, own - first), blobs.missing().empty()));
+    if (claim == Claim::kTake) take_claim(replies->front(), origin);
+    return {};
   }
 
-  Result<void> store_blobs(Channel& channel) {
-    auto missing = find_missing(channel);
-    if (!missing) return fail(std::move(missing).error());
+  void take_claim(Reply& reply, const std::string& origin) {
+    if (refuses_writes(reply)) {
+      refusal_ = std::move(reply);
+    } else if (reply.kind == Reply::Kind::kString && reply.text != origin) {
+      if (!outcome_) outcome_ = PublishOutcome::kClaimed;
+    } else {
+      claimed_ = !reply.is_error();  // a user who may not claim sends without
+    }
+  }
+
+  // The next host need not wait until the claim has expired. Should this fail, it will.
+  void release(Channel& channel) {
+    if (claimed_) (void)channel.call({"UNLINK", sending_});
+  }
+
+  std::string lease_text() const {
+    uint64_t bytes = 0;
+    for (const codec::Entry& entry : group_.entries) bytes += std::min(entry.size, kClaimBytesMost);
+    const auto sending = Milliseconds(static_cast<Milliseconds::rep>(std::min(bytes, kClaimBytesMost) / kClaimRate));
+    return std::to_string(std::min(kClaimMost, kClaimBase + sending).count());
+  }
+
+  // `replies`: the entries, and the contest's count where there is one.
+  Result<void> judge(Channel& channel, std::span<const Reply> replies, bool has_blobs) {
+    const Reply& held = replies.front();
+    if (held.kind != Reply::Kind::kArray || held.items.size() != encoded_.values.size()) {
+      return fail(redis::to_error(held));
+    }
+    if (group_.contest && replies[1].is_error()) return fail(redis::to_error(replies[1]));
+    condition_ = Condition::of(group_);
+    held_ = true;
+    bool same = true;
+    for (size_t i = 0; i < held.items.size(); ++i) {
+      const std::string& value = encoded_.values[i].second;
+      held_ = held_ && stored_digest(held.items[i].text) == stored_digest(value);
+      same = same && held.items[i].text == value;
+    }
+    if (held_ && has_blobs) outcome_ = same ? PublishOutcome::kPublished : PublishOutcome::kHeld;
+    if (held_) return {};
+    if (group_.contest) {
+      const Reply& count = replies[1];
+      const uint64_t groups = count.kind == Reply::Kind::kString ? std::strtoull(count.text.c_str(), nullptr, 10) : 0;
+      if (groups > group_.contest->most) outcome_ = PublishOutcome::kSuperseded;
+      return {};
+    }
+    return compare(channel, held.items.front().text);
+  }
+
+  // With the value of what is under the first path, empty when there is nothing.
+  Result<void> compare(Channel& channel, std::string_view held) {
+    const auto digest = codec::Digest::from_raw(stored_digest(held));
+    if (group_.replaces && Condition::of(digest).text != condition_.text) outcome_ = PublishOutcome::kConflict;
+    if (!group_.first_of_path || !digest) return {};
+    condition_ = Condition::of(digest);
+    if (is_of_origin(held, group_.entries.front())) return {};
+    // Another's bytes are as good as ours, while the cluster has them.
+    BlobShelf theirs(session_, channel, {*digest});
+    INDUCTORFS_TRY(theirs.look());
+    if (theirs.missing().empty()) outcome_ = PublishOutcome::kSuperseded;
+    return {};
+  }
+
+  Result<void> store(Channel& channel, const std::vector<codec::Digest>& missing) {
     BlobWriter writer(session_, channel);
     Result<void> written;
-    for (const codec::Digest& digest : *missing) {
+    for (const codec::Digest& digest : missing) {
       written = writer.write(digest, source_);
       if (!written) break;
     }
@@ -144,55 +187,8 @@ class PublishJob {
       refusal_ = writer.refusal();
       return {};
     }
-    session_.counters().get("remote.publish_blobs").add(missing->size());
+    session_.counters().get("remote.publish_blobs").add(missing.size());
     return written;
-  }
-
-  // Renews the lifetime of what is there; a blob that lacks a piece counts as missing and is written anew.
-  Result<std::vector<codec::Digest>> find_missing(Channel& channel) {
-    const auto digests = distinct_digests(group_.entries);
-    const std::string lifetime = lifetime_text();
-    const std::string head_end = std::to_string(kPieceHeadSize - 1);
-    std::deque<std::string> keys;
-    std::vector<redis::Command> commands;
-    for (const codec::Digest& digest : digests) {
-      keys.push_back(piece_key(session_.options().prefix, digest, 0));
-      commands.push_back({"GETRANGE", keys.back(), "0", head_end});
-      commands.push_back({"PEXPIRE", keys.back(), lifetime});
-    }
-    auto replies = channel.call_all(commands);
-    if (!replies) return fail(std::move(replies).error());
-    std::vector<codec::Digest> missing;
-    for (size_t i = 0; i < digests.size(); ++i) {
-      const auto head = PieceHead::parse((*replies)[2 * i].text);
-      bool whole = head && (*replies)[2 * i + 1].integer == 1;
-      if (whole && head->pieces > 1) {
-        auto renewed = renew_pieces(channel, digests[i], head->pieces, lifetime);
-        if (!renewed) return fail(std::move(renewed).error());
-        whole = *renewed;
-      }
-      if (!whole) missing.push_back(digests[i]);
-    }
-    return missing;
-  }
-
-  Result<bool> renew_pieces(Channel& channel, const codec::Digest& digest, uint32_t pieces,
-                            const std::string& lifetime) {
-    constexpr uint32_t kAtOnce = 1024;
-    bool whole = true;
-    for (uint32_t from = 1; from < pieces && whole; from += kAtOnce) {
-      std::deque<std::string> keys;
-      std::vector<redis::Command> commands;
-      for (uint32_t piece = from; piece < std::min(pieces, from + kAtOnce); ++piece) {
-        keys.push_back(piece_key(session_.options().prefix, digest, piece));
-        commands.push_back({"PEXPIRE", keys.back(), lifetime});
-      }
-      INDUCTORFS_TRY(channel.pipeline(commands, [&](size_t, Reply&& reply) -> Result<void> {
-        whole = whole && reply.integer == 1;
-        return {};
-      }));
-    }
-    return whole;
   }
 
   // The script's word; empty when the server refuses to write.
@@ -202,34 +198,34 @@ class PublishJob {
     const std::string index_limit = std::to_string(options.index_limit);
     const std::string most = std::to_string(group_.contest ? group_.contest->most : 0);
     const std::string contest = group_.contest ? group_.contest->key : "";
-    std::string expect;
-    if (group_.replaces) {
-      const auto& digest = group_.replaces->digest;
-      expect = digest ? "=" + std::string(digest->raw()) : "-";
-    }
     const std::string nonce = random_nonce();
     redis::Command command = {
-        "EVAL", publish_script(), "5",         keys_.meta,      keys_.index, keys_.counts, keys_.owners, keys_.log,
-        nonce,  log_length,       index_limit, encoded_.record, contest,     most,         expect,       mode};
+        "EVAL", publish_script(), "5",         keys_.meta,      keys_.index, keys_.counts, keys_.owners,    keys_.log,
+        nonce,  log_length,       index_limit, encoded_.record, contest,     most,         condition_.text, mode};
     for (const auto& [path, value] : encoded_.values) {
       command.push_back(path);
       command.push_back(value);
     }
-    auto reply = channel.call(command);
-    if (!reply) return fail(std::move(reply).error());
-    if (refuses_writes(*reply)) {
-      refusal_ = std::move(*reply);
+    std::vector<redis::Command> commands = {std::move(command)};
+    if (claimed_) commands.push_back({"UNLINK", sending_});
+    auto replies = channel.call_all(commands);
+    if (!replies) return fail(std::move(replies).error());
+    Reply& reply = replies->front();
+    if (refuses_writes(reply)) {
+      refusal_ = std::move(reply);
       return std::string();
     }
-    if (reply->kind != Reply::Kind::kArray || reply->items.empty()) return fail(redis::to_error(*reply));
-    return reply->items.front().text;
+    if (reply.kind != Reply::Kind::kArray || reply.items.empty()) return fail(redis::to_error(reply));
+    return reply.items.front().text;
   }
 
   Result<void> conclude(const std::string& status) {
     if (refusal_) return {};
     if (status == "PUBLISHED" || status == "SAME") {
       outcome_ = PublishOutcome::kPublished;
-    } else if (status == "SUPERSEDED") {
+    } else if (status == "HELD") {
+      outcome_ = PublishOutcome::kHeld;
+    } else if (status == "SUPERSEDED" || (status == "CONFLICT" && group_.first_of_path)) {
       outcome_ = PublishOutcome::kSuperseded;
     } else if (status == "CONFLICT") {
       outcome_ = PublishOutcome::kConflict;
@@ -242,21 +238,23 @@ class PublishJob {
     return {};
   }
 
-  std::string lifetime_text() const {
-    return std::to_string(std::chrono::duration_cast<Milliseconds>(session_.options().blob_lifetime).count());
-  }
-
   Session& session_;
   const PublishGroup& group_;
   const EncodedGroup& encoded_;
   BlobSource& source_;
   const ScopeKeys keys_;
+  const std::string sending_;
+  Condition condition_;
+  bool claimed_ = false;
+  bool held_ = false;  ///< all digests are under their paths
   std::optional<Reply> refusal_;
-  PublishOutcome outcome_ = PublishOutcome::kPublished;
+  std::optional<PublishOutcome> outcome_;
 };
 
 void count(Session& session, PublishOutcome outcome) {
   const char* name = "remote.publish_groups";
+  if (outcome == PublishOutcome::kHeld) name = "remote.publish_held";
+  if (outcome == PublishOutcome::kClaimed) name = "remote.publish_claimed";
   if (outcome == PublishOutcome::kSuperseded) name = "remote.publish_superseded";
   if (outcome == PublishOutcome::kConflict) name = "remote.publish_conflicts";
   session.counters().get(name).add();

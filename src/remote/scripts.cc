@@ -42,13 +42,19 @@ local nonce, length, limit, record = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4
 local contest, most, expect, mode = ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8]
 local first = 9
 
-local same, new = true, 0
+local same, held_all, new = true, true, 0
 for i = first, #ARGV, 2 do
   local held = redis.call('HGET', idx, ARGV[i])
   if held ~= ARGV[i + 1] then same = false end
+  if not held or digest_in(held) ~= digest_in(ARGV[i + 1]) then held_all = false end
   if not held then new = new + 1 end
 end
-if same then return {'SAME', generation()} end
+if held_all and mode == 'repair' then
+  local gen = advance(nonce, length, record)
+  for i = first, #ARGV, 2 do redis.call('HSET', idx, ARGV[i], ARGV[i + 1]) end
+  return {'PUBLISHED', gen}
+end
+if held_all then return {same and 'SAME' or 'HELD', generation()} end
 if contest ~= '' and tonumber(redis.call('HGET', cnt, contest) or '0') > most then
   return {'SUPERSEDED', generation()}
 end
@@ -58,7 +64,6 @@ if expect ~= '' then
   if is ~= expect then return {'CONFLICT', generation()} end
 end
 if new > 0 and redis.call('HLEN', idx) + new > limit then return {'FULL', generation()} end
-if mode == 'check' then return {'FREE', generation()} end
 
 local gen = advance(nonce, length, record)
 for i = first, #ARGV, 2 do

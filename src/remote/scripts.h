@@ -10,9 +10,10 @@ namespace inductorfs::remote {
 /// The first two take KEYS = meta, idx, cnt, own, log.
 ///
 /// publish: ARGV = nonce, log length, index limit, record, contest key ("" = none), most, expect ("" = nothing, "-" =
-/// no entry, "=" + digest), mode ("write" | "check"), then path, value, path, value, ...
-/// Answers {status, generation}: PUBLISHED, SAME (all is there already), SUPERSEDED, CONFLICT, FULL, FREE (mode check:
-/// nothing is in the way).
+/// no entry, "=" + digest), mode ("write" | "repair"), then path, value, path, value, ...
+/// Mode repair: blobs of entries that were there have been sent again, of which hosts that missed them must hear.
+/// Answers {status, generation}: PUBLISHED, SAME (all is there already), HELD (all is there with these digests, but
+/// other attributes), SUPERSEDED, CONFLICT, FULL.
 [[nodiscard]] const std::string& publish_script();
 
 /// report_lost: ARGV = nonce, log length, record, path, digest. Answers {"REMOVED" | "OTHER", generation}.

@@ -32,6 +32,8 @@ catalog::Publish::Kind kind_of(layout::Contest contest) {
       return catalog::Publish::Kind::kCandidate;
     case layout::Contest::kMerge:
       return catalog::Publish::Kind::kMerge;
+    case layout::Contest::kFirstOfPath:
+      return catalog::Publish::Kind::kFirstOfPath;
   }
   return catalog::Publish::Kind::kPlain;
 }

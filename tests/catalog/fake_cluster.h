@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <optional>
@@ -29,6 +30,7 @@ struct State {
   std::vector<std::pair<std::string, codec::Digest>> lost;
   std::optional<Error> failure;      ///< of every call
   std::optional<Error> lost_answer;  ///< publish does its work, then says this, once
+  int claimed = 0;                   ///< so many publishes find that another host sends the same
   bool hanging = false;              ///< every call uses its whole time
   uint64_t reads = 0;
   uint64_t publishes = 0;  ///< attempts
@@ -59,6 +61,22 @@ inline remote::PublishOutcome commit(State& now, const remote::PublishGroup& gro
     const auto digest = found == scope.entries.end() ? std::nullopt : std::optional(found->second.digest);
     if (digest != group.replaces->digest) return remote::PublishOutcome::kConflict;
   }
+  if (group.first_of_path) {
+    auto found = scope.entries.find(group.entries.front().path);
+    const auto& ours = group.entries.front();
+    if (found != scope.entries.end() && found->second.digest != ours.digest && found->second.origin != ours.origin) {
+      return remote::PublishOutcome::kSuperseded;
+    }
+  }
+  if (now.claimed > 0) {
+    --now.claimed;
+    return remote::PublishOutcome::kClaimed;
+  }
+  const bool held = std::ranges::all_of(group.entries, [&](const codec::Entry& entry) {
+    auto found = scope.entries.find(entry.path);
+    return found != scope.entries.end() && found->second.digest == entry.digest && found->second != entry;
+  });
+  if (held) return remote::PublishOutcome::kHeld;
   if (group.contest) ++scope.groups[group.contest->key];
   now.published.push_back(group);
   set_in(now, group.scope, group.entries);

@@ -29,8 +29,8 @@ std::string checked(std::string bytes) {
 std::string unchecked(const std::string& payload) { return payload.substr(0, payload.size() - sizeof(uint32_t)); }
 
 TEST(PublishCodec, GivesBackWhatWasPutIn) {
-  for (const auto kind :
-       {Publish::Kind::kPlain, Publish::Kind::kFirst, Publish::Kind::kCandidate, Publish::Kind::kMerge}) {
+  for (const auto kind : {Publish::Kind::kPlain, Publish::Kind::kFirst, Publish::Kind::kCandidate,
+                          Publish::Kind::kMerge, Publish::Kind::kFirstOfPath}) {
     Publish given = sample();
     given.kind = kind;
     const auto back = decode_publish(encode_publish(given));

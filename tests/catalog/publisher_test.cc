@@ -66,6 +66,45 @@ TEST_F(PublisherTest, LosingAgainstAnEarlierAttemptOfItsOwnIsWinning) {
   EXPECT_EQ(remote_.published().size(), 1U);
 }
 
+TEST_F(PublisherTest, TheFirstOfAPathStaysAndTheOtherIsKeptHere) {
+  Catalog& catalog = start_synced();
+  remote_.set("aa", elsewhere("f", "theirs"));
+  const auto second = publish(group(Publish::Kind::kFirstOfPath, "f", "ours"));
+  EXPECT_EQ(second.state, PublishState::kKeptLocal);
+  EXPECT_NE(second.why.find("superseded"), std::string::npos);
+  EXPECT_EQ(remote_.entry("aa", "f")->origin, "other/mount");
+  EXPECT_TRUE(eventually([&] { return catalog.find("f") && catalog.find("f")->entry.origin == "other/mount"; }));
+}
+
+TEST_F(PublisherTest, WhoDeletedTheFirstOfAPathReplacesIt) {
+  Catalog& catalog = start_synced();
+  remote_.set("aa", elsewhere("f", "theirs"));
+  ASSERT_TRUE(eventually([&] { return catalog.find("f").has_value(); }));
+  catalog.hide("f");
+  EXPECT_EQ(publish(group(Publish::Kind::kFirstOfPath, "f", "ours")).state, PublishState::kPublished);
+  EXPECT_EQ(remote_.entry("aa", "f")->origin, "host/mount");
+}
+
+TEST_F(PublisherTest, WhatTheClusterHasAlreadyKeepsItsAttributesHereToo) {
+  Catalog& catalog = start_synced();
+  remote_.set("aa", elsewhere("f", "same"));
+  ASSERT_TRUE(eventually([&] { return catalog.find("f").has_value(); }));
+  EXPECT_EQ(publish(plain("f", "same")).state, PublishState::kPublished);
+  EXPECT_EQ(catalog.find("f")->entry, *remote_.entry("aa", "f"));
+  EXPECT_TRUE(remote_.published().empty()) << "nothing to tell anybody";
+}
+
+TEST_F(PublisherTest, WhatAnotherHostSendsJustNowIsPutOffAndTheOthersGoOn) {
+  Catalog& catalog = start_synced();
+  remote_.state.with([](FakeRemote::State& now) { now.claimed = 1; });
+  ASSERT_TRUE(catalog.enqueue(plain("first", "1")));
+  ASSERT_TRUE(catalog.enqueue(plain("second", "2")));
+  ASSERT_TRUE(catalog.drain(Deadline::after(kPatience)));
+  EXPECT_EQ(remote_.published(), (std::vector<std::string>{"second", "first"}));
+  EXPECT_EQ(counted("publish.retries"), 0U) << "nobody's fault";
+  EXPECT_EQ(catalog.publish_state("first")->state, PublishState::kPublished);
+}
+
 TEST_F(PublisherTest, ACandidateMadeWithoutSeeingTheOthersStaysLocal) {
   remote_.set("aa", elsewhere("key/theirs", "1"));
   start_synced();

@@ -8,8 +8,10 @@
 #include <string>
 #include <string_view>
 
+#include "inductorfs/redis/connection.h"
 #include "inductorfs/remote/remote.h"
 #include "local_remote.h"
+#include "piece.h"
 #include "support/redis_server.h"
 
 /// The clusters that the contract is run over.
@@ -22,11 +24,14 @@ class Cluster {
  public:
   virtual ~Cluster() = default;
   virtual std::unique_ptr<Remote> open() = 0;
+  /// As a server under memory pressure does.
+  virtual void evict(const codec::Digest& digest) = 0;
 };
 
 class InMemory final : public Cluster {
  public:
   std::unique_ptr<Remote> open() override { return open_memory(cluster_); }
+  void evict(const codec::Digest& digest) override { evict_blob(*cluster_, digest); }
 
  private:
   std::shared_ptr<MemoryCluster> cluster_ = make_memory_cluster();
@@ -35,17 +40,29 @@ class InMemory final : public Cluster {
 class OnRedis final : public Cluster {
  public:
   std::unique_ptr<Remote> open() override {
-    static RedisServer server;  // one for the whole suite; a prefix for each test
     RemoteOptions options;
-    options.url = server.url();
+    options.url = server().url();
     options.prefix = prefix_;
     options.without_progress = Milliseconds(5000);  // the machine may be busy; time limits have tests of their own
     auto remote = open_redis(options, counters_);
     if (!remote) throw std::runtime_error(remote.error().to_string());
     return std::move(*remote);
   }
+  void evict(const codec::Digest& digest) override {
+    const Deadline deadline = Deadline::after(Milliseconds(20000));
+    auto connection = redis::Connection::open(*redis::parse_url(server().url()), deadline);
+    if (!connection) throw std::runtime_error(connection.error().to_string());
+    const std::string key = piece_key(prefix_, digest, 0);
+    auto reply = (*connection)->call({"DEL", key}, {Milliseconds(10000), Milliseconds(10000)});
+    if (!reply || reply->integer != 1) throw std::runtime_error("there was no such blob");
+  }
 
  private:
+  /// One for the whole suite; a prefix for each test.
+  static RedisServer& server() {
+    static RedisServer running;
+    return running;
+  }
   static std::string next_prefix() {
     static int number = 0;
     return "test" + std::to_string(++number);
@@ -58,6 +75,7 @@ class OnRedis final : public Cluster {
 class OnThisHost final : public Cluster {
  public:
   std::unique_ptr<Remote> open() override { return daemon::make_local_remote(); }
+  void evict(const codec::Digest&) override {}  // it has no blob
 };
 
 inline ScopeInformation information(const std::string& text) {

@@ -259,6 +259,115 @@ TEST_P(RemoteContract, SendsOnlyBlobsThatTheClusterLacks) {
   EXPECT_EQ(source.reads, 2) << "what was reported may be damaged: it must be sent again";
 }
 
+TEST_P(RemoteContract, BytesThatAreThereAlreadyAreDoneWhoeverMadeThem) {
+  auto theirs = entry("a", "same bytes");
+  auto ours = theirs;
+  ours.mtime_ns += 1'000'000'000;
+  ours.origin = "other/mount";
+  ASSERT_EQ(publish(group_of(scope, {theirs})), PublishOutcome::kPublished);
+  EXPECT_EQ(publish(group_of(scope, {ours})), PublishOutcome::kHeld);
+  auto contested = group_of(scope, {ours});
+  contested.contest = PublishGroup::Contest{"a", 0};
+  EXPECT_EQ(publish(contested), PublishOutcome::kHeld);
+  auto first = group_of(scope, {ours});
+  first.first_of_path = true;
+  EXPECT_EQ(publish(first), PublishOutcome::kHeld);
+  EXPECT_EQ(source.reads, 1);
+  Follower follower(*other, scope);
+  follower.catch_up();
+  EXPECT_EQ(follower.position.generation, 1U) << "nobody has anything to read";
+  EXPECT_EQ(follower.entries.at("a"), theirs);
+}
+
+TEST_P(RemoteContract, BytesThatTheClusterLostAreSentAgainUnderTheirEntryAndToldOf) {
+  const auto held = entry("a", "same bytes");
+  auto again = held;
+  again.mtime_ns += 1'000'000'000;
+  for (const bool first_of_path : {false, true}) {
+    ASSERT_EQ(publish(group_of(scope, {held})), PublishOutcome::kPublished);
+    Follower follower(*other, scope);
+    follower.catch_up();
+    cluster->evict(held.digest);
+    ASSERT_EQ(fetch({held.digest}).error_of(held.digest), ErrorCode::kNotFound);
+    auto group = group_of(scope, {again});
+    group.first_of_path = first_of_path;
+    EXPECT_EQ(publish(group), PublishOutcome::kPublished);
+    EXPECT_EQ(fetch({held.digest}).error_of(held.digest), std::nullopt);
+    const auto delta = other->read_changes(scope, follower.position, soon());
+    ASSERT_TRUE(delta);
+    EXPECT_EQ(delta->set, std::vector<codec::Entry>{again}) << "hosts that missed it look again";
+    EXPECT_FALSE(delta->reset);
+    ASSERT_TRUE(remote->report_lost(scope, "a", held.digest, soon()));
+  }
+}
+
+TEST_P(RemoteContract, ARepairOfAContestIsNoFurtherGroupInIt) {
+  const auto group = contested("k/1", "1", 1);
+  ASSERT_EQ(publish(group), PublishOutcome::kPublished);
+  cluster->evict(group.entries[0].digest);
+  EXPECT_EQ(publish(group), PublishOutcome::kPublished);
+  EXPECT_EQ(publish(contested("k/2", "2", 1)), PublishOutcome::kPublished);
+  EXPECT_EQ(publish(contested("k/3", "3", 1)), PublishOutcome::kSuperseded);
+}
+
+TEST_P(RemoteContract, TheFirstOfAPathStaysWhileItsBytesDo) {
+  const auto first_of = [&](const std::string& text) {
+    auto group = group_of(scope, {entry("ab/kernel.so", text)});
+    group.entries[0].origin = text + "/mount";
+    group.first_of_path = true;
+    return group;
+  };
+  const auto winner = first_of("linked here");
+  ASSERT_EQ(publish(winner), PublishOutcome::kPublished);
+  EXPECT_EQ(publish(first_of("linked there")), PublishOutcome::kSuperseded);
+  EXPECT_EQ(source.reads, 1) << "its bytes need not be sent";
+  Follower follower(*other, scope);
+  follower.catch_up();
+  EXPECT_EQ(follower.position.generation, 1U);
+  EXPECT_EQ(follower.entries.at("ab/kernel.so"), winner.entries[0]);
+  cluster->evict(winner.entries[0].digest);
+  const auto next = first_of("linked there");
+  EXPECT_EQ(publish(next), PublishOutcome::kPublished) << "what nobody can have stands in nobody's way";
+  follower.catch_up();
+  EXPECT_EQ(follower.entries.at("ab/kernel.so"), next.entries[0]);
+  EXPECT_EQ(publish(winner), PublishOutcome::kSuperseded);
+}
+
+TEST_P(RemoteContract, TheFirstOfAPathMayReplaceItsOwn) {
+  for (const char* text : {"tuned", "tuned further"}) {
+    auto group = group_of(scope, {entry("ab/tuning", text)});
+    group.first_of_path = true;
+    EXPECT_EQ(publish(group), PublishOutcome::kPublished) << text;
+  }
+}
+
+TEST_P(RemoteContract, ManyFirstsOfOnePathLeaveOneRecord) {
+  constexpr int kPublishers = 8;
+  std::atomic<int> won = 0;
+  {
+    std::vector<std::jthread> publishers;
+    for (int p = 0; p < kPublishers; ++p) {
+      publishers.emplace_back([&, p] {
+        FakeSource own;
+        auto group = group_of(scope, {entry_of("ab/kernel.so", own.add("linked by " + std::to_string(p)))});
+        group.entries[0].origin = "host" + std::to_string(p) + "/mount";
+        group.first_of_path = true;
+        auto outcome = PublishOutcome::kClaimed;
+        while (outcome == PublishOutcome::kClaimed) {
+          const auto answer = remote->publish(group, own, soon());
+          ASSERT_TRUE(answer) << answer.error().to_string();
+          outcome = *answer;
+        }
+        if (outcome == PublishOutcome::kPublished) ++won;
+      });
+    }
+  }
+  EXPECT_EQ(won, 1);
+  Follower follower(*other, scope);
+  follower.catch_up();
+  EXPECT_EQ(follower.position.generation, 1U);
+}
+
 TEST_P(RemoteContract, ASourceThatFailsPublishesNothing) {
   const auto good = entry("good", "good");
   const auto bad = entry_of("bad", codec::digest_of("the source has it not"));
@@ -280,6 +389,9 @@ TEST_P(RemoteContract, RefusesGroupsOutOfBounds) {
   EXPECT_EQ(code(group_of(scope, {entry("../up", "x")})), ErrorCode::kInvalid);
   EXPECT_EQ(code(group_of(scope, {entry("a", "x"), entry("a", "y")})), ErrorCode::kInvalid);
   EXPECT_EQ(code(group_of("No{Scope}", {entry("a", "x")})), ErrorCode::kInvalid);
+  auto two_firsts = group_of(scope, {entry("a", "x"), entry("b", "y")});
+  two_firsts.first_of_path = true;
+  EXPECT_EQ(code(two_firsts), ErrorCode::kInvalid);
   std::vector<codec::Entry> many;
   for (size_t i = 0; i <= codec::kRecordEntryLimit; ++i) many.push_back(entry("p" + std::to_string(i), "x"));
   EXPECT_EQ(code(group_of(scope, many)), ErrorCode::kTooLarge);

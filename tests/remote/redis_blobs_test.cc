@@ -94,6 +94,29 @@ TEST_F(RedisBlobs, ALostContestSendsNoBlob) {
   EXPECT_EQ(run({"EXISTS", key_of(second.entries[0].digest)}).integer, 0);
 }
 
+TEST_F(RedisBlobs, WhatAnotherHostSendsIsNotSentUntilItsClaimIsOver) {
+  const auto ours = entry("a", "bytes");
+  run({"SET", keys.sending("a"), "another host/mount", "PX", "60000"});
+  const auto publish_it = [&] { return remote->publish(group_of(scope, {ours}), source, soon()); };
+  EXPECT_EQ(publish_it().value(), PublishOutcome::kClaimed);
+  EXPECT_EQ(source.reads, 0);
+  EXPECT_EQ(run({"EXISTS", keys.meta, keys.index, key_of(ours.digest)}).integer, 0);
+  run({"PEXPIRE", keys.sending("a"), "1"});
+  while (run({"EXISTS", keys.sending("a")}).integer == 1) {
+  }
+  EXPECT_EQ(publish_it().value(), PublishOutcome::kPublished);
+  EXPECT_EQ(run({"EXISTS", keys.sending("a")}).integer, 0) << "the next one need not wait";
+}
+
+TEST_F(RedisBlobs, AHostFindsItsOwnClaimAgainAndAFailedOneIsLetGo) {
+  const auto ours = entry("a", "bytes");
+  const auto unsent = entry_of("b", codec::digest_of("the source has it not"));
+  run({"SET", keys.sending("a"), ours.origin, "PX", "60000"});
+  publish({ours});
+  ASSERT_FALSE(remote->publish(group_of(scope, {unsent}), source, soon()));
+  EXPECT_EQ(run({"EXISTS", keys.sending("b")}).integer, 0);
+}
+
 TEST_F(RedisBlobs, ContestsLeaveNothingBehindWhenTheirGroupIsLost) {
   PublishGroup group = group_of(scope, {entry("k/1", "1")});
   group.contest = PublishGroup::Contest{"k", 0};

@@ -277,6 +277,7 @@ TEST_F(Stale, HidesFromThisMountAloneWhatIsForAnotherHost) {
   ASSERT_TRUE(c.wait_for_entry(path));
   EXPECT_EQ(c.read(path).value_or("absent"), "new libc");
 
+  ASSERT_TRUE(c.unlink(path));
   ASSERT_TRUE(c.publish_file(path, "old libc"));
   ASSERT_TRUE(c.sync());
   ASSERT_TRUE(a.wait_for_entry(path));

@@ -32,10 +32,11 @@ struct Child {
 /// A group on its way to the cluster.
 struct Publish {
   enum class Kind {
-    kPlain,      ///< each path on its own, latest wins
-    kFirst,      ///< first group under `contest` wins
-    kCandidate,  ///< one more candidate under `contest`, unless there is one that the writer had not seen
-    kMerge,      ///< entries[0] is merged with the cluster's bytes (layout::merge_system_autotune)
+    kPlain,        ///< each path on its own, latest wins
+    kFirst,        ///< first group under `contest` wins
+    kCandidate,    ///< one more candidate under `contest`, unless there is one that the writer had not seen
+    kMerge,        ///< entries[0] is merged with the cluster's bytes (layout::merge_system_autotune)
+    kFirstOfPath,  ///< one entry; stays local when the cluster has another origin's bytes under its path
   };
   Kind kind = Kind::kPlain;
   remote::ScopeId scope;

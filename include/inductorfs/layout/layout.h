@@ -55,10 +55,11 @@ enum class SealSign {
 
 /// Whose artefact the cluster keeps when several nodes make one.
 enum class Contest {
-  kNone,        ///< each path on its own; the latest publish wins
-  kFirst,       ///< the first complete group of a key wins
-  kCandidates,  ///< several per key directory, but none that was made without having seen the others
-  kMerge,       ///< merged as JSON with what the cluster has
+  kNone,         ///< each path on its own; the latest publish wins
+  kFirst,        ///< the first complete group of a key wins
+  kCandidates,   ///< several per key directory, but none that was made without having seen the others
+  kMerge,        ///< merged as JSON with what the cluster has
+  kFirstOfPath,  ///< the first writer of a path: the bytes differ from writer to writer and mean the same
 };
 
 struct Rule {

@@ -78,6 +78,9 @@ struct PublishGroup {
     std::optional<codec::Digest> digest;
   };
   std::optional<Replaces> replaces;
+  /// Publish only while the cluster has nothing under the path of the one entry, has lost the bytes of what it has, or
+  /// has it of this very origin: for artefacts whose bytes differ from writer to writer and mean the same.
+  bool first_of_path = false;
 };
 
 /// What a scope stands for. No control characters in either text but line feed and tab.
@@ -94,8 +97,10 @@ inline constexpr size_t kAnnouncedScopesLimit = 4096;
 
 enum class PublishOutcome {
   kPublished,
-  kSuperseded,  ///< the contest was lost; nothing was changed
+  kHeld,        ///< the cluster holds these bytes under these paths already; nothing was changed
+  kSuperseded,  ///< the contest was lost, or another writer was the first of the path; nothing was changed
   kConflict,    ///< `replaces` no longer holds; nothing was changed
+  kClaimed,     ///< another host sends the same just now; nothing was changed, ask again in a second
 };
 
 struct ServerFacts {
@@ -123,7 +128,9 @@ class Remote {
   [[nodiscard]] virtual bool resting() const { return false; }
 
   /// Blobs first (those that the cluster lacks; the lifetime of the others is renewed), then all entries and the log
-  /// record in one atomic step. Repeating a publish after an unknown outcome is harmless.
+  /// record in one atomic step. Where every entry is there with its digest nothing is sent, whatever mtime and origin
+  /// it has; where its blob is gone the blob is sent again, with a record. Repeating a publish after an unknown outcome
+  /// is harmless.
   [[nodiscard]] virtual Result<PublishOutcome> publish(const PublishGroup& group, BlobSource& source,
                                                        Deadline deadline) = 0;
 

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "blob_shelf.h"
+
+#include <algorithm>
+
+#include "redis_operations.h"
+
+namespace inductorfs::remote {
+namespace {
+
+using redis::Reply;
+
+/// What GETRANGE takes as the last byte of a head.
+const std::string& head_end() {
+  static const std::string end = std::to_string(kPieceHeadSize - 1);
+  return end;
+}
+
+std::string lifetime_of(const Session& session) {
+  return std::to_string(std::chrono::duration_cast<Milliseconds>(session.options().blob_lifetime).count());
+}
+
+}  // namespace
+
+BlobShelf::BlobShelf(Session& session, Channel& channel, std::vector<codec::Digest> digests)
+    : session_(&session), channel_(&channel), lifetime_(lifetime_of(session)), digests_(std::move(digests)) {
+  for (const codec::Digest& digest : digests_) keys_.push_back(piece_key(session.options().prefix, digest, 0));
+}
+
+void BlobShelf::ask(std::vector<redis::Command>& commands) const {
+  for (const std::string& key : keys_) {
+    commands.push_back({"GETRANGE", key, "0", head_end()});
+    commands.push_back({"PTTL", key});
+  }
+}
+
+Result<void> BlobShelf::take(std::span<const Reply> replies) {
+  const int64_t half = std::chrono::duration_cast<Milliseconds>(session_->options().blob_lifetime).count() / 2;
+  std::deque<size_t> renewed;
+  for (size_t i = 0; i < digests_.size(); ++i) {
+    const auto head = PieceHead::parse(replies[kQuestions * i].text);
+    const int64_t left = replies[kQuestions * i + 1].integer;
+    const bool renew = left < half;  // also what has no lifetime, which nobody of us made so
+    bool whole = head.has_value();
+    if (whole && head->pieces > 1) {
+      auto others = has_other_pieces(digests_[i], head->pieces, renew);
+      if (!others) return fail(std::move(others).error());
+      whole = *others;
+    }
+    if (!whole) {
+      missing_.push_back(digests_[i]);
+    } else if (renew) {
+      renewed.push_back(i);
+    }
+  }
+  if (renewed.empty()) return {};
+  std::vector<redis::Command> commands;
+  for (const size_t i : renewed) commands.push_back({"PEXPIRE", keys_[i], lifetime_});
+  return channel_->pipeline(commands, [&](size_t index, Reply&& reply) -> Result<void> {
+    if (reply.integer != 1) missing_.push_back(digests_[renewed[index]]);  // it went just now
+    return {};
+  });
+}
+
+Result<void> BlobShelf::look() {
+  std::vector<redis::Command> commands;
+  ask(commands);
+  auto replies = channel_->call_all(commands);
+  return replies ? take(*replies) : fail(std::move(replies).error());
+}
+
+Result<bool> BlobShelf::has_other_pieces(const codec::Digest& digest, uint32_t pieces, bool renew) {
+  constexpr uint32_t kAtOnce = 1024;
+  bool whole = true;
+  for (uint32_t from = 1; from < pieces && whole; from += kAtOnce) {
+    std::deque<std::string> keys;
+    std::vector<redis::Command> commands;
+    for (uint32_t piece = from; piece < std::min(pieces, from + kAtOnce); ++piece) {
+      keys.push_back(piece_key(session_->options().prefix, digest, piece));
+      if (renew) {
+        commands.push_back({"PEXPIRE", keys.back(), lifetime_});
+      } else {
+        commands.push_back({"EXISTS", keys.back()});
+      }
+    }
+    INDUCTORFS_TRY(channel_->pipeline(commands, [&](size_t, Reply&& reply) -> Result<void> {
+      whole = whole && reply.integer == 1;
+      return {};
+    }));
+  }
+  return whole;
+}
+
+BlobWriter::BlobWriter(Session& session, Channel& channel)
+    : session_(session),
+      channel_(channel),
+      lifetime_(lifetime_of(session)),
+      bytes_(session.counters().get("remote.publish_bytes")) {}
+
+Result<void> BlobWriter::write(const codec::Digest& digest, BlobSource& source) {
+  std::string first;
+  uint64_t frame_size = 0;
+  uint32_t index = 0;
+  bool short_one = false;
+  INDUCTORFS_TRY(source.read(digest, kPieceBytes, [&](std::string_view piece) -> Result<void> {
+    if (piece.empty() || short_one || piece.size() > kPieceBytes) {
+      return fail(ErrorCode::kInternal, "a blob's source does not keep to the length of pieces");
+    }
+    short_one = piece.size() < kPieceBytes;
+    frame_size += piece.size();
+    if (frame_size > kFrameSizeLimit) return fail(ErrorCode::kTooLarge, "a frame over the limit of 1 TiB");
+    if (index++ > 0) return put(piece_key(session_.options().prefix, digest, index - 1), std::string(piece));
+    first = piece;
+    return {};
+  }));
+  if (frame_size == 0) return fail(ErrorCode::kInternal, "a blob's source gave no frame");
+  return put(piece_key(session_.options().prefix, digest, 0), PieceHead::of(frame_size).encode() + first);
+}
+
+Result<void> BlobWriter::flush() {
+  std::vector<redis::Command> commands;
+  commands.reserve(queue_.size());
+  for (const auto& [key, value] : queue_) commands.push_back({"SET", key, value, "PX", lifetime_});
+  auto outcome = channel_.pipeline(commands, [&](size_t, Reply&& reply) -> Result<void> {
+    if (!refusal_ && reply.is_error()) refusal_ = std::move(reply);
+    return {};
+  });
+  bytes_.add(queued_);
+  queue_.clear();
+  queued_ = 0;
+  if (outcome && refusal_) return fail(redis::to_error(*refusal_));
+  return outcome;
+}
+
+Result<void> BlobWriter::put(std::string key, std::string value) {
+  queued_ += value.size();
+  queue_.emplace_back(std::move(key), std::move(value));
+  if (queued_ + kValueLimit > kWindowBytes) return flush();
+  return {};
+}
+
+}  // namespace inductorfs::remote

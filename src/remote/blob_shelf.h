@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "inductorfs/remote/remote.h"
+#include "piece.h"
+#include "session.h"
+
+namespace inductorfs::remote {
+
+/// Asks what the server has of some blobs, and renews the lifetime of those whose time is half over. Its questions go
+/// into a pipeline of the caller's, so that they cost no round trip of their own. Confined to the publishing thread.
+class BlobShelf {
+ public:
+  BlobShelf(Session& session, Channel& channel, std::vector<codec::Digest> digests);
+
+  /// Appends kQuestions commands for each blob. They hold views into this object.
+  void ask(std::vector<redis::Command>& commands) const;
+  /// Takes the answers to ask(), in order, and asks for the further pieces of large blobs.
+  [[nodiscard]] Result<void> take(std::span<const redis::Reply> replies);
+  /// ask() and take() in a round trip of their own.
+  [[nodiscard]] Result<void> look();
+  /// Blobs that are not there, or lack a piece.
+  [[nodiscard]] const std::vector<codec::Digest>& missing() const { return missing_; }
+
+  static constexpr size_t kQuestions = 2;
+
+ private:
+  [[nodiscard]] Result<bool> has_other_pieces(const codec::Digest& digest, uint32_t pieces, bool renew);
+
+  Session* session_;
+  Channel* channel_;
+  std::string lifetime_;
+  std::vector<codec::Digest> digests_;
+  std::deque<std::string> keys_;
+  std::vector<codec::Digest> missing_;
+};
+
+/// SET commands that wait for a common pipeline. Confined to the publishing thread.
+class BlobWriter {
+ public:
+  BlobWriter(Session& session, Channel& channel);
+
+  /// All pieces of the frame; piece 0, which says how many there are, as the last.
+  [[nodiscard]] Result<void> write(const codec::Digest& digest, BlobSource& source);
+  [[nodiscard]] Result<void> flush();
+  /// The first error reply, if there was one.
+  [[nodiscard]] const std::optional<redis::Reply>& refusal() const { return refusal_; }
+
+ private:
+  [[nodiscard]] Result<void> put(std::string key, std::string value);
+
+  Session& session_;
+  Channel& channel_;
+  const std::string lifetime_;
+  Counter& bytes_;
+  std::vector<std::pair<std::string, std::string>> queue_;
+  size_t queued_ = 0;
+  std::optional<redis::Reply> refusal_;
+};
+
+}  // namespace inductorfs::remote

@@ -12,6 +12,7 @@
 #include "parts.h"
 #include "publish_codec.h"
 #include "publisher.h"
+#include "sweeper.h"
 #include "tail.h"
 
 namespace inductorfs::catalog {
@@ -29,7 +30,10 @@ constexpr std::string_view kDroppedWhy = "the publish queue was full and this wa
 class CatalogImpl final : public Catalog {
  public:
   explicit CatalogImpl(std::unique_ptr<Parts> parts, std::map<ScopeIndex, remote::Position> positions)
-      : parts_(std::move(parts)), tail_(*parts_, std::move(positions)), publisher_(*parts_, tail_) {}
+      : parts_(std::move(parts)),
+        tail_(*parts_, std::move(positions)),
+        sweeper_(*parts_),
+        publisher_(*parts_, tail_, sweeper_) {}
   ~CatalogImpl() override { end(); }
 
   void start(ChangeListener on_change, PublishListener on_publish) override;
@@ -68,6 +72,7 @@ class CatalogImpl final : public Catalog {
   void note_queue(bool whole) override;
   [[nodiscard]] std::optional<PublishReport> publish_state(std::string_view path) const override;
   [[nodiscard]] Result<void> drain(Deadline deadline) override;
+  void note_use(const codec::Digest& digest) override { parts_->uses.note(digest, std::chrono::steady_clock::now()); }
   void report_lost(const Known& known) override;
   [[nodiscard]] CatalogStatus status() const override;
 
@@ -78,10 +83,12 @@ class CatalogImpl final : public Catalog {
 
   std::unique_ptr<Parts> parts_;
   Tail tail_;
+  Sweeper sweeper_;
   Publisher publisher_;
   struct Threads {
     std::jthread tail;
     std::jthread publish;
+    std::jthread sweep;
   };
   Guarded<Threads> threads_;
 };
@@ -92,6 +99,7 @@ void CatalogImpl::start(ChangeListener on_change, PublishListener on_publish) {
   threads_.with([&](Threads& threads) {
     threads.tail = start_thread("catalog-tail", [this](const std::stop_token&) { tail_.run(); });
     threads.publish = start_thread("catalog-publish", [this](const std::stop_token&) { publisher_.run(); });
+    threads.sweep = start_thread("catalog-sweep", [this](const std::stop_token&) { sweeper_.run(); });
   });
 }
 
@@ -99,10 +107,12 @@ void CatalogImpl::end() {
   parts_->stopping = true;
   tail_.stop();
   publisher_.stop();
+  sweeper_.stop();
   // Taken out first: joining is a wait for other threads, which must not happen under a lock.
   Threads threads = threads_.with([](Threads& running) { return std::move(running); });
   if (threads.tail.joinable()) threads.tail.join();
   if (threads.publish.joinable()) threads.publish.join();
+  if (threads.sweep.joinable()) threads.sweep.join();
 }
 
 void CatalogImpl::hide(std::string_view path) {

@@ -117,7 +117,8 @@ Metrics::Metrics(Counters& counters)
       parked(counters.get("publish.parked")),
       dropped(counters.get("publish.dropped")),
       tail_errors(counters.get("tail.errors")),
-      scopes_forgotten(counters.get("catalog.scopes_forgotten")) {}
+      scopes_forgotten(counters.get("catalog.scopes_forgotten")),
+      renewed(counters.get("catalog.renewed")) {}
 
 Result<Database> open_or_renew(const std::string& file, Counters& counters) {
   if (const auto parent = std::filesystem::path(file).parent_path(); !parent.empty()) {

@@ -104,7 +104,7 @@ Result<Publisher::Outcome> Publisher::publish_merged(const Item& item) {
     if (sent->refused) return std::move(*sent->refused);
     done.held = sent->outcome == remote::PublishOutcome::kHeld;
     if (done.held || sent->outcome == remote::PublishOutcome::kPublished) return done;
-    if (sent->outcome == remote::PublishOutcome::kClaimed) return settled(sent->outcome, {});
+    if (sent->outcome != remote::PublishOutcome::kConflict) return settled(sent->outcome, {});
     // Somebody else was faster. The log first; the whole index when the log does not explain it.
     auto now = current(scope, {ours.path}, round > 1);
     if (!now) return fail(std::move(now).error());

@@ -15,6 +15,7 @@
 #include "inductorfs/catalog/catalog.h"
 #include "queue_index.h"
 #include "tree.h"
+#include "uses.h"
 
 /// What the catalog's two threads and its callers share. Lock order: `durable` and `tree` are never held together, but
 /// while the marks are loaded, when there are no threads yet.
@@ -37,6 +38,7 @@ struct Metrics {
   Counter& dropped;
   Counter& tail_errors;
   Counter& scopes_forgotten;
+  Counter& renewed;  ///< blobs whose use was told to the cluster
 };
 
 /// The database and what is kept in memory of its queue; the publish thread waits on it.
@@ -78,6 +80,7 @@ struct Parts {
         accepts(std::move(accept)),
         metrics(counters),
         tree(given.scopes, given.entry_limit),
+        uses(given.renew_interval),
         durable(std::move(opened)) {}
 
   const CatalogOptions options;
@@ -86,6 +89,7 @@ struct Parts {
   const Catalog::ScopeAccepts accepts;
   Metrics metrics;
   SharedGuarded<Tree> tree;
+  Uses uses;
   Guarded<Durable> durable;
   std::atomic<bool> stopping{false};
   Catalog::ChangeListener on_change;  ///< set before the threads start

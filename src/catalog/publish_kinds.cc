@@ -19,6 +19,7 @@ constexpr uint64_t kSlowestLink = 2ULL * 1024;
 constexpr int kLookSteps = 256;
 
 constexpr std::string_view kSuperseded = "superseded: the cluster has another's for this key";
+constexpr std::string_view kFull = "the scope is full: waits until a sweep has made room";
 constexpr std::string_view kSentByAnother = "another host sends the same just now";
 
 /// Frames of blobs in the store, piece by piece. Ends early when the catalog stops, so that stop() need not wait for a
@@ -105,6 +106,7 @@ Result<Publisher::Sent> Publisher::send(const remote::PublishGroup& group) {
   StoreSource source(parts_.store, parts_.stopping);
   const auto patience = kPatience + Milliseconds(static_cast<Milliseconds::rep>(bytes / kSlowestLink));
   auto outcome = remote_->publish(group, source, Deadline::after(patience));
+  if (outcome && *outcome == remote::PublishOutcome::kFull) sweeper_.want(group.scope);
   if (outcome) return Sent{*outcome, std::nullopt};
   if (!source.failure().empty()) {
     return Sent{{}, Outcome{ended(PublishState::kRefused, source.failure()), {}}};
@@ -143,6 +145,8 @@ Publisher::Outcome Publisher::settled(remote::PublishOutcome outcome, std::vecto
       return {ended(PublishState::kPublished), std::move(entries)};
     case remote::PublishOutcome::kHeld:
       return {ended(PublishState::kPublished), std::move(entries), true};
+    case remote::PublishOutcome::kFull:
+      return {ended(PublishState::kQueued, kFull), {}};
     case remote::PublishOutcome::kClaimed:
       return {ended(PublishState::kQueued, kSentByAnother), {}};
     case remote::PublishOutcome::kSuperseded:

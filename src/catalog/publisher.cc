@@ -22,7 +22,7 @@ constexpr Milliseconds kClaimPause{1'000};
 constexpr Milliseconds kParkedMost{600'000};
 constexpr size_t kLostBatch = 64;
 constexpr Milliseconds kLostPatience{2'000};
-constexpr std::chrono::hours kIdle{1};
+constexpr Milliseconds kRenewPatience{10'000};
 
 }  // namespace
 
@@ -69,6 +69,7 @@ void Publisher::run() {
     if (!work.lost.empty()) report_lost(work.lost);
     const bool idle = work.reports.empty() && work.lost.empty() && !work.id;
     if (work.id) publish_one(std::move(work));
+    renew_used(std::chrono::steady_clock::now());
     if (idle) wait_for_work(seen);
   }
 }
@@ -122,7 +123,7 @@ void Publisher::take_item(Durable& durable, Work& work, SteadyTime now) {
 
 void Publisher::wait_for_work(uint64_t seen_wakes) {
   const auto now = std::chrono::steady_clock::now();
-  auto wake = now + kIdle;
+  auto wake = now + parts_.options.renew_pause;
   const auto changed = [&](const Durable& durable) { return parts_.stopping || durable.wakes != seen_wakes; };
   parts_.durable.with([&](const Durable& durable) {
     if (durable.queue.size() > 0) wake = std::min(wake, std::max(retry_at_, durable.queue.next(now).due));
@@ -262,6 +263,13 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
   if (current && parts_.on_publish) parts_.on_publish(report);
   fail_point("publish.told");
   parts_.durable.notify_with([](Durable& durable) { durable.in_flight.reset(); });
+}
+
+void Publisher::renew_used(SteadyTime now) {
+  if (now < renew_at_ || parts_.stopping) return;
+  renew_at_ = now + parts_.options.renew_pause;
+  const auto used = parts_.uses.take();
+  if (!used.empty() && remote_->renew(used, Deadline::after(kRenewPatience))) parts_.metrics.renewed.add(used.size());
 }
 
 void Publisher::report_lost(const std::vector<Known>& lost) {

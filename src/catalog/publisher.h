@@ -8,6 +8,7 @@
 
 #include "backoff.h"
 #include "parts.h"
+#include "sweeper.h"
 #include "tail.h"
 
 namespace inductorfs::catalog {
@@ -17,8 +18,11 @@ namespace inductorfs::catalog {
 /// catalog-publish thread, except stop().
 class Publisher {
  public:
-  Publisher(Parts& parts, const Tail& tail)
-      : parts_(parts), remote_(parts.remote, [this] { return parts_.stopping.load(); }), tail_(tail) {}
+  Publisher(Parts& parts, const Tail& tail, Sweeper& sweeper)
+      : parts_(parts),
+        remote_(parts.remote, [this] { return parts_.stopping.load(); }),
+        tail_(tail),
+        sweeper_(sweeper) {}
 
   /// The catalog-publish thread; returns when parts.stopping is set and stop() was called.
   void run();
@@ -61,6 +65,8 @@ class Publisher {
   /// Another host is about to publish what the item has.
   void put_off(const Item& item, const std::string& why);
   void report_lost(const std::vector<Known>& lost);
+  /// Tells the cluster of blobs that are used here. Best effort: what is lost with it is a day of their lifetime.
+  void renew_used(SteadyTime now);
 
   // ---- by kind (publish_kinds.cc)
   [[nodiscard]] std::optional<PublishReport> hopeless(const Publish& publish) const;
@@ -95,10 +101,12 @@ class Publisher {
   Parts& parts_;
   CancellableRemote remote_;
   const Tail& tail_;
+  Sweeper& sweeper_;
   Backoff backoff_;
   Backoff lost_backoff_;
   SteadyTime retry_at_{};
   SteadyTime lost_retry_at_{};
+  SteadyTime renew_at_{};
 };
 
 /// Every path of a group.

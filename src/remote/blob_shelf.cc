@@ -16,14 +16,14 @@ const std::string& head_end() {
   return end;
 }
 
-std::string lifetime_of(const Session& session) {
-  return std::to_string(std::chrono::duration_cast<Milliseconds>(session.options().blob_lifetime).count());
-}
-
 }  // namespace
 
-BlobShelf::BlobShelf(Session& session, Channel& channel, std::vector<codec::Digest> digests)
-    : session_(&session), channel_(&channel), lifetime_(lifetime_of(session)), digests_(std::move(digests)) {
+BlobShelf::BlobShelf(Session& session, Channel& channel, std::vector<codec::Digest> digests, Renew renew)
+    : session_(&session),
+      channel_(&channel),
+      lifetime_(Lifetime::of_blobs(session.options())),
+      digests_(std::move(digests)),
+      renews_(renew == Renew::kYes) {
   for (const codec::Digest& digest : digests_) keys_.push_back(piece_key(session.options().prefix, digest, 0));
 }
 
@@ -35,12 +35,13 @@ void BlobShelf::ask(std::vector<redis::Command>& commands) const {
 }
 
 Result<void> BlobShelf::take(std::span<const Reply> replies) {
-  const int64_t half = std::chrono::duration_cast<Milliseconds>(session_->options().blob_lifetime).count() / 2;
   std::deque<size_t> renewed;
   for (size_t i = 0; i < digests_.size(); ++i) {
     const auto head = PieceHead::parse(replies[kQuestions * i].text);
     const int64_t left = replies[kQuestions * i + 1].integer;
-    const bool renew = left < half;  // also what has no lifetime, which nobody of us made so
+    const bool renew =
+        renews_ && left < lifetime_.renew_below;  // also what has no lifetime, which nobody of us made so
+    left_.push_back(left);
     bool whole = head.has_value();
     if (whole && head->pieces > 1) {
       auto others = has_other_pieces(digests_[i], head->pieces, renew);
@@ -55,9 +56,10 @@ Result<void> BlobShelf::take(std::span<const Reply> replies) {
   }
   if (renewed.empty()) return {};
   std::vector<redis::Command> commands;
-  for (const size_t i : renewed) commands.push_back({"PEXPIRE", keys_[i], lifetime_});
+  for (const size_t i : renewed) commands.push_back({"PEXPIRE", keys_[i], lifetime_.text});
   return channel_->pipeline(commands, [&](size_t index, Reply&& reply) -> Result<void> {
-    if (reply.integer != 1) missing_.push_back(digests_[renewed[index]]);  // it went just now
+    // It went just now. Who may not renew it has seen that it is there.
+    if (!reply.is_error() && reply.integer != 1) missing_.push_back(digests_[renewed[index]]);
     return {};
   });
 }
@@ -78,13 +80,14 @@ Result<bool> BlobShelf::has_other_pieces(const codec::Digest& digest, uint32_t p
     for (uint32_t piece = from; piece < std::min(pieces, from + kAtOnce); ++piece) {
       keys.push_back(piece_key(session_->options().prefix, digest, piece));
       if (renew) {
-        commands.push_back({"PEXPIRE", keys.back(), lifetime_});
+        commands.push_back({"PEXPIRE", keys.back(), lifetime_.text});
       } else {
         commands.push_back({"EXISTS", keys.back()});
       }
     }
     INDUCTORFS_TRY(channel_->pipeline(commands, [&](size_t, Reply&& reply) -> Result<void> {
-      whole = whole && reply.integer == 1;
+      // Who may not renew a piece cannot tell that it is gone either.
+      whole = whole && (reply.is_error() ? renew : reply.integer == 1);
       return {};
     }));
   }
@@ -94,7 +97,7 @@ Result<bool> BlobShelf::has_other_pieces(const codec::Digest& digest, uint32_t p
 BlobWriter::BlobWriter(Session& session, Channel& channel)
     : session_(session),
       channel_(channel),
-      lifetime_(lifetime_of(session)),
+      lifetime_(Lifetime::of_blobs(session.options()).text),
       bytes_(session.counters().get("remote.publish_bytes")) {}
 
 Result<void> BlobWriter::write(const codec::Digest& digest, BlobSource& source) {

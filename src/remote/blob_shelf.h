@@ -9,16 +9,19 @@
 #include <vector>
 
 #include "inductorfs/remote/remote.h"
+#include "lifetime.h"
 #include "piece.h"
 #include "session.h"
 
 namespace inductorfs::remote {
 
-/// Asks what the server has of some blobs, and renews the lifetime of those whose time is half over. Its questions go
-/// into a pipeline of the caller's, so that they cost no round trip of their own. Confined to the publishing thread.
+/// Asks what the server has of some blobs, and renews the lifetime of those of whose time a part is over (lifetime.h).
+/// Its questions go into a pipeline of the caller's, so that they cost no round trip of their own. Confined to the
+/// publishing thread.
 class BlobShelf {
  public:
-  BlobShelf(Session& session, Channel& channel, std::vector<codec::Digest> digests);
+  enum class Renew { kYes, kNo };
+  BlobShelf(Session& session, Channel& channel, std::vector<codec::Digest> digests, Renew renew = Renew::kYes);
 
   /// Appends kQuestions commands for each blob. They hold views into this object.
   void ask(std::vector<redis::Command>& commands) const;
@@ -29,6 +32,9 @@ class BlobShelf {
   /// Blobs that are not there, or lack a piece.
   [[nodiscard]] const std::vector<codec::Digest>& missing() const { return missing_; }
 
+  /// How many milliseconds each blob had left, in the order of the digests; negative when it is not there.
+  [[nodiscard]] const std::vector<int64_t>& left() const { return left_; }
+
   static constexpr size_t kQuestions = 2;
 
  private:
@@ -36,9 +42,11 @@ class BlobShelf {
 
   Session* session_;
   Channel* channel_;
-  std::string lifetime_;
+  Lifetime lifetime_;
   std::vector<codec::Digest> digests_;
+  bool renews_;
   std::deque<std::string> keys_;
+  std::vector<int64_t> left_;
   std::vector<codec::Digest> missing_;
 };
 

@@ -15,6 +15,7 @@ namespace inductorfs::remote {
 ///                   group := the nonce of its publish. A path never begins with "/", so the two cannot meet.
 ///     :log  STREAM  id = <gen>-0, fields p = nonce before, n = nonce, r = codec::encode_record
 ///     :about STRING encode_information (scope_text.h), with a lifetime
+///     :sweep STRING the token of the mount that sweeps this scope; "rested" for some time after it has done so
 ///     :sending:<name> STRING the origin of the host that sends this contest or path just now; lives for seconds
 /// Immutable value.
 struct ScopeKeys {
@@ -25,9 +26,10 @@ struct ScopeKeys {
         counts(base + ":cnt"),
         owners(base + ":own"),
         log(base + ":log"),
+        sweeper(base + ":sweep"),
         about(base + ":about") {}
   [[nodiscard]] std::string sending(const std::string& name) const { return base + ":sending:" + name; }
-  std::string base, meta, index, counts, owners, log, about;
+  std::string base, meta, index, counts, owners, log, sweeper, about;
 };
 
 /// ZSET: the ids of announced scopes by the server's time of their last announcement, in milliseconds.

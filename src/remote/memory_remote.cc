@@ -217,6 +217,30 @@ class MemoryRemote final : public Remote {
     return {};
   }
 
+  Result<SweepReport> sweep(const ScopeId& scope, bool /*wanted*/, Deadline /*deadline*/) override {
+    INDUCTORFS_TRY(check_scope(scope));
+    return cluster_->state().notify_with([&](ClusterState& state) {
+      SweepReport report{.ours = true};
+      const auto found = state.scopes.find(scope);
+      if (found == state.scopes.end()) return report;
+      Scope& held = found->second;
+      report.looked_at = held.index.size();
+      std::vector<std::string> gone;
+      for (const auto& [path, value] : held.index) {
+        const auto digest = codec::Digest::from_raw(stored_digest(value));
+        if (!digest || !state.frames.contains(*digest)) gone.push_back(path);
+      }
+      report.gone = gone.size();
+      if (gone.empty()) return report;
+      held.advance(codec::encode_record({.set = {}, .removed = gone}));
+      for (const std::string& path : gone) {
+        held.index.erase(path);
+        give_contest_back(held, path);
+      }
+      return report;
+    });
+  }
+
   Result<void> announce_scope(const ScopeInformation& scope, Deadline /*deadline*/) override {
     INDUCTORFS_TRY(check_information(scope));
     cluster_->state().with([&](ClusterState& state) {

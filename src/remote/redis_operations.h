@@ -7,6 +7,7 @@
 #include "breaker.h"
 #include "head.h"
 #include "inductorfs/remote/remote.h"
+#include "lifetime.h"
 #include "session.h"
 
 /// The operations of the Redis remote, one source file each. All block up to the deadline. Safe for concurrent use.
@@ -25,6 +26,8 @@ void fetch_blobs(Session& session, std::span<const codec::Digest> digests, BlobS
 [[nodiscard]] Result<void> report_lost_entry(Session& session, const ScopeId& scope, const std::string& path,
                                              const codec::Digest& digest, Deadline deadline);
 
+[[nodiscard]] Result<SweepReport> sweep_scope(Session& session, const ScopeId& scope, bool wanted, Deadline deadline);
+
 [[nodiscard]] Result<Delta> read_scope(Session& session, const ScopeId& scope, const Position& from, Deadline deadline);
 [[nodiscard]] Result<std::vector<ScopeId>> wait_for_scopes(Session& session, HeadWatch& heads,
                                                            const std::vector<std::pair<ScopeId, Position>>& scopes,
@@ -33,6 +36,11 @@ void fetch_blobs(Session& session, std::span<const codec::Digest> digests, BlobS
 /// Requires: check_information() has passed.
 [[nodiscard]] Result<void> announce_to(Session& session, const ScopeInformation& scope, Deadline deadline);
 [[nodiscard]] Result<std::vector<ScopeInformation>> list_announced(Session& session, size_t limit, Deadline deadline);
+
+/// For followers of these scopes; what this user may not renew is left to others.
+[[nodiscard]] Result<void> keep_scopes(Session& session, std::span<const ScopeKeeper::Due> due, Deadline deadline);
+/// Blobs that are gone, or that this user may not renew, are no error.
+[[nodiscard]] Result<void> renew_blobs(Session& session, std::span<const codec::Digest> digests, Deadline deadline);
 
 [[nodiscard]] Result<ServerFacts> probe_server(Session& session, Deadline deadline);
 /// The facts inside the text of INFO; kInvalid when it is none.

@@ -35,11 +35,11 @@ void add_warnings(ServerFacts& facts) {
   if (facts.memory_limit == 0) return;  // nothing is ever evicted
   if (policy.starts_with("allkeys-")) {
     facts.warnings.push_back("maxmemory-policy is " + policy +
-                             ": the server may throw away the index and its log; set maxmemory-policy to volatile-lru");
+                             ": the server may throw away the index and its log; set maxmemory-policy to volatile-ttl");
   } else if (policy == "noeviction") {
     facts.warnings.push_back(
         "maxmemory-policy is noeviction with maxmemory set: publishing fails when the memory is full; set "
-        "maxmemory-policy to volatile-lru");
+        "maxmemory-policy to volatile-ttl");
   }
 }
 

@@ -102,7 +102,10 @@ class PublishJob {
     const size_t first = commands.size();
     redis::Command& entries = commands.emplace_back(redis::Command{"HMGET", keys_.index});
     for (const auto& [path, value] : encoded_.values) entries.push_back(path);
-    if (group_.contest) commands.push_back({"HGET", keys_.counts, group_.contest->key});
+    if (group_.contest) {
+      commands.push_back({"HGET", keys_.counts, group_.contest->key});
+      commands.push_back({"EXISTS", keys_.index, keys_.owners});
+    }
     const size_t own = commands.size();
     blobs.ask(commands);
     auto replies = channel.call_all(commands);
@@ -135,7 +138,7 @@ class PublishJob {
     return std::to_string(std::min(kClaimMost, kClaimBase + sending).count());
   }
 
-  // `replies`: the entries, and the contest's count where there is one.
+  // `replies`: the entries; of a contest its count, and whether the keys that belong to it are there.
   Result<void> judge(Channel& channel, std::span<const Reply> replies, bool has_blobs) {
     const Reply& held = replies.front();
     if (held.kind != Reply::Kind::kArray || held.items.size() != encoded_.values.size()) {
@@ -154,8 +157,9 @@ class PublishJob {
     if (held_) return {};
     if (group_.contest) {
       const Reply& count = replies[1];
+      const bool whole = replies[2].integer == 2;  // counts alone, the rest evicted, are dropped by the script
       const uint64_t groups = count.kind == Reply::Kind::kString ? std::strtoull(count.text.c_str(), nullptr, 10) : 0;
-      if (groups > group_.contest->most) outcome_ = PublishOutcome::kSuperseded;
+      if (whole && groups > group_.contest->most) outcome_ = PublishOutcome::kSuperseded;
       return {};
     }
     return compare(channel, held.items.front().text);
@@ -199,9 +203,25 @@ class PublishJob {
     const std::string most = std::to_string(group_.contest ? group_.contest->most : 0);
     const std::string contest = group_.contest ? group_.contest->key : "";
     const std::string nonce = random_nonce();
-    redis::Command command = {
-        "EVAL", publish_script(), "5",         keys_.meta,      keys_.index, keys_.counts, keys_.owners,    keys_.log,
-        nonce,  log_length,       index_limit, encoded_.record, contest,     most,         condition_.text, mode};
+    const Lifetime lifetime = Lifetime::of_scopes(options);
+    redis::Command command = {"EVAL",
+                              publish_script(),
+                              "5",
+                              keys_.meta,
+                              keys_.index,
+                              keys_.counts,
+                              keys_.owners,
+                              keys_.log,
+                              nonce,
+                              log_length,
+                              index_limit,
+                              encoded_.record,
+                              contest,
+                              most,
+                              condition_.text,
+                              mode,
+                              lifetime.text,
+                              lifetime.renew_below_text};
     for (const auto& [path, value] : encoded_.values) {
       command.push_back(path);
       command.push_back(value);
@@ -230,8 +250,7 @@ class PublishJob {
     } else if (status == "CONFLICT") {
       outcome_ = PublishOutcome::kConflict;
     } else if (status == "FULL") {
-      return fail(ErrorCode::kTooLarge, "the scope " + group_.scope + " is full: index_limit is " +
-                                            std::to_string(session_.options().index_limit) + " entries");
+      outcome_ = PublishOutcome::kFull;
     } else {
       return fail(ErrorCode::kInternal, "the publish script gave an unknown answer");
     }
@@ -254,6 +273,7 @@ class PublishJob {
 void count(Session& session, PublishOutcome outcome) {
   const char* name = "remote.publish_groups";
   if (outcome == PublishOutcome::kHeld) name = "remote.publish_held";
+  if (outcome == PublishOutcome::kFull) name = "remote.publish_full";
   if (outcome == PublishOutcome::kClaimed) name = "remote.publish_claimed";
   if (outcome == PublishOutcome::kSuperseded) name = "remote.publish_superseded";
   if (outcome == PublishOutcome::kConflict) name = "remote.publish_conflicts";
@@ -299,11 +319,13 @@ Result<void> report_lost_entry(Session& session, const ScopeId& scope, const std
   const std::string nonce = random_nonce();
   const std::string log_length = std::to_string(session.options().log_length);
   const std::string record = codec::encode_record({.set = {}, .removed = {path}});
+  const Lifetime lifetime = Lifetime::of_scopes(session.options());
   const std::string blob = piece_key(session.options().prefix, digest, 0);
   bool removed = false;
   INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Channel& channel) -> Result<void> {
-    auto reply = channel.call({"EVAL", report_lost_script(), "5", keys.meta, keys.index, keys.counts, keys.owners,
-                               keys.log, nonce, log_length, record, path, digest.raw()});
+    auto reply =
+        channel.call({"EVAL", report_lost_script(), "5", keys.meta, keys.index, keys.counts, keys.owners, keys.log,
+                      nonce, log_length, record, path, digest.raw(), lifetime.text, lifetime.renew_below_text});
     if (!reply) return fail(std::move(reply).error());
     if (reply->kind != Reply::Kind::kArray || reply->items.empty()) return fail(redis::to_error(*reply));
     removed = reply->items.front().text == "REMOVED";

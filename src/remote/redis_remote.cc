@@ -16,6 +16,7 @@ constexpr size_t kPrefixLimit = 64;
 /// What was announced is said again when a quarter of its lifetime has passed: a server that was away for a while, or
 /// one announcement that failed, does not make a scope in use look unused.
 constexpr int kAnnouncementsPerLifetime = 4;
+constexpr Milliseconds kKeepPatience{2'000};
 
 /// A cluster behind one Redis server. Safe for concurrent use.
 class RedisRemote final : public Remote {
@@ -25,10 +26,12 @@ class RedisRemote final : public Remote {
     explicit Shared(const RemoteOptions& options)
         : writes({Milliseconds(1000), Milliseconds(60000)}),
           announcements(std::chrono::duration_cast<Milliseconds>(options.blob_lifetime) / kAnnouncementsPerLifetime),
-          heads(options.head_interval) {}
+          heads(options.head_interval),
+          keeper(std::chrono::duration_cast<Milliseconds>(options.blob_lifetime) / kRenewalsPerLifetime) {}
     Breaker writes;  // publishing only: a server without memory for writes still answers reads
     Announcements announcements;
     HeadWatch heads;
+    ScopeKeeper keeper;
   };
 
   RedisRemote(Session session, std::shared_ptr<Shared> shared)
@@ -45,22 +48,32 @@ class RedisRemote final : public Remote {
   Result<PublishOutcome> publish(const PublishGroup& group, BlobSource& source, Deadline deadline) override {
     return publish_group(session_, shared_->writes, group, source, deadline);
   }
+  Result<void> renew(std::span<const codec::Digest> digests, Deadline deadline) override {
+    return renew_blobs(session_, digests, deadline);
+  }
   Result<Delta> read_changes(const ScopeId& scope, const Position& from, Deadline deadline) override {
     auto delta = read_scope(session_, scope, from, deadline);
     if (!delta) return delta;
     if (delta->at_head) shared_->heads.confirm(scope, delta->position);
+    keep({scope}, deadline);
     announce_again(scope, deadline);
     return delta;
   }
   Result<std::vector<ScopeId>> wait_for_changes(const std::vector<std::pair<ScopeId, Position>>& scopes,
                                                 Milliseconds most, const std::function<bool()>& cancelled) override {
     // A scope in which nothing happens is not read, and in use all the same.
-    for (const auto& [scope, position] : scopes) announce_again(scope, Deadline::after(most));
+    std::vector<ScopeId> followed;
+    for (const auto& [scope, position] : scopes) followed.push_back(scope);
+    keep(followed, Deadline::after(kKeepPatience));
+    for (const ScopeId& scope : followed) announce_again(scope, Deadline::after(most));
     return wait_for_scopes(session_, shared_->heads, scopes, most, cancelled);
   }
   Result<void> report_lost(const ScopeId& scope, const std::string& path, const codec::Digest& digest,
                            Deadline deadline) override {
     return report_lost_entry(session_, scope, path, digest, deadline);
+  }
+  Result<SweepReport> sweep(const ScopeId& scope, bool wanted, Deadline deadline) override {
+    return sweep_scope(session_, scope, wanted, deadline);
   }
   Result<void> announce_scope(const ScopeInformation& scope, Deadline deadline) override {
     INDUCTORFS_TRY(check_information(scope));
@@ -81,6 +94,12 @@ class RedisRemote final : public Remote {
   }
 
  private:
+  // What fails is done by another mount, or when it is due again.
+  void keep(const std::vector<ScopeId>& scopes, Deadline deadline) {
+    const auto due = shared_->keeper.due(scopes, std::chrono::steady_clock::now());
+    if (due.empty()) return;
+    if (!keep_scopes(session_, due, deadline)) session_.counters().get("remote.keep_failed").add();
+  }
   void announce_again(const ScopeId& scope, Deadline deadline) {
     const auto due = shared_->announcements.due(scope, std::chrono::steady_clock::now());
     // What is lost with it is a line in a listing, until the next time.

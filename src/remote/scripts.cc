@@ -6,9 +6,13 @@ namespace {
 
 // advance(): one more generation, and its record in the log.
 //  - %.0f: a number becomes an argument with 14 digits only.
-//  - An index without meta (an eviction policy took it, or an operator): a reader that stands at {0, ""} must not take
-//    the first record for the whole history, so the chain starts with a nonce that nobody has.
+//  - An index without meta, or meta without an index (an eviction policy took it, or an operator): a reader that stands
+//    at {0, ""} must not take the first record for the whole history, nor one at the head what it knows for the index,
+//    so the chain goes on from a nonce that nobody has.
 //  - XADD refuses an id that is not larger than the last: a log that outlived its meta. It has lost its meaning then.
+// keep(): a lifetime for the keys that have none yet, or whose time is partly over. By pcall: a user who may not do
+// that can still publish.
+// drop_lone_contests(): counts whose index or owners are gone (evicted) would refuse their contests for ever.
 constexpr const char* kCommon = R"lua(#!lua
 local meta, idx, cnt, own, log = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
@@ -18,8 +22,11 @@ end
 
 local function advance(nonce, length, record)
   local prev = redis.call('HGET', meta, 'nonce')
+  local whole = redis.call('EXISTS', idx) == 1
   if not prev then
-    prev = redis.call('EXISTS', idx) == 1 and 'lost' or ''
+    prev = whole and 'lost' or ''
+  elseif not whole then
+    prev = 'lost'
   end
   local gen = redis.call('HINCRBY', meta, 'gen', 1)
   redis.call('HSET', meta, 'nonce', nonce, 'fmt', '1')
@@ -35,12 +42,40 @@ end
 local function digest_in(value)
   return string.sub(value, 2, 33)
 end
+
+local function keep(lifetime, renewal)
+  for i = 1, 5 do
+    local left = redis.pcall('PTTL', KEYS[i])
+    if type(left) == 'number' and left ~= -2 and left < renewal + 0 then redis.pcall('PEXPIRE', KEYS[i], lifetime) end
+  end
+end
+
+local function drop_lone_contests()
+  local owners, counts = redis.call('EXISTS', own), redis.call('EXISTS', cnt)
+  if owners + counts > 0 and (owners ~= counts or redis.call('EXISTS', idx) == 0) then redis.call('DEL', own, cnt) end
+end
+)lua";
+
+// A group that has lost one file is of no use to anybody (a Triton key directory is complete or absent), so its first
+// lost path gives its place in the contest back: else nobody in the cluster could ever publish that key again.
+constexpr const char* kRemove = R"lua(
+local function remove(path)
+  redis.call('HDEL', idx, path)
+  local group = redis.call('HGET', own, path)
+  if not group then return end
+  redis.call('HDEL', own, path)
+  local contest = redis.call('HGET', own, '/' .. group)
+  if not contest then return end
+  redis.call('HDEL', own, '/' .. group)
+  if redis.call('HINCRBY', cnt, contest, -1) <= 0 then redis.call('HDEL', cnt, contest) end
+end
 )lua";
 
 constexpr const char* kPublish = R"lua(
 local nonce, length, limit, record = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local contest, most, expect, mode = ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8]
-local first = 9
+local lifetime, renewal = ARGV[9], ARGV[10]
+local first = 11
 
 local same, held_all, new = true, true, 0
 for i = first, #ARGV, 2 do
@@ -52,9 +87,11 @@ end
 if held_all and mode == 'repair' then
   local gen = advance(nonce, length, record)
   for i = first, #ARGV, 2 do redis.call('HSET', idx, ARGV[i], ARGV[i + 1]) end
+  keep(lifetime, renewal)
   return {'PUBLISHED', gen}
 end
 if held_all then return {same and 'SAME' or 'HELD', generation()} end
+drop_lone_contests()
 if contest ~= '' and tonumber(redis.call('HGET', cnt, contest) or '0') > most then
   return {'SUPERSEDED', generation()}
 end
@@ -78,27 +115,35 @@ if contest ~= '' then
   redis.call('HSET', own, '/' .. nonce, contest)
   redis.call('HINCRBY', cnt, contest, 1)
 end
+keep(lifetime, renewal)
 return {'PUBLISHED', gen}
 )lua";
 
-// A group that has lost one file is of no use to anybody (a Triton key directory is complete or absent), so its first
-// lost path gives its place in the contest back: else nobody in the cluster could ever publish that key again.
 constexpr const char* kReportLost = R"lua(
 local nonce, length, record, path, digest = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local lifetime, renewal = ARGV[6], ARGV[7]
 local held = redis.call('HGET', idx, path)
 if not held or digest_in(held) ~= digest then return {'OTHER', generation()} end
 
 local gen = advance(nonce, length, record)
-redis.call('HDEL', idx, path)
-local group = redis.call('HGET', own, path)
-if group then
-  redis.call('HDEL', own, path)
-  local contest = redis.call('HGET', own, '/' .. group)
-  if contest then
-    redis.call('HDEL', own, '/' .. group)
-    if redis.call('HINCRBY', cnt, contest, -1) <= 0 then redis.call('HDEL', cnt, contest) end
-  end
+remove(path)
+keep(lifetime, renewal)
+return {'REMOVED', gen}
+)lua";
+
+constexpr const char* kSweep = R"lua(
+local sweeper, first = KEYS[6], 8
+local nonce, length, record, token, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+if redis.call('GET', sweeper) ~= token then return {'FENCED', 0} end
+redis.call('PEXPIRE', sweeper, lease)
+if #ARGV < first then return {'HELD', 0} end
+for i = first, #ARGV, 2 do
+  local held = redis.call('HGET', idx, ARGV[i])
+  if not held or digest_in(held) ~= ARGV[i + 1] then return {'OTHER', generation()} end
 end
+local gen = advance(nonce, length, record)
+for i = first, #ARGV, 2 do remove(ARGV[i]) end
+keep(ARGV[6], ARGV[7])
 return {'REMOVED', gen}
 )lua";
 
@@ -120,7 +165,12 @@ const std::string& publish_script() {
 }
 
 const std::string& report_lost_script() {
-  static const std::string script = std::string(kCommon) + kReportLost;
+  static const std::string script = std::string(kCommon) + kRemove + kReportLost;
+  return script;
+}
+
+const std::string& sweep_script() {
+  static const std::string script = std::string(kCommon) + kRemove + kSweep;
   return script;
 }
 

@@ -267,6 +267,7 @@ Result<Found> Overlay::add_shared(const Site& site, const codec::Entry& entry, u
     let_go(nodes_.forget(node->id, references));
     return fail(ErrorCode::kNotFound);
   }
+  catalog_.note_use(entry.digest);
   return found(winner, true);
 }
 

@@ -27,6 +27,14 @@ class CancellableFake final : public remote::Remote {
     if (!answers_(deadline)) return cancelled();
     return inner_.publish(group, source, deadline);
   }
+  Result<void> renew(std::span<const codec::Digest> digests, Deadline deadline) override {
+    if (!answers_(deadline)) return cancelled();
+    return inner_.renew(digests, deadline);
+  }
+  Result<remote::SweepReport> sweep(const remote::ScopeId& id, bool wanted, Deadline deadline) override {
+    if (!answers_(deadline)) return cancelled();
+    return inner_.sweep(id, wanted, deadline);
+  }
   Result<remote::Delta> read_changes(const remote::ScopeId& id, const remote::Position& from,
                                      Deadline deadline) override {
     if (!answers_(deadline)) return cancelled();

@@ -28,6 +28,9 @@ struct State {
   std::map<codec::Digest, std::string> frames;
   std::vector<remote::PublishGroup> published;  ///< in order
   std::vector<std::pair<std::string, codec::Digest>> lost;
+  std::vector<codec::Digest> renewed;
+  bool full = false;                 ///< every scope, until one is swept
+  uint64_t swept = 0;                ///< sweeps that were wanted
   std::optional<Error> failure;      ///< of every call
   std::optional<Error> lost_answer;  ///< publish does its work, then says this, once
   int claimed = 0;                   ///< so many publishes find that another host sends the same
@@ -68,6 +71,7 @@ inline remote::PublishOutcome commit(State& now, const remote::PublishGroup& gro
       return remote::PublishOutcome::kSuperseded;
     }
   }
+  if (now.full) return remote::PublishOutcome::kFull;
   if (now.claimed > 0) {
     --now.claimed;
     return remote::PublishOutcome::kClaimed;

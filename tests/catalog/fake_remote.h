@@ -75,6 +75,20 @@ class FakeRemote final : public remote::Remote {
     });
   }
 
+  Result<void> renew(std::span<const codec::Digest> digests, Deadline deadline) override {
+    if (auto error = obstacle(deadline)) return fail(*error);
+    state.notify_with([&](State& now) { now.renewed.insert(now.renewed.end(), digests.begin(), digests.end()); });
+    return {};
+  }
+
+  Result<remote::SweepReport> sweep(const remote::ScopeId&, bool wanted, Deadline) override {
+    return state.notify_with([&](State& now) {
+      if (wanted) ++now.swept;
+      now.full = false;
+      return remote::SweepReport{.ours = true};
+    });
+  }
+
   Result<remote::Delta> read_changes(const remote::ScopeId& id, const remote::Position& from,
                                      Deadline deadline) override {
     state.with([](State& now) { ++now.reads; });

@@ -318,6 +318,28 @@ TEST_F(PublisherTest, AnOwnEntryNeverCoversANewerOneOfTheCluster) {
   }));
 }
 
+TEST_F(PublisherTest, WhatJobsUseIsToldToTheClusterOnceInAWhile) {
+  options_.renew_pause = Milliseconds(1);
+  Catalog& catalog = start_synced();
+  const auto renewed = [&] { return remote_.state.with([](const FakeRemote::State& now) { return now.renewed; }); };
+  const std::vector<codec::Digest> once = {codec::digest_of("used")};
+  for (int i = 0; i < 3; ++i) catalog.note_use(once[0]);
+  EXPECT_TRUE(eventually([&] { return renewed() == once; }));
+  EXPECT_TRUE(eventually([&] { return counted("catalog.renewed") == 1; }));
+  catalog.note_use(once[0]);
+  publish(plain("f", "1"));
+  EXPECT_EQ(renewed(), once) << "its day is not over";
+}
+
+TEST_F(PublisherTest, AFullScopeIsSweptAndItsGroupWaits) {
+  Catalog& catalog = start_synced();
+  remote_.state.with([](FakeRemote::State& now) { now.full = true; });
+  ASSERT_TRUE(catalog.enqueue(plain("f", "1")));
+  ASSERT_TRUE(catalog.drain(Deadline::after(kPatience))) << "the sweep made room";
+  EXPECT_EQ(catalog.publish_state("f")->state, PublishState::kPublished);
+  EXPECT_EQ(remote_.state.with([](const FakeRemote::State& now) { return now.swept; }), 1U);
+}
+
 TEST_F(PublisherTest, LostEntriesAreHiddenAtOnceAndToldToTheCluster) {
   remote_.set("aa", elsewhere("d/f", "1"));
   Catalog& catalog = start_synced();

@@ -478,6 +478,28 @@ TEST_P(RemoteContract, ConcurrentPublishersAndFollowersAgreeInTheEnd) {
   EXPECT_EQ(late.position.generation, static_cast<uint64_t>(kEach));
 }
 
+TEST_P(RemoteContract, ASweepRemovesWhatHasNoBlobAndOpensItsContestAgain) {
+  const auto kept = entry("kept", "kept");
+  const auto gone = contested("k/1", "gone");
+  ASSERT_EQ(publish(group_of(scope, {kept})), PublishOutcome::kPublished);
+  ASSERT_EQ(publish(gone), PublishOutcome::kPublished);
+  Follower follower(*other, scope);
+  follower.catch_up();
+  cluster->evict(gone.entries[0].digest);
+  const auto report = remote->sweep(scope, false, soon());
+  ASSERT_TRUE(report) << report.error().to_string();
+  EXPECT_TRUE(report->ours);
+  EXPECT_EQ(report->looked_at, 2U);
+  EXPECT_EQ(report->gone, 1U);
+  EXPECT_EQ(report->unused, 0U);
+  follower.catch_up();
+  EXPECT_TRUE(follower.has("kept"));
+  EXPECT_FALSE(follower.has("k/1"));
+  EXPECT_EQ(follower.resets, 0) << "followers are told";
+  EXPECT_EQ(publish(contested("k/2", "next")), PublishOutcome::kPublished);
+  EXPECT_TRUE(remote->sweep("0ther", false, soon())) << "of a scope that nobody has";
+}
+
 TEST_P(RemoteContract, WhatOneHostAnnouncesAnotherLists) {
   ASSERT_TRUE(remote->announce_scope(information("a"), soon()));
   ASSERT_TRUE(other->announce_scope(information("b"), soon()));

@@ -303,7 +303,7 @@ def test_policy_that_throws_the_index_away_is_a_warning():
     with QuickCluster(redis_settings=("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")) as cluster:
         a = cluster.quick("a")
         (warning,) = wait_until(lambda: a.status()["warnings"], what="the warning")
-        assert "allkeys-lru" in str(warning) and "volatile-lru" in str(warning)
+        assert "allkeys-lru" in str(warning) and "volatile-ttl" in str(warning)
         assert "maxmemory-policy" in a.log.read_text()
 
 

@@ -309,7 +309,7 @@ TEST(Greeting, SaysWhyAServerTurnsItsClientsAway) {
 TEST(ToError, SaysWhatToDoAboutIt) {
   const std::pair<const char*, const char*> cases[] = {
       {"NOAUTH Authentication required.", "--password-file"},
-      {"OOM command not allowed", "volatile-lru"},
+      {"OOM command not allowed", "volatile-ttl"},
       {"READONLY You can't write", "--remote"},
       {"MISCONF Redis is configured to save", "disk"},
       {"BUSY Redis is busy running a script.", "SCRIPT KILL"},

@@ -159,13 +159,13 @@ TEST_F(RedisRemote, ProbeNamesTheSettingsThatAnOperatorShouldChange) {
   run({"CONFIG", "SET", "maxmemory", "100mb"});
   auto facts = remote->probe(soon());
   ASSERT_EQ(facts->warnings.size(), 1U);
-  EXPECT_NE(facts->warnings[0].find("volatile-lru"), std::string::npos);
+  EXPECT_NE(facts->warnings[0].find("volatile-ttl"), std::string::npos);
   EXPECT_EQ(facts->memory_limit, 100U << 20);
   run({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
   facts = remote->probe(soon());
   ASSERT_EQ(facts->warnings.size(), 1U);
   EXPECT_NE(facts->warnings[0].find("allkeys-lru"), std::string::npos);
-  run({"CONFIG", "SET", "maxmemory-policy", "volatile-lru"});
+  run({"CONFIG", "SET", "maxmemory-policy", "volatile-ttl"});
   EXPECT_TRUE(remote->probe(soon())->warnings.empty());
 }
 

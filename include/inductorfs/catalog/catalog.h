@@ -62,8 +62,11 @@ struct CatalogOptions {
   Milliseconds poll_interval{1000};     ///< least time between two reads of the log, jittered
   uint64_t queue_limit = 100'000;       ///< groups; the oldest is dropped (kept local) beyond it
   uint64_t candidates_per_key = 8;
-  uint64_t entry_limit = 2'000'000;        ///< entries in memory, all scopes
-  uint64_t artefact_limit = 512ULL << 20;  ///< larger ones stay local
+  uint64_t entry_limit = 2'000'000;             ///< entries in memory, all scopes
+  uint64_t artefact_limit = 512ULL << 20;       ///< larger ones stay local
+  Milliseconds renew_interval{24 * 3'600'000};  ///< a blob's use is told to the cluster at most once in it
+  Milliseconds renew_pause{60'000};             ///< between two batches of them
+  Milliseconds sweep_interval{3'600'000};       ///< between two questions whether a scope is to be swept, jittered
 };
 
 struct CatalogStatus {
@@ -143,6 +146,8 @@ class Catalog {
   [[nodiscard]] virtual std::optional<PublishReport> publish_state(std::string_view path) const = 0;
   /// Waits until the queue is empty. kTimedOut or kUnavailable with what is left and why.
   [[nodiscard]] virtual Result<void> drain(Deadline deadline) = 0;
+  /// A job was shown this blob of the cluster: its lifetime there is renewed, soon and without anybody waiting.
+  virtual void note_use(const codec::Digest& digest) = 0;
   /// An entry's bytes could not be had or were wrong: hidden here at once, reported to the cluster in the background
   /// unless the failure was only temporary.
   virtual void report_lost(const Known& known) = 0;

@@ -100,6 +100,7 @@ enum class PublishOutcome {
   kHeld,        ///< the cluster holds these bytes under these paths already; nothing was changed
   kSuperseded,  ///< the contest was lost, or another writer was the first of the path; nothing was changed
   kConflict,    ///< `replaces` no longer holds; nothing was changed
+  kFull,        ///< the scope holds as many entries as it may; nothing was changed, a sweep makes room
   kClaimed,     ///< another host sends the same just now; nothing was changed, ask again in a second
 };
 
@@ -109,6 +110,14 @@ struct ServerFacts {
   uint64_t memory_limit = 0;
   /// What an operator should change, one line each; empty when all is well.
   std::vector<std::string> warnings;
+};
+
+/// What a sweep of a scope has done.
+struct SweepReport {
+  bool ours = false;       ///< false: another mount does it, or has done it a while ago
+  uint64_t looked_at = 0;  ///< entries
+  uint64_t gone = 0;       ///< removed: the cluster has lost their blobs
+  uint64_t unused = 0;     ///< removed: the least recently used beyond the limit
 };
 
 /// Blocks up to the deadlines given. Safe for concurrent use. Every method may answer kUnavailable or kTimedOut, which
@@ -134,6 +143,12 @@ class Remote {
   [[nodiscard]] virtual Result<PublishOutcome> publish(const PublishGroup& group, BlobSource& source,
                                                        Deadline deadline) = 0;
 
+  /// Somebody uses these blobs: their lifetime begins anew, where a part of it is over. Best effort; cheap when they
+  /// are fresh.
+  [[nodiscard]] virtual Result<void> renew(std::span<const codec::Digest> /*digests*/, Deadline /*deadline*/) {
+    return {};
+  }
+
   /// What changed in `scope` since `from`; a whole snapshot (reset) when that history is not available. One step may
   /// return less than everything: the caller goes on until a delta is at the head, or empty and leaves the position
   /// unchanged.
@@ -148,6 +163,12 @@ class Remote {
   /// Tells the cluster that an entry's blob is gone or wrong: the entry is removed if it still has this digest.
   [[nodiscard]] virtual Result<void> report_lost(const ScopeId& scope, const std::string& path,
                                                  const codec::Digest& digest, Deadline deadline) = 0;
+
+  /// Removes entries of a scope whose blobs are gone, and those that were used least recently where it is nearly full.
+  /// One mount of the cluster does it, about once a day; `wanted`: it is full now, so that it is done again even so.
+  [[nodiscard]] virtual Result<SweepReport> sweep(const ScopeId& /*scope*/, bool /*wanted*/, Deadline /*deadline*/) {
+    return SweepReport{};
+  }
 
   /// Tells the cluster what a scope's id stands for, so that another host's operator can see in what it differs. Once
   /// it has succeeded, another call for the same scope sends nothing; the cluster's memory of it is renewed by

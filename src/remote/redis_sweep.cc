@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps the index of a scope from outliving its blobs, and from being full for good.
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "blob_shelf.h"
+#include "group.h"
+#include "keys.h"
+#include "redis_operations.h"
+#include "scripts.h"
+
+namespace inductorfs::remote {
+namespace {
+
+using redis::Reply;
+
+/// How long a sweeper may be silent before another one may begin.
+constexpr Milliseconds kLease{60'000};
+/// Entries of one page, and of one removal: kPage paths of the longest make a record below kRecordBytesLimit.
+constexpr std::string_view kPage = "500";
+constexpr size_t kRemovedAtOnce = 500;
+/// Between two pages, so that the server's other clients do not notice: a million entries take about a minute.
+constexpr Milliseconds kPause{20};
+/// Entries that one sweep removes beyond the limit; the next one goes on.
+constexpr size_t kUnusedMost = 50'000;
+/// An index is nearly full when less than a twentieth of the limit is left; then a tenth is made free.
+constexpr uint64_t kNearlyFull = 20;
+constexpr uint64_t kMadeFree = 10;
+/// The sweeper's key between two sweeps.
+constexpr std::string_view kRested = "rested";
+
+struct Item {
+  std::string path;
+  codec::Digest digest;
+  int64_t left = 0;  ///< of its blob's lifetime: what was used last has the most
+};
+
+struct UsedLater {
+  bool operator()(const Item& a, const Item& b) const { return a.left < b.left; }
+};
+
+/// One sweep of one scope. Takes a connection for a page at a time. Confined to the calling thread.
+class Sweep {
+ public:
+  Sweep(Session& session, const ScopeId& scope, Deadline deadline)
+      : session_(session),
+        keys_(session.options().prefix, scope),
+        deadline_(deadline),
+        lifetime_(Lifetime::of_scopes(session.options())),
+        token_(random_nonce()) {}
+
+  Result<SweepReport> run(bool wanted) {
+    INDUCTORFS_TRY(talk([&](Channel& channel) { return begin(channel, wanted); }));
+    if (!report_.ours) return report_;
+    std::string cursor = "0";
+    do {
+      INDUCTORFS_TRY(talk([&](Channel& channel) { return sweep_page(channel, cursor); }));
+      if (cursor != "0") std::this_thread::sleep_for(kPause);
+    } while (cursor != "0");
+    INDUCTORFS_TRY(remove_unused());
+    INDUCTORFS_TRY(talk([&](Channel& channel) { return rest(channel); }));
+    return report_;
+  }
+
+ private:
+  using Talk = Session::Talk;
+  Result<void> talk(const Talk& what) { return session_.run(Use::kControl, deadline_, what); }
+
+  Result<void> begin(Channel& channel, bool wanted) {
+    const std::string lease = std::to_string(kLease.count());
+    const redis::Command claim = {"SET", keys_.sweeper, token_, "NX", "GET", "PX", lease};
+    auto reply = channel.call(claim);
+    if (!reply) return fail(std::move(reply).error());
+    if (wanted && reply->kind == Reply::Kind::kString && reply->text == kRested) {
+      auto replies = channel.call_all({{"UNLINK", keys_.sweeper}, claim});
+      if (!replies) return fail(std::move(replies).error());
+      reply = std::move(replies->back());
+    }
+    // An error: this user may only read, and leaves it to others.
+    report_.ours = reply->kind == Reply::Kind::kNil;
+    if (!report_.ours) return {};
+    auto entries = channel.call({"HLEN", keys_.index});
+    if (!entries) return fail(std::move(entries).error());
+    const auto held = static_cast<uint64_t>(entries->integer);
+    const uint64_t limit = session_.options().index_limit;
+    const uint64_t target = limit - limit / kMadeFree;
+    if (held + limit / kNearlyFull >= limit && held > target) too_many_ = std::min(held - target, kUnusedMost);
+    return {};
+  }
+
+  Result<void> sweep_page(Channel& channel, std::string& cursor) {
+    auto page = channel.call({"HSCAN", keys_.index, cursor, "COUNT", kPage});
+    if (!page) return fail(std::move(page).error());
+    if (page->kind != Reply::Kind::kArray || page->items.size() != 2) return fail(redis::to_error(*page));
+    std::vector<Item> items;
+    const std::vector<Reply>& fields = page->items[1].items;
+    for (size_t i = 0; i + 1 < fields.size(); i += 2) {
+      const auto digest = codec::Digest::from_raw(stored_digest(fields[i + 1].text));
+      if (digest && codec::is_clean_path(fields[i].text)) items.push_back({fields[i].text, *digest});
+    }
+    cursor = page->items[0].text;
+    report_.looked_at += items.size();
+    auto gone = take_gone(channel, items);
+    if (!gone) return fail(std::move(gone).error());
+    for (Item& item : items) note_use(std::move(item));
+    // Once more: what was sent again meanwhile stays.
+    std::vector<Item> again = std::move(*gone);
+    gone = take_gone(channel, again);
+    if (!gone) return fail(std::move(gone).error());
+    return remove(channel, *gone, report_.gone);
+  }
+
+  // Takes those out of `items` whose blobs the server has not; the others get what they have left.
+  Result<std::vector<Item>> take_gone(Channel& channel, std::vector<Item>& items) {
+    std::vector<Item> gone;
+    if (items.empty()) return gone;
+    std::vector<codec::Digest> digests;
+    for (const Item& item : items) digests.push_back(item.digest);
+    BlobShelf shelf(session_, channel, std::move(digests), BlobShelf::Renew::kNo);
+    INDUCTORFS_TRY(shelf.look());
+    for (size_t i = 0; i < items.size(); ++i) items[i].left = shelf.left()[i];
+    const std::set<codec::Digest> missing(shelf.missing().begin(), shelf.missing().end());
+    const auto is_gone = [&](const Item& item) { return missing.contains(item.digest); };
+    std::ranges::copy_if(items, std::back_inserter(gone), is_gone);
+    std::erase_if(items, is_gone);
+    return gone;
+  }
+
+  void note_use(Item item) {
+    if (too_many_ == 0) return;
+    unused_.push(std::move(item));
+    if (unused_.size() > too_many_) unused_.pop();
+  }
+
+  Result<void> remove_unused() {
+    std::vector<Item> items;
+    for (; !unused_.empty(); unused_.pop()) items.push_back(unused_.top());
+    // What went because its blob is gone has made room as well.
+    const uint64_t need = too_many_ > report_.gone ? too_many_ - report_.gone : 0;
+    std::ranges::reverse(items);  // the least recently used first
+    if (items.size() > need) items.resize(need);
+    if (items.empty()) return {};
+    INDUCTORFS_TRY(talk([&](Channel& channel) { return add_groups(channel, items); }));
+    for (size_t at = 0; at < items.size(); at += kRemovedAtOnce) {
+      const auto end = items.begin() + static_cast<ptrdiff_t>(std::min(items.size(), at + kRemovedAtOnce));
+      std::vector<Item> some(items.begin() + static_cast<ptrdiff_t>(at), end);
+      INDUCTORFS_TRY(talk([&](Channel& channel) { return remove(channel, some, report_.unused); }));
+    }
+    return {};
+  }
+
+  // A group is of use as a whole only: of those that lose a file the others go too.
+  Result<void> add_groups(Channel& channel, std::vector<Item>& items) {
+    std::map<std::string, std::string> group_of;  // path, group
+    std::string cursor = "0";
+    do {
+      auto page = channel.call({"HSCAN", keys_.owners, cursor, "COUNT", kPage});
+      if (!page) return fail(std::move(page).error());
+      if (page->kind != Reply::Kind::kArray || page->items.size() != 2) return fail(redis::to_error(*page));
+      const std::vector<Reply>& fields = page->items[1].items;
+      for (size_t i = 0; i + 1 < fields.size(); i += 2) {
+        if (!fields[i].text.starts_with('/')) group_of[fields[i].text] = fields[i + 1].text;
+      }
+      cursor = page->items[0].text;
+    } while (cursor != "0");
+    std::set<std::string_view> groups;
+    std::set<std::string_view> chosen;
+    for (const Item& item : items) {
+      chosen.insert(item.path);
+      if (const auto own = group_of.find(item.path); own != group_of.end()) groups.insert(own->second);
+    }
+    std::vector<std::string> paths;
+    for (const auto& [path, group] : group_of) {
+      if (groups.contains(group) && !chosen.contains(path)) paths.push_back(path);
+    }
+    for (const std::string& path : paths) {
+      auto value = channel.call({"HGET", keys_.index, path});
+      if (!value) return fail(std::move(value).error());
+      const auto digest = codec::Digest::from_raw(stored_digest(value->text));
+      if (digest) items.push_back({path, *digest});
+    }
+    return {};
+  }
+
+  // All in one record. When one of them has changed, one by one.
+  Result<void> remove(Channel& channel, std::span<const Item> items, uint64_t& removed) {
+    if (items.empty()) return {};
+    auto status = evaluate(channel, items, kLease);
+    if (!status) return fail(std::move(status).error());
+    if (*status == "REMOVED") removed += items.size();
+    if (*status != "OTHER" || items.size() == 1) return {};
+    for (size_t i = 0; i < items.size(); ++i) INDUCTORFS_TRY(remove(channel, items.subspan(i, 1), removed));
+    return {};
+  }
+
+  // Nobody needs to come again before a day has passed, unless there is more to remove.
+  Result<void> rest(Channel& channel) {
+    if (report_.unused >= kUnusedMost) return talk_done(channel.call({"UNLINK", keys_.sweeper}));
+    const auto day = std::chrono::duration_cast<Milliseconds>(session_.options().blob_lifetime) / kRenewalsPerLifetime;
+    const std::string lease = std::to_string(std::max(day, Milliseconds(1)).count());
+    auto status = evaluate(channel, {}, kLease);
+    if (!status) return fail(std::move(status).error());
+    return talk_done(channel.call({"SET", keys_.sweeper, kRested, "PX", lease}));
+  }
+
+  static Result<void> talk_done(Result<Reply> reply) { return reply ? Result<void>() : fail(std::move(reply).error()); }
+
+  /// An error when this is not the sweeper any more.
+  Result<std::string> evaluate(Channel& channel, std::span<const Item> items, Milliseconds lease) {
+    codec::LogRecord record;
+    for (const Item& item : items) record.removed.push_back(item.path);
+    const std::string encoded = codec::encode_record(record);
+    const std::string nonce = random_nonce();
+    const std::string log_length = std::to_string(session_.options().log_length);
+    const std::string lease_text = std::to_string(lease.count());
+    redis::Command command = {"EVAL",
+                              sweep_script(),
+                              "6",
+                              keys_.meta,
+                              keys_.index,
+                              keys_.counts,
+                              keys_.owners,
+                              keys_.log,
+                              keys_.sweeper,
+                              nonce,
+                              log_length,
+                              encoded,
+                              token_,
+                              lease_text,
+                              lifetime_.text,
+                              lifetime_.renew_below_text};
+    for (const Item& item : items) {
+      command.push_back(item.path);
+      command.push_back(item.digest.raw());
+    }
+    auto reply = channel.call(command);
+    if (!reply) return fail(std::move(reply).error());
+    if (reply->kind != Reply::Kind::kArray || reply->items.empty()) return fail(redis::to_error(*reply));
+    if (reply->items.front().text == "FENCED") return fail(ErrorCode::kBusy, "another mount sweeps this scope");
+    return reply->items.front().text;
+  }
+
+  Session& session_;
+  const ScopeKeys keys_;
+  const Deadline deadline_;
+  const Lifetime lifetime_;
+  const std::string token_;
+  SweepReport report_;
+  uint64_t too_many_ = 0;  ///< how many have to go beyond the limit
+  std::priority_queue<Item, std::vector<Item>, UsedLater> unused_;
+};
+
+}  // namespace
+
+Result<SweepReport> sweep_scope(Session& session, const ScopeId& scope, bool wanted, Deadline deadline) {
+  INDUCTORFS_TRY(check_scope(scope));
+  auto report = Sweep(session, scope, deadline).run(wanted);
+  if (!report || !report->ours) return report;
+  session.counters().get("remote.swept_entries").add(report->looked_at);
+  session.counters().get("remote.swept_gone").add(report->gone);
+  session.counters().get("remote.swept_unused").add(report->unused);
+  return report;
+}
+
+}  // namespace inductorfs::remote

@@ -34,8 +34,6 @@ constexpr char kErrorMark = 'E';
 /// What a child that was told to stop may take before it is killed.
 constexpr Milliseconds kStopPatience{5000};
 constexpr int kDeathTick = 10;
-/// Not -1000: a daemon that eats all memory must be killable all the same.
-constexpr std::string_view kMemoryKillerScore = "-900";
 
 /// All that the child says until it closes the pipe or the deadline; kTimedOut.
 Result<std::string> read_message(int fd, Deadline deadline) {
@@ -161,9 +159,7 @@ Result<void> settle(const std::string& mountpoint, bool keep_stdio) {
 }
 
 void protect() {
-  const Result<Fd> score = open_at(AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY);
-  if (score) (void)write_full(score->get(), kMemoryKillerScore);  // needs CAP_SYS_RESOURCE: best effort
-  (void)::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);                   // the same
+  (void)::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);  // needs CAP_SYS_RESOURCE: best effort
 }
 
 void notify_systemd(const std::string& state) {

@@ -46,7 +46,7 @@ struct Forked {
 /// chdir("/"), umask(0), environment without what would lead Python, the compiler or SQLite into the mount, all
 /// descriptors that the hard limit allows, no SIGPIPE. `keep_stdio`: not to /dev/null.
 [[nodiscard]] Result<void> settle(const std::string& mountpoint, bool keep_stdio);
-/// Out of the reach of the memory killer and of write-back throttling, as far as the rights go: every process that
+/// Out of the reach of write-back throttling, as far as the rights go: every process that
 /// has a file of the mount open depends on this one.
 void protect();
 

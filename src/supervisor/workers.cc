@@ -10,6 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <charconv>
 #include <csignal>
 #include <ctime>
 #include <utility>
@@ -21,6 +24,9 @@ namespace {
 
 constexpr int kHighFd = 20;
 constexpr int kNotExecuted = 127;
+/// The least oom_score_adj of a worker. Not -1000: a worker that eats all memory must be killable all the same.
+constexpr int kWorkerScore = -900;
+constexpr int kHighestScore = 1000;  ///< OOM_SCORE_ADJ_MAX
 
 bool put(int fd, int place) {
   if (fd >= 0) return ::dup2(fd, place) >= 0;
@@ -28,8 +34,22 @@ bool put(int fd, int place) {
   return true;
 }
 
+/// Has the memory killer take this process before the one that started it, whose score it has inherited. A process may
+/// always raise its score.
+void go_first() {
+  const Fd file(::open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC));
+  std::array<char, 16> text{};
+  int score = 0;
+  const ssize_t got = file ? ::read(file.get(), text.data(), text.size()) : -1;
+  if (got <= 0 || std::from_chars(text.data(), text.data() + got, score).ec != std::errc()) return;
+  score = std::clamp(score + 1, kWorkerScore, kHighestScore);
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), score);
+  if (error == std::errc()) (void)!::pwrite(file.get(), text.data(), static_cast<size_t>(end - text.data()), 0);
+}
+
 /// In the child: never returns. Nothing here may allocate or log: memory may be what there is none of.
 [[noreturn]] void become(int program, const Legacy& legacy, int link, const char* mountpoint) {
+  go_first();
   const bool ready = ::dup2(link, kLinkFd) >= 0 && put(legacy.device, kDeviceFd) && put(legacy.lock, kLockFd) &&
                      put(legacy.notices, kNoticesFd);
   sigset_t children;

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The unit of systemd: who the memory killer takes first, and what the processes of a mount may do."""
+import os
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from inductorfs_testing import places
+from inductorfs_testing.processes import run
+from inductorfs_testing.takeovers import healthy
+
+UNIT = Path(__file__).resolve().parents[2] / "systemd" / "inductorfs@.service"
+CAPABILITIES = ["chown", "dac_override", "dac_read_search", "kill", "setgid", "setuid", "ipc_lock", "fowner", "fsetid", "sys_ptrace",
+                "sys_admin", "sys_resource", "mknod"]
+
+
+def settings():
+    """The last value of each setting of the section Service."""
+    service = UNIT.read_text().partition("[Service]")[2].partition("[Install]")[0]
+    return dict(re.findall(r"^(\w+)=(.*)$", service, re.MULTILINE))
+
+
+def score(pid):
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
+def dropped():
+    """For setpriv: the rights that the unit does not have."""
+    known = run(["setpriv", "--list-caps"], dict(os.environ)).out.split()
+    return ",".join(f"-{name}" for name in known if name not in CAPABILITIES)
+
+
+def expected_scores():
+    """Who may lower a score makes the supervisor's the lowest."""
+    lowers = run(["sh", "-c", "echo -1000 >/proc/self/oom_score_adj"], dict(os.environ)).code == 0
+    return (-1000, -900) if lowers else (score("self"), score("self") + 1)
+
+
+def in_order(node):
+    (supervisor,), (messenger,), worker = node.supervisors(), node.messengers(), node.worker()
+    assert score(worker) > score(supervisor) and score(worker) > score(messenger), (score(worker), score(supervisor))
+    return score(supervisor), score(worker)
+
+
+def test_systemd_lets_the_mount_go_on_when_the_memory_killer_takes_its_worker():
+    told = settings()
+    assert told["OOMPolicy"] == "continue" and told["KillMode"] == "mixed"
+    assert -1000 < int(told["OOMScoreAdjust"]) < 0
+
+
+def test_the_unit_bounds_what_its_processes_may_do():
+    told = settings()
+    assert told["NoNewPrivileges"] == "yes"
+    assert sorted(told["CapabilityBoundingSet"].split()) == sorted(f"CAP_{name.upper()}" for name in CAPABILITIES)
+    assert told["SystemCallFilter"] == "@system-service @mount" and told["SystemCallErrorNumber"] == "EPERM"
+    # A mount namespace of its own would hide the mount from everybody else.
+    assert not [name for name in told if name.startswith(("Private", "ReadOnly", "ReadWrite", "Inaccessible", "Bind", "Temporary"))
+                or name in ("ProtectSystem", "ProtectHome", "ProtectKernelTunables", "ProtectKernelModules", "ProtectKernelLogs",
+                            "ProtectControlGroups", "ProtectProc", "ProcSubset", "MountFlags", "RootDirectory", "DynamicUser")]
+
+
+def test_systemd_accepts_the_unit(tmp_path):
+    """Where there is no systemd, nobody would read it."""
+    verify = shutil.which("systemd-analyze")
+    if verify is None:
+        return
+    unit = tmp_path / "inductorfs@mnt.service"
+    # Not installed here; systemd checks that each program is there.
+    unit.write_text(UNIT.read_text())
+    done = run([verify, "verify", "--man=no", unit], dict(os.environ), seconds=60)
+    assert done.code == 0 and str(unit) not in done.err and UNIT.name not in done.err, done.err
+
+
+@pytest.mark.usefixtures("root")
+def test_the_memory_killer_takes_the_worker_first(cluster):
+    node = cluster.quick("a", "--crash-limit", "0")
+    assert in_order(node) == expected_scores()
+    healthy(node, node.kill_worker(signal.SIGKILL))
+    assert in_order(node) == expected_scores()
+
+
+@pytest.mark.usefixtures("root")
+def test_the_worker_goes_first_without_the_right_to_lower_a_score(cluster):
+    """As an ordinary user's does."""
+    node = cluster.node("a", start=False)
+    done = run(["setpriv", "--bounding-set=-sys_resource", "--inh-caps=-sys_resource", places.program(), "mount", node.cache,
+                "--store", node.store, "--log", node.log, *cluster.options()], node.env(), seconds=30)
+    assert done.code == 0, done.err
+    supervisor, _ = in_order(node)
+    assert supervisor == score("self")
+    healthy(node, node.kill_worker(signal.SIGKILL))
+    in_order(node)
+
+
+@pytest.mark.usefixtures("root")
+def test_a_mount_works_with_the_rights_of_the_unit_only(cluster):
+    node = cluster.node("a", start=False)
+    done = run(["setpriv", "--no-new-privs", f"--bounding-set={dropped()}", f"--inh-caps={dropped()}", places.program(), "mount", node.cache,
+                "--store", node.store, "--log", node.log, *cluster.options()], node.env(), seconds=30)
+    assert done.code == 0, done.err
+    directory = node.cache / "d"
+    directory.mkdir(mode=0o755)
+    os.chown(directory, 12, 34)
+    os.chmod(directory, 0o2775)
+    assert directory.stat().st_mode & 0o7777 == 0o2775
+    (directory / "x").write_text("x")
+    assert (directory / "x").stat().st_gid == 34
+    os.mkfifo(node.cache / "fifo")
+    healthy(node, node.kill_worker(signal.SIGKILL))
+    assert (directory / "x").read_text() == "x"
+    status = Path(f"/proc/{node.worker()}/status").read_text()
+    assert re.search(r"^NoNewPrivs:\t1$", status, re.MULTILINE)
+    node.unmount()

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/base/log.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <map>
@@ -13,6 +15,7 @@
 #include <optional>
 
 #include "inductorfs/base/clock.h"
+#include "inductorfs/base/fd.h"
 #include "inductorfs/base/guarded.h"
 
 namespace inductorfs::log {
@@ -24,6 +27,8 @@ constexpr size_t kValueLimit = 4096;
 /// Beyond this many names of limited events, the table starts anew: names are literals, so only a bug gets here.
 constexpr size_t kLimitedEvents = 1024;
 constexpr std::string_view kHidden = "***";
+/// The widest mode of a log: it names paths of every user of the mount.
+constexpr mode_t kFileMode = 0640;
 
 using Logger = std::shared_ptr<spdlog::logger>;
 
@@ -66,6 +71,29 @@ struct Destination {
 Destination& destination() {
   static auto* const instance = new Destination;
   return *instance;
+}
+
+/// Takes from a file's mode what goes beyond that of a log. Best effort: the file may be another user's, or no file.
+void narrow(const Fd& file) {
+  struct stat status {};
+  if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
+  if ((status.st_mode & 07777 & ~kFileMode) != 0) (void)::fchmod(file.get(), status.st_mode & kFileMode);
+}
+
+/// Before spdlog opens a file: it would make the file with the process's umask, which is 0 in a daemon.
+void make_file(const std::string& path) {
+  narrow(Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, kFileMode)));
+}
+
+spdlog::sink_ptr file_sink(const std::string& path) {
+  using spdlog::sinks::rotating_file_sink_mt;
+  for (size_t i = 1; i <= kOlderFiles; ++i) {
+    const std::string older = rotating_file_sink_mt::calc_filename(path, i);
+    narrow(Fd(::open(older.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC)));
+  }
+  spdlog::file_event_handlers handlers;
+  handlers.before_open = make_file;
+  return std::make_shared<rotating_file_sink_mt>(path, kFileLimit, kOlderFiles, false, handlers);
 }
 
 bool needs_quotes(std::string_view text) {
@@ -157,7 +185,7 @@ Result<void> open(const std::string& path, Level lowest) {
     sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   } else {
     try {
-      sink = std::make_shared<spdlog::sinks::rotating_file_sink_mt>(path, kFileLimit, kOlderFiles);
+      sink = file_sink(path);
     } catch (const spdlog::spdlog_ex& failure) {
       return fail(ErrorCode::kNotPermitted,
                   std::string("open log: ") + failure.what() + "; make its directory writable or name another file");

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <regex>
@@ -67,6 +68,31 @@ TEST_F(Log, LowerLevelsAreLeftOut) {
   warning("c");
   error("d");
   EXPECT_EQ(untimed(), "warning c\nerror d\n");
+}
+
+TEST_F(Log, NoFileOfItIsWiderThan0640) {
+  const auto mode_of = [](const std::string& path) {
+    struct stat status {};
+    return ::stat(path.c_str(), &status) == 0 ? status.st_mode & 07777 : 0;
+  };
+  const auto make = [](const std::string& path, mode_t mode) {
+    const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, mode));
+    ASSERT_TRUE(file);
+    ASSERT_EQ(::fchmod(file.get(), mode), 0);
+  };
+  const mode_t before = ::umask(0);
+  make(directory_ / "daemon.3.log", 0666);  // of an earlier release
+  open_file(Level::kInfo);
+  EXPECT_EQ(mode_of(file_), 0640U);
+  EXPECT_EQ(mode_of(directory_ / "daemon.3.log"), 0640U);
+  constexpr size_t kLine = 4000;
+  for (size_t written = 0; written < (17U << 20); written += kLine) info("event", {{"value", std::string(kLine, 'x')}});
+  EXPECT_EQ(mode_of(file_), 0640U) << "the file that took the place of the full one";
+  EXPECT_EQ(mode_of(directory_ / "daemon.1.log"), 0640U);
+  make(file_, 0600);
+  open_file(Level::kInfo);
+  EXPECT_EQ(mode_of(file_), 0600U) << "a narrower one stays so";
+  (void)::umask(before);
 }
 
 TEST_F(Log, VeryLongValuesAreCut) {

@@ -99,6 +99,11 @@ Json warnings_of(const StatusFacts& facts) {
     warnings.push_back("safe mode after crashes (the last: " + facts.supervision.last_end +
                        "): the remote is off; leave it with inductorfs upgrade");
   }
+  if (facts.supervision.log_full) {
+    warnings.push_back(
+        "the kernel knows more files of this mount than a next worker could be told of: a crash would lose open files; "
+        "let the kernel forget some (echo 2 > /proc/sys/vm/drop_caches)");
+  }
   for (const std::string& kept : facts.news.kept) {
     warnings.push_back("not learned by the last look, the old value counts for a while: " + kept);
   }

@@ -10,6 +10,7 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
 #include "inductorfs/supervisor/protocol.h"
+#include "inductorfs/takeover/node_log.h"
 #include "socket.h"
 
 namespace inductorfs::daemon {
@@ -19,6 +20,7 @@ using supervisor::Receipt;
 using supervisor::Word;
 
 constexpr Milliseconds kBeat{250};
+constexpr int kFullSeconds = 3600;  ///< between two lines of the log about a log of nodes that is full
 /// The supervisor answers from its loop, which never rests long.
 constexpr Milliseconds kAnswerPatience{5000};
 
@@ -83,6 +85,12 @@ void Supervision::run(const std::stop_token& stop) {
     (void)::poll(&item, 1, static_cast<int>(kBeat.count()));  // an interruption is a turn like any other
     take_words();
     if (!is_stuck()) beat();
+    if (takeover::NodeLog(region_).full()) {
+      log::write_limited(
+          log::Level::kError, "node_log_full",
+          {{"why", "the kernel knows too many files"}, {"loses", "a crash of this process would lose open files"}},
+          kFullSeconds);
+    }
   }
 }
 
@@ -188,6 +196,7 @@ SupervisionNews Supervision::news() const {
   news.upgrades_taken_back = page.upgrade_taken_back.load();
   news.safe_mode = page.safe_mode.load() != 0;
   news.slots = region_.threads();
+  news.log_full = takeover::NodeLog(region_).full();
   const int64_t crash = page.last_restart.load();
   if (news.restarts == 0 || crash == 0) return news;
   news.last_end = describe_end(page.last_status.load(), page.last_was_hung.load() != 0);

@@ -27,7 +27,8 @@ struct SupervisionNews {
   uint32_t upgrades_failed = 0;
   uint32_t upgrades_taken_back = 0;  ///< the new program served, and crashed again and again
   bool safe_mode = false;
-  std::string last_end;  ///< how the last worker crashed; empty: none did
+  bool log_full = false;  ///< what the kernel knows has no room in the log of nodes; the next worker would not know it
+  std::string last_end;   ///< how the last worker crashed; empty: none did
   std::time_t last_crash = 0;
   size_t slots = 0;
 };

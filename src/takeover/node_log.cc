@@ -12,6 +12,8 @@ namespace {
 
 constexpr size_t kPageSize = 4096;
 constexpr size_t kSnapshotFloor = 1 << 20;  ///< below that, what is no longer true costs nothing
+/// The part of a snapshot by which the log grows at least before the next one.
+constexpr size_t kLeastGrowth = 4;
 /// Each record begins with its length, and ends where the next one is aligned.
 constexpr size_t kAlignment = 4;
 
@@ -72,7 +74,11 @@ void NodeLog::read(const std::function<void(std::string_view record)>& use) cons
 
 bool NodeLog::wants_snapshot(size_t live_bytes) const {
   const size_t used = bytes();
-  return used > kSnapshotFloor && used / 2 > live_bytes;
+  const size_t before = snapshot_bytes_.load(std::memory_order_relaxed);
+  const bool wanted = full() ? live_bytes < kHalf / 2 && live_bytes < retry_below_.load()
+                             : used > kSnapshotFloor && used / 2 > live_bytes && used > before + before / kLeastGrowth;
+  if (wanted) asked_live_.store(live_bytes, std::memory_order_relaxed);
+  return wanted;
 }
 
 void NodeLog::snapshot(const std::function<void(const std::function<void(std::string_view)>& add)>& write) {
@@ -82,7 +88,12 @@ void NodeLog::snapshot(const std::function<void(const std::function<void(std::st
     size_t used = 0;
     bool whole = true;
     write([&](std::string_view record) { whole = whole && add(half(fresh), used, record); });
-    if (!whole) return header().full.store(1);
+    if (!whole) {
+      retry_below_.store(asked_live_.load() / 2);
+      return header().full.store(1);
+    }
+    retry_below_.store(SIZE_MAX);
+    snapshot_bytes_.store(used, std::memory_order_relaxed);
     header().state.store(used << 1 | fresh, std::memory_order_release);
     header().full.store(0);
     (void)::madvise(half(old), kHalf, MADV_REMOVE);  // its memory; what stays is overwritten one day

@@ -37,6 +37,22 @@ void NodeTable::restore(const NodeRecords& records, const std::vector<NodePtr>& 
   });
 }
 
+/// All changes but those of look_up_child: noted in one step, and the log is shortened after any of them.
+template <typename Change>
+auto NodeTable::change(Change&& make) {
+  return state_.write([&](State& state) {
+    struct Shorten {
+      NodeTable& table;
+      State& state;
+      ~Shorten() {
+        if (table.journal_.wants_snapshot(state.nodes.size())) table.compact(state);
+      }
+    } const after_the_batch{*this, state};
+    NodeJournal::Batch batch(journal_);
+    return make(state, batch);
+  });
+}
+
 void NodeTable::compact(State& state) {
   std::vector<NodePtr> nodes;
   nodes.reserve(state.nodes.size());
@@ -51,22 +67,20 @@ void NodeTable::enter(State& state, NodeJournal::Batch& batch, const NodePtr& no
 }
 
 void NodeTable::note_content(const Node& node, std::string record) {
-  state_.write([&](State& state) {
+  change([&](State& state, NodeJournal::Batch& batch) {
     const NodePtr known = at(state, node.id);
     auto& noted = const_cast<Node&>(node);
     noted.content_record = record;
     if (!known) return;  // goes into the journal with the node
-    NodeJournal::Batch batch(journal_);
     batch.raw(std::move(record));
   });
 }
 
 void NodeTable::note_key(const Node& node, std::string record) {
-  state_.write([&](State& state) {
+  change([&](State& state, NodeJournal::Batch& batch) {
     auto& noted = const_cast<Node&>(node);
     noted.key_record = record;
     if (!at(state, node.id)) return;  // as above
-    NodeJournal::Batch batch(journal_);
     batch.raw(std::move(record));
   });
 }
@@ -87,18 +101,26 @@ NodePtr NodeTable::child(const NodePtr& parent, std::string_view name) const {
   });
 }
 
-NodePtr NodeTable::look_up_child(const NodePtr& parent, std::string_view name) const {
+NodePtr NodeTable::look_up_child(const NodePtr& parent, std::string_view name) {
+  bool log_is_long = false;
   // forget() takes the exclusive lock, so a node seen here cannot leave before it is counted.
-  return state_.read([&](const State& state) -> NodePtr {
+  NodePtr node = state_.read([&](const State& state) -> NodePtr {
     const auto found = parent->children.find(name);
     if (found == parent->children.end()) return nullptr;
-    NodePtr node = at(state, found->second);
-    if (!node) return node;
-    node->lookups.fetch_add(1, std::memory_order_relaxed);
-    NodeJournal::Batch batch(journal_);
-    batch.count(node->id, 1);
-    return node;
+    NodePtr known = at(state, found->second);
+    if (!known) return known;
+    known->lookups.fetch_add(1, std::memory_order_relaxed);
+    {
+      NodeJournal::Batch batch(journal_);
+      batch.count(known->id, 1);
+    }
+    log_is_long = journal_.wants_snapshot(state.nodes.size());
+    return known;
   });
+  // The kernel asks for a name that it knows at each mkdir(2) of it, and may not forget it for as long as the mount
+  // lives.
+  if (log_is_long) change([](State&, NodeJournal::Batch&) {});
+  return node;
 }
 
 std::optional<std::string> NodeTable::path_of(const Node& node) const {
@@ -140,8 +162,7 @@ size_t NodeTable::links_of(const NodePtr& node) const {
 
 NodePtr NodeTable::add(const NodePtr& parent, std::string_view name, NodePtr node, uint64_t references,
                        const std::optional<LocalFile>& file) {
-  return state_.write([&](State& state) {
-    NodeJournal::Batch batch(journal_);
+  return change([&](State& state, NodeJournal::Batch& batch) {
     const auto found = parent->children.find(name);
     if (found != parent->children.end()) {
       if (NodePtr known = at(state, found->second)) {
@@ -172,8 +193,7 @@ NodePtr NodeTable::add(const NodePtr& parent, std::string_view name, NodePtr nod
 }
 
 void NodeTable::add_unnamed(const NodePtr& node, uint64_t references) {
-  state_.write([&](State& state) {
-    NodeJournal::Batch batch(journal_);
+  change([&](State& state, NodeJournal::Batch& batch) {
     enter(state, batch, node);
     node->lookups.fetch_add(references, std::memory_order_relaxed);
     batch.count(node->id, references);
@@ -181,13 +201,12 @@ void NodeTable::add_unnamed(const NodePtr& node, uint64_t references) {
 }
 
 NodePtr NodeTable::detach(const NodePtr& parent, std::string_view name) {
-  return state_.write([&](State& state) -> NodePtr {
+  return change([&](State& state, NodeJournal::Batch& batch) -> NodePtr {
     const auto found = parent->children.find(name);
     if (found == parent->children.end()) return nullptr;
     NodePtr node = at(state, found->second);
     parent->children.erase(found);
     if (node) erase_name(*node, parent->id, name);
-    NodeJournal::Batch batch(journal_);
     batch.no_name(parent->id, name);
     return node;
   });
@@ -195,9 +214,8 @@ NodePtr NodeTable::detach(const NodePtr& parent, std::string_view name) {
 
 NodePtr NodeTable::move(const NodePtr& parent, std::string_view name, const NodePtr& new_parent,
                         std::string_view new_name) {
-  return state_.write([&](State& state) -> NodePtr {
+  return change([&](State& state, NodeJournal::Batch& batch) -> NodePtr {
     NodePtr replaced;
-    NodeJournal::Batch batch(journal_);
     batch.no_name(parent->id, name);
     batch.no_name(new_parent->id, new_name);
     if (const auto target = new_parent->children.find(new_name); target != new_parent->children.end()) {
@@ -221,8 +239,7 @@ NodePtr NodeTable::move(const NodePtr& parent, std::string_view name, const Node
 }
 
 void NodeTable::exchange(const NodePtr& a_parent, std::string_view a, const NodePtr& b_parent, std::string_view b) {
-  state_.write([&](State& state) {
-    NodeJournal::Batch batch(journal_);
+  change([&](State& state, NodeJournal::Batch& batch) {
     const auto take = [&](const NodePtr& parent, std::string_view name) -> NodePtr {
       const auto found = parent->children.find(name);
       if (found == parent->children.end()) return nullptr;
@@ -266,26 +283,21 @@ void NodeTable::let_go(State& state, NodeJournal::Batch& batch, const NodePtr& n
 }
 
 std::vector<NodePtr> NodeTable::forget(NodeId id, uint64_t count) {
-  return state_.write([&](State& state) {
+  return change([&](State& state, NodeJournal::Batch& batch) {
     std::vector<NodePtr> gone;
     const NodePtr node = at(state, id);
     if (!node || id == kRootNode) return gone;
     const uint64_t held = node->lookups.load();
     node->lookups.store(held > count ? held - count : 0);
-    {
-      NodeJournal::Batch batch(journal_);
-      batch.forget(id, count);
-      let_go(state, batch, node, gone);
-    }
-    if (journal_.wants_snapshot(state.nodes.size())) compact(state);
+    batch.forget(id, count);
+    let_go(state, batch, node, gone);
     return gone;
   });
 }
 
 std::vector<NodePtr> NodeTable::release(const NodePtr& node) {
-  return state_.write([&](State& state) {
+  return change([&](State& state, NodeJournal::Batch& batch) {
     std::vector<NodePtr> gone;
-    NodeJournal::Batch batch(journal_);
     let_go(state, batch, node, gone);
     return gone;
   });
@@ -342,11 +354,10 @@ NodePtr NodeTable::find_local(uint64_t inode_number) const {
 }
 
 void NodeTable::remember_local(uint64_t inode_number, const NodePtr& node) {
-  state_.write([&](State& state) {
+  change([&](State& state, NodeJournal::Batch& batch) {
     state.local[inode_number] = node;
     node->local_inode = inode_number;
     if (!at(state, node->id)) return;  // goes into the journal with the node
-    NodeJournal::Batch batch(journal_);
     batch.local_inode(node->id, inode_number);
   });
 }

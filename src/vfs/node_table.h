@@ -33,7 +33,7 @@ class NodeTable {
   [[nodiscard]] NodePtr find(NodeId id) const;
   [[nodiscard]] NodePtr child(const NodePtr& parent, std::string_view name) const;
   /// As child(), and counts one kernel reference.
-  [[nodiscard]] NodePtr look_up_child(const NodePtr& parent, std::string_view name) const;
+  [[nodiscard]] NodePtr look_up_child(const NodePtr& parent, std::string_view name);
   /// Path from the root without a leading slash ("" for the root); nullopt when the node has no name any more.
   [[nodiscard]] std::optional<std::string> path_of(const Node& node) const;
   [[nodiscard]] std::optional<std::string> path_of(const Node& parent, std::string_view name) const;
@@ -97,6 +97,8 @@ class NodeTable {
   };
   static NodePtr at(const State& state, NodeId id);
   void enter(State& state, NodeJournal::Batch& batch, const NodePtr& node) const;
+  template <typename Change>
+  auto change(Change&& make);
   void compact(State& state);
   static void let_go(State& state, NodeJournal::Batch& batch, const NodePtr& node, std::vector<NodePtr>& gone);
 

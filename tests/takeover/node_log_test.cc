@@ -61,6 +61,19 @@ TEST_F(Log, WantsASnapshotWhenHalfOfItIsNoLongerTrue) {
   EXPECT_FALSE(log.wants_snapshot(2'000'000));
 }
 
+TEST_F(Log, WantsNoOtherSnapshotBeforeItHasGrown) {
+  const std::string record(1000, 'x');
+  const auto keep_all = [&](const auto& keep) {
+    for (int i = 0; i < 4000; ++i) keep(record);
+  };
+  log.snapshot(keep_all);
+  EXPECT_FALSE(log.wants_snapshot(1000)) << "what is true takes more than it seems";
+  for (int i = 0; i < 1000; ++i) add(log, record);
+  EXPECT_FALSE(log.wants_snapshot(1000));
+  add(log, record);
+  EXPECT_TRUE(log.wants_snapshot(1000));
+}
+
 TEST_F(Log, SaysThatItIsFullAndKeepsWhatItHas) {
   add(log, "first");
   const std::string large(64 << 20, 'x');
@@ -69,6 +82,14 @@ TEST_F(Log, SaysThatItIsFullAndKeepsWhatItHas) {
   const auto found = records(log);
   ASSERT_FALSE(found.empty());
   EXPECT_EQ(found.front(), "first");
+  EXPECT_FALSE(log.wants_snapshot(NodeLog::kHalf)) << "there would be no room";
+  EXPECT_TRUE(log.wants_snapshot(1000));
+  log.snapshot([&](const auto& keep) {
+    for (size_t written = 0; written <= NodeLog::kHalf; written += large.size()) keep(large);
+  });
+  EXPECT_TRUE(log.full());
+  EXPECT_FALSE(log.wants_snapshot(1000)) << "it had no room a moment ago";
+  EXPECT_TRUE(log.wants_snapshot(100));
   log.snapshot([](const auto& keep) { keep("small"); });
   EXPECT_FALSE(log.full());
   EXPECT_EQ(records(log), (Texts{"small"}));

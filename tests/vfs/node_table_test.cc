@@ -5,6 +5,8 @@
 
 #include <thread>
 
+#include "inductorfs/takeover/node_log.h"
+
 namespace inductorfs::testing {
 namespace {
 
@@ -146,6 +148,36 @@ TEST_F(NodeTable, RemembersLocalInodesWhileTheirNodesLive) {
   EXPECT_EQ(table.find_local(777), file);
   (void)table.forget(file->id, 1);
   EXPECT_FALSE(table.find_local(file->inode_number));
+}
+
+/// The log of nodes outlives the worker, and so does what it grows to.
+class NodeTableLog : public NodeTable {
+ protected:
+  static constexpr size_t kMost = 3 << 19;  ///< a floor of 1 MiB and the change that goes beyond it
+  [[nodiscard]] size_t bytes() const { return takeover::NodeLog(region).bytes(); }
+
+  takeover::Region region = std::move(*takeover::Region::create(1));
+  vfs::NodeTable noted{root, &region};
+};
+
+TEST_F(NodeTableLog, StaysShortHoweverOftenANameIsLookedUp) {
+  const auto directory = noted.add(root, "d", std::make_shared<vfs::Node>(noted.next_id(), S_IFDIR, 5), 1);
+  for (int i = 0; i < 200'000; ++i) ASSERT_TRUE(noted.look_up_child(root, "d"));
+  EXPECT_LE(bytes(), kMost);
+  EXPECT_EQ(noted.left_over().nodes.at(static_cast<uint64_t>(directory->id)).lookups, 200'001U);
+}
+
+TEST_F(NodeTableLog, StaysShortHoweverOftenANodeIsChanged) {
+  const auto file = noted.add(root, "a", std::make_shared<vfs::Node>(noted.next_id(), S_IFREG, 5), 1);
+  for (int i = 0; i < 40'000; ++i) {
+    (void)noted.move(root, i % 2 == 0 ? "a" : "b", root, i % 2 == 0 ? "b" : "a");
+    noted.remember_local(static_cast<uint64_t>(i), file);
+    noted.note_content(*file, vfs::NodeJournal::local(file->id, "orphans/1"));
+  }
+  EXPECT_LE(bytes(), kMost);
+  const auto left = noted.left_over();
+  EXPECT_EQ(left.names.size(), 1U);
+  EXPECT_EQ(left.nodes.at(static_cast<uint64_t>(file->id)).local_inode, 39'999U);
 }
 
 TEST_F(NodeTable, HoldsItsOrderUnderThreads) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -21,13 +22,15 @@ class NodeLog {
   explicit NodeLog(const Region& region);
 
   /// Adds records, each of which the reader gets back as it was given; all become visible in one step. Ignored when the
-  /// log is full (`full()`): the next worker then answers ESTALE for what it does not know.
+  /// log is full (`full()`): the next worker then does not know what the kernel knows.
   void append(std::span<const std::string_view> records);
 
   /// Calls `use` for each record, the oldest first.
   void read(const std::function<void(std::string_view record)>& use) const;
 
-  /// Whether half of the log or more is no longer true, by what `live` says is.
+  /// Whether half of the log or more is no longer true, by what `live` says is; or the log is full, and there would be
+  /// room. Not again before the log has grown by a part of what the last snapshot took: a snapshot is as long as all
+  /// that is true, so its cost must be spread over as many records, also where `live` is an estimate that is too low.
   [[nodiscard]] bool wants_snapshot(size_t live_bytes) const;
   /// Starts anew with what `write` adds. Requires: nothing is appended meanwhile.
   void snapshot(const std::function<void(const std::function<void(std::string_view)>& add)>& write);
@@ -51,6 +54,9 @@ class NodeLog {
 
   std::span<char> memory_;
   Guarded<Writing> writing_;
+  std::atomic<size_t> snapshot_bytes_{0};      ///< what the last snapshot of this process took
+  mutable std::atomic<size_t> asked_live_{0};  ///< by the last wants_snapshot() that was answered with true
+  std::atomic<size_t> retry_below_{SIZE_MAX};  ///< what was true had no room: no other try until it is less
 };
 
 }  // namespace inductorfs::takeover

@@ -9,6 +9,7 @@
 #include "command_line.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "mount_command.h"
+#include "open_files.h"
 #include "process.h"
 #include "query_commands.h"
 #include "upgrade_command.h"
@@ -38,6 +39,7 @@ int mount(const Invocation& invocation, const Environment& environment) {
 }  // namespace
 
 int run(int argc, char** argv) {
+  if (argc > 0 && argv[0] == std::string_view(kOpenFilesName)) return be_open_files(argc, argv);
   const Invocation invocation = parse_command_line(argc, argv);
   hide_secrets(argc, argv);
   const Environment environment = process_environment();

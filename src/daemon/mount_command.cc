@@ -53,8 +53,11 @@ int mount_command(Settings settings) {
   }
   // Nothing of the parent's is run at the child's end.
   if (forked->child) ::_exit(launch_or_report(settings, std::move(forked->readiness)));
-  const Result<void> ready = await_ready(*forked, settings.start_timeout, log_path(settings));
-  if (ready) return kExitDone;
+  const Result<std::string> ready = await_ready(*forked, settings.start_timeout, log_path(settings));
+  if (ready) {
+    if (!ready->empty()) (void)::fputs(warning_line(*ready).c_str(), stderr);
+    return kExitDone;
+  }
   (void)::fputs(error_line(ready.error()).c_str(), stderr);
   return kExitFailed;
 }

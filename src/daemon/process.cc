@@ -29,6 +29,7 @@ namespace inductorfs::daemon {
 namespace {
 
 constexpr size_t kMessageLimit = 16ULL << 10;
+constexpr size_t kWarningLimit = 4096;  // a pipe takes it at once
 constexpr char kReadyMark = 'R';
 constexpr char kErrorMark = 'E';
 /// What a child that was told to stop may take before it is killed.
@@ -109,7 +110,7 @@ void Readiness::say(std::string_view text) {
   pipe_.reset();
 }
 
-void Readiness::ready() { say(std::string_view(&kReadyMark, 1)); }
+void Readiness::ready(const std::string& warning) { say(kReadyMark + warning.substr(0, kWarningLimit)); }
 
 void Readiness::failed(const Error& error) {
   say(kErrorMark + std::string(to_string(error.code())) + "\n" + error.what());
@@ -133,7 +134,7 @@ Result<Forked> fork_daemon() {
   return forked;
 }
 
-Result<void> await_ready(const Forked& forked, std::chrono::seconds patience, const std::string& log) {
+Result<std::string> await_ready(const Forked& forked, std::chrono::seconds patience, const std::string& log) {
   const Result<std::string> message = read_message(forked.pipe.get(), Deadline::after(patience));
   if (!message) {
     end_child(forked);
@@ -141,7 +142,7 @@ Result<void> await_ready(const Forked& forked, std::chrono::seconds patience, co
                                           " s: " + log + ": see the log, or give a longer --start-timeout");
   }
   if (message->empty()) return fail(death_of(forked.pid, log));
-  if (message->front() == kReadyMark) return {};
+  if (message->front() == kReadyMark) return message->substr(1);
   const size_t newline = message->find('\n');
   return fail(ErrorCode::kInternal, newline == std::string::npos ? *message : message->substr(newline + 1));
 }
@@ -182,5 +183,7 @@ std::string error_line(const Error& error) {
   const std::string what = error.what().empty() ? std::string(to_string(error.code())) : error.what();
   return "inductorfs: " + printable(what) + "\n";
 }
+
+std::string warning_line(const std::string& warning) { return "inductorfs: warning: " + printable(warning) + "\n"; }
 
 }  // namespace inductorfs::daemon

@@ -19,7 +19,8 @@ class Readiness {
  public:
   Readiness() = default;
   explicit Readiness(Fd pipe) : pipe_(std::move(pipe)) {}
-  void ready();
+  /// `warning`: one line for who started it; empty for none.
+  void ready(const std::string& warning = {});
   void failed(const Error& error);
   /// Whether a process waits for the word, which then prints it.
   [[nodiscard]] bool has_listener() const { return static_cast<bool>(pipe_); }
@@ -39,9 +40,10 @@ struct Forked {
 };
 /// Forks; the child leads a session of its own. Requires: one thread.
 [[nodiscard]] Result<Forked> fork_daemon();
-/// The parent's part: success when the child said ready; else its error, or kTimedOut (the child is ended then), or
-/// kInternal when it died without a word.
-[[nodiscard]] Result<void> await_ready(const Forked& forked, std::chrono::seconds patience, const std::string& log);
+/// The parent's part: the child's warning, mostly empty, when it said ready; else its error, or kTimedOut (the child is
+/// ended then), or kInternal when it died without a word.
+[[nodiscard]] Result<std::string> await_ready(const Forked& forked, std::chrono::seconds patience,
+                                              const std::string& log);
 
 /// chdir("/"), umask(0), environment without what would lead Python, the compiler or SQLite into the mount, all
 /// descriptors that the hard limit allows, no SIGPIPE. `keep_stdio`: not to /dev/null.
@@ -55,5 +57,7 @@ void notify_systemd(const std::string& state);
 
 /// "inductorfs: what: where: remedy", exactly one line.
 [[nodiscard]] std::string error_line(const Error& error);
+/// "inductorfs: warning: what; remedy", exactly one line.
+[[nodiscard]] std::string warning_line(const std::string& warning);
 
 }  // namespace inductorfs::daemon

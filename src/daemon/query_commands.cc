@@ -15,8 +15,10 @@
 #include "report.h"
 #include "requests.h"
 #include "runtime_files.h"
+#include "sharing.h"
 #include "socket.h"
 #include "status.h"
+#include "text.h"
 
 namespace inductorfs::daemon {
 namespace {
@@ -114,11 +116,17 @@ int sync_command(const Invocation& invocation, const Environment& environment) {
   if (!mount) return fail_with(mount.error());
   const Milliseconds timeout = invocation.timeout;
   const Result<std::string> done = ask_daemon(*mount, sync_request(timeout), timeout + kQueryPatience, environment);
-  if (!invocation.json) return done ? kExitDone : fail_with(done.error());
-  Json answer = {{"synced", done.has_value()}};
-  if (!done) answer["why"] = done.error().what();
-  const int printed = print(to_pretty(answer) + "\n");
-  return done ? printed : fail_with(done.error());
+  if (!done) {
+    if (invocation.json) (void)print(to_pretty(Json{{"synced", false}, {"why", done.error().what()}}) + "\n");
+    return fail_with(done.error());
+  }
+  Json report = Json::parse(*done, nullptr, false);
+  if (!report.is_object()) report = Json::object();
+  const bool kept = flag_at(report, "nothing_shared");
+  const std::string text = sync_text(report);
+  report["synced"] = true;
+  const int printed = invocation.json ? print(to_pretty(report) + "\n") : print(text);
+  return printed == kExitDone && kept ? kExitKept : printed;
 }
 
 int explain_command(const Invocation& invocation, const Environment& environment) {

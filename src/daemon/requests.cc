@@ -64,7 +64,8 @@ Answer upgrade(MountControl& mount, const Json& request) {
 Answer change(MountControl& mount, const std::string& operation, const Json& request, const Peer& peer) {
   if (operation == "sync") {
     const int64_t timeout = std::clamp<int64_t>(member<int64_t>(request, "timeout_ms", 0), 0, kMostSync);
-    return outcome(mount.sync(Deadline::after(Milliseconds(timeout)), peer.gone));
+    const Result<std::string> done = mount.sync(Deadline::after(Milliseconds(timeout)), peer.gone);
+    return done ? succeed(*done) : refuse(done.error());
   }
   if (operation == "upgrade") return upgrade(mount, request);
   Answer answer = outcome(mount.unmount(member<bool>(request, "lazy", false)));

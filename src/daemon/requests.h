@@ -24,8 +24,8 @@ class MountControl {
   [[nodiscard]] virtual std::string status() = 0;
   [[nodiscard]] virtual std::string where() = 0;
   [[nodiscard]] virtual std::string explain(const std::string& path) = 0;
-  /// Waits until all is published, the deadline, or until `cancelled`.
-  [[nodiscard]] virtual Result<void> sync(Deadline deadline, const std::function<bool()>& cancelled) = 0;
+  /// Waits until all is published, the deadline, or until `cancelled`. A JSON object as text: sync_report().
+  [[nodiscard]] virtual Result<std::string> sync(Deadline deadline, const std::function<bool()>& cancelled) = 0;
   /// Takes the mount away and lets the daemon end; kBusy leaves everything as it was.
   [[nodiscard]] virtual Result<void> unmount(bool lazy) = 0;
   /// Lets this program serve the mount instead; this process ends. A JSON object as text. kInvalid when it is no

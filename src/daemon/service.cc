@@ -314,11 +314,16 @@ std::string Service::explain(const std::string& path) {
   return explanation_json(explanation, nearest);
 }
 
-Result<void> Service::sync(Deadline deadline, const std::function<bool()>& cancelled) {
+Json Service::what_was_shared() const {
+  return sync_report(settings_, layers_->counters, layers_->file_system->status(), layers_->host->state()->scopes);
+}
+
+Result<std::string> Service::sync(Deadline deadline, const std::function<bool()>& cancelled) {
   while (true) {
-    Result<void> done = layers_->file_system->sync(deadline.earlier(kSyncSlice));
-    if (done || deadline.passed() || cancelled()) return done;
-    if (done.error().code() == ErrorCode::kNoSpace) return done;  // jobs have to end before there is room
+    const Result<void> done = layers_->file_system->sync(deadline.earlier(kSyncSlice));
+    if (done) return to_line(what_was_shared());
+    // Jobs have to end before there is room.
+    if (deadline.passed() || cancelled() || done.error().code() == ErrorCode::kNoSpace) return fail(done.error());
     // An answer before the slice is over means that the remote is away now; it may be back before the deadline.
     const bool stopping = stopping_.wait_until(
         deadline.earlier(kSyncPause).at(), [](bool now) { return now; }, [](bool now) { return now; });

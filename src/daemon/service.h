@@ -16,6 +16,7 @@
 #include "remote_watch.h"
 #include "requests.h"
 #include "settings.h"
+#include "sharing.h"
 #include "supervision.h"
 
 namespace inductorfs::daemon {
@@ -66,10 +67,13 @@ class Service final : public MountControl {
   /// Whether the mountpoint still shows this mount: it may have been unmounted from outside.
   [[nodiscard]] bool is_mounted() const;
 
+  /// What who mounted should know (sharing.h); mostly empty.
+  [[nodiscard]] std::string warning() const { return sharing_warning(settings_, layers_->host->state()->facts); }
+
   [[nodiscard]] std::string status() override;
   [[nodiscard]] std::string where() override;
   [[nodiscard]] std::string explain(const std::string& path) override;
-  [[nodiscard]] Result<void> sync(Deadline deadline, const std::function<bool()>& cancelled) override;
+  [[nodiscard]] Result<std::string> sync(Deadline deadline, const std::function<bool()>& cancelled) override;
   [[nodiscard]] Result<void> unmount(bool lazy) override;
   [[nodiscard]] Result<std::string> upgrade(const std::string& program) override;
 
@@ -84,6 +88,7 @@ class Service final : public MountControl {
   void await_catalog();
   [[nodiscard]] HostWatch::Hooks host_hooks();
   [[nodiscard]] bool announce_scopes();
+  [[nodiscard]] Json what_was_shared() const;
   Result<void> listen();
 
   Settings settings_;

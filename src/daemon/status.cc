@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "report.h"
+#include "sharing.h"
 #include "text.h"
 
 namespace inductorfs::daemon {
@@ -104,10 +105,13 @@ Json warnings_of(const StatusFacts& facts) {
         "the kernel knows more files of this mount than a next worker could be told of: a crash would lose open files; "
         "let the kernel forget some (echo 2 > /proc/sys/vm/drop_caches)");
   }
+  const std::shared_ptr<const HostState> host = facts.layers.host->state();
+  if (const std::string warning = sharing_warning(facts.settings, host->facts); !warning.empty()) {
+    warnings.push_back(warning);
+  }
   for (const std::string& kept : facts.news.kept) {
     warnings.push_back("not learned by the last look, the old value counts for a while: " + kept);
   }
-  const std::shared_ptr<const HostState> host = facts.layers.host->state();
   for (const fingerprint::Facet facet : fingerprint::kAllFacets) {
     const fingerprint::Fact& fact = host->facts.get(facet);
     if (fact.known && !fact.problem.empty()) {

@@ -176,7 +176,9 @@ Result<void> serve(const Settings& settings, Inheritance& inherited) {
                                                           {"remote", log::redact_url(settings.remote)},
                                                           {"store", settings.store},
                                                           {"version", INDUCTORFS_VERSION}});
-  inherited.readiness.ready();
+  const std::string warning = (*service)->warning();
+  if (!warning.empty()) log::warning("nothing_shared", {{"why", warning}});
+  inherited.readiness.ready(warning);
   if (!supervision.resumes()) notify_systemd("READY=1\nSTATUS=serving " + settings.mountpoint);
   MainLoop loop(settings, **service, *signals, **ended);
   loop.run();

@@ -121,7 +121,10 @@ SealOutcome Overlay::seal(const SealItem& item) {
   const auto& rule = layout::rule_of(place.family);
   if (!rule.shared) return SealOutcome::kDone;
   const auto scope = host_.scope_of(place.family, {});
-  if (scope.id.empty()) return SealOutcome::kDone;
+  if (scope.id.empty()) {
+    counters_.get("seal.unknown").add();  // a fact of this host is not known
+    return SealOutcome::kDone;
+  }
   const bool busy = item.node->content.with([](const Content& content) { return content.active_writes > 0; });
   if (busy) return SealOutcome::kLater;
   if (const auto outcome = keeps_from_sealing(item.node, item.path, scope.id)) return *outcome;

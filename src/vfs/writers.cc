@@ -169,11 +169,14 @@ std::optional<SealOutcome> Overlay::keeps_from_sealing(const NodePtr& node, cons
 
 std::optional<SealOutcome> Overlay::keeps_set_from_sealing(const NodePtr& directory, const std::string& path,
                                                            const layout::Scope& scope) {
-  if (scope.id.empty()) return SealOutcome::kDone;
-  const auto any = host_.scope_of(kKernel, {}).id;
-  const auto fits = [&](const Provenance& found) { return found.is_for(scope.id) || found.is_for(any); };
   Provenance set;
   if (directory->key) set = directory->key->state.with([](const KeyState& state) { return state.provenance; });
+  if (scope.id.empty()) {
+    if (!set.is_private()) counters_.get("seal.unknown").add(local_set(path).size());  // else it is counted already
+    return SealOutcome::kDone;
+  }
+  const auto any = host_.scope_of(kKernel, {}).id;
+  const auto fits = [&](const Provenance& found) { return found.is_for(scope.id) || found.is_for(any); };
   if (!set.unjudged.empty()) {
     if (!fits(set)) return SealOutcome::kDone;
     if (const std::string why = marks_.judge(kKernel, set.unjudged); !why.empty()) {

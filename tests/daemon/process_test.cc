@@ -25,14 +25,14 @@ constexpr std::chrono::seconds kPatience{30 * testing::kSlowness};
 
 /// Forks, runs `life` in the child, and gives what the starting process learns.
 template <typename Life>
-Result<void> outcome_of(Life&& life, std::chrono::seconds patience = kPatience) {
+Result<std::string> outcome_of(Life&& life, std::chrono::seconds patience = kPatience) {
   Result<Forked> forked = fork_daemon();
   if (!forked) return fail(forked.error());
   if (forked->child) {
     life(forked->readiness);
     ::_exit(0);
   }
-  const Result<void> outcome = await_ready(*forked, patience, "/store/log");
+  const Result<std::string> outcome = await_ready(*forked, patience, "/store/log");
   (void)::waitpid(forked->pid, nullptr, 0);  // await_ready may have done it
   return outcome;
 }
@@ -41,25 +41,35 @@ TEST(Readiness, ReachesTheStartingProcess) {
   EXPECT_TRUE(outcome_of([](Readiness& readiness) { readiness.ready(); }).has_value());
 }
 
+TEST(Readiness, CarriesAWarningAsOneLine) {
+  EXPECT_EQ(outcome_of([](Readiness& readiness) { readiness.ready(); }).value_or("?"), "");
+  const std::string warning = outcome_of([](Readiness& readiness) { readiness.ready("what;\nremedy"); }).value_or("?");
+  EXPECT_EQ(warning, "what;\nremedy");
+  const std::string line = warning_line(warning);
+  EXPECT_TRUE(line.starts_with("inductorfs: warning: what;")) << line;
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+}
+
 TEST(Readiness, CarriesTheErrorWithItsLine) {
-  const Result<void> outcome =
+  const Result<std::string> outcome =
       outcome_of([](Readiness& readiness) { readiness.failed(Error(ErrorCode::kBusy, "what: where: remedy")); });
   ASSERT_FALSE(outcome.has_value());
   EXPECT_EQ(error_line(outcome.error()), "inductorfs: what: where: remedy\n");
 }
 
 TEST(Readiness, CarriesAnErrorWithoutText) {
-  const Result<void> outcome = outcome_of([](Readiness& readiness) { readiness.failed(Error(ErrorCode::kNotFound)); });
+  const Result<std::string> outcome =
+      outcome_of([](Readiness& readiness) { readiness.failed(Error(ErrorCode::kNotFound)); });
   ASSERT_FALSE(outcome.has_value());
   EXPECT_FALSE(error_line(outcome.error()).empty());
 }
 
 TEST(Readiness, TellsADaemonThatDiedWithoutAWord) {
-  const Result<void> exited = outcome_of([](Readiness&) { ::_exit(9); });
+  const Result<std::string> exited = outcome_of([](Readiness&) { ::_exit(9); });
   ASSERT_FALSE(exited.has_value());
   EXPECT_NE(exited.error().what().find("with code 9: /store/log"), std::string::npos) << exited.error().what();
 
-  const Result<void> killed = outcome_of([](Readiness&) { (void)::raise(SIGKILL); });
+  const Result<std::string> killed = outcome_of([](Readiness&) { (void)::raise(SIGKILL); });
   ASSERT_FALSE(killed.has_value());
   EXPECT_NE(killed.error().what().find("signal 9"), std::string::npos) << killed.error().what();
 }
@@ -71,7 +81,7 @@ TEST(Readiness, EndsADaemonThatTakesTooLong) {
     for (;;) (void)::pause();
   }
 
-  const Result<void> outcome = await_ready(*forked, std::chrono::seconds(0), "/store/log");
+  const Result<std::string> outcome = await_ready(*forked, std::chrono::seconds(0), "/store/log");
 
   ASSERT_FALSE(outcome.has_value());
   EXPECT_EQ(outcome.error().code(), ErrorCode::kTimedOut);
@@ -88,7 +98,7 @@ TEST(ForkDaemon, GivesTheChildASessionOfItsOwn) {
 
 TEST(Settle, LeavesNothingThatLeadsIntoTheMount) {
   const testing::TemporaryDirectory directory;
-  const Result<void> outcome = outcome_of([&](Readiness& readiness) {
+  const Result<std::string> outcome = outcome_of([&](Readiness& readiness) {
     (void)::setenv("TORCHINDUCTOR_CACHE_DIR", "/m", 1);
     (void)::setenv("TRITON_CACHE_DIR", "/elsewhere", 1);
     (void)::setenv("TMPDIR", "/m/tmp", 1);
@@ -116,7 +126,7 @@ TEST(Settle, LeavesNothingThatLeadsIntoTheMount) {
 }
 
 TEST(Settle, KeepsTheOutputsOfAForegroundProcess) {
-  const Result<void> outcome = outcome_of([](Readiness& readiness) {
+  const Result<std::string> outcome = outcome_of([](Readiness& readiness) {
     struct stat before {};
     struct stat after {};
     (void)::fstat(STDERR_FILENO, &before);

@@ -18,9 +18,10 @@ class FakeMount final : public MountControl {
     explained = path;
     return "{}";
   }
-  Result<void> sync(Deadline deadline, const std::function<bool()>&) override {
+  Result<std::string> sync(Deadline deadline, const std::function<bool()>&) override {
     sync_left = deadline.left();
-    return outcome;
+    if (!outcome) return fail(outcome.error());
+    return std::string(R"({"published":3})");
   }
   Result<void> unmount(bool lazy) override {
     unmounts.push_back(lazy);
@@ -71,6 +72,10 @@ TEST_F(Requests, CarryTheTimeOfASync) {
   ASSERT_TRUE(parse_answer(answer(sync_request(Milliseconds(5000))).line).has_value());
   EXPECT_GT(mount_.sync_left, Milliseconds(3000));
   EXPECT_LE(mount_.sync_left, Milliseconds(5000));
+}
+
+TEST_F(Requests, CarryWhatASyncDid) {
+  EXPECT_EQ(parse_answer(answer(sync_request(Milliseconds(1))).line).value_or(""), R"({"published":3})");
 }
 
 TEST_F(Requests, CarryErrorsWithCodeAndText) {

@@ -292,7 +292,8 @@ def test_status_tells_what_is_going_on(cluster, place):
 def test_sync_tells_what_is_not_published(cluster, place):
     place.start(*cluster.options())
     done = place.cli("sync", place.cache, "--json")
-    assert (done.code, json.loads(done.out)) == (0, {"synced": True})
+    told = {"synced": True, "published": 0, "kept": 0, "why": [], "nothing_shared": False}
+    assert (done.code, json.loads(done.out)) == (0, told)
     cluster.redis.kill()
     artefacts.write_graph(place.cache, "k", "value")
     done = place.cli("sync", place.cache, "--json", "--timeout", "1")
@@ -301,6 +302,26 @@ def test_sync_tells_what_is_not_published(cluster, place):
     assert done.code == 1 and done.err.count("\n") == 1 and "fxgraph" in done.err
     cluster.redis.start()
     place.sync()
+    done = place.cli("sync", place.cache)
+    assert (done.code, done.out) == (0, "published 1 group\n")
+
+
+@pytest.mark.parametrize("python, why", [("/usr/bin/python3", "/usr/bin/python3 has no torch"), ("/no/python", "/no/python: no such")])
+def test_mount_status_and_sync_say_that_nothing_is_shared(cluster, place, python, why):
+    done = place.cli("mount", place.cache, "--store", place.store, "--log", place.log, "--remote", cluster.redis.url,
+                     *mounts.QUICK, "--python", python)
+    assert done.code == 0 and done.out == ""
+    assert done.err.startswith("inductorfs: warning: nothing that torch makes will be shared") and done.err.count("\n") == 1
+    assert why in done.err and "--python" in done.err
+    assert any(why in warning for warning in place.status()["warnings"])
+    assert why in place.cli("status", place.cache).out
+    artefacts.write_graph(place.cache, "k", "value")
+    done = place.cli("sync", place.cache)
+    assert done.code == 3 and done.err == ""
+    assert done.out.startswith("published 0 groups; kept 1 artefact on this host: ") and done.out.count("\n") == 1
+    told = json.loads(place.cli("sync", place.cache, "--json").out)
+    assert told["synced"] is True and told["kept"] == 1 and told["why"] and told["nothing_shared"] is True
+    assert mounts.published(cluster) == []
 
 
 @pytest.mark.parametrize("what", ["local", "published", "remote", "absent", "private", "directory"])

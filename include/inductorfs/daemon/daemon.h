@@ -7,6 +7,7 @@ namespace inductorfs::daemon {
 inline constexpr int kExitDone = 0;
 inline constexpr int kExitFailed = 1;  ///< one line on standard error says what, where and the remedy
 inline constexpr int kExitUsage = 2;
+inline constexpr int kExitKept = 3;  ///< `sync`: all that was written stays on this host; the output says why
 
 /// Runs one `inductorfs` command to its end and gives the exit code. `mount` returns in the calling process when the
 /// mount answers; the daemon itself leaves through _exit. May overwrite a password in `argv`, so that ps does not show

@@ -114,7 +114,7 @@ class Node:
             self._send()
             return
         done = self.cli("sync", self.cache, "--timeout", seconds * PATIENCE, seconds=seconds + 20)
-        if done.code != 0:
+        if done.code not in (0, 3):  # 3: all that was written stays on this host, which some tests are about
             raise Failed(f"sync of {self.name}: exit code {done.code}: {done.err}{self.log_tail()}")
 
     def catch_up(self, other, seconds=20):

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "host.h"
+#include "inductorfs/base/counters.h"
+#include "inductorfs/fingerprint/fingerprint.h"
+#include "inductorfs/vfs/file_system.h"
+#include "json.h"
+#include "settings.h"
+
+/// Whether a mount shares what is written to it, in words for who expects that it does.
+namespace inductorfs::daemon {
+
+/// One line that says why nothing which torch makes is shared, and what to do; empty if it is. "torch none" is a known
+/// fact, so that no family is private for it, and yet every job's artefact stays on its host. Empty too for a local
+/// cache of which neither an interpreter nor facts were named.
+[[nodiscard]] std::string sharing_warning(const Settings& settings, const fingerprint::Fingerprint& facts);
+
+/// What became of all that was written since this daemon started: {"published": groups, "kept": artefacts that stay on
+/// this host, "why": [reasons], "nothing_shared": whether something was kept and nothing else went to the cluster or
+/// was there already}. Empty object without a remote.
+[[nodiscard]] Json sync_report(const Settings& settings, Counters& counters, const vfs::FileSystemStatus& files,
+                               const Scopes& scopes);
+/// "published 23 groups; kept 4 artefacts on this host: why; why"; empty for another version's answer without numbers.
+[[nodiscard]] std::string sync_text(const Json& report);
+
+}  // namespace inductorfs::daemon

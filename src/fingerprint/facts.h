@@ -67,8 +67,12 @@ struct GpuAnswer {
   std::string kernel;          ///< what the probe's kernel is compiled for
   std::vector<GpuDevice> devices;
 };
-/// Runs the probe child and reads its answer.
-[[nodiscard]] GpuAnswer ask_gpu(const ProbeOptions& options);
+/// Addresses of the NVIDIA GPUs that the kernel driver or the PCI bus shows below `root`, sorted. They can be seen
+/// where the driver cannot be asked: in a container without device nodes, or before the driver is loaded.
+[[nodiscard]] std::vector<std::string> nvidia_devices(const std::string& root);
+/// Runs the probe child and reads its answer. That there is none is believed only where no device is in sight.
+/// `root`: below which /proc and /sys are looked at for that.
+[[nodiscard]] GpuAnswer ask_gpu(const ProbeOptions& options, const std::string& root = {});
 /// CUDA's packed version: 13020 is "13.2".
 [[nodiscard]] std::string cuda_level(int packed);
 /// "580.65.06" from the text of /proc/driver/nvidia/version; empty when it names none.

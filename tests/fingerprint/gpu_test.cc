@@ -17,6 +17,7 @@ namespace {
 
 using inductorfs::testing::TemporaryDirectory;
 using testing::write_script;
+using testing::write_text;
 
 /// Environment variables for one test. Needs external synchronisation.
 class Variables {
@@ -34,6 +35,9 @@ class Variables {
   std::map<std::string, std::string> values_;
 };
 
+/// A root without /proc and /sys: what this machine has must not count.
+constexpr const char* kNoSystem = "/nonexistent";
+
 /// A host with the devices that the FAKE_CUDA_* variables describe (tests/support/nogpu/fake_libcuda.c).
 GpuAnswer ask_stand_in(std::map<std::string, std::string> variables, Milliseconds deadline = Milliseconds(20000)) {
   variables["LD_LIBRARY_PATH"] = FAKE_CUDA_FOLDER;
@@ -41,7 +45,7 @@ GpuAnswer ask_stand_in(std::map<std::string, std::string> variables, Millisecond
   ProbeOptions options;
   options.gpu_probe = GPU_PROBE_PATH;
   options.deadline = deadline;
-  return ask_gpu(options);
+  return ask_gpu(options, kNoSystem);
 }
 
 /// What the details of the gpu facet have under `key`; empty when they have no such line.
@@ -293,7 +297,7 @@ TEST_F(GpuProbe, SaysWhatKernelThisProgramHas) {
 TEST(GpuProbeChild, AHostWithoutADriverIsACpuHost) {
   ProbeOptions options;
   options.gpu_probe = GPU_PROBE_PATH;
-  const GpuAnswer answer = ask_gpu(options);
+  const GpuAnswer answer = ask_gpu(options, kNoSystem);
   const Fact fact = gpu_fact(answer);
   if (access("/dev/nvidiactl", F_OK) == 0) {
     // What it says of its devices is for tests/gpu; that it says something holds anywhere.
@@ -304,6 +308,52 @@ TEST(GpuProbeChild, AHostWithoutADriverIsACpuHost) {
   EXPECT_TRUE(fact.known);
   EXPECT_EQ(fact.value, "none");
   EXPECT_NE(fact.source.find("libcuda.so.1"), std::string::npos);
+}
+
+/// A host whose driver cannot be asked, by what /proc and /sys show of it.
+class UnaskedGpu : public ::testing::Test {
+ protected:
+  UnaskedGpu() {
+    write_script(temporary_ / "probe", R"(echo '{"status": "absent", "detail": "no driver"}'; exit 3)");
+    options_.gpu_probe = temporary_ / "probe";
+  }
+  void add_pci(const std::string& address, const std::string& vendor, const std::string& kind) {
+    const std::string device = root_ + "/sys/bus/pci/devices/" + address;
+    write_text(device + "/vendor", vendor + "\n");
+    write_text(device + "/class", kind + "\n");
+  }
+  TemporaryDirectory temporary_;
+  std::string root_ = temporary_ / "root";
+  ProbeOptions options_;
+};
+
+TEST_F(UnaskedGpu, IsNoneWhereNoDeviceIsInSight) {
+  EXPECT_EQ(gpu_fact(ask_gpu(options_, root_)).value, "none");
+  add_pci("0000:00:02.0", "0x8086", "0x030000");  // another maker's
+  add_pci("0000:01:00.1", "0x10de", "0x040300");  // the sound of a card
+  EXPECT_EQ(gpu_fact(ask_gpu(options_, root_)).value, "none");
+}
+
+TEST_F(UnaskedGpu, IsNotKnownWhereTheBusShowsADevice) {
+  add_pci("0000:17:00.0", "0x10de", "0x030200");
+  add_pci("0000:ca:00.0", "0x10de", "0x030000");
+  const GpuAnswer answer = ask_gpu(options_, root_);
+  for (const Fact& fact : {gpu_fact(answer), gpu_arch_fact(answer), cuda_fact(PythonFacts{}, answer)}) {
+    EXPECT_FALSE(fact.known) << fact.value;
+    EXPECT_NE(fact.problem.find("0000:17:00.0 and 1 more"), std::string::npos) << fact.problem;
+    EXPECT_NE(fact.problem.find("CUDA_VISIBLE_DEVICES"), std::string::npos) << fact.problem;
+  }
+}
+
+TEST_F(UnaskedGpu, IsNotKnownWhereTheKernelDriverHasADevice) {
+  write_text(root_ + "/proc/driver/nvidia/gpus/0000:17:00.0/information", "Model: NVIDIA H100\n");
+  EXPECT_FALSE(gpu_fact(ask_gpu(options_, root_)).known);
+}
+
+TEST_F(UnaskedGpu, IsNoneWhereTheOperatorHidesIt) {
+  add_pci("0000:17:00.0", "0x10de", "0x030200");
+  const Variables hidden(std::map<std::string, std::string>{{"CUDA_VISIBLE_DEVICES", ""}});
+  EXPECT_EQ(gpu_fact(ask_gpu(options_, root_)).value, "none");
 }
 
 TEST(GpuProbeChild, AHungDriverIsUnknownAfterTheDeadline) {

@@ -91,7 +91,9 @@ TEST_F(Probe, AnInstallationElsewhereIsTheSame) {
 TEST_F(Probe, AHostWithoutPackagesAndWithoutAGpuIsKnownToLackThem) {
   interpreter_with("", "");
   gpu(R"({"status": "absent", "detail": "no driver"})");
+  ASSERT_EQ(setenv("CUDA_VISIBLE_DEVICES", "", 1), 0);  // what this machine has does not count
   const Fingerprint host = probe(options());
+  ASSERT_EQ(unsetenv("CUDA_VISIBLE_DEVICES"), 0);
   for (Facet facet : {Facet::kTorch, Facet::kTriton, Facet::kGpu, Facet::kGpuArch}) {
     EXPECT_TRUE(host.get(facet).known);
     EXPECT_EQ(host.get(facet).value, "none") << to_string(facet);
@@ -101,11 +103,13 @@ TEST_F(Probe, AHostWithoutPackagesAndWithoutAGpuIsKnownToLackThem) {
 
 TEST_F(Probe, ACpuBuildAndARocmBuildHaveNoCuda) {
   gpu(R"({"status": "absent", "detail": "no driver"})");
+  ASSERT_EQ(setenv("CUDA_VISIBLE_DEVICES", "", 1), 0);  // as above
   write_text(site_ + "/torch/version.py",
              "__version__ = '9.9.9'\ncuda: Optional[str] = None\nhip: Optional[str] = None\n");
   EXPECT_EQ(probe(options()).get(Facet::kCuda).value, "driver=none\ntorch=none");
   write_text(site_ + "/torch/version.py", "__version__ = '9.9.9'\ncuda = None\nhip = '6.2'\n");
   EXPECT_EQ(probe(options()).get(Facet::kCuda).value, "driver=none\nhip=6.2\ntorch=none");
+  ASSERT_EQ(unsetenv("CUDA_VISIBLE_DEVICES"), 0);
 }
 
 TEST_F(Probe, WithoutAnInterpreterWhatDependsOnItIsUnknownAndTheRestIsNot) {

@@ -113,8 +113,13 @@ layout::HostLimits limits_of(const Fingerprint& facts) {
   }
   const std::string torch = package_of(facts.get(Facet::kTorch));
   const auto libraries = std::make_shared<Libraries>(library_directories(torch, interpreter_of(facts)));
-  limits.glibcxx = libraries->newest_of_libstdcxx("GLIBCXX_");
-  limits.cxxabi = libraries->newest_of_libstdcxx("CXXABI_");
+  const std::string& said = facts.get(Facet::kLibc).details;
+  const auto newest = [&](std::string_view key, std::string_view prefix) {
+    const std::vector<std::string> versions = values_of(said, key);
+    return versions.size() == 1 ? versions.front() : libraries->newest_of_libstdcxx(prefix);
+  };
+  limits.glibcxx = newest(kGlibcxxKey, "GLIBCXX_");
+  limits.cxxabi = newest(kCxxabiKey, "CXXABI_");
   if (!torch.empty()) limits.resolves = [libraries](std::string_view soname) { return libraries->resolves(soname); };
   return limits;
 }

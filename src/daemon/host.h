@@ -48,6 +48,10 @@ struct PrivateFamily {
 };
 [[nodiscard]] std::vector<PrivateFamily> private_families(const Scopes& scopes);
 
+/// In the details of the libc facet: the newest versions that the host's libstdc++ offers.
+inline constexpr std::string_view kGlibcxxKey = "glibcxx";
+inline constexpr std::string_view kCxxabiKey = "cxxabi";
+
 /// What binaries may ask of a host with these facts. What the facts do not say is taken from this host; where torch is
 /// not installed at the place that the facts name (those of another host), sonames are not checked.
 [[nodiscard]] layout::HostLimits limits_of(const fingerprint::Fingerprint& facts);

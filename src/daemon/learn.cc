@@ -14,6 +14,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/fingerprint/variables.h"
 #include "json.h"
+#include "libraries.h"
 
 namespace inductorfs::daemon {
 namespace {
@@ -53,6 +54,20 @@ Result<Fingerprint> from_file(const FactsRequest& request) {
   declared.source = "declared for this mount";
   facts->set(Facet::kEnvironment, std::move(declared));
   return facts;
+}
+
+/// What the libstdc++ that jobs load offers. In the details, so that a file of facts carries it to a daemon whose own
+/// libstdc++ is another, and no scope depends on it: what a binary needs is asked of the binary.
+void add_libstdcxx(Fingerprint& facts) {
+  const Libraries libraries(library_directories(package_of(facts.get(Facet::kTorch)), interpreter_of(facts)));
+  Fact libc = facts.get(Facet::kLibc);
+  for (const auto& [key, prefix] : {std::pair{kGlibcxxKey, "GLIBCXX_"}, std::pair{kCxxabiKey, "CXXABI_"}}) {
+    const std::string newest = libraries.newest_of_libstdcxx(prefix);
+    if (newest.empty()) continue;
+    if (!libc.details.empty()) libc.details += '\n';
+    libc.details.append(key).append("=").append(newest);
+  }
+  facts.set(Facet::kLibc, std::move(libc));
 }
 
 std::string shown(const Fact& fact) { return fact.known ? fact.value : "not known: " + fact.problem; }
@@ -161,7 +176,9 @@ Result<Fingerprint> learn_facts(const FactsRequest& request) {
   options.cache_file = request.cache_file;
   options.environment = request.environment;
   options.deadline = request.deadline;
-  return fingerprint::probe(options);
+  Fingerprint facts = fingerprint::probe(options);
+  add_libstdcxx(facts);
+  return facts;
 }
 
 std::pair<std::string, std::string> differing_lines(std::string_view one, std::string_view other) {

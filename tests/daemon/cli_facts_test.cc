@@ -14,6 +14,17 @@ TEST_F(Cli, ShowsAFingerprintThatMountTakes) {
   EXPECT_NE(text.out.find("scopes\n"), std::string::npos);
 }
 
+TEST_F(Cli, SaysInAFingerprintWhatItsLibstdcxxOffers) {
+  const Outcome json = run({"fingerprint", "--json", "--python", "/usr/bin/python3"});
+  ASSERT_EQ(json.code, 0) << json.err;
+  const auto facts = fingerprint::Fingerprint::from_json(json.out);
+  ASSERT_TRUE(facts.has_value());
+  const fingerprint::Fact& libc = facts->get(fingerprint::Facet::kLibc);
+  EXPECT_EQ(libc.details.find("glibcxx=3."), 0U) << libc.details;
+  EXPECT_NE(libc.details.find("\ncxxabi=1."), std::string::npos) << libc.details;
+  EXPECT_EQ(libc.value.find("glibcxx"), std::string::npos) << libc.value;
+}
+
 TEST_F(Cli, ComparesTwoHosts) {
   const std::string other = directory_ / "other.json";
   write_facts(other, {{fingerprint::Facet::kGpu, "device=H200"}});

@@ -126,6 +126,19 @@ TEST(LimitsOf, AreThoseOfTheFacts) {
   EXPECT_EQ(limits.cxxabi.substr(0, 2), "1.");
 }
 
+TEST(LimitsOf, AreThoseOfTheLibstdcxxThatTheFactsName) {
+  Fingerprint facts = all_known({{Facet::kLibc, "name=glibc\nversion=2.36"}});
+  fingerprint::Fact libc = facts.get(Facet::kLibc);
+  libc.details = "cxxabi=1.9.99\nglibcxx=3.9.99";  // a container's, whose facts are in a file
+  facts.set(Facet::kLibc, libc);
+  const Result<Fingerprint> read = Fingerprint::from_json(facts.to_json());
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(limits_of(*read).glibcxx, "3.9.99");
+  EXPECT_EQ(limits_of(*read).cxxabi, "1.9.99");
+  EXPECT_EQ(Scopes(*read).ids(), Scopes(all_known({{Facet::kLibc, "name=glibc\nversion=2.36"}})).ids())
+      << "no scope depends on them";
+}
+
 TEST(LimitsOf, LeavesUncheckedWhatTheFactsDoNotSay) {
   Fingerprint facts = all_known({{Facet::kGpuArch, "none"}, {Facet::kLibc, "name=musl\nversion=1.2"}});
   facts.set(Facet::kCpu, unknown("no /proc"));

@@ -176,6 +176,7 @@ class Parser {
     add_check();
     // Started by the fingerprint itself, as a process of its own; no user needs it.
     add(Verb::kGpuProbe, "gpu-probe", "").group("");
+    add(Verb::kPackageFacts, "package-facts", "").group("");
     // Started by the supervisor, with the mountpoint for whoever looks at the list of processes.
     add(Verb::kWorker, "worker", "").group("")->add_option("MOUNTPOINT", found_.path, "");
   }

@@ -23,6 +23,7 @@ struct Invocation {
     kFingerprint,
     kCheck,
     kGpuProbe,
+    kPackageFacts,
     kWorker
   };
   Verb verb = Verb::kPrint;

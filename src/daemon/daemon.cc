@@ -8,6 +8,7 @@
 #include "check_command.h"
 #include "command_line.h"
 #include "inductorfs/fingerprint/fingerprint.h"
+#include "inductorfs/fingerprint/writers.h"
 #include "mount_command.h"
 #include "open_files.h"
 #include "process.h"
@@ -64,6 +65,8 @@ int run(int argc, char** argv) {
       return check_command(invocation);
     case Invocation::Verb::kGpuProbe:
       return fingerprint::run_gpu_probe();
+    case Invocation::Verb::kPackageFacts:
+      return fingerprint::run_package_reader();
     case Invocation::Verb::kWorker:
       return worker_command();
   }

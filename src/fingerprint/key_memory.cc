@@ -9,6 +9,7 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
+#include "regular_file.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -19,6 +20,8 @@ constexpr uint64_t kFileLimit = 1 << 20;
 constexpr size_t kKeptLimit = 100;
 /// Below this, hashing costs no more than looking up.
 constexpr off_t kLargeFile = off_t{16} << 20;
+/// libtriton.so of Triton 3.9 has 500 MB. A sparse file of another user may claim to have many TB.
+constexpr uint64_t kHashedFileLimit = uint64_t{4} << 30;
 constexpr WallNanoseconds kFreshSpan = 2'000'000'000;
 constexpr WallNanoseconds kSecond = 1'000'000'000;
 
@@ -102,7 +105,8 @@ Result<void> KeyMemory::save() {
 }
 
 Result<codec::Digest> remembered_digest(const std::string& path, KeyMemory& memory) {
-  const auto file = open_at(AT_FDCWD, path, O_RDONLY);
+  const auto file = open_regular(path, kHashedFileLimit);
+  if (!file && file.error().code() != ErrorCode::kNotFound) return fail(file.error());
   if (!file) return fail(ErrorCode::kNotFound, path + " cannot be read");
   struct stat status {};
   if (fstat(file->get(), &status) != 0) return fail_errno("fstat", path);

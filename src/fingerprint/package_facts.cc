@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
-
 #include <utility>
 
 #include "facts.h"
-#include "inductorfs/base/fd.h"
 #include "inductorfs/codec/digest.h"
 #include "package_keys.h"
+#include "regular_file.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -19,7 +17,7 @@ std::string or_none(const std::string& text) { return text.empty() ? "none" : te
 /// text file of the package says it (TorchConfig.cmake stopped to): the mangled names of its smallest library do.
 std::string cxx11_abi(const std::string& library) {
   constexpr uint64_t kLibraryLimit = uint64_t{64} << 20;
-  const auto bytes = read_file(AT_FDCWD, library, kLibraryLimit);
+  const auto bytes = read_regular(library, kLibraryLimit);
   if (!bytes) return "unknown";
   return bytes->find("NSt7__cxx1112basic_string") != std::string::npos ? "yes" : "no";
 }

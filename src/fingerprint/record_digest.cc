@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
-#include "inductorfs/base/fd.h"
 #include "inductorfs/codec/digest.h"
 #include "package_keys.h"
+#include "regular_file.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -64,8 +62,8 @@ Result<std::string> record_digest(const std::string& torch_directory, KeyMemory&
   if (!manifest) return fail(manifest.error());
   const std::string name = "record " + torch_directory;
   if (auto known = memory.find(name, manifest->digest)) return *known;
-  const auto text = read_file(AT_FDCWD, *file, kRecordLimit);
-  if (!text) return fail(Error(text.error()).with_context(*file));
+  const auto text = read_regular(*file, kRecordLimit);
+  if (!text) return fail(text.error());
   std::vector<std::string_view> lines;
   collect(*text, lines);
   if (lines.empty()) return fail(ErrorCode::kInvalid, *file + " names no file of torch with its sha256");

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
-
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
-#include "inductorfs/base/fd.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "module_tree.h"
 #include "package_keys.h"
+#include "regular_file.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -24,7 +22,7 @@ constexpr const char* kExtraFiles[] = {"codegen/aoti_runtime/interface.cpp", "co
 /// that very file: a development build between two versions has the list of its own code.
 std::vector<std::string> extra_files(const std::string& inductor) {
   std::vector<std::string> result;
-  const auto source = read_file(AT_FDCWD, inductor + "/codecache.py", kModuleFileLimit);
+  const auto source = read_regular(inductor + "/codecache.py", kModuleFileLimit);
   const size_t start = source ? source->find("extra_files = (") : std::string::npos;
   if (start == std::string::npos) return {std::begin(kExtraFiles), std::end(kExtraFiles)};
   const size_t end = source->find(")\n", start);
@@ -39,8 +37,8 @@ std::vector<std::string> extra_files(const std::string& inductor) {
 }
 
 Result<void> hash_file(codec::Hasher& hasher, const std::string& path) {
-  const auto bytes = read_file(AT_FDCWD, path, kModuleFileLimit);
-  if (!bytes) return fail(Error(bytes.error()).with_context(path));
+  const auto bytes = read_regular(path, kModuleFileLimit);
+  if (!bytes) return fail(bytes.error());
   hasher.update(*bytes);
   return {};
 }
@@ -48,7 +46,8 @@ Result<void> hash_file(codec::Hasher& hasher, const std::string& path) {
 }  // namespace
 
 Result<std::string> assigned_in_file(const std::string& file, std::string_view name) {
-  const auto source = read_file(AT_FDCWD, file, kModuleFileLimit);
+  const auto source = read_regular(file, kModuleFileLimit);
+  if (!source && source.error().code() != ErrorCode::kNotFound) return fail(source.error());
   if (!source) return fail(ErrorCode::kNotFound, file + " cannot be read");
   auto text = assigned_text(*source, name);
   if (!text) return fail(std::move(text).error().with_context(file));

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
-
 #include <charconv>
 #include <utility>
 
-#include "inductorfs/base/fd.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "module_tree.h"
 #include "package_keys.h"
+#include "regular_file.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -33,7 +31,7 @@ Version parse_version(const std::string& text) {
 std::string defining_file(const std::string& triton, const Version& version) {
   const std::string candidates[] = {triton + "/runtime/cache.py", triton + "/compiler/compiler.py"};
   for (const std::string& candidate : candidates) {
-    const auto source = read_file(AT_FDCWD, candidate, kSourceLimit);
+    const auto source = read_regular(candidate, kSourceLimit);
     if (source && source->find("def triton_key(") != std::string::npos) return candidate;
   }
   return version >= kKeyInCache ? candidates[0] : candidates[1];

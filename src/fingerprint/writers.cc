@@ -54,7 +54,7 @@ class ProcWriters final : public Writers {
   ProcWriters(const WritersOptions& options, const Fingerprint& facts, Counters& counters)
       : options_(options),
         reader_(options.proc),
-        packages_(options.cache_file, counters),
+        packages_({options.cache_file, options.package_reader, options.package_deadline}, counters),
         facts_(std::make_shared<const MountFacts>(facts)),
         identified_(counters.get("writers.identified")),
         scanned_(counters.get("writers.scanned")),
@@ -172,9 +172,8 @@ Judgement ProcWriters::glance(const Writer* writer, std::span<const Facet> facet
 
 Judgement ProcWriters::judge(const Writer* writer, std::span<const Facet> facets) {
   const auto facts = facts_.read([](const auto& mine) { return mine; });
-  return judge_writer(writer, facets, *facts, [this](Facet facet, const Process& process) -> std::optional<Fact> {
-    return packages_.read(facet, process);
-  });
+  return judge_writer(writer, facets, *facts,
+                      [this](Facet facet, const Process& process) { return packages_.ask(facet, process); });
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "writers_packages.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <gnu/libc-version.h>
 #include <sys/stat.h>
 
@@ -10,8 +9,8 @@
 #include <utility>
 
 #include "facts.h"
-#include "inductorfs/base/fd.h"
 #include "key_memory.h"
+#include "regular_file.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -20,42 +19,7 @@ namespace {
 constexpr size_t kEntryLimit = 64;
 /// A package changed at its place keeps the identity that its processes were seen with, so it is looked at again.
 constexpr Milliseconds kLookAgain{60'000};
-/// For a package that another thread is reading; libtriton.so alone has 500 MB.
-constexpr Milliseconds kReadWait{120'000};
 constexpr uint64_t kLibcLimit = uint64_t{32} << 20;
-
-/// The suffixes of extension modules that an interpreter has (CPython, Python/dynload_shlib.c). Without a GIL there is
-/// no stable ABI.
-std::vector<std::string> suffixes_of(const std::string& soabi) {
-  std::vector<std::string> suffixes;
-  if (!soabi.empty()) suffixes.push_back("." + soabi + ".so");
-  const size_t version = soabi.find('-') + 1;
-  const size_t end = soabi.find('-', version);
-  if (version == 0 || soabi.substr(version, end - version).find('t') == std::string::npos) {
-    suffixes.emplace_back(".abi3.so");
-  }
-  suffixes.emplace_back(".so");
-  return suffixes;
-}
-
-Fact libc_of(const Process& process) {
-  const Package& libc = process.libc;
-  const std::string file = process.root + libc.path;
-  const auto theirs = [&file] {
-    struct stat status {};
-    return stat(file.c_str(), &status) == 0 ? identity_of(status) : std::string();
-  };
-  struct stat ours {};
-  const std::string own = own_libc();
-  std::string version;
-  if (!own.empty() && stat(own.c_str(), &ours) == 0 && identity_of(ours) == libc.identity) {
-    version = gnu_get_libc_version();
-  } else if (theirs() == libc.identity) {
-    version = libc_version(file);
-  }
-  if (version.empty()) return unknown_fact(libc.path + " is no glibc, or cannot be read", libc.path);
-  return known_fact(canonical({{"name", "glibc"}, {"version", version}}), libc.path);
-}
 
 }  // namespace
 
@@ -82,9 +46,7 @@ std::string own_libc() {
 }
 
 std::string libc_version(const std::string& file) {
-  struct stat status {};
-  if (stat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
-  const auto bytes = read_file(AT_FDCWD, file, kLibcLimit);
+  const auto bytes = read_regular(file, kLibcLimit);
   if (!bytes) return {};
   // What `ldd --version` and running the library print (glibc, csu/version.c: banner).
   constexpr std::string_view kBanner = "GNU C Library";
@@ -102,21 +64,32 @@ std::string libc_version(const std::string& file) {
   return std::string(version);
 }
 
-Packages::Packages(std::string cache_file, Counters& counters)
-    : cache_file_(std::move(cache_file)), reads_(counters.get("writers.package_reads")) {}
-
 namespace {
 
 std::string entry_name(Facet facet, const Process& process) {
   const Package& package = package_for(facet, process);
   std::string name(to_string(facet));
   // The path is part of it: equal identities on two devices of containers that came one after the other are possible.
-  name.append("\n").append(package.identity).append("\n").append(package.path);
+  name.append("\n").append(process.space).append("\n").append(package.identity).append("\n").append(package.path);
   if (facet != Facet::kLibc) name.append("\n").append(process.soabi);
   return name;
 }
 
+/// The libc facet of a process that has this process's own C library: known without reading it.
+std::optional<Fact> own_libc_fact(Facet facet, const Process& process) {
+  static const std::string identity = [] {
+    struct stat status {};
+    const std::string own = own_libc();
+    return !own.empty() && stat(own.c_str(), &status) == 0 ? identity_of(status) : std::string();
+  }();
+  if (facet != Facet::kLibc || identity.empty() || identity != process.libc.identity) return std::nullopt;
+  return known_fact(canonical({{"name", "glibc"}, {"version", gnu_get_libc_version()}}), process.libc.path);
+}
+
 }  // namespace
+
+Packages::Packages(Options options, Counters& counters)
+    : options_(std::move(options)), reads_(counters.get("writers.package_reads")) {}
 
 const Packages::Entry* Packages::usable(const Entries& entries, const std::string& name) {
   const auto found = entries.find(name);
@@ -126,62 +99,46 @@ const Packages::Entry* Packages::usable(const Entries& entries, const std::strin
 }
 
 std::optional<Fact> Packages::known(Facet facet, const Process& process) const {
+  if (auto own = own_libc_fact(facet, process)) return own;
   const std::string name = entry_name(facet, process);
-  return entries_.with([&name](const Entries& entries) -> std::optional<Fact> {
+  return entries_->with([&name](const Entries& entries) -> std::optional<Fact> {
     const Entry* const entry = usable(entries, name);
     return entry == nullptr ? std::nullopt : std::optional<Fact>(entry->fact);
   });
 }
 
-Fact Packages::read(Facet facet, const Process& process) {
+std::optional<Fact> Packages::ask(Facet facet, const Process& process) {
+  if (auto own = own_libc_fact(facet, process)) return own;
   const std::string name = entry_name(facet, process);
-  const auto not_reading = [&name](const Entries& entries) {
-    const auto found = entries.find(name);
-    return found == entries.end() || !found->second.reading;
-  };
-  std::optional<Fact> known = entries_.wait_until(system_clock().now() + kReadWait, not_reading,
-                                                  [&name](Entries& entries) -> std::optional<Fact> {
-                                                    if (const Entry* const entry = usable(entries, name))
-                                                      return entry->fact;
-                                                    entries[name].reading = true;
-                                                    return std::nullopt;
-                                                  });
-  if (known) return std::move(*known);
-
-  reads_.add();
-  Fact fact = compute(facet, process);
-  const std::string place = process.root + package_for(facet, process).path;
-  struct stat status {};
-  const bool is_there = stat(place.c_str(), &status) == 0;
-  entries_.notify_with([&](Entries& entries) {
-    // A container that is gone took its packages along: the next one with equal files can be read.
-    if (!fact.known && !is_there) {
-      entries.erase(name);
-      return;
-    }
-    const bool lasts = fact.known && (facet == Facet::kLibc || !process.root.empty());
-    entries[name] = {false, fact, system_clock().now(), lasts};
-    if (entries.size() <= kEntryLimit) return;
-    const auto oldest = std::min_element(entries.begin(), entries.end(), [](const auto& one, const auto& other) {
-      return std::pair(one.second.reading, one.second.at) < std::pair(other.second.reading, other.second.at);
-    });
-    entries.erase(oldest);
+  const std::string& path = package_for(facet, process).path;
+  bool begins = false;
+  auto answer = entries_->with([&](Entries& entries) -> std::optional<Fact> {
+    if (const Entry* const entry = usable(entries, name)) return entry->fact;
+    Entry& entry = entries[name];
+    begins = !entry.reading;
+    if (begins) entry = {true, {}, system_clock().now(), false};
+    if (system_clock().now() - entry.at < options_.deadline) return std::nullopt;
+    return package_not_in_time(path, options_.deadline);
   });
-  return fact;
+  if (!begins) return answer;
+  reads_.add();
+  const PackageRequest request{facet, process, options_.cache_file, options_.reader, options_.deadline};
+  const bool taken = readers_.run(
+      process.owner, [request, name, entries = entries_] { keep(*entries, name, request, read_package(request)); });
+  if (!taken) keep(*entries_, name, request, unknown_fact("too many packages of its user wait to be read", path));
+  return std::nullopt;
 }
 
-Fact Packages::compute(Facet facet, const Process& process) const {
-  if (facet == Facet::kLibc) return libc_of(process);
-  PythonFacts python;
-  python.soabi = process.soabi;
-  python.extensions = suffixes_of(process.soabi);
-  python.torch = process.root + process.torch.path;
-  python.triton = process.root + process.triton.path;
-  // Paths that lead through a process are of no use to the next one: they would only push others out of the memory.
-  KeyMemory memory(process.root.empty() ? cache_file_ : std::string());
-  Fact fact = facet == Facet::kTorch ? torch_fact(python, memory) : triton_fact(python, memory);
-  (void)memory.save();  // an unwritable memory costs time at the next start, nothing else
-  return fact;
+void Packages::keep(Guarded<Entries>& entries, const std::string& name, const PackageRequest& request, Fact fact) {
+  const bool lasts = fact.known && (request.facet == Facet::kLibc || !request.process.root.empty());
+  entries.with([&](Entries& all) {
+    all[name] = {false, std::move(fact), system_clock().now(), lasts};
+    if (all.size() <= kEntryLimit) return;
+    const auto oldest = std::min_element(all.begin(), all.end(), [](const auto& one, const auto& other) {
+      return std::pair(one.second.reading, one.second.at) < std::pair(other.second.reading, other.second.at);
+    });
+    all.erase(oldest);
+  });
 }
 
 }  // namespace inductorfs::fingerprint

@@ -3,43 +3,56 @@
 
 #include <array>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "background.h"
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/fingerprint/fingerprint.h"
+#include "package_reader.h"
 #include "writers_process.h"
 
 namespace inductorfs::fingerprint {
 
 /// The facts of packages that writers have mapped, as the probe would state them, remembered by what the files are.
-/// Safe for concurrent use.
+/// Children read them; no call blocks. Safe for concurrent use.
 class Packages {
  public:
-  Packages(std::string cache_file, Counters& counters);
+  struct Options {
+    std::string cache_file;  ///< as ProbeOptions
+    std::string reader;      ///< as WritersOptions::package_reader
+    Milliseconds deadline;   ///< as WritersOptions::package_deadline
+  };
+  Packages(Options options, Counters& counters);
 
   /// The torch, triton or libc facet of the process's environment when it was read lately.
   [[nodiscard]] std::optional<Fact> known(Facet facet, const Process& process) const;
-  /// As known, else reads it: seconds for a package that was never seen. Two threads do not read the same.
-  [[nodiscard]] Fact read(Facet facet, const Process& process);
+  /// As known. Else has it read, once for all who ask, and is empty until it is read; an unknown fact when that takes
+  /// longer than the deadline.
+  [[nodiscard]] std::optional<Fact> ask(Facet facet, const Process& process);
 
  private:
   struct Entry {
     bool reading = false;
     Fact fact;
-    SteadyTime at;
+    SteadyTime at;       ///< when it was read, or, while it is being read, asked for
     bool lasts = false;  ///< cannot change at its place, or cannot be looked at again
   };
   using Entries = std::map<std::string, Entry>;
+  /// A package is read in two seconds; each user may have two of them read at once.
+  static constexpr size_t kReaders = 8;
+  static constexpr size_t kReadersOfOne = 2;
 
   [[nodiscard]] static const Entry* usable(const Entries& entries, const std::string& name);
-  [[nodiscard]] Fact compute(Facet facet, const Process& process) const;
+  static void keep(Guarded<Entries>& entries, const std::string& name, const PackageRequest& request, Fact fact);
 
-  const std::string cache_file_;
+  const Options options_;
   Counter& reads_;
-  Guarded<Entries> entries_;
+  std::shared_ptr<Guarded<Entries>> entries_ = std::make_shared<Guarded<Entries>>();
+  Background readers_{"package-read", kReaders, kReadersOfOne};
 };
 
 /// The package, or C library, of a process that a facet is about. Requires: torch, triton or libc.

@@ -249,6 +249,8 @@ std::optional<Process> ProcReader::look_at(pid_t pid, const ProcessIdentity& ide
   process.pid = pid;
   process.identity = identity;
   process.whole = *whole;
+  process.space = read_link(path(pid, "ns/mnt"));
+  if (const auto status = status_of(path(pid, "stat"))) process.owner = status->st_uid;
   if (!process.has_package()) return std::move(process);
   process.root = root_of(pid);
   process.torch.identity = package_identity(process.root + process.torch.path, "version.py");

@@ -41,6 +41,8 @@ struct Package {
 struct Process {
   pid_t pid = 0;
   ProcessIdentity identity;
+  uid_t owner = 0;    ///< whose process it is: what looking at it may cost is counted for each user
+  std::string space;  ///< names its mount namespace; empty where that cannot be seen
   /// Put before a path of the process to reach it from here: empty when it has our root, else PROC/PID/root.
   std::string root;
   Package torch;

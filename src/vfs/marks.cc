@@ -82,16 +82,18 @@ Verdict Marks::glance(layout::Family family, std::string_view architecture, pid_
   return verdict;
 }
 
-std::string Marks::judge(layout::Family family,
-                         std::span<const std::shared_ptr<const fingerprint::Writer>> writers) const {
+std::optional<std::string> Marks::judge(layout::Family family,
+                                        std::span<const std::shared_ptr<const fingerprint::Writer>> writers) const {
   fingerprint::Writers* const judges = host_.writers();
-  if (judges == nullptr) return {};
+  if (judges == nullptr) return std::string();
+  bool later = false;
   for (const auto& writer : writers) {
     auto judgement = judges->judge(writer.get(), layout::rule_of(family).facets);
-    if (judgement.fit == fingerprint::Fit::kFits) continue;
+    later = later || judgement.fit == fingerprint::Fit::kLater;
+    if (judgement.fit == fingerprint::Fit::kFits || judgement.fit == fingerprint::Fit::kLater) continue;
     return judgement.why.empty() ? std::string("its writer has another environment") : std::move(judgement.why);
   }
-  return {};
+  return later ? std::nullopt : std::optional<std::string>(std::string());
 }
 
 Provenance Marks::read(const std::string& place) const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,9 +25,10 @@ class Marks {
 
   /// From what is known already: a job's own thread waits for it.
   [[nodiscard]] Verdict glance(layout::Family family, std::string_view architecture, pid_t process) const;
-  /// Why one of these writers does not fit; empty when all do. Reads what it needs.
-  [[nodiscard]] std::string judge(layout::Family family,
-                                  std::span<const std::shared_ptr<const fingerprint::Writer>> writers) const;
+  /// Why one of these writers does not fit; an empty text when all do. Nothing while that is not known yet: what it
+  /// takes is read in the background, and a later call tells.
+  [[nodiscard]] std::optional<std::string> judge(
+      layout::Family family, std::span<const std::shared_ptr<const fingerprint::Writer>> writers) const;
   /// Without knowledge of its writer a file can only be shared when everybody may write.
   [[nodiscard]] bool everyone_fits() const { return host_.writers() == nullptr; }
 

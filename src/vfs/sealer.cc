@@ -10,6 +10,8 @@ namespace {
 
 constexpr Milliseconds kRetry{50};
 constexpr Milliseconds kRest{1000};
+/// A judgement takes one to two seconds, and as long as the deadline of a package where its file system is stuck.
+constexpr Milliseconds kJudgementStep{100};
 constexpr int kQuietTimesUntilRoom = 5;
 
 }  // namespace
@@ -64,7 +66,8 @@ void Sealer::add_quiet(SealItem item) {
 
 size_t Sealer::waiting() const {
   return state_.with([](const State& state) {
-    return state.ready.size() + state.quiet.size() + state.no_room.size() + (state.working ? 1U : 0U);
+    return state.ready.size() + state.quiet.size() + state.no_room.size() + state.unjudged.size() +
+           (state.working ? 1U : 0U);
   });
 }
 
@@ -81,6 +84,9 @@ std::vector<std::string> Sealer::waiting_paths(size_t limit) const {
       if (paths.size() < limit) paths.push_back(item.path);
     }
     add_paths(state.quiet, limit, paths);
+    for (const auto& [due, item] : state.unjudged) {
+      if (paths.size() < limit) paths.push_back(item.path);
+    }
     return paths;
   });
 }
@@ -94,7 +100,9 @@ std::vector<std::string> Sealer::paths_without_room(size_t limit) const {
 }
 
 bool Sealer::drain(Deadline deadline) {
-  const auto idle = [](const State& state) { return state.ready.empty() && state.quiet.empty() && !state.working; };
+  const auto idle = [](const State& state) {
+    return state.ready.empty() && state.quiet.empty() && state.unjudged.empty() && !state.working;
+  };
   return state_.wait_until(deadline.at(), idle, idle);
 }
 
@@ -112,6 +120,12 @@ bool Sealer::take_due(State& state, SteadyTime now, SealItem& item) {
     timed->erase(due);
     return true;
   }
+  while (!state.unjudged.empty() && state.unjudged.front().first <= now) {
+    item = std::move(state.unjudged.front().second);
+    state.unjudged.pop_front();
+    if (!state.quiet.contains(item.node->id)) return true;
+    item.node->pins.fetch_sub(1);  // written to since: it waits until it is quiet, with another pin
+  }
   return false;
 }
 
@@ -122,16 +136,30 @@ void Sealer::put_off(State::Timed& to, SealItem item, Milliseconds wait) {
     to.at(id).second.node->pins.fetch_sub(1);  // one wait, one pin
 }
 
+SteadyTime Sealer::next_due(const State& state) {
+  SteadyTime next = std::chrono::steady_clock::now() + kRest;
+  for (const auto* waits : {&state.quiet, &state.no_room}) {
+    for (const auto& [id, timed] : *waits) next = std::min(next, timed.first);
+  }
+  return state.unjudged.empty() ? next : std::min(next, state.unjudged.front().first);
+}
+
+void Sealer::take_back(State& state, SealItem item, SealOutcome outcome) const {
+  if (outcome == SealOutcome::kUnjudged) {
+    state.unjudged.emplace_back(std::chrono::steady_clock::now() + kJudgementStep, std::move(item));
+    return;
+  }
+  const bool no_room = outcome == SealOutcome::kNoRoom;
+  const bool waits_again = no_room && state.quiet.contains(item.node->id);
+  put_off(no_room && !waits_again ? state.no_room : state.quiet, std::move(item),
+          no_room ? kQuietTimesUntilRoom * quiet_time_ : kRetry);
+}
+
 void Sealer::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     SealItem item;
-    const auto [until, added] = state_.with([](const State& state) {
-      SteadyTime next = std::chrono::steady_clock::now() + kRest;
-      for (const auto* waits : {&state.quiet, &state.no_room}) {
-        for (const auto& [id, timed] : *waits) next = std::min(next, timed.first);
-      }
-      return std::make_pair(next, state.quiet_added);
-    });
+    const auto [until, added] =
+        state_.with([](const State& state) { return std::make_pair(next_due(state), state.quiet_added); });
     const bool has_item = state_.wait_until(
         until,
         [seen = added](const State& state) {
@@ -151,11 +179,7 @@ void Sealer::run(const std::stop_token& stop) {
     }
     state_.notify_with([&](State& state) {
       state.working = false;
-      if (!later) return;
-      const bool no_room = outcome == SealOutcome::kNoRoom;
-      const bool waits_again = no_room && state.quiet.contains(item.node->id);
-      put_off(no_room && !waits_again ? state.no_room : state.quiet, std::move(item),
-              no_room ? kQuietTimesUntilRoom * quiet_time_ : kRetry);
+      if (later) take_back(state, std::move(item), outcome);
     });
   }
 }

@@ -22,9 +22,10 @@ struct SealItem {
 };
 
 enum class SealOutcome {
-  kDone,    ///< sealed, or never to be (refused, replaced, private)
-  kLater,   ///< it is being written to right now
-  kNoRoom,  ///< the store is full of what is in use: some quiet times later there may be room
+  kDone,      ///< sealed, or never to be (refused, replaced, private)
+  kLater,     ///< it is being written to right now
+  kUnjudged,  ///< what its writers have loaded is being read, which must not delay what others wrote
+  kNoRoom,    ///< the store is full of what is in use: some quiet times later there may be room
 };
 
 /// The queue of what is to be sealed and one thread that does it. A job never waits for it; a crash loses nothing,
@@ -56,6 +57,8 @@ class Sealer {
     using Timed = std::map<NodeId, std::pair<SteadyTime, SealItem>>;  ///< due time
     Timed quiet;
     Timed no_room;
+    std::deque<std::pair<SteadyTime, SealItem>>
+        unjudged;              ///< as quiet; all wait equally long, so the first is due first
     uint64_t quiet_added = 0;  ///< lets the thread see that it has to wait for another due time
     bool working = false;
     bool stopped = false;
@@ -65,6 +68,8 @@ class Sealer {
   static void add_paths(const State::Timed& from, size_t limit, std::vector<std::string>& to);
   static void forget_wait(State::Timed& waits, NodeId node);
   static void put_off(State::Timed& to, SealItem item, Milliseconds wait);
+  [[nodiscard]] static SteadyTime next_due(const State& state);
+  void take_back(State& state, SealItem item, SealOutcome outcome) const;
 
   const Seal seal_;
   const Unpin unpin_;

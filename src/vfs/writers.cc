@@ -133,14 +133,16 @@ void Overlay::mark_set(const std::string& place, const std::vector<std::string>&
   }
 }
 
-/// Judges the writers that wait for it. Nothing: all are judged now.
+/// Judges the writers that wait for it. Nothing: all are judged now. Never waits for a judgement.
 std::optional<SealOutcome> Overlay::judge_writers(const NodePtr& node, const std::string& path) {
   const auto waiting = node->content.with([](const Content& content) {
     return content.provenance ? content.provenance->unjudged
                               : std::vector<std::shared_ptr<const fingerprint::Writer>>{};
   });
   if (waiting.empty()) return std::nullopt;
-  const std::string why = marks_.judge(layout::classify(path).family, waiting);
+  const auto judged = marks_.judge(layout::classify(path).family, waiting);
+  if (!judged) return SealOutcome::kUnjudged;
+  const std::string& why = *judged;
   bool more = false;
   const bool stays = change_provenance(node, [&](Provenance& now) {
     more = now.unjudged.size() > waiting.size();  // one that wrote while the others were judged
@@ -179,9 +181,11 @@ std::optional<SealOutcome> Overlay::keeps_set_from_sealing(const NodePtr& direct
   const auto fits = [&](const Provenance& found) { return found.is_for(scope.id) || found.is_for(any); };
   if (!set.unjudged.empty()) {
     if (!fits(set)) return SealOutcome::kDone;
-    if (const std::string why = marks_.judge(kKernel, set.unjudged); !why.empty()) {
-      set.make_private(why);
-      keep_set_private(path, why);
+    const auto why = marks_.judge(kKernel, set.unjudged);
+    if (!why) return SealOutcome::kUnjudged;
+    if (!why->empty()) {
+      set.make_private(*why);
+      keep_set_private(path, *why);
     } else {
       set.unjudged.clear();
       change_set(path, [&](Provenance& now) { now.add_scope(scope.id); });

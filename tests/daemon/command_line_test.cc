@@ -31,6 +31,7 @@ TEST(CommandLine, KnowsEveryCommand) {
   EXPECT_EQ(parse({"explain", "/m/x"}).verb, Verb::kExplain);
   EXPECT_EQ(parse({"fingerprint"}).verb, Verb::kFingerprint);
   EXPECT_EQ(parse({"gpu-probe"}).verb, Verb::kGpuProbe);
+  EXPECT_EQ(parse({"package-facts"}).verb, Verb::kPackageFacts);
 }
 
 TEST(CommandLine, TakesTheFlagsOfEachCommand) {

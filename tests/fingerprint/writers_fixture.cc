@@ -10,6 +10,8 @@
 
 #include "fingerprint/facts.h"
 #include "fingerprint/key_memory.h"
+#include "inductorfs/base/guarded.h"
+#include "support/patience.h"
 
 namespace inductorfs::fingerprint::testing {
 
@@ -74,6 +76,24 @@ Site::Site(const std::string& folder) : folder_(folder) {
 void Site::load_torch(Program& program) const {
   program.tell("map " + torch() + "/_C." + kSoabi + ".so");
   program.tell("map " + libtorch());
+}
+
+WritersOptions writers_options() {
+  WritersOptions options;
+  options.package_reader = PACKAGE_READER_PATH;
+  return options;
+}
+
+Judgement judge_to_the_end(Writers& writers, const Writer* writer, std::span<const Facet> facets) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20) * inductorfs::testing::kSlowness);
+  Guarded<bool> never{false};
+  while (true) {
+    Judgement judgement = writers.judge(writer, facets);
+    if (judgement.fit != Fit::kLater) return judgement;
+    if (deadline.passed()) return {Fit::kLater, "not judged: " + judgement.why};
+    (void)never.wait_until(
+        std::chrono::steady_clock::now() + Milliseconds{5}, [](bool now) { return now; }, [](bool now) { return now; });
+  }
 }
 
 Fingerprint facts_of(const Site& site, const Environment& declared) {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "fake_packages.h"
@@ -60,6 +61,11 @@ class Site {
 
 /// The facts of a mount with that site, this host's libc and nothing declared.
 [[nodiscard]] Fingerprint facts_of(const Site& site, const Environment& declared = {});
+
+/// As a test wants them: packages are read by the reader of the tests.
+[[nodiscard]] WritersOptions writers_options();
+/// Asks until there is an answer.
+[[nodiscard]] Judgement judge_to_the_end(Writers& writers, const Writer* writer, std::span<const Facet> facets);
 
 inline constexpr const char* kSoabi = "cpython-311-x86_64-linux-gnu";
 

@@ -14,6 +14,7 @@ namespace {
 using inductorfs::testing::TemporaryDirectory;
 using testing::Environment;
 using testing::facts_of;
+using testing::judge_to_the_end;
 using testing::Program;
 using testing::Site;
 using testing::write_text;
@@ -27,12 +28,12 @@ const std::vector<Facet> kLibraries = {Facet::kTorch, Facet::kPython, Facet::kLi
 class WritersJudgeTest : public ::testing::Test {
  protected:
   void open(const Fingerprint& facts) {
-    WritersOptions options;
+    WritersOptions options = testing::writers_options();
     options.environment_age = Milliseconds{0};
     writers_ = open_writers(options, facts, counters_);
   }
   Judgement judge(const Program& program, const std::vector<Facet>& facets) {
-    return writers_->judge(writers_->identify(program.pid()).get(), facets);
+    return judge_to_the_end(*writers_, writers_->identify(program.pid()).get(), facets);
   }
   Judgement glance(const Program& program, const std::vector<Facet>& facets) {
     return writers_->glance(writers_->identify(program.pid()).get(), facets);
@@ -52,7 +53,7 @@ TEST_F(WritersJudgeTest, FitsTheMountsOwnEnvironment) {
   EXPECT_EQ(judge(program, kGraphs).fit, Fit::kFits) << judge(program, kGraphs).why;
   EXPECT_EQ(glance(program, kGraphs).fit, Fit::kFits);
   EXPECT_EQ(glance(program, kKernels).fit, Fit::kFits);
-  EXPECT_EQ(glance(program, kLibraries).fit, Fit::kLater) << "nor the C library";
+  EXPECT_EQ(glance(program, kLibraries).fit, Fit::kFits) << "its C library is this process's own";
   EXPECT_EQ(judge(program, kLibraries).fit, Fit::kFits) << judge(program, kLibraries).why;
 }
 
@@ -75,7 +76,6 @@ TEST_F(WritersJudgeTest, TellsATorchOfEqualVersionAndOtherContentApart) {
   EXPECT_NE(judgement.why.find(other.torch()), std::string::npos) << judgement.why;
   EXPECT_NE(judgement.why.find("key="), std::string::npos) << judgement.why;
   EXPECT_EQ(glance(program, kGraphs).fit, Fit::kDiffers) << "known now";
-  EXPECT_EQ(glance(program, kKernels).fit, Fit::kLater) << "its Triton was not asked for yet";
   EXPECT_EQ(judge(program, kKernels).fit, Fit::kFits) << "its Triton is the same";
 }
 
@@ -155,7 +155,7 @@ TEST_F(WritersJudgeTest, DoesNotKnowAProcessWithoutTorchOrTriton) {
   const Judgement judgement = judge(program, kGraphs);
   EXPECT_EQ(judgement.fit, Fit::kUnknown);
   EXPECT_FALSE(judgement.why.empty());
-  EXPECT_EQ(writers_->judge(nullptr, kGraphs).fit, Fit::kUnknown);
+  EXPECT_EQ(judge_to_the_end(*writers_, nullptr, kGraphs).fit, Fit::kUnknown);
   EXPECT_EQ(writers_->glance(nullptr, kGraphs).fit, Fit::kUnknown);
   EXPECT_FALSE(writers_->glance(nullptr, kGraphs).why.empty());
 }
@@ -230,8 +230,9 @@ TEST_F(WritersJudgeTest, StaysTrueAfterTheWriterHasEnded) {
   site_.load_torch(program);
   const auto writer = writers_->identify(program.pid());
   program.end();
-  EXPECT_EQ(writers_->judge(writer.get(), kGraphs).fit, Fit::kFits);
-  EXPECT_EQ(writers_->judge(writer.get(), kLibraries).fit, Fit::kFits) << writers_->judge(writer.get(), kLibraries).why;
+  EXPECT_EQ(judge_to_the_end(*writers_, writer.get(), kGraphs).fit, Fit::kFits);
+  EXPECT_EQ(judge_to_the_end(*writers_, writer.get(), kLibraries).fit, Fit::kFits)
+      << judge_to_the_end(*writers_, writer.get(), kLibraries).why;
 }
 
 TEST(LibcVersion, IsReadFromTheFilesBanner) {

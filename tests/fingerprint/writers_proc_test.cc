@@ -14,6 +14,7 @@ namespace inductorfs::fingerprint {
 namespace {
 
 using inductorfs::testing::TemporaryDirectory;
+using testing::judge_to_the_end;
 using testing::Site;
 using testing::write_text;
 namespace fs = std::filesystem;
@@ -40,7 +41,7 @@ class FakeProcTest : public ::testing::Test {
     return range + " r--p 00000000 fe:00 247134                     " + path + "\n";
   }
   std::unique_ptr<Writers> open() {
-    WritersOptions options;
+    WritersOptions options = testing::writers_options();
     options.proc = proc_;
     return open_writers(options, testing::facts_of(site_), counters_);
   }
@@ -75,7 +76,8 @@ TEST_F(FakeProcTest, ReachesPackagesThroughTheRootOfAContainer) {
   ASSERT_TRUE(writer);
   EXPECT_EQ(writer->process().torch.path, "/opt/site/torch");
   const Facet facets[] = {Facet::kTorch, Facet::kTriton, Facet::kPython};
-  EXPECT_EQ(writers->judge(writer.get(), facets).fit, Fit::kFits) << writers->judge(writer.get(), facets).why;
+  EXPECT_EQ(judge_to_the_end(*writers, writer.get(), facets).fit, Fit::kFits)
+      << judge_to_the_end(*writers, writer.get(), facets).why;
   // The container is gone: what was read of its files before is still known.
   fs::remove_all(proc_ + "/7");
   EXPECT_EQ(writers->glance(writer.get(), facets).fit, Fit::kFits);
@@ -90,7 +92,7 @@ TEST_F(FakeProcTest, DoesNotKnowThePackageOfAContainerThatIsGone) {
   const auto writer = writers->identify(7);
   fs::remove_all(proc_ + "/7");
   const Facet facets[] = {Facet::kTorch};
-  EXPECT_EQ(writers->judge(writer.get(), facets).fit, Fit::kUnknown);
+  EXPECT_EQ(judge_to_the_end(*writers, writer.get(), facets).fit, Fit::kUnknown);
 }
 
 TEST_F(FakeProcTest, TellsAContainersLibcApart) {
@@ -100,7 +102,7 @@ TEST_F(FakeProcTest, TellsAContainersLibcApart) {
   const Facet facets[] = {Facet::kLibc};
   fs::remove(proc_ + "/7/root");
   fs::create_directory_symlink(temporary_ / "container", proc_ + "/7/root");
-  const Judgement judgement = here->judge(here->identify(7).get(), facets);
+  const Judgement judgement = judge_to_the_end(*here, here->identify(7).get(), facets);
   EXPECT_EQ(judgement.fit, Fit::kDiffers);
   EXPECT_NE(judgement.why.find("2.17"), std::string::npos) << judgement.why;
 }

@@ -31,7 +31,13 @@ void FakeWriters::set_others(Fit at_once) {
   state_.with([&](State& state) { state.others = {at_once, at_once}; });
 }
 void FakeWriters::hold_judgements(bool held) {
-  state_.notify_with([&](State& state) { state.held = held; });
+  state_.with([&](State& state) {
+    state.held = held;
+    state.judging = 0;
+  });
+}
+void FakeWriters::hold_judgements_of(pid_t process) {
+  state_.with([&](State& state) { state.stuck.insert(process); });
 }
 size_t FakeWriters::identified() const {
   return state_.with([](const State& state) { return state.identified; });
@@ -65,14 +71,14 @@ Judgement FakeWriters::glance(const fingerprint::Writer* writer, std::span<const
 }
 
 Judgement FakeWriters::judge(const fingerprint::Writer* writer, std::span<const fingerprint::Facet>) {
-  state_.with([](State& state) { ++state.judging; });
-  return state_.wait_until(
-      std::chrono::steady_clock::now() + kPatience, [](const State& state) { return !state.held; },
-      [&](State& state) -> Judgement {
-        --state.judging;
-        const Fit fit = process_of(state, writer).judged;
-        return {fit, fit == Fit::kFits ? "" : "facet torch: another package, read whole"};
-      });
+  return state_.with([&](State& state) -> Judgement {
+    if (state.held || (writer != nullptr && state.stuck.contains(number_of(writer)))) {
+      ++state.judging;
+      return {Fit::kLater, "its package is being read"};
+    }
+    const Fit fit = process_of(state, writer).judged;
+    return {fit, fit == Fit::kFits ? "" : "facet torch: another package, read whole"};
+  });
 }
 
 void FakeEnvironment::set_facts(const std::string& facts, const std::string& architectures) {

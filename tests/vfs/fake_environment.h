@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ class FakeWriters final : public fingerprint::Writers {
   void set_others(fingerprint::Fit at_once);
   /// Judgements wait until they are let go.
   void hold_judgements(bool held);
+  /// judge() has no answer for this process, ever.
+  void hold_judgements_of(pid_t process);
   [[nodiscard]] size_t identified() const;
   [[nodiscard]] size_t judging() const;
   /// Facets of the last question.
@@ -43,6 +46,7 @@ class FakeWriters final : public fingerprint::Writers {
     std::vector<fingerprint::Facet> asked;
     size_t identified = 0;
     size_t judging = 0;
+    std::set<pid_t> stuck;
     bool held = false;
   };
   static Process process_of(const State& state, const fingerprint::Writer* writer);

@@ -23,7 +23,7 @@ enum class Fit {
   kFits,     ///< every facet asked for is that of the mount
   kDiffers,  ///< some facet is another
   kUnknown,  ///< the process cannot be looked at (another pid namespace, gone, no right), or is no torch or Triton
-  kLater,    ///< not known yet: a package has to be read first; judge() tells
+  kLater,    ///< not known yet: a package has to be read first; judge() has that done
 };
 struct Judgement {
   Fit fit = Fit::kUnknown;
@@ -45,8 +45,8 @@ class Writers {
   /// facets (variables.h). From what is known already: never reads a package; kLater when that would be needed. For a
   /// job's own thread.
   [[nodiscard]] virtual Judgement glance(const Writer* writer, std::span<const Facet> facets) = 0;
-  /// As glance, but reads what it needs (seconds for a package that was never seen, then remembered). For background
-  /// threads; never kLater.
+  /// As glance, but has a child process read what is not known (seconds for a package that was never seen, then it is
+  /// remembered). Never blocks: kLater until that is done, at most for WritersOptions::package_deadline; then kUnknown.
   [[nodiscard]] virtual Judgement judge(const Writer* writer, std::span<const Facet> facets) = 0;
   /// The mount's facts have changed.
   virtual void set_facts(const Fingerprint& facts) = 0;
@@ -56,10 +56,18 @@ struct WritersOptions {
   std::string proc = "/proc";
   std::string cache_file;       ///< as ProbeOptions
   size_t process_limit = 4096;  ///< processes remembered
+  /// The program that is run as `package_reader package-facts` and calls run_package_reader(); empty: this program.
+  std::string package_reader;
+  /// What was not read by then is not known: its file system may not answer.
+  Milliseconds package_deadline{30'000};
   /// A process's environment, and whether it has loaded torch by now, is looked at again when older than this.
   Milliseconds environment_age{1000};
 };
 [[nodiscard]] std::unique_ptr<Writers> open_writers(const WritersOptions& options, const Fingerprint& facts,
                                                     Counters& counters);
+
+/// The body of the short-lived process that reads one package for Writers and prints its fact. It is a process of its
+/// own because another user chose the files: one that cannot be read in time is given up with the process.
+[[nodiscard]] int run_package_reader();
 
 }  // namespace inductorfs::fingerprint

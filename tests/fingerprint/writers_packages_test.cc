@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fingerprint/writers_packages.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "fingerprint/background.h"
+#include "fingerprint/regular_file.h"
+#include "inductorfs/base/guarded.h"
+#include "support/patience.h"
+#include "writers_fixture.h"
+
+namespace inductorfs::fingerprint {
+namespace {
+
+using inductorfs::testing::kSlowness;
+using inductorfs::testing::TemporaryDirectory;
+using testing::judge_to_the_end;
+using testing::Program;
+using testing::Site;
+using testing::write_script;
+using testing::write_text;
+namespace fs = std::filesystem;
+
+constexpr Facet kPackages[] = {Facet::kTorch, Facet::kTriton};
+
+/// Packages whose files somebody chose so that reading them does not end.
+class PackagesTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Writers> open(WritersOptions options = testing::writers_options()) {
+    return open_writers(options, testing::facts_of(site_), counters_);
+  }
+  static Judgement judge(Writers& writers, const Program& program) {
+    return judge_to_the_end(writers, writers.identify(program.pid()).get(), kPackages);
+  }
+  void expect_others_fit(Writers& writers) {
+    Program program;
+    site_.load_torch(program);
+    const Judgement judgement = judge(writers, program);
+    EXPECT_EQ(judgement.fit, Fit::kFits) << judgement.why;
+  }
+
+  TemporaryDirectory temporary_;
+  Site site_{temporary_ / "site"};
+  Site evil_{temporary_ / "evil"};
+  Counters counters_;
+};
+
+TEST_F(PackagesTest, DoesNotWaitForTheOtherEndOfAFifo) {
+  const auto writers = open();
+  for (const std::string& name : {std::string("/version.py"), std::string("/a.py"), std::string("/b/__init__.py")}) {
+    const Site evil(temporary_ / ("evil" + fs::path(name).stem().string()));
+    Program program;
+    evil.load_torch(program);
+    fs::remove(evil.torch() + name);
+    ASSERT_EQ(mkfifo((evil.torch() + name).c_str(), 0666), 0);
+    const Judgement judgement = judge(*writers, program);
+    EXPECT_TRUE(judgement.fit == Fit::kUnknown || judgement.fit == Fit::kDiffers) << name << ": " << judgement.why;
+    EXPECT_EQ(judgement.why.find("within"), std::string::npos) << "no deadline was needed: " << judgement.why;
+  }
+  expect_others_fit(*writers);
+}
+
+TEST_F(PackagesTest, DoesNotReadAFileWithoutEnd) {
+  const auto writers = open();
+  Program program;
+  evil_.load_torch(program);
+  ASSERT_EQ(truncate(evil_.libtriton().c_str(), off_t{1} << 43), 0);
+  const Judgement judgement = judge(*writers, program);
+  EXPECT_EQ(judgement.fit, Fit::kUnknown) << judgement.why;
+  EXPECT_NE(judgement.why.find("has more than"), std::string::npos) << judgement.why;
+  expect_others_fit(*writers);
+}
+
+TEST_F(PackagesTest, GivesUpAReaderThatDoesNotEnd) {
+  WritersOptions options = testing::writers_options();
+  options.package_deadline = Milliseconds{300};
+  options.package_reader = temporary_ / "reader";
+  const std::string fifo = temporary_ / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  write_script(options.package_reader, "read line < " + fifo);
+  const auto writers = open(options);
+  Program program;
+  evil_.load_torch(program);
+  const auto writer = writers->identify(program.pid());
+  EXPECT_EQ(writers->judge(writer.get(), kPackages).fit, Fit::kLater) << "and does not wait";
+  const Judgement judgement = judge_to_the_end(*writers, writer.get(), kPackages);
+  EXPECT_EQ(judgement.fit, Fit::kUnknown);
+  EXPECT_NE(judgement.why.find(evil_.torch() + " could not be read within 300 ms"), std::string::npos) << judgement.why;
+}
+
+TEST_F(PackagesTest, SaysWhyAReaderFailed) {
+  WritersOptions options = testing::writers_options();
+  options.package_reader = temporary_ / "reader";
+  write_script(options.package_reader, "echo no memory >&2; exit 7");
+  const auto writers = open(options);
+  Program program;
+  site_.load_torch(program);
+  const Judgement judgement = judge(*writers, program);
+  EXPECT_EQ(judgement.fit, Fit::kUnknown);
+  EXPECT_NE(judgement.why.find("code 7: no memory"), std::string::npos) << judgement.why;
+}
+
+TEST(RegularFile, RefusesWhatIsNoFileOrTooLarge) {
+  const TemporaryDirectory temporary;
+  const std::string fifo = temporary / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  write_text(temporary / "file", "12345");
+  fs::create_symlink(fifo, temporary / "link");
+  EXPECT_EQ(read_regular(temporary / "file", 5).value_or(""), "12345");
+  EXPECT_EQ(read_regular(temporary / "file", 4).error().code(), ErrorCode::kTooLarge);
+  EXPECT_EQ(read_regular(temporary / "absent", 4).error().code(), ErrorCode::kNotFound);
+  for (const std::string& path : {fifo, temporary / "link", std::string("/dev/zero"), temporary.path()}) {
+    EXPECT_EQ(read_regular(path, 100).error().code(), ErrorCode::kInvalid) << path;
+  }
+}
+
+/// Threads of one user that hang; another user's work goes on.
+TEST(Background, KeepsThreadsForOtherUsers) {
+  struct Counts {
+    int begun = 0;
+    int others = 0;
+    bool over = false;
+  };
+  const auto counts = std::make_shared<Guarded<Counts>>();
+  const auto patience = [] { return std::chrono::steady_clock::now() + std::chrono::seconds(20) * kSlowness; };
+  const auto wait = [&](auto&& condition) { return counts->wait_until(patience(), condition, condition); };
+  Background background("test", 4, 2);
+  int taken = 0;
+  for (int i = 0; i < 1000; ++i) {
+    taken +=
+        background.run(1,
+                       [counts, patience] {
+                         counts->notify_with([](Counts& now) { ++now.begun; });
+                         (void)counts->wait_until(
+                             patience(), [](const Counts& now) { return now.over; }, [](const Counts&) { return 0; });
+                       })
+            ? 1
+            : 0;
+  }
+  EXPECT_LT(taken, 1000) << "what one user may have waiting is limited";
+  EXPECT_TRUE(wait([](const Counts& now) { return now.begun == 2; }));
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(background.run(2, [counts] { counts->notify_with([](Counts& now) { ++now.others; }); }));
+  }
+  EXPECT_TRUE(wait([](const Counts& now) { return now.others == 10; }));
+  EXPECT_EQ(counts->with([](const Counts& now) { return now.begun; }), 2);
+  counts->notify_with([](Counts& now) { now.over = true; });
+  EXPECT_TRUE(wait([&](const Counts& now) { return now.begun == taken; })) << "what waited runs in the end";
+}
+
+}  // namespace
+}  // namespace inductorfs::fingerprint

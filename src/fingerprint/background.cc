@@ -7,6 +7,7 @@
 #include <csignal>
 #include <deque>
 #include <map>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -16,8 +17,8 @@ namespace inductorfs::fingerprint {
 namespace {
 
 /// A job's ranks ask for the same few packages; far more is somebody's mistake, or attack.
-constexpr size_t kWaitingOfOne = 256;
-constexpr size_t kWaiting = 4096;
+constexpr size_t kWaitingOfOne = 64;
+constexpr size_t kWaiting = 1024;
 
 struct Item {
   uid_t user = 0;
@@ -75,6 +76,32 @@ void work_on(const std::shared_ptr<State>& state, Item item) {
   }
 }
 
+/// False when the system has no thread for it.
+template <typename State>
+bool start_thread_for(const std::shared_ptr<State>& state, Item item) {
+  const uid_t user = item.user;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  bool started = true;
+  try {
+    std::thread([state, item = std::move(item)]() mutable {
+      (void)pthread_setname_np(pthread_self(), state->name.c_str());  // only people read it
+      work_on(state, std::move(item));
+    }).detach();
+  } catch (const std::system_error&) {  // a limit of threads: what waits for this work is told that there is none
+    started = false;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (started) return true;
+  state->queue.with([&](Queue& queue) {
+    if (--queue.running[user] == 0) queue.running.erase(user);
+    --queue.threads;
+  });
+  return false;
+}
+
 }  // namespace
 
 Background::Background(std::string name, size_t threads, size_t of_one)
@@ -99,17 +126,7 @@ bool Background::run(uid_t user, std::function<void()> work) {
     if (starts) ++queue.threads;
     return true;
   });
-  if (!starts) return taken;
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([state = state_, item = std::move(item)]() mutable {
-    (void)pthread_setname_np(pthread_self(), state->name.c_str());  // only people read it
-    work_on(state, std::move(item));
-  }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return true;
+  return starts ? start_thread_for(state_, std::move(item)) : taken;
 }
 
 }  // namespace inductorfs::fingerprint

@@ -44,16 +44,18 @@ bool is_too_fresh(const struct stat& status) {
   return nanoseconds(status.st_ctim) + kFreshSpan > system_clock().wall_now();
 }
 
-Result<Manifest> manifest_of(const std::vector<std::string>& files) {
+Result<Manifest> manifest_of(const std::vector<std::string>& files) { return manifest_of(files, KeyMemory("")); }
+
+Result<Manifest> manifest_of(const std::vector<std::string>& files, const KeyMemory& memory) {
   Manifest manifest;
   codec::Hasher hasher;
   for (const std::string& file : files) {
     struct stat status {};
     if (stat(file.c_str(), &status) != 0) return fail(ErrorCode::kNotFound, file + " cannot be read");
     manifest.too_fresh = manifest.too_fresh || is_too_fresh(status);
-    hasher.update(file);
+    hasher.update(memory.name_of(file));
     hasher.update(std::string_view("\0", 1));
-    hasher.update(identity_of(status));
+    hasher.update(memory.identity_of_file(status));
     hasher.update("\n");
   }
   manifest.digest = hasher.finish().to_hex();
@@ -79,15 +81,43 @@ void KeyMemory::load() {
   }
 }
 
+KeyMemory KeyMemory::of_containers(const std::string& path, const std::string& user) {
+  KeyMemory memory(path.empty() ? path : path + ".containers");
+  memory.user_ = user;
+  return memory;
+}
+
+std::string KeyMemory::name_of(const std::string& path) const {
+  if (user_.empty() || !path.starts_with("/proc/")) return path;
+  const size_t process = path.find('/', std::string_view("/proc/").size());
+  const size_t place = path.find('/', std::min(process, path.size() - 1) + 1);
+  if (place == std::string::npos) return path;
+  if (path.substr(process, place - process) != "/fd") return path.substr(place);
+  const size_t descriptor = path.find('/', place + 1);
+  return descriptor == std::string::npos ? std::string("/") : path.substr(descriptor);
+}
+
+std::string KeyMemory::identity_of_file(const struct stat& status) const {
+  if (user_.empty()) return identity_of(status);
+  return std::to_string(status.st_size) + ":" + std::to_string(nanoseconds(status.st_mtim)) + ":" +
+         std::to_string(nanoseconds(status.st_ctim));
+}
+
+/// A path of one host holds one package; in containers the same path holds a different one for each image.
+std::string KeyMemory::key_of(const std::string& name, std::string_view manifest) const {
+  return user_.empty() ? name : "user " + user_ + " " + name + " " + std::string(manifest);
+}
+
 std::optional<std::string> KeyMemory::find(const std::string& name, std::string_view manifest) const {
-  const auto found = kept_.find(name);
+  const auto found = kept_.find(key_of(name, manifest));
   if (found == kept_.end() || found->second.manifest != manifest) return std::nullopt;
   return found->second.value;
 }
 
 void KeyMemory::keep(const std::string& name, std::string_view manifest, std::string_view value) {
-  if (kept_.size() >= kKeptLimit && !kept_.contains(name)) kept_.clear();
-  kept_[name] = {std::string(manifest), std::string(value)};
+  const std::string key = key_of(name, manifest);
+  if (kept_.size() >= kKeptLimit && !kept_.contains(key)) kept_.clear();
+  kept_[key] = {std::string(manifest), std::string(value)};
   changed_ = true;
 }
 
@@ -112,8 +142,8 @@ Result<codec::Digest> remembered_digest(const std::string& path, KeyMemory& memo
   if (fstat(file->get(), &status) != 0) return fail_errno("fstat", path);
   if (status.st_size < kLargeFile) return codec::digest_of_file(file->get());
 
-  const std::string name = "sha256 " + path;
-  const std::string identity = identity_of(status);
+  const std::string name = "sha256 " + memory.name_of(path);
+  const std::string identity = memory.identity_of_file(status);
   if (const auto known = memory.find(name, identity)) {
     if (const auto digest = codec::Digest::from_hex(*known)) return *digest;
   }

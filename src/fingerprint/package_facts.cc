@@ -25,8 +25,8 @@ std::string cxx11_abi(const std::string& library) {
 std::string torch_details(const std::string& torch, KeyMemory& memory) {
   const std::string file = torch + "/version.py";
   const std::string library = torch + "/lib/libc10.so";
-  const auto manifest = manifest_of({file, library});
-  const std::string remembered = "torch details " + torch;
+  const auto manifest = manifest_of({file, library}, memory);
+  const std::string remembered = "torch details " + memory.name_of(torch);
   if (manifest) {
     if (auto known = memory.find(remembered, manifest->digest)) return *known;
   }

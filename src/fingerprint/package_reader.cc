@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -57,7 +58,8 @@ std::string to_text(const PackageRequest& request) {
                      {"libc", process.libc.path},
                      {"libc_identity", process.libc.identity},
                      {"soabi", process.soabi},
-                     {"cache", request.cache_file}};
+                     {"cache", request.cache_file},
+                     {"owner", process.root.empty() && !request.held ? std::string() : std::to_string(process.owner)}};
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
@@ -66,6 +68,7 @@ Result<PackageRequest> from_text(std::string_view text) {
   if (!json.is_object()) return fail(ErrorCode::kInvalid, "the request is no JSON object");
   PackageRequest request;
   std::string facet;
+  std::string owner;
   const std::pair<const char*, std::string*> texts[] = {{"facet", &facet},
                                                         {"root", &request.process.root},
                                                         {"torch", &request.process.torch.path},
@@ -73,7 +76,8 @@ Result<PackageRequest> from_text(std::string_view text) {
                                                         {"libc", &request.process.libc.path},
                                                         {"libc_identity", &request.process.libc.identity},
                                                         {"soabi", &request.process.soabi},
-                                                        {"cache", &request.cache_file}};
+                                                        {"cache", &request.cache_file},
+                                                        {"owner", &owner}};
   for (const auto& [name, out] : texts) {
     const auto found = json.find(name);
     if (found == json.end() || !found->is_string()) return fail(ErrorCode::kInvalid, std::string(name) + " is missing");
@@ -82,8 +86,12 @@ Result<PackageRequest> from_text(std::string_view text) {
   const auto known = facet_from_string(facet);
   if (!known) return fail(known.error());
   request.facet = *known;
+  request.owner = owner;
   return request;
 }
+
+/// Paths of descriptors, and what the process itself calls these places.
+using Replacements = std::vector<std::pair<std::string, std::string>>;
 
 }  // namespace
 
@@ -95,12 +103,43 @@ Fact read_package_here(const PackageRequest& request) {
   python.extensions = suffixes_of(process.soabi);
   python.torch = process.root + process.torch.path;
   python.triton = process.root + process.triton.path;
-  // Paths that lead through a process are of no use to the next one: they would only push others out of the memory.
-  KeyMemory memory(process.root.empty() ? request.cache_file : std::string());
+  KeyMemory memory = request.owner.empty() ? KeyMemory(request.cache_file)
+                                           : KeyMemory::of_containers(request.cache_file, request.owner);
   Fact fact = request.facet == Facet::kTorch ? torch_fact(python, memory) : triton_fact(python, memory);
   (void)memory.save();  // an unwritable memory costs time at the next start, nothing else
   return fact;
 }
+
+namespace {
+
+/// The request with paths that lead through this process's descriptors.
+PackageRequest through_descriptors(const PackageRequest& request, Replacements& replaced) {
+  PackageRequest result = request;
+  Process& process = result.process;
+  process.root.clear();
+  const auto lead = [&](const Fd& fd, std::string& path, bool is_file) {
+    if (path.empty()) return;
+    const std::string place = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd.get());
+    const size_t slash = is_file ? path.size() : path.rfind('/');
+    replaced.emplace_back(place, path.substr(0, slash));
+    path = place + path.substr(slash);
+  };
+  lead(request.held->torch, process.torch.path, false);
+  lead(request.held->triton, process.triton.path, false);
+  lead(request.held->libc, process.libc.path, true);
+  // Longest first: the path of descriptor 1 begins those of 10 to 19.
+  std::sort(replaced.begin(), replaced.end(),
+            [](const auto& one, const auto& other) { return one.first.size() > other.first.size(); });
+  return result;
+}
+
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+}  // namespace
 
 Fact package_not_in_time(const std::string& path, Milliseconds deadline) {
   return unknown_fact(path + " could not be read within " + std::to_string(deadline.count()) +
@@ -112,7 +151,9 @@ Fact read_package(const PackageRequest& request) {
   const std::string path = package_for(request.facet, request.process).path;
   if (std::getenv(kPackageRequest) != nullptr) return unknown_fact("this process is itself a reader of packages", path);
   const std::string program = request.program.empty() ? "/proc/self/exe" : request.program;
-  const ChildOptions options{{std::string(kPackageRequest) + "=" + to_text(request)}, true, std::nullopt};
+  Replacements replaced;
+  const std::string text = to_text(request.held ? through_descriptors(request, replaced) : request);
+  const ChildOptions options{{std::string(kPackageRequest) + "=" + text}, true, std::nullopt};
   const auto child = run_child({program, "package-facts"}, request.deadline, options);
   if (!child && child.error().code() == ErrorCode::kTimedOut) {
     return package_not_in_time(path, request.deadline);
@@ -124,7 +165,13 @@ Fact read_package(const PackageRequest& request) {
                         path);
   }
   const auto answer = Fingerprint::from_json(child->out);
-  return answer ? answer->get(request.facet) : unknown_fact(path + ": " + answer.error().what(), path);
+  if (!answer) return unknown_fact(path + ": " + answer.error().what(), path);
+  Fact fact = answer->get(request.facet);
+  for (const auto& [place, name] : replaced) {
+    replace_all(fact.problem, place, name);
+    replace_all(fact.source, place, name);
+  }
+  return fact;
 }
 
 int run_package_reader() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "inductorfs/base/clock.h"
@@ -13,10 +14,13 @@ namespace inductorfs::fingerprint {
 /// deadline: a package may lie on a file system that does not answer. Blocks until then.
 struct PackageRequest {
   Facet facet = Facet::kTorch;
-  Process process;         ///< root, packages and soabi count
+  Process process;  ///< root, owner, packages and soabi count
+  /// Where the packages are read when the process has another root; none: through its root, as long as it lives.
+  std::shared_ptr<const Held> held;
   std::string cache_file;  ///< as ProbeOptions
   std::string program;     ///< as WritersOptions::package_reader
   Milliseconds deadline{30'000};
+  std::string owner{};  ///< in the child, of a process with another root: its user
 };
 [[nodiscard]] Fact read_package(const PackageRequest& request);
 

@@ -58,9 +58,9 @@ Result<std::string> record_file(const fs::path& site) {
 Result<std::string> record_digest(const std::string& torch_directory, KeyMemory& memory) {
   const auto file = record_file(fs::path(torch_directory).parent_path());
   if (!file) return fail(file.error());
-  const auto manifest = manifest_of({*file});
+  const auto manifest = manifest_of({*file}, memory);
   if (!manifest) return fail(manifest.error());
-  const std::string name = "record " + torch_directory;
+  const std::string name = "record " + memory.name_of(torch_directory);
   if (auto known = memory.find(name, manifest->digest)) return *known;
   const auto text = read_regular(*file, kRecordLimit);
   if (!text) return fail(text.error());

@@ -73,9 +73,9 @@ Result<std::string> torch_key(const std::string& torch_directory, const std::vec
     if (std::filesystem::exists(path, error)) extras.push_back(std::move(path));
   }
   files.insert(files.end(), extras.begin(), extras.end());
-  const auto manifest = manifest_of(files);
+  const auto manifest = manifest_of(files, memory);
   if (!manifest) return fail(manifest.error());
-  const std::string name = "torch_key " + torch_directory;
+  const std::string name = "torch_key " + memory.name_of(torch_directory);
   if (auto known = memory.find(name, manifest->digest)) return *known;
 
   codec::Hasher hasher;

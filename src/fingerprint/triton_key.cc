@@ -67,9 +67,9 @@ Result<std::string> triton_key(const std::string& triton_directory, const std::v
   if (!files) return fail(files.error());
   std::vector<std::string> watched = *files;
   watched.push_back(version_file);
-  const auto manifest = manifest_of(watched);
+  const auto manifest = manifest_of(watched, memory);
   if (!manifest) return fail(manifest.error());
-  const std::string name = "triton_key " + triton_directory;
+  const std::string name = "triton_key " + memory.name_of(triton_directory);
   if (auto known = memory.find(name, manifest->digest)) return *known;
 
   std::string key = *version;

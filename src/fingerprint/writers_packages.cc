@@ -19,6 +19,7 @@ namespace {
 constexpr size_t kEntryLimit = 64;
 /// A package changed at its place keeps the identity that its processes were seen with, so it is looked at again.
 constexpr Milliseconds kLookAgain{60'000};
+constexpr Facet kPackageFacets[] = {Facet::kTorch, Facet::kTriton, Facet::kLibc};
 constexpr uint64_t kLibcLimit = uint64_t{32} << 20;
 
 }  // namespace
@@ -88,9 +89,6 @@ std::optional<Fact> own_libc_fact(Facet facet, const Process& process) {
 
 }  // namespace
 
-Packages::Packages(Options options, Counters& counters)
-    : options_(std::move(options)), reads_(counters.get("writers.package_reads")) {}
-
 const Packages::Entry* Packages::usable(const Entries& entries, const std::string& name) {
   const auto found = entries.find(name);
   if (found == entries.end() || found->second.reading) return nullptr;
@@ -107,7 +105,24 @@ std::optional<Fact> Packages::known(Facet facet, const Process& process) const {
   });
 }
 
-std::optional<Fact> Packages::ask(Facet facet, const Process& process) {
+bool Packages::lacks(const Process& process) const {
+  return std::any_of(std::begin(kPackageFacets), std::end(kPackageFacets), [&](Facet facet) {
+    if (package_for(facet, process).path.empty() || own_libc_fact(facet, process)) return false;
+    const std::string name = entry_name(facet, process);
+    return entries_->with([&name](const Entries& entries) {
+      const auto found = entries.find(name);
+      return (found == entries.end() || !found->second.reading) && usable(entries, name) == nullptr;
+    });
+  });
+}
+
+void Packages::read_held(const Process& process, const std::shared_ptr<const Held>& held) {
+  for (const Facet facet : kPackageFacets) {
+    if (!package_for(facet, process).path.empty()) (void)ask(facet, process, held);  // who judges asks for the answer
+  }
+}
+
+std::optional<Fact> Packages::ask(Facet facet, const Process& process, const std::shared_ptr<const Held>& held) {
   if (auto own = own_libc_fact(facet, process)) return own;
   const std::string name = entry_name(facet, process);
   const std::string& path = package_for(facet, process).path;
@@ -121,8 +136,8 @@ std::optional<Fact> Packages::ask(Facet facet, const Process& process) {
     return package_not_in_time(path, options_.deadline);
   });
   if (!begins) return answer;
-  reads_.add();
-  const PackageRequest request{facet, process, options_.cache_file, options_.reader, options_.deadline};
+  ++reads_;
+  const PackageRequest request{facet, process, held, options_.cache_file, options_.reader, options_.deadline};
   const bool taken = readers_.run(
       process.owner, [request, name, entries = entries_] { keep(*entries, name, request, read_package(request)); });
   if (!taken) keep(*entries_, name, request, unknown_fact("too many packages of its user wait to be read", path));

@@ -2,14 +2,15 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "background.h"
 #include "inductorfs/base/clock.h"
-#include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "package_reader.h"
@@ -26,13 +27,18 @@ class Packages {
     std::string reader;      ///< as WritersOptions::package_reader
     Milliseconds deadline;   ///< as WritersOptions::package_deadline
   };
-  Packages(Options options, Counters& counters);
+  explicit Packages(Options options) : options_(std::move(options)) {}
 
   /// The torch, triton or libc facet of the process's environment when it was read lately.
   [[nodiscard]] std::optional<Fact> known(Facet facet, const Process& process) const;
   /// As known. Else has it read, once for all who ask, and is empty until it is read; an unknown fact when that takes
   /// longer than the deadline.
-  [[nodiscard]] std::optional<Fact> ask(Facet facet, const Process& process);
+  [[nodiscard]] std::optional<Fact> ask(Facet facet, const Process& process) { return ask(facet, process, nullptr); }
+  /// Whether something of this process is neither known nor being read.
+  [[nodiscard]] bool lacks(const Process& process) const;
+  /// Begins to read what it lacks through these descriptors, which are good after the process has ended.
+  void read_held(const Process& process, const std::shared_ptr<const Held>& held);
+  [[nodiscard]] uint64_t reads() const { return reads_; }
 
  private:
   struct Entry {
@@ -49,8 +55,10 @@ class Packages {
   [[nodiscard]] static const Entry* usable(const Entries& entries, const std::string& name);
   static void keep(Guarded<Entries>& entries, const std::string& name, const PackageRequest& request, Fact fact);
 
+  [[nodiscard]] std::optional<Fact> ask(Facet facet, const Process& process, const std::shared_ptr<const Held>& held);
+
   const Options options_;
-  Counter& reads_;
+  std::atomic<uint64_t> reads_{0};
   std::shared_ptr<Guarded<Entries>> entries_ = std::make_shared<Guarded<Entries>>();
   Background readers_{"package-read", kReaders, kReadersOfOne};
 };

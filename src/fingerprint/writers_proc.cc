@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,9 +57,10 @@ std::string read_link(const std::string& path) {
 }
 
 /// Reads a small file of /proc with one call: its content is made when it is read.
-std::string_view read_once(const std::string& path, std::array<char, kStatLimit>& buffer) {
+std::string_view read_once(const std::string& path, std::array<char, kStatLimit>& buffer,
+                           struct stat* status = nullptr) {
   const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return {};
+  if (!fd || (status != nullptr && fstat(fd.get(), status) != 0)) return {};
   const ssize_t size = read(fd.get(), buffer.data(), buffer.size());
   return size > 0 ? std::string_view(buffer.data(), static_cast<size_t>(size)) : std::string_view();
 }
@@ -66,12 +69,6 @@ std::optional<struct stat> status_of(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) return std::nullopt;
   return status;
-}
-
-bool is_same_file(const std::string& one, const std::string& other) {
-  const auto first = status_of(one);
-  const auto second = status_of(other);
-  return first && second && first->st_dev == second->st_dev && first->st_ino == second->st_ino;
 }
 
 /// Which files a package has: its directory, and the file that every installation writes anew.
@@ -201,7 +198,8 @@ std::string ProcReader::path(pid_t pid, std::string_view name) const {
 
 std::optional<ProcessStat> ProcReader::stat_of(pid_t pid) const {
   std::array<char, kStatLimit> buffer;
-  std::string_view text = read_once(path(pid, "stat"), buffer);
+  struct stat status {};
+  std::string_view text = read_once(path(pid, "stat"), buffer, &status);
   // The name stands in parentheses and may itself hold parentheses and blanks.
   const size_t close = text.rfind(')');
   if (close == std::string_view::npos) return std::nullopt;
@@ -210,6 +208,7 @@ std::optional<ProcessStat> ProcReader::stat_of(pid_t pid) const {
   std::array<std::string_view, kFields> fields;
   for (std::string_view& field : fields) field = take_word(text);
   ProcessStat result;
+  result.owner = status.st_uid;
   if (!parse_number(fields[kParentField], result.parent) || !parse_number(fields[kStartField], result.identity.start) ||
       !parse_number(fields[kCodeField], result.identity.code) ||
       !parse_number(fields[kStackField], result.identity.stack)) {
@@ -230,12 +229,36 @@ std::optional<pid_t> ProcReader::process_of(pid_t tid) const {
   return pid;
 }
 
-std::string ProcReader::root_of(pid_t pid) const {
-  const std::string root = path(pid, "root");
-  // Equal roots of different mount namespaces can have other file systems below them.
-  const std::string theirs = read_link(path(pid, "ns/mnt"));
-  const bool same = !theirs.empty() && theirs == read_link("/proc/self/ns/mnt") && is_same_file(root, "/");
-  return same ? std::string() : root;
+/// Sets the process's root, and makes the paths of what it has mapped paths within that root.
+void ProcReader::enter_root(Process& process) const {
+  process.space = read_link(path(process.pid, "ns/mnt"));
+  // In our own mount namespace the kernel names mapped files by paths that lead there from here, whatever the process's
+  // root is. Equal roots of different namespaces can have other file systems below them.
+  const bool same = !process.space.empty() && process.space == read_link("/proc/self/ns/mnt");
+  if (same && read_link("/proc/self/root") == "/") return;
+  process.root = path(process.pid, "root");
+  // After chroot(2) alone these paths begin with the root, counted from the root of the mount namespace.
+  const std::string prefix = read_link(process.root) + "/";
+  for (Package* const package : {&process.torch, &process.triton, &process.libc}) {
+    if (prefix != "//" && package->path.starts_with(prefix)) package->path.erase(0, prefix.size() - 1);
+  }
+}
+
+Held ProcReader::hold(const Process& process) const {
+  const Fd root(open(process.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const auto open_inside = [&root](const std::string& name, uint64_t flags) {
+    open_how how{};
+    how.flags = O_PATH | O_CLOEXEC | flags;
+    how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;  // a link of the container must not lead out of it
+    return Fd(static_cast<int>(syscall(SYS_openat2, root.get(), name.c_str(), &how, sizeof how)));
+  };
+  const auto parent_of = [](const std::string& name) { return name.substr(0, name.rfind('/') + 1); };
+  Held held;
+  if (!root) return held;
+  if (!process.torch.path.empty()) held.torch = open_inside(parent_of(process.torch.path), O_DIRECTORY);
+  if (!process.triton.path.empty()) held.triton = open_inside(parent_of(process.triton.path), O_DIRECTORY);
+  if (!process.libc.path.empty()) held.libc = open_inside(process.libc.path, 0);
+  return held;
 }
 
 std::optional<Process> ProcReader::look_at(pid_t pid, const ProcessIdentity& identity) const {
@@ -249,10 +272,11 @@ std::optional<Process> ProcReader::look_at(pid_t pid, const ProcessIdentity& ide
   process.pid = pid;
   process.identity = identity;
   process.whole = *whole;
-  process.space = read_link(path(pid, "ns/mnt"));
-  if (const auto status = status_of(path(pid, "stat"))) process.owner = status->st_uid;
+  const auto stat = stat_of(pid);
+  if (!stat || !(stat->identity == identity)) return std::nullopt;  // another process has the number by now
+  process.owner = stat->owner;
   if (!process.has_package()) return std::move(process);
-  process.root = root_of(pid);
+  enter_root(process);
   process.torch.identity = package_identity(process.root + process.torch.path, "version.py");
   if (process.triton.path.empty()) {
     // torch loads Triton when it compiles for it; which one that would be is known before.

@@ -11,6 +11,8 @@
 #include <string_view>
 
 #include "inductorfs/base/clock.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/result.h"
 
 /// What /proc tells of a process. Its content is another user's: every size has a limit, and nothing in it is trusted
 /// for more than whether an artefact is published.
@@ -27,6 +29,7 @@ struct ProcessIdentity {
 struct ProcessStat {
   ProcessIdentity identity;
   pid_t parent = 0;
+  uid_t owner = 0;
 };
 
 /// A mapped thing of which the whole is elsewhere: a package by one of its libraries. Immutable value.
@@ -35,6 +38,14 @@ struct Package {
   bool replaced = false;  ///< the mapped file was deleted: what lies at the path now is another
   /// Says which files these are (identity_of), as seen while the process lived; empty when they are not there any more.
   std::string identity;
+};
+
+/// The directories and the C library that a process of another root has its packages in, by descriptor: they can be
+/// read after the process has ended, and its mount namespace with it. Immutable after construction.
+struct Held {
+  Fd torch;  ///< the directory that the package's directory lies in, as are its dist-info and mostly Triton
+  Fd triton;
+  Fd libc;
 };
 
 /// What its mapped files say of a process. Immutable after construction.
@@ -60,17 +71,28 @@ struct LiveEnvironment {
   bool live = false;  ///< false: as at the start of the process, for want of the right to read its memory
 };
 
-/// What was seen of a writing process. Immutable after construction.
+class Look;
+
+/// What was seen of a writing process, or the look that is to tell. Immutable after construction.
 class Writer {
  public:
+  /// Nobody has seen the process yet: something keeps the kernel from telling.
+  explicit Writer(std::shared_ptr<const Look> look) : look_(std::move(look)) {}
   Writer(std::shared_ptr<const Process> process, LiveEnvironment environment)
       : process_(std::move(process)), environment_(std::move(environment)) {}
-  [[nodiscard]] const Process& process() const { return *process_; }
+  /// Only of what was not seen yet.
+  [[nodiscard]] const std::shared_ptr<const Look>& look() const { return look_; }
+  /// Requires: it was seen.
+  [[nodiscard]] const Process& process() const {
+    INDUCTORFS_CHECK(process_ != nullptr);
+    return *process_;
+  }
   [[nodiscard]] const LiveEnvironment& environment() const { return environment_; }
 
  private:
   std::shared_ptr<const Process> process_;
   LiveEnvironment environment_;
+  std::shared_ptr<const Look> look_;
 };
 
 /// Reads one /proc. Immutable after construction.
@@ -78,17 +100,22 @@ class ProcReader {
  public:
   explicit ProcReader(std::string proc);
 
+  /// These two do not block: what they read is the kernel's own, and needs no lock of the process's memory.
   [[nodiscard]] std::optional<ProcessStat> stat_of(pid_t pid) const;
   /// The process that a thread belongs to.
   [[nodiscard]] std::optional<pid_t> process_of(pid_t tid) const;
+  /// What follows may block for ever: on the process's memory map, which it may hold while it waits for a write of its
+  /// own to this very mount, and on the file systems that it uses.
   /// Empty when the mapped files may not be seen, or the process has none (a kernel thread, a zombie).
   [[nodiscard]] std::optional<Process> look_at(pid_t pid, const ProcessIdentity& identity) const;
+  /// Of a process with another root. A descriptor is missing where there is no such directory.
+  [[nodiscard]] Held hold(const Process& process) const;
   /// Empty when neither its memory nor its first environment may be read.
   [[nodiscard]] std::optional<LiveEnvironment> environment_of(const Process& process) const;
 
  private:
   [[nodiscard]] std::string path(pid_t pid, std::string_view name) const;
-  [[nodiscard]] std::string root_of(pid_t pid) const;
+  void enter_root(Process& process) const;
   [[nodiscard]] std::optional<LiveEnvironment> from_memory(const Process& process) const;
 
   std::string proc_;

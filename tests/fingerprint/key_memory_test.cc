@@ -166,5 +166,35 @@ TEST(RememberedKey, IsComputedAgainWhenTheMemoryIsGarbage) {
   EXPECT_EQ(codec::digest_of(*key).to_hex(), testing::kTritonTreeKeyDigest);
 }
 
+/// Two containers of one image: equal files, other inodes' device, another place to reach them.
+TEST(KeyMemory, KnowsAPackageOfAContainerInTheNextOne) {
+  const TemporaryDirectory temporary;
+  const std::string cache = temporary / "memory.json";
+  KeyMemory memory = KeyMemory::of_containers(cache, "1000");
+  EXPECT_EQ(memory.name_of("/proc/12/fd/7/torch/a.py"), "/torch/a.py");
+  EXPECT_EQ(memory.name_of("/proc/12/root/opt/torch/a.py"), "/opt/torch/a.py");
+  EXPECT_EQ(memory.name_of("/opt/torch/a.py"), "/opt/torch/a.py");
+  EXPECT_EQ(memory.name_of("/proc/12"), "/proc/12");
+  EXPECT_EQ(KeyMemory(cache).name_of("/proc/12/fd/7/torch/a.py"), "/proc/12/fd/7/torch/a.py");
+
+  struct stat here {};
+  ASSERT_EQ(stat(temporary.path().c_str(), &here), 0);
+  struct stat there = here;
+  there.st_dev += 1;
+  there.st_ino += 1;
+  EXPECT_EQ(memory.identity_of_file(here), memory.identity_of_file(there));
+  EXPECT_NE(KeyMemory("").identity_of_file(here), KeyMemory("").identity_of_file(there));
+  there.st_ctim.tv_nsec ^= 1;
+  EXPECT_NE(memory.identity_of_file(here), memory.identity_of_file(there)) << "a time that no user can set";
+
+  memory.keep("torch_key /torch", "of one image", "one");
+  memory.keep("torch_key /torch", "of another image", "another");
+  ASSERT_TRUE(memory.save());
+  const KeyMemory same = KeyMemory::of_containers(cache, "1000");
+  EXPECT_EQ(same.find("torch_key /torch", "of one image").value_or(""), "one");
+  EXPECT_EQ(same.find("torch_key /torch", "of another image").value_or(""), "another");
+  EXPECT_FALSE(KeyMemory::of_containers(cache, "1001").find("torch_key /torch", "of one image"));
+}
+
 }  // namespace
 }  // namespace inductorfs::fingerprint

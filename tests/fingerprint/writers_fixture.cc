@@ -10,6 +10,7 @@
 
 #include "fingerprint/facts.h"
 #include "fingerprint/key_memory.h"
+#include "fingerprint/sight.h"
 #include "inductorfs/base/guarded.h"
 #include "support/patience.h"
 
@@ -82,6 +83,11 @@ WritersOptions writers_options() {
   WritersOptions options;
   options.package_reader = PACKAGE_READER_PATH;
   return options;
+}
+
+std::unique_ptr<Writers> open_patient_writers(const WritersOptions& options, const Fingerprint& facts,
+                                              Counters& counters) {
+  return open_writers_that_wait(options, facts, counters, std::chrono::seconds(20) * inductorfs::testing::kSlowness);
 }
 
 Judgement judge_to_the_end(Writers& writers, const Writer* writer, std::span<const Facet> facets) {

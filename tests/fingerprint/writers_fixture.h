@@ -64,6 +64,9 @@ class Site {
 
 /// As a test wants them: packages are read by the reader of the tests.
 [[nodiscard]] WritersOptions writers_options();
+/// As open_writers, and waits long for a look at a process.
+[[nodiscard]] std::unique_ptr<Writers> open_patient_writers(const WritersOptions& options, const Fingerprint& facts,
+                                                            Counters& counters);
 /// Asks until there is an answer.
 [[nodiscard]] Judgement judge_to_the_end(Writers& writers, const Writer* writer, std::span<const Facet> facets);
 

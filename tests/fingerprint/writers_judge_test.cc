@@ -30,7 +30,7 @@ class WritersJudgeTest : public ::testing::Test {
   void open(const Fingerprint& facts) {
     WritersOptions options = testing::writers_options();
     options.environment_age = Milliseconds{0};
-    writers_ = open_writers(options, facts, counters_);
+    writers_ = testing::open_patient_writers(options, facts, counters_);
   }
   Judgement judge(const Program& program, const std::vector<Facet>& facets) {
     return judge_to_the_end(*writers_, writers_->identify(program.pid()).get(), facets);

@@ -31,7 +31,7 @@ constexpr Facet kPackages[] = {Facet::kTorch, Facet::kTriton};
 class PackagesTest : public ::testing::Test {
  protected:
   std::unique_ptr<Writers> open(WritersOptions options = testing::writers_options()) {
-    return open_writers(options, testing::facts_of(site_), counters_);
+    return testing::open_patient_writers(options, testing::facts_of(site_), counters_);
   }
   static Judgement judge(Writers& writers, const Program& program) {
     return judge_to_the_end(writers, writers.identify(program.pid()).get(), kPackages);

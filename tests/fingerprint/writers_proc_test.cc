@@ -43,7 +43,7 @@ class FakeProcTest : public ::testing::Test {
   std::unique_ptr<Writers> open() {
     WritersOptions options = testing::writers_options();
     options.proc = proc_;
-    return open_writers(options, testing::facts_of(site_), counters_);
+    return testing::open_patient_writers(options, testing::facts_of(site_), counters_);
   }
 
   TemporaryDirectory temporary_;
@@ -83,6 +83,64 @@ TEST_F(FakeProcTest, ReachesPackagesThroughTheRootOfAContainer) {
   EXPECT_EQ(writers->glance(writer.get(), facets).fit, Fit::kFits);
 }
 
+/// A short job: its only artefact is renamed, and the process and its container are gone before anybody reads a
+/// package.
+TEST_F(FakeProcTest, ReadsThePackageOfAContainerThatIsGone) {
+  const Site inside(temporary_ / "container/opt/site");
+  add(7, 5,
+      line("/opt/site/torch/lib/libtorch_cpu.so") + line("/opt/site/torch/_C." + std::string(testing::kSoabi) + ".so"));
+  fs::remove(proc_ + "/7/root");
+  fs::create_directory_symlink(temporary_ / "container", proc_ + "/7/root");
+  const auto writers = open();
+  const auto writer = writers->identify(7);
+  ASSERT_TRUE(writer);
+  fs::remove_all(proc_ + "/7");
+  const Facet facets[] = {Facet::kTorch, Facet::kTriton, Facet::kPython};
+  const Judgement judgement = judge_to_the_end(*writers, writer.get(), facets);
+  EXPECT_EQ(judgement.fit, Fit::kFits) << judgement.why;
+}
+
+TEST_F(FakeProcTest, NamesTheFileOfAContainerAsTheProcessDoes) {
+  const Site inside(temporary_ / "container/opt/site");
+  add(7, 5, line("/opt/site/torch/lib/libtorch_cpu.so"));
+  fs::remove(inside.torch() + "/version.py");
+  fs::remove(proc_ + "/7/root");
+  fs::create_directory_symlink(temporary_ / "container", proc_ + "/7/root");
+  const auto writers = open();
+  const Facet facets[] = {Facet::kTorch};
+  const Judgement judgement = judge_to_the_end(*writers, writers->identify(7).get(), facets);
+  EXPECT_EQ(judgement.fit, Fit::kUnknown);
+  EXPECT_NE(judgement.why.find(" /opt/site/torch/version.py cannot be read"), std::string::npos) << judgement.why;
+}
+
+/// After chroot(2) alone the kernel's names of mapped files begin with the root.
+TEST_F(FakeProcTest, TakesTheRootOffThePathsOfAProcessThatChangedItsRootAlone) {
+  const std::string root = temporary_ / "container";
+  const Site inside(root + "/opt/site");
+  add(7, 5, line(inside.libtorch()) + line(inside.torch() + "/_C." + std::string(testing::kSoabi) + ".so"));
+  fs::remove(proc_ + "/7/root");
+  fs::create_directory_symlink(root, proc_ + "/7/root");
+  fs::create_directories(proc_ + "/7/ns");
+  fs::create_symlink("mnt:[1]", proc_ + "/7/ns/mnt");
+  const auto writers = open();
+  const auto writer = writers->identify(7);
+  ASSERT_TRUE(writer);
+  EXPECT_EQ(writer->process().torch.path, "/opt/site/torch");
+  const Facet facets[] = {Facet::kTorch, Facet::kTriton, Facet::kPython};
+  const Judgement judgement = judge_to_the_end(*writers, writer.get(), facets);
+  EXPECT_EQ(judgement.fit, Fit::kFits) << judgement.why;
+
+  // In our own mount namespace these paths lead there from here.
+  fs::remove(proc_ + "/7/ns/mnt");
+  fs::create_symlink(fs::read_symlink("/proc/self/ns/mnt"), proc_ + "/7/ns/mnt");
+  const auto others = open();
+  const auto neighbour = others->identify(7);
+  ASSERT_TRUE(neighbour);
+  EXPECT_EQ(neighbour->process().root, "");
+  EXPECT_EQ(neighbour->process().torch.path, inside.torch());
+  EXPECT_EQ(judge_to_the_end(*others, neighbour.get(), facets).fit, Fit::kFits);
+}
+
 TEST_F(FakeProcTest, DoesNotKnowThePackageOfAContainerThatIsGone) {
   const Site inside(temporary_ / "container/opt/site");
   add(7, 5, line("/opt/site/torch/lib/libtorch_cpu.so"));
@@ -90,6 +148,7 @@ TEST_F(FakeProcTest, DoesNotKnowThePackageOfAContainerThatIsGone) {
   fs::create_directory_symlink(temporary_ / "container", proc_ + "/7/root");
   const auto writers = open();
   const auto writer = writers->identify(7);
+  fs::remove_all(temporary_ / "container");
   fs::remove_all(proc_ + "/7");
   const Facet facets[] = {Facet::kTorch};
   EXPECT_EQ(judge_to_the_end(*writers, writer.get(), facets).fit, Fit::kUnknown);

@@ -26,7 +26,7 @@ using testing::write_text;
 class WritersTest : public ::testing::Test {
  protected:
   std::unique_ptr<Writers> open(WritersOptions options = testing::writers_options()) {
-    return open_writers(options, facts_of(site_), counters_);
+    return testing::open_patient_writers(options, facts_of(site_), counters_);
   }
   static WritersOptions always_anew() {
     WritersOptions options = testing::writers_options();

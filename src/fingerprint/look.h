@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/guarded.h"
+#include "writers_process.h"
+
+namespace inductorfs::fingerprint {
+
+/// One look at a writing process, under way on a background thread. Safe for concurrent use.
+class Look {
+ public:
+  /// nullptr: the process cannot be looked at.
+  using Found = std::shared_ptr<const Writer>;
+
+  [[nodiscard]] SteadyTime begun() const { return begun_; }
+  /// Empty while it is under way.
+  [[nodiscard]] std::optional<Found> found() const {
+    return found_.with([](const auto& found) { return found; });
+  }
+  /// As found(), once it is there or `until` has come.
+  [[nodiscard]] std::optional<Found> wait(SteadyTime until) {
+    return found_.wait_until(
+        until, [](const auto& found) { return found.has_value(); }, [](const auto& found) { return found; });
+  }
+  void finish(Found result) {
+    found_.notify_with([&](auto& found) { found = std::move(result); });
+  }
+
+ private:
+  const SteadyTime begun_ = system_clock().now();
+  Guarded<std::optional<Found>> found_;
+};
+
+}  // namespace inductorfs::fingerprint

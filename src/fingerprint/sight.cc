@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sight.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace inductorfs::fingerprint {
+namespace {
+
+/// From the linker to the job there are a driver, sometimes a shell and a wrapper such as ccache.
+constexpr int kAncestorLimit = 16;
+/// Threads remembered for each process: a job has as many as it has CPUs, and those of its pools.
+constexpr size_t kThreadsPerProcess = 16;
+
+template <typename Value>
+void keep(std::map<pid_t, Value>& values, pid_t key, Value value, size_t limit) {
+  if (values.size() >= limit && !values.contains(key)) {
+    values.erase(std::min_element(values.begin(), values.end(), [](const auto& one, const auto& other) {
+      return one.second.used < other.second.used;
+    }));
+  }
+  values[key] = std::move(value);
+}
+
+}  // namespace
+
+Sight::Sight(const WritersOptions& options, Milliseconds wait)
+    : options_(options),
+      wait_(wait),
+      reader_(options.proc),
+      packages_({options.cache_file, options.package_reader, options.package_deadline}) {}
+
+pid_t Sight::process_of(pid_t tid, const ProcessIdentity& identity) {
+  const pid_t known = state_.with([&](State& state) {
+    const auto found = state.threads.find(tid);
+    if (found == state.threads.end() || !(found->second.identity == identity)) return pid_t{0};
+    found->second.used = ++state.ticks;
+    return found->second.pid;
+  });
+  if (known != 0) return known;
+  const auto pid = reader_.process_of(tid);
+  if (!pid) return 0;
+  state_.with([&](State& state) {
+    keep(state.threads, tid, Thread{identity, *pid, ++state.ticks}, options_.process_limit * kThreadsPerProcess);
+  });
+  return *pid;
+}
+
+size_t Sight::remembered() const {
+  return state_.with([](const State& state) { return state.processes.size(); });
+}
+
+Sight::Seen Sight::seen_of(pid_t pid) {
+  return state_.with([pid](State& state) {
+    const auto found = state.processes.find(pid);
+    if (found == state.processes.end()) return Seen{};
+    found->second.used = ++state.ticks;
+    return found->second;
+  });
+}
+
+bool Sight::is_fresh(const Seen& seen, const ProcessIdentity& identity) const {
+  if (!seen.writer || !(seen.process->identity == identity)) return false;
+  const SteadyTime now = system_clock().now();
+  if (now - seen.environment_at >= options_.environment_age) return false;
+  // A process that has no torch yet may load it: an interpreter makes the cache's directories before.
+  return !seen.process->torch.path.empty() || now - seen.maps_at < options_.environment_age;
+}
+
+std::optional<Look::Found> Sight::recall(pid_t pid, const ProcessStat& stat) {
+  Look::Found first;
+  std::optional<ProcessStat> at = stat;
+  for (int depth = 0; pid > 0 && at && depth < kAncestorLimit; ++depth) {
+    const Seen seen = seen_of(pid);
+    if (!is_fresh(seen, at->identity)) return std::nullopt;
+    if (seen.process->has_package()) return seen.writer;
+    if (!first) first = seen.writer;
+    pid = at->parent;
+    at = reader_.stat_of(pid);
+  }
+  return first;
+}
+
+std::shared_ptr<Look> Sight::look_at(pid_t pid, const ProcessStat& stat) {
+  auto look = std::make_shared<Look>();
+  const auto under_way = state_.with([&](State& state) -> std::shared_ptr<Look> {
+    const auto found = state.looks.find(pid);
+    if (found != state.looks.end() && found->second.identity == stat.identity) return found->second.look;
+    state.looks[pid] = {stat.identity, stat.owner, look};
+    return nullptr;
+  });
+  if (under_way) return under_way;
+  const auto forget = [pid, look](Sight& sight) {
+    sight.state_.with([&](State& state) {
+      const auto found = state.looks.find(pid);
+      if (found != state.looks.end() && found->second.look == look) state.looks.erase(found);
+    });
+  };
+  const bool taken = lookers_.run(stat.owner, [sight = shared_from_this(), forget, look, pid, stat] {
+    auto result = sight->look_through(pid, stat);
+    forget(*sight);
+    look->finish(std::move(result));
+  });
+  if (!taken) forget(*this);
+  return taken ? look : nullptr;
+}
+
+std::optional<Look::Found> Sight::result_of(Look& look, uid_t owner) {
+  const SteadyTime late = system_clock().now() - wait_;
+  const bool waits = state_.with([&](const State& state) {
+    return std::none_of(state.looks.begin(), state.looks.end(),
+                        [&](const auto& one) { return one.second.owner == owner && one.second.look->begun() < late; });
+  });
+  return waits ? look.wait(look.begun() + wait_) : look.found();
+}
+
+Look::Found Sight::look_through(pid_t pid, ProcessStat stat) {
+  Look::Found first;
+  for (int depth = 0; depth < kAncestorLimit; ++depth) {
+    auto writer = look_once(pid, stat);
+    if (!writer) break;
+    if (writer->process().has_package()) return writer;
+    if (!first) first = std::move(writer);
+    pid = stat.parent;
+    const auto next = pid > 0 ? reader_.stat_of(pid) : std::nullopt;
+    if (!next) break;
+    stat = *next;
+  }
+  return first;
+}
+
+std::shared_ptr<const Writer> Sight::look_once(pid_t pid, const ProcessStat& stat) {
+  Seen seen = refreshed(seen_of(pid), pid, stat.identity);
+  if (!seen.writer) return nullptr;
+  std::shared_ptr<const Writer> writer = seen.writer;
+  state_.with([&](State& state) {
+    seen.used = ++state.ticks;
+    keep(state.processes, pid, std::move(seen), options_.process_limit);
+  });
+  return writer;
+}
+
+Sight::Seen Sight::refreshed(Seen seen, pid_t pid, const ProcessIdentity& identity) {
+  const SteadyTime now = system_clock().now();
+  const bool same = seen.process && seen.process->identity == identity;
+  const bool complete = same && !seen.process->torch.path.empty();
+  if (!same || (!complete && now - seen.maps_at >= options_.environment_age)) {
+    ++scanned_;
+    auto process = reader_.look_at(pid, identity);
+    if (!process) return {};
+    // While its caller waits for us it has not ended, and its packages can be reached.
+    if (!process->root.empty() && packages_.lacks(*process)) {
+      packages_.read_held(*process, std::make_shared<const Held>(reader_.hold(*process)));
+    }
+    seen = {std::make_shared<const Process>(std::move(*process)), nullptr, {}, now, 0};
+  }
+  if (!seen.writer || now - seen.environment_at >= options_.environment_age) {
+    LiveEnvironment environment;
+    if (seen.process->has_package()) {
+      auto live = reader_.environment_of(*seen.process);
+      if (!live) return {};
+      environment = std::move(*live);
+      if (!environment.live) ++start_only_;
+    }
+    seen.writer = std::make_shared<const Writer>(seen.process, std::move(environment));
+    seen.environment_at = now;
+  }
+  return seen;
+}
+
+}  // namespace inductorfs::fingerprint

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "background.h"
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/fingerprint/writers.h"
+#include "look.h"
+#include "writers_packages.h"
+#include "writers_process.h"
+
+namespace inductorfs::fingerprint {
+
+/// What was seen of processes. Looking may block for ever, so it is done on threads that nobody joins, and they share
+/// this object with the Writers that began it. Safe for concurrent use.
+class Sight : public std::enable_shared_from_this<Sight> {
+ public:
+  /// `wait`: a look that takes longer is late.
+  Sight(const WritersOptions& options, Milliseconds wait);
+
+  [[nodiscard]] const ProcReader& reader() const { return reader_; }
+  [[nodiscard]] Packages& packages() { return packages_; }
+
+  /// The process that a thread belongs to; 0 when that cannot be told. Does not block.
+  [[nodiscard]] pid_t process_of(pid_t tid, const ProcessIdentity& identity);
+  /// The writer that a process is taken for when all of it was seen lately. Empty: it has to be looked at. Does not
+  /// block.
+  [[nodiscard]] std::optional<Look::Found> recall(pid_t pid, const ProcessStat& stat);
+  /// Begins a look, or finds the one that is under way, and waits for its result. What it gives back is empty when that
+  /// does not come in time, or when looks at processes of the same user are late already: one user's trouble costs the
+  /// others a wait, not one for each request. nullptr: too much of this user waits already.
+  [[nodiscard]] std::shared_ptr<Look> look_at(pid_t pid, const ProcessStat& stat);
+  [[nodiscard]] std::optional<Look::Found> result_of(Look& look, uid_t owner);
+
+  [[nodiscard]] uint64_t scanned() const { return scanned_; }
+  [[nodiscard]] uint64_t start_only() const { return start_only_; }
+  [[nodiscard]] size_t remembered() const;
+
+ private:
+  /// A process as it was seen last. Immutable value.
+  struct Seen {
+    std::shared_ptr<const Process> process;
+    std::shared_ptr<const Writer> writer;
+    SteadyTime environment_at;
+    SteadyTime maps_at;
+    uint64_t used = 0;
+  };
+  struct Thread {
+    ProcessIdentity identity;
+    pid_t pid = 0;
+    uint64_t used = 0;
+  };
+  struct Pending {
+    ProcessIdentity identity;
+    uid_t owner = 0;
+    std::shared_ptr<Look> look;
+  };
+  struct State {
+    std::map<pid_t, Seen> processes;
+    std::map<pid_t, Thread> threads;
+    std::map<pid_t, Pending> looks;
+    uint64_t ticks = 0;
+  };
+  /// Two for each user: one that is stuck leaves one for the user's other processes.
+  static constexpr size_t kLookers = 32;
+  static constexpr size_t kLookersOfOne = 2;
+
+  [[nodiscard]] bool is_fresh(const Seen& seen, const ProcessIdentity& identity) const;
+  [[nodiscard]] Seen seen_of(pid_t pid);
+  [[nodiscard]] Look::Found look_through(pid_t pid, ProcessStat stat);
+  [[nodiscard]] std::shared_ptr<const Writer> look_once(pid_t pid, const ProcessStat& stat);
+  [[nodiscard]] Seen refreshed(Seen seen, pid_t pid, const ProcessIdentity& identity);
+
+  const WritersOptions options_;
+  const Milliseconds wait_;
+  const ProcReader reader_;
+  Packages packages_;
+  std::atomic<uint64_t> scanned_{0};
+  std::atomic<uint64_t> start_only_{0};
+  Guarded<State> state_;
+  Background lookers_{"writer-look", kLookers, kLookersOfOne};
+};
+
+/// As open_writers. `wait`: as of Sight.
+[[nodiscard]] std::unique_ptr<Writers> open_writers_that_wait(const WritersOptions& options, const Fingerprint& facts,
+                                                              Counters& counters, Milliseconds wait);
+
+}  // namespace inductorfs::fingerprint

@@ -75,9 +75,11 @@ TEST(RunChild, HidesTheCacheVariablesAndAddsItsOwn) {
   ASSERT_EQ(setenv("TORCHINDUCTOR_CACHE_DIR", "/nowhere", 1), 0);
   ASSERT_EQ(setenv("TRITON_CACHE_DIR", "/nowhere", 1), 0);
   ASSERT_EQ(setenv("FINGERPRINT_TEST_KEPT", "kept", 1), 0);
+  ChildOptions options;
+  options.environment = {"ADDED=yes"};
   const auto answer = run_child(
       shell("echo \"${TORCHINDUCTOR_CACHE_DIR-none} ${TRITON_CACHE_DIR-none} $LC_ALL $FINGERPRINT_TEST_KEPT $ADDED\""),
-      kAmple, {.environment = {"ADDED=yes"}});
+      kAmple, options);
   ASSERT_EQ(unsetenv("TORCHINDUCTOR_CACHE_DIR"), 0);
   ASSERT_EQ(unsetenv("TRITON_CACHE_DIR"), 0);
   ASSERT_TRUE(answer);

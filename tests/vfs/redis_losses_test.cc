@@ -158,8 +158,12 @@ TEST_P(RedisLosses, AreAMissAtMostAndTheHostsAgreeAfterwards) {
   const std::string after = bed.publish(*bed.a, "published afterwards");
   ASSERT_TRUE(bed.a->sync());
   EXPECT_TRUE(eventually([&] { return bed.b->read(after).value_or("absent") == "published afterwards"; }));
-  if (loss.there == Then::kComesBack) EXPECT_TRUE(eventually([&] { return bed.b->exists(there); }));
-  if (loss.read == Then::kComesBack) EXPECT_TRUE(eventually([&] { return bed.b->exists(read); }));
+  if (loss.there == Then::kComesBack) {
+    EXPECT_TRUE(eventually([&] { return bed.b->exists(there); }));
+  }
+  if (loss.read == Then::kComesBack) {
+    EXPECT_TRUE(eventually([&] { return bed.b->exists(read); }));
+  }
   const std::string back = bed.publish(*bed.b, "and the other way");
   ASSERT_TRUE(bed.b->sync());
   EXPECT_TRUE(eventually([&] { return bed.a->read(back).value_or("absent") == "and the other way"; }));

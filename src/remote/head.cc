@@ -7,8 +7,9 @@
 namespace inductorfs::remote {
 namespace {
 
-/// A host with many scopes looks less often, so that it asks for no more than two heads in three seconds.
-constexpr Milliseconds kPaceOfHeads{1500};
+/// Heads that a follower asks for in one interval. With more scopes it looks less often, or it would ask more than once
+/// a second.
+constexpr Milliseconds::rep kHeadsInAnInterval = 10;
 
 }  // namespace
 
@@ -61,8 +62,7 @@ SteadyTime HeadWatch::due() const {
 }
 
 void HeadWatch::looked(size_t count) {
-  const auto least =
-      std::max(interval_, std::min(kPaceOfHeads, interval_ / 20) * static_cast<Milliseconds::rep>(count));
+  const auto least = std::max(interval_, interval_ * static_cast<Milliseconds::rep>(count) / kHeadsInAnInterval);
   state_.with([&](State& state) {
     std::uniform_real_distribution<double> spread(0.8, 1.2);  // a thousand mounts do not ask in step
     const double wait = static_cast<double>(least.count()) * spread(state.random);

@@ -207,7 +207,7 @@ struct RemoteOptions {
   Milliseconds without_progress{250};   ///< of a fetch that comes without a budget
   std::chrono::seconds blob_lifetime{30 * 24 * 3600};
   Milliseconds follow_rest{10'000};    ///< of a follower at the server; then it looks whether a scope has gone
-  Milliseconds head_interval{30'000};  ///< between two looks at all heads, jittered; more with many scopes
+  Milliseconds head_interval{15'000};  ///< between two looks at all heads, jittered; more with over ten scopes
   Milliseconds idle_lifetime{30'000};  ///< of a connection that nobody uses, but for one to fetch and one to ask
   uint64_t index_limit = 2'000'000;    ///< entries of one scope that this host is ready to hold
   uint64_t log_length = 10'000;        ///< records kept in a scope's log (MAXLEN ~)

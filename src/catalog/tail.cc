@@ -143,8 +143,10 @@ void Tail::pause_until(SteadyTime when) {
 
 void Tail::rest() {
   const auto now = std::chrono::steady_clock::now();
-  // Never below poll_interval, however often the cluster announces something.
-  pause_until(now + wait_backoff_.jittered(parts_.options.poll_interval * 4 / 3));
+  // Never more than two turns in poll_interval, however often the cluster announces something. The second comes at
+  // once: what was published in another scope just before is seen with what was announced.
+  const bool hurry = std::exchange(hurry_, false);
+  if (!hurry) pause_until(now + wait_backoff_.jittered(parts_.options.poll_interval * 4 / 3));
   SteadyTime wake = now + wait_backoff_.jittered(kWaitMost);
   std::vector<std::pair<remote::ScopeId, remote::Position>> followed;
   bool behind = false;
@@ -162,6 +164,7 @@ void Tail::rest() {
     // Without an answer nothing is known of any of them, and a read tells how they are.
     scope.stale = scope.stale || !moved || std::ranges::find(*moved, scope.id) != moved->end();
   }
+  hurry_ = !hurry && moved && !moved->empty();
   if (moved || disturbed()) return wait_backoff_.reset();
   parts_.metrics.tail_errors.add();
   pause_until(std::chrono::steady_clock::now() + pause_after(moved.error(), wait_backoff_));

@@ -96,6 +96,7 @@ class Tail {
   std::atomic<uint64_t> version_ = 0;  ///< of `followed_`
   std::atomic<uint64_t> wanted_version_ = 0;
   bool untidy_ = true;  ///< confined to the catalog-tail thread
+  bool hurry_ = false;  ///< likewise; no pause before the next wait
   Backoff wait_backoff_;
   Guarded<State> state_;
 };

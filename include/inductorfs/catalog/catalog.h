@@ -59,7 +59,7 @@ struct CatalogOptions {
   std::string file;                     ///< SQLite database; made when it is missing
   std::vector<remote::ScopeId> scopes;  ///< what this host follows, as follow() takes it
   std::string origin;                   ///< stamped on what it publishes
-  Milliseconds poll_interval{1000};     ///< least time between two reads of the log, jittered
+  Milliseconds poll_interval{1000};     ///< at most two reads of the log in this time, jittered
   uint64_t queue_limit = 100'000;       ///< groups; the oldest is dropped (kept local) beyond it
   uint64_t candidates_per_key = 8;
   uint64_t entry_limit = 2'000'000;             ///< entries in memory, all scopes

@@ -238,7 +238,8 @@ void Overlay::end_write(const NodePtr& node, bool changed) {
 
 /// After ENOSPC: true if another try may find room.
 bool Overlay::make_room(uint64_t bytes) {
-  if (store_.free_space(bytes) > 0) return true;
+  const uint64_t evicted = store_.free_space(bytes);
+  if (evicted >= bytes) return true;
   // What was deleted or closed just now may still be on its way out: the kernel's FORGET follows the last of unlink(2)
   // and close(2), and nobody waits for it. On a local disk the space is there when that returns.
   constexpr std::chrono::milliseconds kForgetDelay{100};
@@ -249,7 +250,7 @@ bool Overlay::make_room(uint64_t bytes) {
     return orphans.left <= (now < orphans.held_until ? orphans.held : 0);
   };
   if (orphans_.with(none_comes)) {
-    return orphans_.with([&](const Orphans& orphans) { return orphans.latest_gone + kForgetDelay > now; });
+    return evicted > 0 || orphans_.with([&](const Orphans& orphans) { return orphans.latest_gone + kForgetDelay > now; });
   }
   return orphans_.wait_until(now + kForgetDelay, none_comes, [&](Orphans& orphans) {
     if (none_comes(orphans)) return true;

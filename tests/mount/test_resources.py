@@ -113,6 +113,29 @@ def test_what_is_deleted_makes_room_for_the_next_name(cluster):
 
 
 @needs_root
+def test_what_is_evicted_does_not_stand_for_the_room_of_what_is_deleted(cluster):
+    """A blob that is small frees less than a write needs; the rest is what was deleted, and on its way."""
+    with Tmpfs(cluster.directory / "disk", "size=16m") as disk:
+        node = on_disk(cluster, disk)
+        big = node.cache / "big"
+
+        def fill():
+            with open(big, "wb", buffering=0) as file:
+                for _ in range(100):
+                    file.write(b"x" * (1 << 18))
+
+        for index in range(20):
+            kept = artefacts.write_graph(node.cache, f"key {index}", "value")
+            node.sync()
+            with open(kept, "rb"):  # in use: not evicted for what follows
+                assert error_of(fill) == errno.ENOSPC
+            big.unlink()
+            (node.cache / "small").write_bytes(b"x" * (4 << 20))
+            (node.cache / "small").unlink()
+        node.unmount()
+
+
+@needs_root
 def test_a_disk_that_turns_read_only_under_the_mount(cluster):
     writer = cluster.quick("writer")
     theirs = artefacts.write_graph(writer.cache, "theirs", "value of theirs").relative_to(writer.cache)

@@ -53,10 +53,13 @@ InPlace::Next InPlace::next_of(Item& item) const {
   const auto& rule = layout::rule_of(layout::classify(*path).family);
   if (!rule.shared || rule.seal == layout::SealSign::kQuiet) return Next::kDrop;
   const auto state = item.node->content.with([&](Content& content) {
-    if (content.backing != Backing::kLocal || content.sealed == SealState::kSealed) return Next::kDrop;
+    if (content.backing != Backing::kLocal) return Next::kDrop;
     return content.active_writes > 0 ? Next::kLater : Next::kAsk;
   });
   if (state != Next::kAsk) return state;
+  // Only the seal on the disk says that it was queued. The store has the inode earlier, and a worker may have been killed
+  // in between.
+  if (!overlay_.seal_on_disk(*path).empty()) return Next::kDrop;
   // A copy of what was sealed or came from the cluster is this host's for good (Overlay::make_private).
   if (overlay_.tree_.mark_of(LocalTree::view(*path), LocalTree::kChangedName)) return Next::kDrop;
   if (rule.seal != layout::SealSign::kBuildDirectory) return Next::kAsk;

@@ -10,7 +10,6 @@
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "inductorfs/fingerprint/writers.h"
 #include "mount_command.h"
-#include "open_files.h"
 #include "process.h"
 #include "query_commands.h"
 #include "upgrade_command.h"
@@ -40,7 +39,6 @@ int mount(const Invocation& invocation, const Environment& environment) {
 }  // namespace
 
 int run(int argc, char** argv) {
-  if (argc > 0 && argv[0] == std::string_view(kOpenFilesName)) return be_open_files(argc, argv);
   const Invocation invocation = parse_command_line(argc, argv);
   hide_secrets(argc, argv);
   const Environment environment = process_environment();

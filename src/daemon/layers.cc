@@ -18,7 +18,6 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/log.h"
 #include "local_remote.h"
-#include "open_files.h"
 #include "place.h"
 
 namespace inductorfs::daemon {
@@ -113,9 +112,6 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const Settings& settin
   options.prefetch_bytes = settings.prefetch;
   options.artefact_limit = settings.artefact_limit;
   options.descriptor_limit = descriptor_limit();
-  options.who_writes = [mountpoint = settings.mountpoint](const std::vector<vfs::OpenQuestion>& questions) {
-    return ask_who_writes(mountpoint, questions);
-  };
   return vfs::FileSystem::open(options, *layers.host, *layers.catalog, *layers.store, *layers.remote, layers.counters);
 }
 

@@ -233,7 +233,6 @@ void Overlay::end_write(const NodePtr& node, bool changed) {
   if (!path) return;
   const auto& rule = layout::rule_of(layout::classify(*path).family);
   if (rule.shared && rule.seal == layout::SealSign::kQuiet) sealer_.add_quiet({node, *path, false});
-  in_place_.add(node, *path);
 }
 
 /// After ENOSPC: true if another try may find room.

@@ -11,12 +11,7 @@ namespace {
 constexpr size_t kWaitingLookedThrough = 10'000;
 
 /// Of a local file of a shared family that fits this host and has no seal.
-std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const InPlace& in_place,
-                           const std::string& path) {
-  if (in_place.waits(path)) {
-    return "written in place on this host: it is published when nobody has it open for writing and nothing was written "
-           "to it for --quiet-time";
-  }
+std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const std::string& path) {
   const auto waiting = sealer.waiting_paths(kWaitingLookedThrough);
   const std::string directory = path.substr(0, path.rfind('/'));
   for (const auto& known : waiting) {
@@ -26,7 +21,8 @@ std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const In
     return "changed in place on this host after it was published or fetched, so it stays here";
   }
   return "written in place on this host under its final name, which does not show when it is complete, so it stays "
-         "here; copy it by rsync -a, which renames, or mount with --writers all";
+         "here; "
+         "copy it by rsync -a, which renames";
 }
 
 }  // namespace
@@ -112,8 +108,7 @@ void Overlay::explain_place(Explanation& result) {
       result.why = "written on this host, and sealed";
     } else {
       const bool shared = layout::rule_of(layout::classify(result.path).family).shared && !result.scope.empty();
-      result.why =
-          shared ? why_not_sealed(tree_, sealer_, in_place_, result.path) : "written on this host, and private";
+      result.why = shared ? why_not_sealed(tree_, sealer_, result.path) : "written on this host, and private";
     }
     return;
   }

@@ -38,11 +38,6 @@ bool is_disputed(KeyDirectory& key, pid_t set_writer, const std::string& name, p
   return !same_thread && !tree.same_bytes(source, place);
 }
 
-/// Where the files of a writer's unfinished set are.
-std::string pending_path(const Node& directory, pid_t writer) {
-  return "pending/" + std::to_string(static_cast<uint64_t>(directory.id)) + "-" + std::to_string(writer);
-}
-
 }  // namespace
 
 bool set_is_whole(const std::set<std::string>& files, const LocalTree& tree, const std::string& directory,
@@ -59,6 +54,10 @@ bool set_is_whole(const std::set<std::string>& files, const LocalTree& tree, con
       return false;
   }
   return has_group;
+}
+
+std::string Overlay::pending_path(const Node& directory, pid_t writer) const {
+  return "pending/" + std::to_string(static_cast<uint64_t>(directory.id)) + "-" + std::to_string(writer);
 }
 
 std::vector<std::string> Overlay::local_set(const std::string& path) const {

@@ -81,7 +81,6 @@ void Overlay::stop() {
     janitor_.join();
   }
   fetcher_.stop();
-  in_place_.stop();
   sealer_.stop();
   notifier_.stop();
   mark_clean();
@@ -99,7 +98,6 @@ void Overlay::keep_house(const std::stop_token& stop) {
   for (int step = 0; !stop.stop_requested(); ++step) {
     (void)pause.wait_until(
         step_from_now(), [](const std::monostate&) { return false; }, [](const std::monostate&) { return true; });
-    in_place_.look();
     if (step % kDeadSetSteps == 0) drop_dead_sets();
     if (step % kDeadSetSteps == 0) store_.keep_floor();
     if (!prefetched && catalog_.status().synced) {
@@ -182,10 +180,6 @@ Result<void> Overlay::sync(Deadline deadline) {
   if (!resuming_.wait_until(deadline.at(), resumed, resumed)) {
     return fail(ErrorCode::kTimedOut, "still looking at what an earlier worker of this mount has left");
   }
-  if (!in_place_.drain(deadline)) {
-    return fail(ErrorCode::kTimedOut, "written in place, and somebody has them open for writing: " +
-                                          in_words(in_place_.paths(kReportedPaths)));
-  }
   if (!sealer_.drain(deadline)) {
     return fail(ErrorCode::kTimedOut,
                 "still written to, or waiting for the local disk: " + in_words(sealer_.waiting_paths(kReportedPaths)));
@@ -200,7 +194,7 @@ Result<void> Overlay::sync(Deadline deadline) {
 FileSystemStatus Overlay::status() const {
   FileSystemStatus result;
   result.nodes = nodes_.size();
-  result.unsealed = sealer_.waiting() + in_place_.waiting();
+  result.unsealed = sealer_.waiting();
   result.contested = contested_.with([](const auto& contested) { return contested.size(); });
   result.refused = refused_.with([](const auto& refused) { return refused; });
   result.foreign = marks_.foreign();

@@ -11,7 +11,6 @@
 #include "vfs/cluster_sets.h"
 #include "vfs/descriptor_cache.h"
 #include "vfs/fetcher.h"
-#include "vfs/in_place.h"
 #include "vfs/local_tree.h"
 #include "vfs/marks.h"
 #include "vfs/node_table.h"
@@ -75,7 +74,6 @@ class Overlay final : public FileSystem {
 
  private:
   friend class Resume;
-  friend class InPlace;
   // lookup.cc
   [[nodiscard]] Result<Site> site(NodeId parent, std::string_view name) const;
   [[nodiscard]] Result<NodePtr> live(NodeId id) const;
@@ -108,9 +106,11 @@ class Overlay final : public FileSystem {
   void commit_if_complete(const Site& site, pid_t set, pid_t writer);
   [[nodiscard]] Result<void> commit(const NodePtr& directory, const std::string& path, KeyState& state, pid_t writer);
   void drop_dead_sets();
+  [[nodiscard]] std::string pending_path(const Node& directory, pid_t writer) const;
   [[nodiscard]] std::vector<std::string> local_set(const std::string& path) const;
   [[nodiscard]] bool local_set_is_whole(const std::string& path) const;
   // names.cc, rename.cc
+  [[nodiscard]] Result<bool> begin_name(const Site& site, uint64_t witness = 1) const;
   [[nodiscard]] Result<void> make_local_directory(const NodePtr& directory, const std::string& path);
   [[nodiscard]] Result<Found> made(const Site& site, const Caller& caller, std::optional<Fd> file);
   [[nodiscard]] Result<Found> make_name(const std::function<Result<Found>(const Moves&)>& make);
@@ -161,6 +161,7 @@ class Overlay final : public FileSystem {
   [[nodiscard]] Result<Sealed> seal_file(const NodePtr& node, const std::string& path);
   [[nodiscard]] Result<codec::Entry> store_file(const Fd& file, const std::string& path, const layout::Place& place,
                                                 bool shares_inode);
+  [[nodiscard]] Result<void> copy_to_store(int file, uint64_t size, const codec::Digest& digest);
   [[nodiscard]] Result<Sealed> seal_member(const std::string& path, const std::string& key);
   [[nodiscard]] Result<Sealed> seal_group_file(const std::string& path, const std::string& key);
   [[nodiscard]] bool enqueue(const catalog::Publish& publish, const std::string& path,
@@ -240,7 +241,6 @@ class Overlay final : public FileSystem {
   Guarded<std::vector<std::pair<std::string, int64_t>>> companions_;
   Sealer sealer_;
   Fetcher fetcher_;
-  InPlace in_place_{*this};
   std::atomic<bool> stopped_{false};
   Guarded<Resuming> resuming_{Resuming::kNo};
   std::jthread janitor_;

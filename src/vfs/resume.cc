@@ -324,8 +324,6 @@ void Resume::look_at_file(const std::string& directory, const std::string& name,
   if (!node) return;
   if (rule.seal == layout::SealSign::kQuiet) {
     overlay_.sealer_.add_quiet({*node, path, false});
-  } else if (overlay_.in_place_.is_on()) {
-    overlay_.in_place_.add(*node, path);  // somebody may be writing to it
   } else {
     overlay_.sealer_.add({*node, path, false});
   }

@@ -38,25 +38,6 @@ catalog::Publish::Kind kind_of(layout::Contest contest) {
   return catalog::Publish::Kind::kPlain;
 }
 
-Result<void> copy_to_store(store::BlobStore& store, int file, uint64_t size, const codec::Digest& digest) {
-  if (store.find(digest)) return {};
-  auto writer = store.create(size);
-  if (!writer) return fail(std::move(writer).error());
-  std::string buffer(std::min<uint64_t>(size, 1 << 20), '\0');
-  for (uint64_t offset = 0; offset < size;) {
-    const auto got = pread_full(file, buffer.data(), buffer.size(), offset);
-    if (!got) return fail(got.error());
-    if (*got == 0) break;
-    INDUCTORFS_TRY((*writer)->append(std::string_view(buffer.data(), *got)));
-    offset += *got;
-  }
-  auto committed = (*writer)->commit(digest);
-  fail_point("seal.copied");
-  // Written to while it was copied: no artefact yet.
-  if (!committed && committed.error().code() == ErrorCode::kCorrupt) return fail(ErrorCode::kBusy);
-  return committed;
-}
-
 }  // namespace
 
 void Overlay::seal_if_final(const NodePtr& node, const std::string& path) {
@@ -229,7 +210,7 @@ Result<codec::Entry> Overlay::store_file(const Fd& file, const std::string& path
   entry.digest = *digest;
   if (!shares_inode) {
     // Without a seal on the inode a later life could not tell that the blob shares it.
-    INDUCTORFS_TRY(copy_to_store(store_, file.get(), size, *digest));
+    INDUCTORFS_TRY(copy_to_store(file.get(), size, *digest));
     return entry;
   }
   // Before the blob is there, so that no eviction takes it while nothing is queued yet.
@@ -247,6 +228,25 @@ Result<codec::Entry> Overlay::store_file(const Fd& file, const std::string& path
   fail_point("seal.unlinked");
   if (!adopted) return fail(std::move(adopted).error());
   return entry;
+}
+
+Result<void> Overlay::copy_to_store(int file, uint64_t size, const codec::Digest& digest) {
+  if (store_.find(digest)) return {};
+  auto writer = store_.create(size);
+  if (!writer) return fail(std::move(writer).error());
+  std::string buffer(std::min<uint64_t>(size, 1 << 20), '\0');
+  for (uint64_t offset = 0; offset < size;) {
+    const auto got = pread_full(file, buffer.data(), buffer.size(), offset);
+    if (!got) return fail(got.error());
+    if (*got == 0) break;
+    INDUCTORFS_TRY((*writer)->append(std::string_view(buffer.data(), *got)));
+    offset += *got;
+  }
+  auto committed = (*writer)->commit(digest);
+  fail_point("seal.copied");
+  // Written to while it was copied: no artefact yet.
+  if (!committed && committed.error().code() == ErrorCode::kCorrupt) return fail(ErrorCode::kBusy);
+  return committed;
 }
 
 void Overlay::mark_sealed(const Sealed& sealed, const std::string& path) {

@@ -14,7 +14,7 @@ from inductorfs_testing.takeovers import healthy
 
 UNIT = Path(__file__).resolve().parents[2] / "systemd" / "inductorfs@.service"
 CAPABILITIES = ["chown", "dac_override", "dac_read_search", "kill", "setgid", "setuid", "ipc_lock", "fowner", "fsetid", "sys_ptrace",
-                "sys_admin", "sys_resource", "mknod", "lease"]
+                "sys_admin", "sys_resource", "mknod"]
 
 
 def settings():

@@ -40,17 +40,6 @@ class Host {
   [[nodiscard]] virtual fingerprint::Writers* writers() const = 0;
 };
 
-/// A file of the mount: its path below it, and the inode number that the mount shows.
-struct OpenQuestion {
-  std::string path;
-  uint64_t inode_number = 0;
-};
-enum class OpenState {
-  kNotForWriting,  ///< no process has it open, or mapped, for writing
-  kForWriting,
-  kUnknown,  ///< the kernel did not tell, or did not in time
-};
-
 struct FileSystemOptions {
   /// Local directory of this view: `view/` holds private and sealed files as a plain tree, `pending/` and `orphans/`
   /// what has no name in it. Made when missing; lies on the store's file system.
@@ -70,9 +59,6 @@ struct FileSystemOptions {
   uint64_t prefetch_bytes = 512ULL << 20;  ///< of the newest entries, in the background after the mount; 0 = none
   uint64_t artefact_limit = 512ULL << 20;
   size_t descriptor_limit = 512;  ///< local files kept open
-  /// Asks the kernel, once for all of them, and blocks; answers in the order of the questions. None: nobody can tell,
-  /// and what was written in place stays on this host.
-  std::function<std::vector<OpenState>(const std::vector<OpenQuestion>&)> who_writes;
   /// Where the table of nodes is noted for the next worker; it outlives the file system. None: nowhere.
   const takeover::Region* region = nullptr;
   /// An earlier worker served this mount: the kernel knows the nodes that it noted, and processes use them.

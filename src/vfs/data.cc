@@ -249,7 +249,8 @@ bool Overlay::make_room(uint64_t bytes) {
     return orphans.left <= (now < orphans.held_until ? orphans.held : 0);
   };
   if (orphans_.with(none_comes)) {
-    return evicted > 0 || orphans_.with([&](const Orphans& orphans) { return orphans.latest_gone + kForgetDelay > now; });
+    return evicted > 0 ||
+           orphans_.with([&](const Orphans& orphans) { return orphans.latest_gone + kForgetDelay > now; });
   }
   return orphans_.wait_until(now + kForgetDelay, none_comes, [&](Orphans& orphans) {
     if (none_comes(orphans)) return true;

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "inductorfs/base/fail_point.h"
+#include "inductorfs/base/regular_file.h"
 
 namespace inductorfs {
 namespace {
@@ -45,7 +46,7 @@ Result<Fd> open_at(int dir, const std::string& path, int flags, mode_t mode) {
 }
 
 Result<std::string> read_file(int dir, const std::string& path, uint64_t limit) {
-  auto fd = open_at(dir, path, O_RDONLY);
+  auto fd = open_regular(dir, path, UINT64_MAX);
   if (!fd) return fail(std::move(fd).error());
   std::string bytes;
   // The size that stat gives is not asked for: files of /proc and /sys say 0 or 4096.

@@ -12,6 +12,7 @@
 #include <exception>
 #include <vector>
 
+#include "inductorfs/base/activity.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/result.h"
@@ -119,7 +120,10 @@ WorkerPool::WorkerPool(const std::string& name, size_t threads, size_t queue_lim
   State* state = state_.get();
   for (size_t i = 0; i < threads; ++i) {
     auto thread = start_thread(name, [state](const std::stop_token&) {
-      while (auto work = state->take()) work();
+      while (auto work = state->take()) {
+        const Activity activity("works off its queue");
+        work();
+      }
     });
     state_->threads.with([&](State::Threads& running) { running.push_back(std::move(thread)); });
   }

@@ -20,6 +20,9 @@ constexpr size_t kUniqueOffset = 8;
 /// A thread's request begins a page: the pages before it are not the kernel's business.
 constexpr size_t kThreadStride = kPageSize + RequestSlots::kRequestRoom;
 constexpr size_t kParkedStride = kSlotHead + RequestSlots::kParkedRoom;
+/// Of a thread: its head's page and 16 KiB of its request.
+constexpr size_t kLockedFirst = 5 * kPageSize;
+static_assert(kThreadStride % kPageSize == 0);
 
 std::atomic_ref<uint32_t> length_word(char* request) {
   return std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(request));
@@ -29,6 +32,21 @@ uint64_t unique_of(Slot& slot) {
   uint64_t unique = 0;
   std::memcpy(&unique, slot.request() + kUniqueOffset, sizeof(unique));
   return unique;
+}
+
+/// Best effort: a request that meets a page which is not there is found out before it is finished. An ordinary user may
+/// lock 8 MiB as a rule, which is less than 8 threads have, and mlock(2) locks all of what it is given or nothing. So
+/// what every request needs comes first: of each thread the slot's head and the start of a request, where all but the
+/// long WRITEs end; then what is parked; then the rest as far as it goes.
+void lock_slots(std::span<char> memory, size_t threads) {
+  if (::mlock(memory.data(), memory.size()) == 0) return;
+  for (size_t i = 0; i < threads; ++i) {
+    if (::mlock(memory.data() + i * kThreadStride, kLockedFirst) != 0) return;
+  }
+  if (::mlock(memory.data() + threads * kThreadStride, RequestSlots::kParked * kParkedStride) != 0) return;
+  for (size_t i = 0; i < threads; ++i) {
+    if (::mlock(memory.data() + i * kThreadStride, kThreadStride) != 0) return;
+  }
 }
 
 struct Current {
@@ -97,8 +115,8 @@ void Slot::keep_reply(std::string_view reply_bytes) noexcept {
 RequestSlots::RequestSlots(const Region& region) : memory_(region.slots()), threads_(region.threads()) {
   // Present in this process's page tables, and kept there as far as the limits allow (region.cc: map).
   (void)::madvise(memory_.data(), memory_.size(),
-                  MADV_POPULATE_WRITE);           // Linux 5.14; otherwise touched by the first use
-  (void)::mlock(memory_.data(), memory_.size());  // best effort: RLIMIT_MEMLOCK
+                  MADV_POPULATE_WRITE);  // Linux 5.14; otherwise touched by the first use
+  lock_slots(memory_, threads_);
 }
 
 size_t RequestSlots::bytes_for(size_t threads) { return threads * kThreadStride + kParked * kParkedStride; }

@@ -2,8 +2,12 @@
 #include "inductorfs/takeover/request_slots.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <fstream>
+#include <iostream>
 #include <set>
 #include <string>
 #include <thread>
@@ -171,6 +175,34 @@ TEST_F(Slots, AreParkedFromManyThreadsAtOnce) {
   }
   threads.clear();
   EXPECT_EQ(wrong, 0);
+}
+
+/// KiB of this process that are locked in memory.
+size_t locked() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmLck:")) return std::stoul(line.substr(line.find(':') + 1));
+  }
+  return 0;
+}
+
+constexpr size_t kUsualLimit = size_t{8} << 20;
+
+/// In a process of an ordinary user, with the limit that Linux gives it.
+[[noreturn]] void report_locked(size_t threads) {
+  const rlimit usual{kUsualLimit, kUsualLimit};
+  const bool bound = ::setrlimit(RLIMIT_MEMLOCK, &usual) == 0 && (::geteuid() != 0 || ::seteuid(65534) == 0);
+  const auto region = Region::create(threads);
+  if (!bound || !region) ::_exit(1);
+  const RequestSlots slots(*region);
+  std::cerr << "locked " << locked() << " KiB";
+  ::_exit(0);
+}
+
+TEST(SlotsUnderALimit, AreLockedAsFarAsItGoes) {
+  EXPECT_EXIT(report_locked(4), ::testing::ExitedWithCode(0), "locked 5[0-9]{3} KiB") << "all of them";
+  EXPECT_EXIT(report_locked(16), ::testing::ExitedWithCode(0), "locked [78][0-9]{3} KiB")
+      << "each head, and the rest of some";
 }
 
 }  // namespace

@@ -112,6 +112,7 @@ Metrics::Metrics(Counters& counters)
       lost_dropped(counters.get("catalog.lost_dropped")),
       published(counters.get("publish.published")),
       kept_local(counters.get("publish.kept_local")),
+      superseded(counters.get("publish.superseded")),
       refused(counters.get("publish.refused")),
       retries(counters.get("publish.retries")),
       parked(counters.get("publish.parked")),

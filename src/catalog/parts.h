@@ -32,6 +32,7 @@ struct Metrics {
   Counter& lost_dropped;
   Counter& published;
   Counter& kept_local;
+  Counter& superseded;  ///< of kept_local: the cluster has another's in the place
   Counter& refused;
   Counter& retries;
   Counter& parked;  ///< of what is queued: groups whose own publish has failed

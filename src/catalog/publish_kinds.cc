@@ -139,6 +139,12 @@ Result<Publisher::Outcome> Publisher::publish_plain(const Item& item) {
   return settled(sent->outcome, item.publish.entries);
 }
 
+Publisher::Outcome Publisher::superseded(std::string_view why) {
+  Outcome outcome{ended(PublishState::kKeptLocal, why), {}};
+  outcome.superseded = true;
+  return outcome;
+}
+
 Publisher::Outcome Publisher::settled(remote::PublishOutcome outcome, std::vector<codec::Entry> entries) {
   switch (outcome) {
     case remote::PublishOutcome::kPublished:
@@ -153,7 +159,7 @@ Publisher::Outcome Publisher::settled(remote::PublishOutcome outcome, std::vecto
     case remote::PublishOutcome::kConflict:
       break;
   }
-  return {ended(PublishState::kKeptLocal, kSuperseded), {}};
+  return superseded(kSuperseded);
 }
 
 Result<Publisher::Outcome> Publisher::publish_first(const Item& item) {
@@ -164,7 +170,7 @@ Result<Publisher::Outcome> Publisher::publish_first(const Item& item) {
       return known && known->digest != entry.digest;
     });
   });
-  if (lost) return Outcome{ended(PublishState::kKeptLocal, kSuperseded), {}};
+  if (lost) return superseded(kSuperseded);
   return contest(item, 0);
 }
 
@@ -181,13 +187,10 @@ Result<Publisher::Outcome> Publisher::publish_candidate(const Item& item) {
     all.insert(candidate.path);
     if (candidate.lost || ours.contains(candidate.path)) continue;
     ++others;
-    if (!seen.contains(candidate.path)) {
-      return Outcome{ended(PublishState::kKeptLocal, kSuperseded), {}};
-    }
+    if (!seen.contains(candidate.path)) return superseded(kSuperseded);
   }
   if (others >= parts_.options.candidates_per_key) {
-    return Outcome{ended(PublishState::kKeptLocal, "the key has " + std::to_string(others) + " candidates already"),
-                   {}};
+    return superseded("the key has " + std::to_string(others) + " candidates already");
   }
   return contest(item, all.size());
 }
@@ -243,6 +246,7 @@ Result<Publisher::Current> Publisher::current(const remote::ScopeId& scope, cons
     for (auto& entry : delta->set) {
       if (auto place = now.find(entry.path); place != now.end()) place->second = std::move(entry);
     }
+    if (delta->at_head) return now;
     position = delta->position;
   }
   return fail(ErrorCode::kTimedOut, "the scope's log does not come to an end");

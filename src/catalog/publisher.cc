@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "inductorfs/base/activity.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "publish_codec.h"
@@ -65,11 +66,14 @@ void Publisher::run() {
   while (!parts_.stopping) {
     const uint64_t seen = parts_.durable.with([](const Durable& durable) { return durable.wakes; });
     Work work = next_work(std::chrono::steady_clock::now());
+    std::optional<Activity> activity(
+        std::in_place, work.id ? "publishes " + work.path : "tells what has become of entries", AwaitedBy::kSync);
     if (!work.reports.empty()) deliver(work.reports);
     if (!work.lost.empty()) report_lost(work.lost);
     const bool idle = work.reports.empty() && work.lost.empty() && !work.id;
     if (work.id) publish_one(std::move(work));
     renew_used(std::chrono::steady_clock::now());
+    activity.reset();
     if (idle) wait_for_work(seen);
   }
 }
@@ -111,6 +115,7 @@ void Publisher::take_item(Durable& durable, Work& work, SteadyTime now) {
   work.id = durable.in_flight = next;
   durable.in_flight_item = *durable.queue.find(*next);
   work.attempts = durable.in_flight_item.attempts;
+  if (!durable.in_flight_item.paths.empty()) work.path = durable.in_flight_item.paths.front();
   auto payload = durable.database.queued_payload(*next);
   if (!payload) {
     work.readable = fail(std::move(payload).error());
@@ -258,6 +263,7 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
   });
   if (report.state == PublishState::kPublished) parts_.metrics.published.add();
   if (report.state == PublishState::kKeptLocal) parts_.metrics.kept_local.add();
+  if (outcome.superseded) parts_.metrics.superseded.add();
   if (report.state == PublishState::kRefused) parts_.metrics.refused.add();
   if (!changed.empty() && parts_.on_change) parts_.on_change(changed);
   if (current && parts_.on_publish) parts_.on_publish(report);

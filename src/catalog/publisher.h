@@ -40,6 +40,8 @@ class Publisher {
     std::vector<codec::Entry> in_cluster;  ///< what the cluster has now by our doing
     /// The cluster had the digests of `in_cluster` before, with another host's attributes, which the tail will bring.
     bool held = false;
+    /// Kept on this host because the cluster has another's in its place.
+    bool superseded = false;
   };
   /// What there is to do now.
   struct Work {
@@ -48,6 +50,7 @@ class Publisher {
     std::optional<int64_t> id;
     std::string payload;
     uint64_t attempts = 0;
+    std::string path;  ///< one of the group's
     Result<void> readable;
   };
 
@@ -85,6 +88,7 @@ class Publisher {
     std::optional<Outcome> refused;  ///< set when no further attempt could do better
   };
   [[nodiscard]] Result<Sent> send(const remote::PublishGroup& group);
+  [[nodiscard]] static Outcome superseded(std::string_view why);
   /// What an answer of the cluster that no further question can change means for the group.
   [[nodiscard]] static Outcome settled(remote::PublishOutcome outcome, std::vector<codec::Entry> entries);
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backoff.h"
+#include "inductorfs/base/activity.h"
 #include "inductorfs/base/log.h"
 
 namespace inductorfs::catalog {
@@ -38,6 +39,7 @@ void Sweeper::want(const remote::ScopeId& scope) {
 
 void Sweeper::sweep(const remote::ScopeId& scope, bool wanted) {
   if (parts_.stopping) return;
+  const Activity activity("sweeps a scope");
   auto report = remote_->sweep(scope, wanted, Deadline::after(kSweepPatience));
   if (!report || !report->ours) return;  // another mount does it, or this one next time
   log::write(log::Level::kInfo, "catalog_swept",

@@ -2,8 +2,10 @@
 #include "tail.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "inductorfs/base/activity.h"
 #include "inductorfs/base/log.h"
 
 namespace inductorfs::catalog {
@@ -15,6 +17,9 @@ constexpr Milliseconds kReadPatienceMost{120'000};
 constexpr Milliseconds kWaitMost{60'000};
 /// A scope is read at least this often, whatever the remote says of it.
 constexpr Milliseconds kReadAnyway{600'000};
+/// A scope that was named so often in a row without news is left out of the wait for kPauseInVain.
+constexpr int kInVainMost = 3;
+constexpr Milliseconds kPauseInVain{15'000};
 /// Steps of one scope before the next one has its turn.
 constexpr int kStepsPerTurn = 1'000;
 /// Most between two looks for a server that is away. The remote keeps callers off by itself meanwhile, at no cost to
@@ -46,6 +51,7 @@ Tail::Tail(Parts& parts, std::map<ScopeIndex, remote::Position> positions)
 
 void Tail::run() {
   while (!parts_.stopping) {
+    std::optional<Activity> activity(std::in_place, "follows the log of the cluster");
     take_up_wanted();
     for (auto& scope : followed_) {
       if (disturbed()) break;
@@ -55,8 +61,10 @@ void Tail::run() {
     note_synced();
     if (disturbed()) continue;
     if (std::exchange(untidy_, false)) forget_old_scopes();
+    activity.reset();
     rest();
   }
+  const Activity activity("ends scopes that nobody follows");
   // What was to be taken up next is left to the next start, but what has ended has ended.
   for (const auto& scope : followed_) {
     const auto index = parts_.tree.read([&](const Tree& tree) { return tree.scope_index(scope.id); });
@@ -99,11 +107,16 @@ void Tail::read_to_end(Followed& scope) {
     if (delta->reset && !again) parts_.metrics.resets.add();
     delta->reset |= first;
     const bool ended = quiet || delta->at_head;
+    // A record that no release reads, beyond the head of the log, would be news for ever.
+    scope.named_in_vain = quiet && scope.named && !delta->reset ? scope.named_in_vain + 1 : 0;
+    scope.named = false;
     if ((!quiet || (delta->reset && !again)) && !apply(scope, std::move(*delta))) return;
     if (ended) {
       scope.synced = true;
       scope.stale = false;
-      scope.read_anyway = std::chrono::steady_clock::now() + scope.backoff.jittered(kReadAnyway);
+      const bool in_vain = scope.named_in_vain >= kInVainMost;
+      scope.read_anyway =
+          std::chrono::steady_clock::now() + scope.backoff.jittered(in_vain ? kPauseInVain : kReadAnyway);
       return;
     }
   }
@@ -153,7 +166,7 @@ void Tail::rest() {
   for (const auto& scope : followed_) {
     wake = std::min(wake, scope.failing ? scope.due : scope.read_anyway);
     behind = behind || (scope.stale && !scope.failing);
-    if (!scope.failing) followed.emplace_back(scope.id, scope.position);
+    if (!scope.failing && scope.named_in_vain < kInVainMost) followed.emplace_back(scope.id, scope.position);
   }
   if (disturbed() || behind) return;
   if (followed.empty()) return pause_until(wake);
@@ -162,7 +175,8 @@ void Tail::rest() {
   const auto moved = remote_->wait_for_changes(followed, most, [this] { return disturbed(); });
   for (auto& scope : followed_) {
     // Without an answer nothing is known of any of them, and a read tells how they are.
-    scope.stale = scope.stale || !moved || std::ranges::find(*moved, scope.id) != moved->end();
+    scope.named = moved && std::ranges::find(*moved, scope.id) != moved->end();
+    scope.stale = scope.stale || !moved || scope.named;
   }
   hurry_ = !hurry && moved && !moved->empty();
   if (moved || disturbed()) return wait_backoff_.reset();

@@ -46,9 +46,11 @@ class Tail {
     remote::Position position;
     bool synced = false;
     bool failing = false;
-    bool durable = true;  ///< false after a failed write: the position on disk must not move past what is missing
-    bool whole = true;    ///< false when something was refused that another day might be accepted
-    bool stale = true;    ///< there may be something to read
+    bool durable = true;    ///< false after a failed write: the position on disk must not move past what is missing
+    bool whole = true;      ///< false when something was refused that another day might be accepted
+    bool stale = true;      ///< there may be something to read
+    bool named = false;     ///< the cluster has said so
+    int named_in_vain = 0;  ///< how often in a row it had said so, and there was nothing
     Backoff backoff;
     SteadyTime due{};
     SteadyTime read_anyway{};

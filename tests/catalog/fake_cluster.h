@@ -18,6 +18,8 @@ struct Scope {
   std::map<std::string, codec::Entry> entries;
   std::vector<remote::Delta> log;          ///< record i leads to generation i + 1
   std::map<std::string, uint64_t> groups;  ///< by contest
+  /// The group in which a path is, and its contest, while the group has a place in it.
+  std::map<std::string, std::pair<std::string, uint64_t>> places;
   std::deque<remote::Delta> scripted;      ///< given out first
   /// Where the last scripted delta led, and the log's length then: quiet there until something real happens.
   std::optional<std::pair<remote::Position, size_t>> scripted_end;
@@ -36,7 +38,9 @@ struct State {
   int claimed = 0;                   ///< so many publishes find that another host sends the same
   bool hanging = false;              ///< every call uses its whole time
   uint64_t reads = 0;
-  uint64_t publishes = 0;  ///< attempts
+  std::map<remote::ScopeId, uint64_t> reads_of;
+  remote::ScopeId named_in_vain;  ///< has a record that no read gives
+  uint64_t publishes = 0;         ///< attempts
 };
 
 inline std::string nonce(uint64_t generation) {
@@ -48,9 +52,20 @@ inline void set_in(State& now, const remote::ScopeId& id, const std::vector<code
   const uint64_t next = scope.log.size() + 1;
   scope.log.push_back({false, entries, {}, {next, nonce(next)}});
 }
+/// Gives the entries, as one group, a place in the contest.
+inline void enter(Scope& scope, const std::string& contest, const std::vector<codec::Entry>& entries) {
+  const uint64_t group = scope.log.size() + 1;
+  for (const auto& entry : entries) scope.places[entry.path] = {contest, group};
+  ++scope.groups[contest];
+}
 inline void remove_in(State& now, const remote::ScopeId& id, const std::string& path) {
   Scope& scope = now.scopes[id];
   scope.entries.erase(path);
+  if (auto place = scope.places.extract(path)) {
+    // As in the real cluster, the first path that is lost gives the whole group's place back.
+    --scope.groups[place.mapped().first];
+    std::erase_if(scope.places, [&](const auto& other) { return other.second == place.mapped(); });
+  }
   const uint64_t next = scope.log.size() + 1;
   scope.log.push_back({false, {}, {path}, {next, nonce(next)}});
 }
@@ -81,7 +96,7 @@ inline remote::PublishOutcome commit(State& now, const remote::PublishGroup& gro
     return found != scope.entries.end() && found->second.digest == entry.digest && found->second != entry;
   });
   if (held) return remote::PublishOutcome::kHeld;
-  if (group.contest) ++scope.groups[group.contest->key];
+  if (group.contest) enter(scope, group.contest->key, group.entries);
   now.published.push_back(group);
   set_in(now, group.scope, group.entries);
   return remote::PublishOutcome::kPublished;

@@ -91,7 +91,10 @@ class FakeRemote final : public remote::Remote {
 
   Result<remote::Delta> read_changes(const remote::ScopeId& id, const remote::Position& from,
                                      Deadline deadline) override {
-    state.with([](State& now) { ++now.reads; });
+    state.with([&](State& now) {
+      ++now.reads;
+      ++now.reads_of[id];
+    });
     if (auto error = obstacle(deadline)) return fail(*error);
     return state.with([&](State& now) -> Result<remote::Delta> {
       Scope& scope = now.scopes[id];
@@ -106,8 +109,12 @@ class FakeRemote final : public remote::Remote {
       if (from.generation == head && from.nonce == fake::nonce(head)) return remote::Delta{false, {}, {}, from};
       const bool unknown = from.nonce != fake::nonce(from.generation) || from.generation > head ||
                            from.generation < scope.trimmed || from.generation == 0;
-      if (!unknown) return scope.log[from.generation];
-      remote::Delta snapshot{true, {}, {}, {head, fake::nonce(head)}};
+      if (!unknown) {
+        remote::Delta step = scope.log[from.generation];
+        step.at_head = step.position.generation == head;
+        return step;
+      }
+      remote::Delta snapshot{true, {}, {}, {head, fake::nonce(head)}, true};
       for (const auto& [path, entry] : scope.entries) snapshot.set.push_back(entry);
       return snapshot;
     });
@@ -122,6 +129,7 @@ class FakeRemote final : public remote::Remote {
       for (const auto& [id, position] : scopes) {
         auto found = now.scopes.find(id);
         if (found == now.scopes.end()) continue;
+        if (now.named_in_vain == id) names.push_back(id);
         const bool ended = found->second.scripted_end == std::pair(position, found->second.log.size());
         const bool news = !found->second.scripted.empty() || found->second.log.size() != position.generation;
         if (!found->second.scripted.empty() || (news && !ended)) names.push_back(id);
@@ -176,6 +184,13 @@ class FakeRemote final : public remote::Remote {
 
   void set(const remote::ScopeId& id, const codec::Entry& entry) {
     state.notify_with([&](State& now) { fake::set_in(now, id, {entry}); });
+  }
+  /// Of a group that has a place in a contest.
+  void set_in_contest(const remote::ScopeId& id, const std::string& contest, const codec::Entry& entry) {
+    state.notify_with([&](State& now) {
+      fake::enter(now.scopes[id], contest, {entry});
+      fake::set_in(now, id, {entry});
+    });
   }
   void set_with_bytes(const remote::ScopeId& id, codec::Entry entry, const std::string& bytes) {
     entry.digest = codec::digest_of(bytes);

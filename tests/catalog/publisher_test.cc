@@ -49,6 +49,17 @@ TEST_F(PublisherTest, TheFirstGroupOfAKeyWins) {
   EXPECT_NE(second.why.find("superseded"), std::string::npos);
   EXPECT_FALSE(remote_.entry("aa", "key/b"));
   EXPECT_EQ(counted("publish.kept_local"), 1U);
+  EXPECT_EQ(counted("publish.superseded"), 1U);
+}
+
+TEST_F(PublisherTest, ALookPastTheTailEndsAtTheHead) {
+  start_synced();
+  for (const char* text : {"1", "2"}) {
+    Publish ours = group(Publish::Kind::kFirst, std::string("key/") + text, text);
+    ours.scope = "zz";  // which nobody follows: what is read of it is read for this contest
+    (void)publish(ours);
+  }
+  EXPECT_EQ(remote_.state.with([](FakeRemote::State& now) { return now.reads_of["zz"]; }), 1U);
 }
 
 TEST_F(PublisherTest, AContestThatIsKnownToBeLostCostsNoBytes) {
@@ -133,8 +144,7 @@ TEST_F(PublisherTest, AHiddenCandidateCountsAsUnseenToo) {
 }
 
 TEST_F(PublisherTest, ALostCandidateStandsInNobodysWay) {
-  remote_.set("aa", elsewhere("key/theirs", "1"));
-  remote_.state.with([](FakeRemote::State& now) { now.scopes["aa"].groups["key"] = 1; });
+  remote_.set_in_contest("aa", "key", elsewhere("key/theirs", "1"));
   Catalog& catalog = start_synced();
   catalog.report_lost(*catalog.find("key/theirs"));
   EXPECT_EQ(publish(group(Publish::Kind::kCandidate, "key/ours", "2")).state, PublishState::kPublished);
@@ -151,10 +161,9 @@ TEST_F(PublisherTest, AKeyHasNoMoreThanItsLimitOfCandidates) {
   Publish ours = group(Publish::Kind::kCandidate, "key/ours", "x");
   for (int i = 0; i < 3; ++i) {
     const std::string path = "key/" + std::to_string(i);
-    remote_.set("aa", elsewhere(path, "1"));
+    remote_.set_in_contest("aa", "key", elsewhere(path, "1"));
     ours.seen.push_back(path);
   }
-  remote_.state.with([](FakeRemote::State& now) { now.scopes["aa"].groups["key"] = 3; });
   start_synced();
   const auto report = publish(ours);
   EXPECT_EQ(report.state, PublishState::kKeptLocal);
@@ -167,6 +176,8 @@ TEST_F(PublisherTest, TooLargeStaysLocalAndSaysSo) {
   const auto report = publish(plain("f", "eleven bytes"));
   EXPECT_EQ(report.state, PublishState::kKeptLocal);
   EXPECT_NE(report.why.find("more than the limit of 10"), std::string::npos);
+  EXPECT_EQ(counted("publish.kept_local"), 1U);
+  EXPECT_EQ(counted("publish.superseded"), 0U);
 }
 
 TEST_F(PublisherTest, ABlobThatIsGoneIsRefused) {

@@ -198,6 +198,20 @@ TEST_F(TailTest, ReadsOnlyTheScopesThatHaveSomething) {
   EXPECT_LE(reads() - before, 2 * kChanges);
 }
 
+TEST_F(TailTest, AScopeThatIsNamedInVainIsReadLikeAQuietOne) {
+  options_.poll_interval = Milliseconds(10);
+  Catalog& catalog = start_synced();
+  const auto reads = [&] { return remote_.state.with([](FakeRemote::State& now) { return now.reads_of["aa"]; }); };
+  remote_.state.with([](FakeRemote::State& now) { now.named_in_vain = "aa"; });
+  const uint64_t before = reads();
+  for (int i = 0; i < 30; ++i) {  // at least as many turns
+    const std::string path = "b/" + std::to_string(i);
+    remote_.set("bb", elsewhere(path, "1"));
+    ASSERT_TRUE(eventually([&] { return catalog.find(path).has_value(); }));
+  }
+  EXPECT_LE(reads() - before, 6U);
+}
+
 TEST_F(TailTest, AnAbsentClusterIsAskedSeldom) {
   remote_.fail_with(Error(ErrorCode::kUnavailable, "down"));
   start();

@@ -9,12 +9,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
 
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/handle.h"
+#include "inductorfs/base/regular_file.h"
 #include "transport.h"
 
 namespace inductorfs::redis {
@@ -22,6 +24,9 @@ namespace {
 
 using Context = Handle<SSL_CTX, SSL_CTX_free>;
 using Session = Handle<SSL, SSL_free>;
+
+/// The certificates of all authorities of a system have some 200 KB.
+constexpr uint64_t kPemLimit = uint64_t{16} << 20;
 
 std::string last_reason() {
   const unsigned long code = ERR_peek_last_error();
@@ -140,22 +145,36 @@ class TlsTransport final : public Transport {
   Session session_;
 };
 
+tl::unexpected<Error> unusable(const std::string& what, const std::string& file, const std::string& why) {
+  return fail(ErrorCode::kInvalid, "TLS: cannot use the " + what + " " + file + ": " + why);
+}
+
+/// Has OpenSSL read a file that an option names. OpenSSL opens what we have opened: by itself it would wait for the
+/// other end of a FIFO, and read a device without end.
+Result<void> load_file(const std::string& what, const std::string& file, const std::function<int(const char*)>& load) {
+  const Result<Fd> opened = open_regular(file, kPemLimit);
+  if (!opened && opened.error().code() == ErrorCode::kNotFound) return unusable(what, file, "it does not exist");
+  if (!opened) return unusable(what, file, opened.error().what());
+  const std::string place = "/proc/self/fd/" + std::to_string(opened->get());
+  return load(place.c_str()) == 1 ? Result<void>() : unusable(what, file, last_reason());
+}
+
 Result<void> load_certificates(SSL_CTX* context, const Endpoint& endpoint) {
-  const auto bad = [](const std::string& what, const std::string& file) {
-    return fail(ErrorCode::kInvalid, "TLS: cannot use the " + what + " " + file + ": " + last_reason());
-  };
-  if (endpoint.ca_file.empty()) {
-    if (SSL_CTX_set_default_verify_paths(context) != 1) return bad("system's certificates", "");
-  } else if (SSL_CTX_load_verify_locations(context, endpoint.ca_file.c_str(), nullptr) != 1) {
-    return bad("CA file", endpoint.ca_file);
+  if (!endpoint.ca_file.empty()) {
+    INDUCTORFS_TRY(load_file("CA file", endpoint.ca_file, [context](const char* place) {
+      return SSL_CTX_load_verify_locations(context, place, nullptr);
+    }));
+  } else if (SSL_CTX_set_default_verify_paths(context) != 1) {
+    return unusable("system's certificates", "", last_reason());
   }
   if (endpoint.certificate_file.empty()) return {};
-  if (SSL_CTX_use_certificate_chain_file(context, endpoint.certificate_file.c_str()) != 1) {
-    return bad("certificate", endpoint.certificate_file);
-  }
+  INDUCTORFS_TRY(load_file("certificate", endpoint.certificate_file, [context](const char* place) {
+    return SSL_CTX_use_certificate_chain_file(context, place);
+  }));
   const std::string& key = endpoint.key_file.empty() ? endpoint.certificate_file : endpoint.key_file;
-  if (SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM) != 1) return bad("key", key);
-  return {};
+  return load_file("key", key, [context](const char* place) {
+    return SSL_CTX_use_PrivateKey_file(context, place, SSL_FILETYPE_PEM);
+  });
 }
 
 Result<Context> make_context(const Endpoint& endpoint) {

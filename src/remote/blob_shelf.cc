@@ -42,6 +42,9 @@ Result<void> BlobShelf::take(std::span<const Reply> replies) {
     const bool renew =
         renews_ && left < lifetime_.renew_below;  // also what has no lifetime, which nobody of us made so
     left_.push_back(left);
+    // Unfit here and not lost: what is behind such a head, and under which keys, only its own release knows. It renews
+    // the blob, too: a first piece alone must not outlive the others.
+    if (PieceHead::is_newer(replies[kQuestions * i].text)) continue;
     bool whole = head.has_value();
     if (whole && head->pieces > 1) {
       auto others = has_other_pieces(digests_[i], head->pieces, renew);

@@ -29,7 +29,7 @@ class BlobShelf {
   [[nodiscard]] Result<void> take(std::span<const redis::Reply> replies);
   /// ask() and take() in a round trip of their own.
   [[nodiscard]] Result<void> look();
-  /// Blobs that are not there, or lack a piece.
+  /// Blobs that are not there, or lack a piece. Not those whose head a newer release has written.
   [[nodiscard]] const std::vector<codec::Digest>& missing() const { return missing_; }
 
   /// How many milliseconds each blob had left, in the order of the digests; negative when it is not there.

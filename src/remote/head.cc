@@ -34,14 +34,45 @@ Result<Head> head_of(const redis::Reply& reply) {
   return head;
 }
 
-void HeadWatch::confirm(const ScopeId& scope, const Position& position) {
-  state_.with([&](State& state) { state.confirmed[scope] = position; });
+std::vector<redis::Command> look_without_meta(const ScopeKeys& keys) {
+  return {{"HLEN", keys.index}, {"XREVRANGE", keys.log, "+", "-", "COUNT", "1"}};
+}
+
+Result<Head> head_without_meta(const redis::Reply& entries, const redis::Reply& last_record) {
+  using Kind = redis::Reply::Kind;
+  if (entries.kind != Kind::kInteger) return fail(redis::to_error(entries));
+  Head head;
+  if (entries.integer == 0) return head;  // whether or not this user may ask for the log
+  if (last_record.kind != Kind::kArray) return fail(redis::to_error(last_record));
+  head.exists = true;
+  head.position = {0, "index of " + std::to_string(entries.integer)};
+  if (last_record.items.empty()) return head;
+  const redis::Reply& record = last_record.items.front();
+  if (record.items.size() != 2) return fail(redis::to_error(record));
+  const std::string_view id = record.items[0].text;
+  const auto generation = to_generation(id.substr(0, id.find('-')));
+  const std::vector<redis::Reply>& fields = record.items[1].items;
+  for (size_t i = 0; generation && i + 1 < fields.size(); i += 2) {
+    if (fields[i].text == "n") head.position = {*generation, fields[i + 1].text};
+  }
+  return head;
+}
+
+void HeadWatch::confirm(const ScopeId& scope, const Position& position, bool has_meta) {
+  state_.with([&](State& state) { state.confirmed[scope] = {position, has_meta}; });
+}
+
+bool HeadWatch::has_meta(const ScopeId& scope) const {
+  return state_.with([&](const State& state) {
+    const auto found = state.confirmed.find(scope);
+    return found == state.confirmed.end() || found->second.has_meta;
+  });
 }
 
 bool HeadWatch::is_confirmed(const ScopeId& scope, const Position& position) const {
   return state_.with([&](const State& state) {
     const auto found = state.confirmed.find(scope);
-    return found != state.confirmed.end() && found->second == position;
+    return found != state.confirmed.end() && found->second.position == position;
   });
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "group.h"
@@ -77,31 +80,6 @@ struct Moment {
   std::vector<Reply> replies;
 };
 
-// The commands between two looks at the head: when both are equal nothing was published in between, for each publish
-// draws a new nonce. Not MULTI: a server over its maxmemory refuses to queue any command, reads too (redis
-// server.c, processCommand: reject_cmd_on_oom), and reading must go on then.
-Result<Moment> at_one_moment(Channel& channel, const ScopeKeys& keys, std::vector<redis::Command> commands) {
-  const redis::Command look = {"HMGET", keys.meta, "gen", "nonce"};
-  commands.insert(commands.begin(), look);
-  commands.push_back(look);
-  for (int i = 0; i < kMomentAttempts; ++i) {
-    auto replies = channel.call_all(commands);
-    if (!replies) return fail(std::move(replies).error());
-    for (const Reply& reply : *replies) {
-      if (reply.is_error()) return unexpected_reply(reply);
-    }
-    auto before = head_of(replies->front());
-    if (!before) return fail(std::move(before).error());
-    auto after = head_of(replies->back());
-    if (!after) return fail(std::move(after).error());
-    if (before->exists != after->exists || before->position != after->position) continue;
-    replies->erase(replies->begin());
-    replies->pop_back();
-    return Moment{std::move(*after), std::move(*replies)};
-  }
-  return fail(ErrorCode::kUnavailable, "the scope changes faster than it can be read");
-}
-
 struct Damaged {
   std::string path;
   codec::Digest digest;
@@ -146,6 +124,45 @@ class ScopeReader {
     damaged_.push_back({path, *digest});
   }
 
+  // What tells the head.
+  [[nodiscard]] std::vector<redis::Command> look() const {
+    std::vector<redis::Command> commands = {{"HMGET", keys_.meta, "gen", "nonce"}};
+    if (without_meta_) std::ranges::move(look_without_meta(keys_), std::back_inserter(commands));
+    return commands;
+  }
+
+  Result<Head> head_in(std::span<const Reply> looked) const {
+    auto head = head_of(looked.front());
+    return head && !head->exists && without_meta_ ? head_without_meta(looked[1], looked[2]) : head;
+  }
+
+  // The commands between two looks at the head: when both are equal nothing was published in between, for each publish
+  // draws a new nonce. Not MULTI: a server over its maxmemory refuses to queue any command, reads too (redis
+  // server.c, processCommand: reject_cmd_on_oom), and reading must go on then.
+  Result<Moment> at_one_moment(const std::vector<redis::Command>& commands) {
+    for (int i = 0; i < kMomentAttempts; ++i) {
+      const std::vector<redis::Command> looked = look();
+      std::vector<redis::Command> all = looked;
+      all.insert(all.end(), commands.begin(), commands.end());
+      all.insert(all.end(), looked.begin(), looked.end());
+      auto replies = channel_.call_all(all);
+      if (!replies) return fail(std::move(replies).error());
+      const auto before = head_in(std::span(*replies).first(looked.size()));
+      if (!before) return fail(before.error());
+      auto after = head_in(std::span(*replies).last(looked.size()));
+      if (!after) return fail(std::move(after).error());
+      const auto first = replies->begin() + static_cast<ptrdiff_t>(looked.size());
+      const auto end = replies->end() - static_cast<ptrdiff_t>(looked.size());
+      for (const Reply& reply : std::span(first, end)) {
+        if (reply.is_error()) return unexpected_reply(reply);
+      }
+      if (before->exists != after->exists || before->position != after->position) continue;
+      if (!after->exists && !std::exchange(without_meta_, true)) continue;  // the index alone may be there
+      return Moment{std::move(*after), {std::make_move_iterator(first), std::make_move_iterator(end)}};
+    }
+    return fail(ErrorCode::kUnavailable, "the scope changes faster than it can be read");
+  }
+
   tl::unexpected<Error> too_large() const {
     return fail(ErrorCode::kTooLarge, "scope " + scope_ + " holds more than index_limit = " +
                                           std::to_string(session_.options().index_limit) + " entries");
@@ -154,8 +171,7 @@ class ScopeReader {
   Result<Step> read_step(uint64_t generation) {
     const std::string count = std::to_string(kRecordsPerRead);
     const std::string after = std::to_string(generation) + "-0";
-    auto moment =
-        at_one_moment(channel_, keys_, {{"XREAD", "COUNT", count, "STREAMS", keys_.log, after}, {"HLEN", keys_.index}});
+    auto moment = at_one_moment({{"XREAD", "COUNT", count, "STREAMS", keys_.log, after}, {"HLEN", keys_.index}});
     if (!moment) return fail(std::move(moment).error());
     Step step;
     step.head = std::move(moment->head);
@@ -183,12 +199,10 @@ class ScopeReader {
   // A whole snapshot; nothing when the history changed under it.
   Result<std::optional<Delta>> bootstrap() {
     heads_.clear();
-    auto reply = channel_.call({"HMGET", keys_.meta, "gen", "nonce"});
-    if (!reply) return fail(std::move(reply).error());
-    auto first = head_of(*reply);
+    auto first = at_one_moment({});
     if (!first) return fail(std::move(first).error());
-    if (!first->exists) return std::optional(Delta{true, {}, {}, {}, true});
-    Position position = first->position;
+    if (!first->head.exists) return std::optional(Delta{true, {}, {}, {}, true});
+    Position position = first->head.position;
     heads_[position.generation] = position.nonce;
     DeltaFold fold;
     auto scanned = scan(fold);
@@ -205,7 +219,7 @@ class ScopeReader {
     std::string cursor = "0";
     Counter& bad = session_.counters().get("remote.bad_entries");
     do {
-      auto moment = at_one_moment(channel_, keys_, {{"HSCAN", keys_.index, cursor, "COUNT", kScanCount}});
+      auto moment = at_one_moment({{"HSCAN", keys_.index, cursor, "COUNT", kScanCount}});
       if (!moment) return fail(std::move(moment).error());
       const Position& head = moment->head.position;
       if (!moment->head.exists) return false;
@@ -249,6 +263,7 @@ class ScopeReader {
   const ScopeId& scope_;
   const ScopeKeys keys_;
   Channel& channel_;
+  bool without_meta_ = false;              // meta was not there: the head may be told without it
   std::map<uint64_t, std::string> heads_;  // what each generation's nonce was when it was seen
   std::vector<Damaged> damaged_;
 };

@@ -66,17 +66,25 @@ class ScopeWaiter {
     auto replies = channel.call_all(commands);
     if (!replies) return fail(std::move(replies).error());
     for (size_t i = 0; i < replies->size(); ++i) {
-      auto head = head_of((*replies)[i]);
-      if (!head) return fail(std::move(head).error());
       const auto& [scope, position] = scopes_[places[i]];
+      auto head = head_of((*replies)[i]);
+      const bool has_meta = head && (head->exists || position == Position{});
+      if (head && !has_meta) head = look_at_index(channel, keys_[places[i]]);
+      if (!head) return fail(std::move(head).error());
       if (head->position == position) {
-        heads_.confirm(scope, position);
+        heads_.confirm(scope, position, has_meta);
       } else {
         moved.push_back(scope);
       }
     }
     if (places.size() == scopes_.size()) heads_.looked(scopes_.size());
     return moved;
+  }
+
+  static Result<Head> look_at_index(Channel& channel, const ScopeKeys& keys) {
+    auto replies = channel.call_all(look_without_meta(keys));
+    if (!replies) return fail(std::move(replies).error());
+    return head_without_meta((*replies)[0], (*replies)[1]);
   }
 
   Result<std::vector<ScopeId>> rest(Channel& channel) {
@@ -106,7 +114,8 @@ class ScopeWaiter {
   Result<std::vector<ScopeId>> gone(Channel& channel) {
     redis::Command command = {"EXISTS"};
     for (size_t i = 0; i < scopes_.size(); ++i) {
-      if (scopes_[i].second != Position{}) command.push_back(keys_[i].meta);
+      if (scopes_[i].second == Position{}) continue;
+      command.push_back(heads_.has_meta(scopes_[i].first) ? keys_[i].meta : keys_[i].index);
     }
     if (command.size() == 1) return std::vector<ScopeId>();
     auto reply = channel.call(command);

@@ -112,11 +112,15 @@ class RedisRemote final : public Remote {
 
 Result<std::string> read_secret(const std::string& path) {
   auto text = read_file(AT_FDCWD, path, kSecretLimit);
-  if (!text)
-    return fail(ErrorCode::kInvalid, "cannot read the password file " + path + ": " + text.error().to_string());
+  if (!text) {
+    const std::string why = text.error().what().empty() ? "it does not exist" : text.error().what();
+    return fail(ErrorCode::kInvalid, "cannot read the password file " + path + ": " + why);
+  }
   const size_t end = text->find_last_not_of("\r\n");
   text->resize(end == std::string::npos ? 0 : end + 1);
-  if (text->empty()) return fail(ErrorCode::kInvalid, "the password file " + path + " is empty");
+  if (text->empty())
+    return fail(ErrorCode::kInvalid,
+                "the password file " + path + " is empty; write the password of the server into it");
   return text;
 }
 

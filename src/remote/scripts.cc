@@ -6,9 +6,11 @@ namespace {
 
 // advance(): one more generation, and its record in the log.
 //  - %.0f: a number becomes an argument with 14 digits only.
-//  - An index without meta, or meta without an index (an eviction policy took it, or an operator): a reader that stands
-//    at {0, ""} must not take the first record for the whole history, nor one at the head what it knows for the index,
-//    so the chain goes on from a nonce that nobody has.
+//  - An index without meta (an eviction policy took it, or an operator): the last record of the log was written in one
+//    step with it and tells the same, so the history goes on and nobody has to read the index anew.
+//  - An index without both, or meta without an index: a reader that stands at {0, ""} must not take the first record
+//    for the whole history, nor one at the head what it knows for the index, so the chain goes on from a nonce that
+//    nobody has.
 //  - XADD refuses an id that is not larger than the last: a log that outlived its meta. It has lost its meaning then.
 // keep(): a lifetime for the keys that have none yet, or whose time is partly over. By pcall: a user who may not do
 // that can still publish.
@@ -20,11 +22,24 @@ local function generation()
   return tonumber(redis.call('HGET', meta, 'gen') or '0')
 end
 
+local function restore_meta()
+  local last = redis.pcall('XREVRANGE', log, '+', '-', 'COUNT', 1)
+  if type(last) ~= 'table' or last.err or not last[1] then return nil end
+  local fields = last[1][2]
+  for i = 1, #fields, 2 do
+    if fields[i] == 'n' then
+      redis.call('HSET', meta, 'gen', string.match(last[1][1], '^%d+'), 'nonce', fields[i + 1])
+      return fields[i + 1]
+    end
+  end
+  return nil
+end
+
 local function advance(nonce, length, record)
   local prev = redis.call('HGET', meta, 'nonce')
   local whole = redis.call('EXISTS', idx) == 1
   if not prev then
-    prev = whole and 'lost' or ''
+    prev = whole and (restore_meta() or 'lost') or ''
   elseif not whole then
     prev = 'lost'
   end

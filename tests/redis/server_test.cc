@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 
@@ -152,6 +153,27 @@ TEST(Tls, RefusesAnUnknownAuthority) {
   const auto unreadable = connect(endpoint);
   ASSERT_FALSE(unreadable);
   EXPECT_EQ(unreadable.error().code(), ErrorCode::kInvalid);
+}
+
+TEST(Tls, DoesNotWaitForAFileThatIsNone) {
+  const RedisServer server({.tls = true});
+  const std::string fifo = server.directory() + "/fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const auto expect_refused = [](const Endpoint& endpoint, const std::string& what) {
+    const auto connection = connect(endpoint);
+    ASSERT_FALSE(connection);
+    EXPECT_EQ(connection.error().code(), ErrorCode::kInvalid);
+    EXPECT_NE(connection.error().what().find(what), std::string::npos) << connection.error().what();
+  };
+  Endpoint endpoint = endpoint_of(server.tls_url());
+  endpoint.ca_file = fifo;
+  expect_refused(endpoint, "CA file " + fifo + ": " + fifo + " is not a regular file");
+  endpoint.ca_file = server.certificates().ca_file;
+  endpoint.certificate_file = fifo;
+  expect_refused(endpoint, "certificate " + fifo + ": ");
+  endpoint.certificate_file = endpoint.ca_file;
+  endpoint.key_file = fifo;
+  expect_refused(endpoint, "key " + fifo + ": ");
 }
 
 TEST(Tls, ShowsItsClientCertificate) {

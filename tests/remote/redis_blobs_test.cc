@@ -56,6 +56,27 @@ TEST_F(RedisBlobs, PiecesOfANewerReleaseAreNotDamaged) {
   EXPECT_EQ(fetch_error(small.digest, soon()), ErrorCode::kNotSupported);
 }
 
+TEST_F(RedisBlobs, PiecesOfANewerReleaseAreNeitherSentAgainNorSweptNorRenewed) {
+  const auto large = entry("large", test_bytes(kPieceBytes + 1, 1));
+  publish({large});
+  std::string value = run({"GET", key_of(large.digest)}).text;
+  value[4] = 2;
+  run({"SET", key_of(large.digest), value, "EX", "10"});
+  run({"DEL", key_of(large.digest, 1)});  // the newer release may call it by another name
+  const uint64_t sent = count("remote.publish_blobs");
+
+  const auto swept = remote->sweep(scope, true, soon());
+  publish({entry("other", source.frame(large.digest))});
+
+  EXPECT_TRUE(run({"GET", key_of(large.digest)}).text == value);
+  EXPECT_EQ(count("remote.publish_blobs"), sent);
+  EXPECT_LE(run({"TTL", key_of(large.digest)}).integer, 10);
+  ASSERT_TRUE(swept) << swept.error().to_string();
+  EXPECT_TRUE(swept->ours);
+  EXPECT_EQ(swept->gone, 0U);
+  EXPECT_EQ(run({"HEXISTS", keys.index, "large"}).integer, 1);
+}
+
 TEST_F(RedisBlobs, LiveForTheirLifetimeAndAreRenewedByTheNextPublish) {
   options.blob_lifetime = std::chrono::seconds(1000);
   reopen();

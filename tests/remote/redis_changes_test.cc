@@ -83,19 +83,119 @@ TEST_F(RedisChanges, AServerThatLostEverythingEmptiesItsFollowers) {
   EXPECT_TRUE(follower.has("b"));
 }
 
-TEST_F(RedisChanges, PublishingGoesOnAfterMetaIsLost) {
+TEST_F(RedisChanges, TheLogTellsTheHeadWhenMetaIsLost) {
   publish({entry("a", "x")});
   publish({entry("b", "x")});
   Follower follower(*remote, scope);
   follower.catch_up();
-  run({"DEL", keys.meta});  // its log has higher ids than the next generation
-  publish({entry("c", "x")});
-  EXPECT_EQ(run({"XLEN", keys.log}).integer, 1);
+  const Position head = follower.position;
+  const int resets = follower.resets;
+  run({"DEL", keys.meta});
   follower.catch_up();
-  EXPECT_EQ(follower.entries.size(), 3U);
+  EXPECT_EQ(follower.entries.size(), 2U);
   Follower fresh(*remote, scope);
   fresh.catch_up();
-  EXPECT_EQ(fresh.entries.size(), 3U) << "the first record is not the whole history";
+  EXPECT_EQ(fresh.entries.size(), 2U);
+  EXPECT_EQ(fresh.position, head);
+
+  publish({entry("c", "x")});
+  EXPECT_EQ(run({"XLEN", keys.log}).integer, 3) << "the history goes on";
+  EXPECT_EQ(run({"HGET", keys.meta, "gen"}).text, "3");
+  follower.catch_up();
+  EXPECT_EQ(follower.entries.size(), 3U);
+  EXPECT_EQ(follower.resets, resets) << "nobody reads the index anew";
+  EXPECT_EQ(follower.position, (Position{3, run({"HGET", keys.meta, "nonce"}).text}));
+}
+
+TEST_F(RedisChanges, AReaderThatMissedSomethingBeforeMetaWasLostCatchesUp) {
+  publish({entry("a", "x")});
+  Follower follower(*remote, scope);
+  follower.catch_up();
+  publish({entry("b", "x")});
+  publish({entry("c", "x")});
+  run({"DEL", keys.meta});
+  follower.catch_up();
+  EXPECT_EQ(follower.entries.size(), 3U);
+  publish({entry("d", "x")});
+  publish({entry("e", "x")});
+  run({"XTRIM", keys.log, "MAXLEN", "1"});
+  run({"DEL", keys.meta});
+  follower.catch_up();
+  EXPECT_EQ(follower.entries.size(), 5U);
+}
+
+TEST_F(RedisChanges, AnIndexAloneIsReadWholeAndPublishingGoesOn) {
+  publish({entry("a", "x")});
+  publish({entry("b", "x")});
+  Follower follower(*remote, scope);
+  follower.catch_up();
+  Follower away(*remote, scope);
+  away.catch_up();
+  for (const char* added : {"c", "d"}) {
+    const size_t known = follower.entries.size();
+    run({"DEL", keys.meta, keys.log});
+    follower.catch_up();
+    EXPECT_EQ(follower.entries.size(), known);
+    Follower fresh(*remote, scope);
+    fresh.catch_up();
+    EXPECT_EQ(fresh.entries.size(), known);
+    EXPECT_EQ(fresh.position, follower.position);
+    publish({entry(added, "x")});
+    EXPECT_EQ(run({"XLEN", keys.log}).integer, 1);
+    for (Follower* each : {&follower, &fresh, &away}) {
+      each->catch_up();
+      EXPECT_EQ(each->entries.size(), known + 1);
+    }
+    Follower late(*remote, scope);
+    late.catch_up();
+    EXPECT_EQ(late.entries.size(), known + 1) << "the first record is not the whole history";
+  }
+}
+
+TEST_F(RedisChanges, AnEmptyScopeIsReadByAUserThatMayNotAskForTheEndOfTheLog) {
+  run({"ACL", "SETUSER", "default", "-xrevrange"});
+  Follower follower(*remote, scope);
+  follower.catch_up();
+  EXPECT_EQ(follower.position, Position{});
+  publish({entry("a", "x")});
+  follower.catch_up();
+  run({"DEL", keys.meta});
+  const auto delta = remote->read_changes(scope, follower.position, soon());
+  ASSERT_FALSE(delta) << "not a scope that is empty";
+  EXPECT_EQ(delta.error().code(), ErrorCode::kNotPermitted);
+  publish({entry("b", "x")});
+  follower.catch_up();
+  EXPECT_EQ(follower.entries.size(), 2U);
+}
+
+TEST_F(RedisChanges, ALogWithoutMetaAndIndexIsNoHistory) {
+  publish({entry("a", "x")});
+  Follower follower(*remote, scope);
+  follower.catch_up();
+  run({"DEL", keys.meta, keys.index});
+  follower.catch_up();
+  EXPECT_TRUE(follower.entries.empty());
+  EXPECT_EQ(follower.position, Position{});
+}
+
+// An older data set that comes back without its meta: its log tells that it is another history.
+TEST_F(RedisChanges, ALostTailIsNoticedAlthoughMetaIsLostToo) {
+  publish({entry("kept", "x")});
+  publish({entry("ghost", "x")});
+  Follower follower(*remote, scope);
+  follower.catch_up();
+  ASSERT_TRUE(follower.has("ghost"));
+  run({"HDEL", keys.index, "ghost"});
+  run({"XDEL", keys.log, "2-0"});
+  run({"XSETID", keys.log, "1-0"});
+  run({"DEL", keys.meta});
+  follower.catch_up();
+  EXPECT_FALSE(follower.has("ghost"));
+  publish({entry("real", "x")});
+  ASSERT_EQ(run({"HGET", keys.meta, "gen"}).text, "2");
+  follower.catch_up();
+  EXPECT_TRUE(follower.has("real"));
+  EXPECT_TRUE(follower.has("kept"));
 }
 
 TEST_F(RedisChanges, EntriesAndRecordsThatCannotBeReadAreSkippedAndCounted) {

@@ -143,6 +143,65 @@ TEST_F(RedisFollow, ALogThatBeganAnewBelowIsNoticedAtTheNextLookAtTheHeads) {
   EXPECT_EQ(*moved, std::vector<ScopeId>{scope});
 }
 
+TEST_F(RedisFollow, AScopeThatLostItsMetaHasNotMovedAndCostsNoMoreThanBefore) {
+  options.follow_rest = Milliseconds(50);
+  options.head_interval = Milliseconds(3'600'000);
+  reopen();
+  Scopes scopes = ten_scopes();
+  const auto wait = [&](Milliseconds most) { return remote->wait_for_changes(scopes, most, [] { return false; }); };
+  ASSERT_TRUE(wait(Milliseconds(200)));
+  const ScopeKeys first("ifs1", scopes[3].first);
+  const ScopeKeys second("ifs1", scopes[5].first);
+  Result<std::vector<ScopeId>> moved = std::vector<ScopeId>();
+  const auto asks_the_log = [&] {
+    const uint64_t asked = calls()["xrevrange"];
+    return eventually([&] {
+      moved = wait(Milliseconds(400));
+      return !moved || !moved->empty() || calls()["xrevrange"] > asked;
+    });
+  };
+  run({"DEL", first.meta});
+  ASSERT_TRUE(asks_the_log());
+  ASSERT_TRUE(moved);
+  EXPECT_TRUE(moved->empty()) << "its log says that nothing has changed";
+  run({"DEL", second.meta, second.log});
+  moved = wait(Milliseconds(60'000));
+  ASSERT_TRUE(moved);
+  EXPECT_EQ(*moved, std::vector<ScopeId>{scopes[5].first}) << "nothing names its history any more";
+  Follower follower(*remote, scopes[5].first);
+  follower.catch_up();
+  EXPECT_TRUE(follower.has("a"));
+  scopes[5].second = follower.position;
+
+  ASSERT_TRUE(asks_the_log());
+  const auto begin = calls();
+  moved = wait(Milliseconds(1000));
+  ASSERT_TRUE(moved);
+  EXPECT_TRUE(moved->empty());
+  const auto end = calls();
+  EXPECT_EQ(end.at("hmget"), begin.at("hmget"));
+  EXPECT_EQ(end.at("xrevrange"), begin.at("xrevrange"));
+  EXPECT_GT(end.at("exists"), begin.at("exists"));
+
+  for (const size_t place : {3U, 5U}) {
+    auto& [id, position] = scopes[place];
+    ASSERT_TRUE(remote->publish(group_of(id, {entry("b", "x")}), source, soon()));
+    moved = wait(Milliseconds(60'000));
+    ASSERT_TRUE(moved);
+    EXPECT_EQ(*moved, std::vector<ScopeId>{id});
+    Follower reader(*remote, id);
+    reader.catch_up();
+    EXPECT_EQ(reader.entries.size(), 2U);
+    position = reader.position;
+  }
+  run({"DEL", first.meta});
+  ASSERT_TRUE(wait(Milliseconds(200)));
+  run({"FLUSHALL"});
+  moved = wait(Milliseconds(60'000));
+  ASSERT_TRUE(moved);
+  EXPECT_EQ(moved->size(), scopes.size());
+}
+
 TEST_F(RedisFollow, AnIdleMountKeepsThreeConnectionsAtMost) {
   options.follow_rest = Milliseconds(20);
   options.idle_lifetime = Milliseconds(100);

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/remote/local_remote.h"
+
+#include <gtest/gtest.h>
+
+namespace inductorfs::remote {
+namespace {
+
+const remote::ScopeId kScope(64, 'a');
+constexpr Milliseconds kPatience{10000};
+
+class CountingSource final : public remote::BlobSource {
+ public:
+  Result<void> read(const codec::Digest&, size_t, const std::function<Result<void>(std::string_view)>&) override {
+    ++reads;
+    return {};
+  }
+  int reads = 0;
+};
+
+class RecordingSink final : public remote::BlobSink {
+ public:
+  Result<void> piece(const codec::Digest&, std::string_view) override {
+    ++pieces;
+    return {};
+  }
+  void done(const codec::Digest&, Result<void> outcome) override { outcomes.push_back(std::move(outcome)); }
+  int pieces = 0;
+  std::vector<Result<void>> outcomes;
+};
+
+remote::PublishGroup group_of(const std::string& path, const std::string& bytes) {
+  codec::Entry entry;
+  entry.path = path;
+  entry.digest = codec::digest_of(bytes);
+  entry.size = bytes.size();
+  entry.origin = "test";
+  remote::PublishGroup group;
+  group.scope = kScope;
+  group.entries.push_back(entry);
+  return group;
+}
+
+TEST(LocalRemote, KeepsEntriesButNoBytes) {
+  const auto local = make_local_remote();
+  CountingSource source;
+  const remote::PublishGroup group = group_of("ab/x.py", "text");
+
+  ASSERT_TRUE(local->publish(group, source, Deadline::after(kPatience)).has_value());
+
+  EXPECT_EQ(source.reads, 0);
+  const auto delta = local->read_changes(kScope, {}, Deadline::after(kPatience));
+  ASSERT_TRUE(delta.has_value());
+  EXPECT_EQ(delta->set, group.entries);
+  RecordingSink sink;
+  const codec::Digest digests[] = {group.entries[0].digest};
+  local->fetch(digests, sink, Deadline::after(kPatience));
+  ASSERT_EQ(sink.outcomes.size(), 1U);
+  EXPECT_EQ(sink.outcomes[0].error().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(sink.pieces, 0);
+}
+
+TEST(LocalRemote, DecidesContests) {
+  const auto local = make_local_remote();
+  CountingSource source;
+  remote::PublishGroup first = group_of("triton/@/K/a.cubin", "1");
+  first.contest = remote::PublishGroup::Contest{"triton/@/K", 0};
+  remote::PublishGroup second = group_of("triton/@/K/b.cubin", "2");
+  second.contest = first.contest;
+
+  EXPECT_EQ(local->publish(first, source, Deadline::after(kPatience)).value(), remote::PublishOutcome::kPublished);
+  EXPECT_EQ(local->publish(second, source, Deadline::after(kPatience)).value(), remote::PublishOutcome::kSuperseded);
+}
+
+TEST(LocalRemote, IsAlwaysThere) { EXPECT_TRUE(make_local_remote()->health().reachable); }
+
+TEST(LocalRemote, RemembersTheScopesOfThisHost) {
+  const std::unique_ptr<remote::Remote> remote = make_local_remote();
+  const std::string text = "inductorfs-scope-v1\nfacet=torch\nv=1\n";
+  const remote::ScopeInformation scope{codec::digest_of(text).to_hex(), "fxgraph", text};
+  ASSERT_TRUE(remote->announce_scope(scope, Deadline::after(kPatience)).has_value());
+  const auto listed = remote->list_scopes(10, Deadline::after(kPatience));
+  ASSERT_TRUE(listed.has_value());
+  ASSERT_EQ(listed->size(), 1U);
+  EXPECT_EQ(listed->front().text, text);
+}
+
+}  // namespace
+}  // namespace inductorfs::remote

@@ -41,6 +41,9 @@ constexpr rlim_t kDescriptorLimit = 256;
 /// do: in a set-group-id directory it is a group that the user is not a member of.
 constexpr gid_t kNoGroup = 65534;
 constexpr int kReportFd = STDERR_FILENO + 1;
+static_assert(kChildDescriptor == kReportFd + 1);
+/// OOM_SCORE_ADJ_MAX. Of a fact that was not learned the next look learns more; the worker serves everybody.
+constexpr std::string_view kOomScore = "1000";
 
 /// All that the child needs. Made before the fork: between fork and exec a child of a process with threads must not
 /// take memory or locks. Needs external synchronisation.
@@ -51,10 +54,12 @@ struct Launch {
   int out = -1;
   int err = -1;
   int report = -1;
+  int passed = -1;
   bool bare = false;
   rlim_t seconds = 0;
   bool changes_user = false;
   uid_t user = 0;
+  pid_t parent = 0;
 };
 
 /// For the child: the reason goes to the parent, which reads it until exec closes the pipe.
@@ -74,19 +79,32 @@ void reset_signals() {
   require(sigprocmask(SIG_SETMASK, &none, nullptr) == 0);
 }
 
+/// Has the OOM killer take this process before the one that started it, whose score it has inherited. A process may
+/// always raise its score. Best effort: /proc may be absent.
+void go_first() {
+  const int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (file < 0) return;
+  (void)!write(file, kOomScore.data(), kOomScore.size());
+  (void)close(file);
+}
+
 void arrange_descriptors(const Launch& launch) {
   // Above all that is used below, so that no dup2 overwrites what a later one needs.
-  const int out = fcntl(launch.out, F_DUPFD, kReportFd + 1);
-  const int err = fcntl(launch.err, F_DUPFD, kReportFd + 1);
+  const int out = fcntl(launch.out, F_DUPFD, kChildDescriptor + 1);
+  const int err = fcntl(launch.err, F_DUPFD, kChildDescriptor + 1);
+  const int passed = launch.passed < 0 ? -1 : fcntl(launch.passed, F_DUPFD, kChildDescriptor + 1);
   if (launch.report != kReportFd && dup3(launch.report, kReportFd, O_CLOEXEC) != kReportFd) _exit(127);
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   require(out >= 0 && err >= 0 && null >= 0);
   require(dup2(null, STDIN_FILENO) == STDIN_FILENO && dup2(out, STDOUT_FILENO) == STDOUT_FILENO &&
           dup2(err, STDERR_FILENO) == STDERR_FILENO);
-  if (syscall(SYS_close_range, kReportFd + 1, ~0U, 0) == 0) return;
+  require(launch.passed < 0 || (passed >= 0 && dup2(passed, kChildDescriptor) == kChildDescriptor));
+  const int others = launch.passed < 0 ? kChildDescriptor : kChildDescriptor + 1;
+  if (syscall(SYS_close_range, others, ~0U, 0) == 0) return;
   rlimit limit{};  // before Linux 5.9
   require(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-  for (rlim_t fd = kReportFd + 1; fd < limit.rlim_cur; ++fd) (void)close(static_cast<int>(fd));  // most are not open
+  for (auto fd = static_cast<rlim_t>(others); fd < limit.rlim_cur; ++fd)
+    (void)close(static_cast<int>(fd));  // most are not open
 }
 
 void set_limit(__rlimit_resource resource, rlim_t value) {
@@ -114,10 +132,14 @@ void drop_privileges(const Launch& launch) {
   }
   // Not for our own probe: the CUDA library of an ordinary user makes device nodes by a set-user-id program.
   if (launch.bare) require(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+  // A child of a child goes with it. After the change of user, which would take this back.
+  require(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+  if (getppid() != launch.parent) _exit(127);  // it died before that
 }
 
 [[noreturn]] void run(const Launch& launch) {
   arrange_descriptors(launch);
+  go_first();
   reset_signals();
   // A session of its own: with the caller's terminal another user's program could type into it.
   require(setsid() >= 0);
@@ -226,13 +248,30 @@ bool drain(Fd& fd, std::string& out) {
   return true;
 }
 
+/// How long a child may take, and who may give it up before.
+struct Patience {
+  Deadline end;
+  const std::function<bool()>& cancelled;
+
+  /// An error when it is over.
+  [[nodiscard]] Result<void> check(const std::string& late) const {
+    if (end.passed()) return fail(ErrorCode::kTimedOut, late);
+    if (cancelled && cancelled()) return fail(ErrorCode::kUnavailable, "it was given up");
+    return {};
+  }
+  /// For poll(2).
+  [[nodiscard]] int step() const {
+    return static_cast<int>((cancelled ? std::min(end.left(), kCancelStep) : end.left()).count());
+  }
+};
+
 /// Follows the child to its end. What a grandchild that outlives it would still write is not waited for.
-Result<ChildAnswer> follow(Child& child, Fd out, Fd err, const Deadline& deadline, const std::string& program) {
+Result<ChildAnswer> follow(Child& child, Fd out, Fd err, const Patience& patience, const std::string& program) {
   ChildAnswer answer;
   while (true) {
-    if (deadline.passed()) return fail(ErrorCode::kTimedOut, program + " did not end in time and was killed");
+    INDUCTORFS_TRY(patience.check(program + " did not end in time and was killed"));
     pollfd waits[] = {{child.pidfd(), POLLIN, 0}, {out.get(), POLLIN, 0}, {err.get(), POLLIN, 0}};
-    const int ready = poll(waits, std::size(waits), static_cast<int>(deadline.left().count()));
+    const int ready = poll(waits, std::size(waits), patience.step());
     if (ready < 0 && errno != EINTR) return fail_errno("poll", program);
     if (ready <= 0) continue;
     const bool ended = waits[0].revents != 0;
@@ -246,12 +285,12 @@ Result<ChildAnswer> follow(Child& child, Fd out, Fd err, const Deadline& deadlin
 }
 
 /// Waits until the child has become the program, or could not. On a file system that hangs neither comes.
-Result<void> await_exec(const Fd& report, const Deadline& deadline, const std::string& program) {
+Result<void> await_exec(const Fd& report, const Patience& patience, const std::string& program) {
   int error = 0;
   while (true) {
-    if (deadline.passed()) return fail(ErrorCode::kTimedOut, program + " could not be started in time and was killed");
+    INDUCTORFS_TRY(patience.check(program + " could not be started in time and was killed"));
     pollfd wait{report.get(), POLLIN, 0};
-    const int ready = poll(&wait, 1, static_cast<int>(deadline.left().count()));
+    const int ready = poll(&wait, 1, patience.step());
     if (ready < 0 && errno != EINTR) return fail_errno("poll", program);
     if (ready <= 0) continue;
     const ssize_t got = read(report.get(), &error, sizeof error);
@@ -298,9 +337,9 @@ Result<ChildAnswer> run_child(const std::vector<std::string>& command, Milliseco
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> variable_pointers = pointers(variables);
   const auto seconds = static_cast<rlim_t>(std::chrono::duration_cast<std::chrono::seconds>(deadline).count() + 1);
-  const pid_t pid =
-      start({program.c_str(), argument_pointers.data(), variable_pointers.data(), out->write.get(), err->write.get(),
-             report->write.get(), options.bare, seconds, options.user.has_value(), options.user.value_or(0)});
+  const pid_t pid = start({program.c_str(), argument_pointers.data(), variable_pointers.data(), out->write.get(),
+                           err->write.get(), report->write.get(), options.descriptor, options.bare, seconds,
+                           options.user.has_value(), options.user.value_or(0), getpid()});
   if (pid < 0) return fail_errno("fork", command.front());
   // By number: glibc before 2.36 has no pidfd_open.
   Child child(pid, Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))));
@@ -308,9 +347,9 @@ Result<ChildAnswer> run_child(const std::vector<std::string>& command, Milliseco
   out->write.reset();
   err->write.reset();
   report->write.reset();
-  const Deadline end = Deadline::after(deadline);
-  INDUCTORFS_TRY(await_exec(report->read, end, command.front()));
-  return follow(child, std::move(out->read), std::move(err->read), end, command.front());
+  const Patience patience{Deadline::after(deadline), options.cancelled};
+  INDUCTORFS_TRY(await_exec(report->read, patience, command.front()));
+  return follow(child, std::move(out->read), std::move(err->read), patience, command.front());
 }
 
 }  // namespace inductorfs::fingerprint

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,15 +32,20 @@ struct ChildOptions {
   bool bare = false;
   /// The child runs as this user, in no group of a user. Requires root.
   std::optional<uid_t> user;
+  int descriptor = -1;              ///< the child has it as kChildDescriptor; -1: none
+  std::function<bool()> cancelled;  ///< asked each kCancelStep: true kills the child
 };
+inline constexpr int kChildDescriptor = 4;
+inline constexpr Milliseconds kCancelStep{100};
 
 /// Runs a program to its end, in a session of its own (it has no terminal), in the directory /, with /dev/null as
 /// input, no inherited descriptors, no blocked signals, LC_ALL=C, and without the variables that point into a mounted
-/// cache: a child that touched our own mount would wait for us while we wait for it. A program without a slash is
-/// looked up in PATH.
+/// cache: a child that touched our own mount would wait for us while we wait for it. The OOM killer takes it before
+/// this process, and it is killed when the thread that called this ends. A program without a slash is looked up in
+/// PATH.
 ///
-/// kNotFound with text when there is no such program, kTimedOut when it was killed at the deadline, kTooLarge when it
-/// printed too much. A failing program is an answer, not an error.
+/// kNotFound with text when there is no such program, kTimedOut when it was killed at the deadline, kUnavailable when
+/// it was cancelled, kTooLarge when it printed too much. A failing program is an answer, not an error.
 [[nodiscard]] Result<ChildAnswer> run_child(const std::vector<std::string>& command, Milliseconds deadline,
                                             const ChildOptions& options = {});
 

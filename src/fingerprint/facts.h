@@ -81,7 +81,12 @@ struct GpuAnswer {
 [[nodiscard]] GpuAnswer parse_gpu_answer(std::string_view text);
 [[nodiscard]] Fact gpu_fact(const GpuAnswer& gpu);
 [[nodiscard]] Fact gpu_arch_fact(const GpuAnswer& gpu);
-[[nodiscard]] Fact cuda_fact(const Result<PythonFacts>& python, const GpuAnswer& gpu);
+/// What torch was built with: the lines of the cuda facet but the driver's.
+[[nodiscard]] Fact cuda_of_torch(const Result<PythonFacts>& python);
+[[nodiscard]] Fact cuda_fact(const Fact& of_torch, const GpuAnswer& gpu);
+[[nodiscard]] inline Fact cuda_fact(const Result<PythonFacts>& python, const GpuAnswer& gpu) {
+  return cuda_fact(cuda_of_torch(python), gpu);
+}
 
 [[nodiscard]] Fact libc_fact();
 /// What a host shows of its CPUs. Immutable value.

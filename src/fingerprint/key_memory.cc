@@ -9,7 +9,7 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
-#include "regular_file.h"
+#include "inductorfs/base/regular_file.h"
 
 namespace inductorfs::fingerprint {
 namespace {

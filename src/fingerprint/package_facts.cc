@@ -2,9 +2,9 @@
 #include <utility>
 
 #include "facts.h"
+#include "inductorfs/base/regular_file.h"
 #include "inductorfs/codec/digest.h"
 #include "package_keys.h"
-#include "regular_file.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -75,22 +75,25 @@ Fact triton_fact(const Result<PythonFacts>& python, KeyMemory& memory) {
   return fact;
 }
 
-Fact cuda_fact(const Result<PythonFacts>& python, const GpuAnswer& gpu) {
+Fact cuda_of_torch(const Result<PythonFacts>& python) {
   if (!python) return unknown_fact(kNoPython);
-  if (gpu.state == GpuState::kUnknown) return unknown_fact("the driver's CUDA level: " + gpu.detail, gpu.source);
-  Lines lines = {{"driver", gpu.state == GpuState::kPresent ? cuda_level(gpu.driver) : "none"}};
-  if (python->torch.empty()) {
-    lines.emplace_back("torch", "none");
-    return known_fact(canonical(lines), python->executable);
-  }
+  if (python->torch.empty()) return known_fact(canonical({{"torch", "none"}}), python->executable);
   const std::string file = python->torch + "/version.py";
   const auto cuda = assigned_in_file(file, "cuda");
   if (!cuda) return unknown_fact(cuda.error().what(), file);
-  lines.emplace_back("torch", or_none(*cuda));
+  Lines lines = {{"torch", or_none(*cuda)}};
   // A ROCm build has cuda None; its HIP version is what tells two such builds apart.
   const auto hip = assigned_in_file(file, "hip");
   if (hip && !hip->empty()) lines.emplace_back("hip", *hip);
-  Fact fact = known_fact(canonical(lines), file);
+  return known_fact(canonical(lines), file);
+}
+
+Fact cuda_fact(const Fact& of_torch, const GpuAnswer& gpu) {
+  if (!of_torch.known) return of_torch;
+  if (gpu.state == GpuState::kUnknown) return unknown_fact("the driver's CUDA level: " + gpu.detail, gpu.source);
+  // Sorted, as canonical() has it: hip and torch come after the driver.
+  const std::string driver = gpu.state == GpuState::kPresent ? cuda_level(gpu.driver) : "none";
+  Fact fact = known_fact(canonical({{"driver", driver}}) + "\n" + of_torch.value, of_torch.source);
   if (!gpu.driver_release.empty()) fact.details = canonical({{"driver_release", gpu.driver_release}});
   return fact;
 }

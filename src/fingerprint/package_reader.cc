@@ -153,7 +153,9 @@ Fact read_package(const PackageRequest& request) {
   const std::string program = request.program.empty() ? "/proc/self/exe" : request.program;
   Replacements replaced;
   const std::string text = to_text(request.held ? through_descriptors(request, replaced) : request);
-  const ChildOptions options{{std::string(kPackageRequest) + "=" + text}, true, std::nullopt};
+  ChildOptions options;
+  options.environment = {std::string(kPackageRequest) + "=" + text};
+  options.bare = true;
   const auto child = run_child({program, "package-facts"}, request.deadline, options);
   if (!child && child.error().code() == ErrorCode::kTimedOut) {
     return package_not_in_time(path, request.deadline);

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "facts.h"
+#include "host_reader.h"
 #include "inductorfs/base/thread.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "inductorfs/fingerprint/variables.h"
-#include "key_memory.h"
 
 namespace inductorfs::fingerprint {
 
@@ -56,23 +56,19 @@ Fingerprint probe(const ProbeOptions& options) {
   std::jthread asking = start_thread("gpu-probe", [&gpu, &options](const std::stop_token&) { gpu = ask_gpu(options); });
 
   Fingerprint result;
-  KeyMemory memory(options.cache_file);
-  const auto python = learn_python(options, memory);
-  result.set(Facet::kPython, python_fact(python));
-  result.set(Facet::kTorch, torch_fact(python, memory));
-  result.set(Facet::kTriton, triton_fact(python, memory));
+  const Fingerprint packages = read_host(options, HostPart::kPackages);
+  for (const Facet facet : {Facet::kPython, Facet::kTorch, Facet::kTriton}) result.set(facet, packages.get(facet));
+  result.set(Facet::kCompiler, read_host(options, HostPart::kCompiler).get(Facet::kCompiler));
   auto [cpu, isa] = cpu_facts();
-  result.set(Facet::kCompiler, compiler_fact(options, cpu, memory));
   result.set(Facet::kCpu, std::move(cpu));
   result.set(Facet::kCpuIsa, std::move(isa));
   result.set(Facet::kLibc, libc_fact());
   result.set(Facet::kEnvironment, known_fact(environment_text(options.environment), "declared for the mount"));
-  (void)memory.save();  // an unwritable memory costs time at the next start, nothing else
 
   asking.join();
   result.set(Facet::kGpu, gpu_fact(gpu));
   result.set(Facet::kGpuArch, gpu_arch_fact(gpu));
-  result.set(Facet::kCuda, cuda_fact(python, gpu));
+  result.set(Facet::kCuda, cuda_fact(packages.get(Facet::kCuda), gpu));
   add_system_hash(result);
   return result;
 }

@@ -5,9 +5,9 @@
 #include <system_error>
 #include <utility>
 
+#include "inductorfs/base/regular_file.h"
 #include "inductorfs/codec/digest.h"
 #include "package_keys.h"
-#include "regular_file.h"
 
 namespace inductorfs::fingerprint {
 namespace {

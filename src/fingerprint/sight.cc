@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "inductorfs/base/loose_thread.h"
+
 namespace inductorfs::fingerprint {
 namespace {
 
@@ -11,6 +13,8 @@ namespace {
 constexpr int kAncestorLimit = 16;
 /// Threads remembered for each process: a job has as many as it has CPUs, and those of its pools.
 constexpr size_t kThreadsPerProcess = 16;
+/// The supervisor knows these threads by it (supervisor::kLooseThread).
+constexpr const char* kLookName = "loose-look";
 
 template <typename Value>
 void keep(std::map<pid_t, Value>& values, pid_t key, Value value, size_t limit) {
@@ -146,8 +150,9 @@ Sight::Seen Sight::refreshed(Seen seen, pid_t pid, const ProcessIdentity& identi
   const bool complete = same && !seen.process->torch.path.empty();
   if (!same || (!complete && now - seen.maps_at >= options_.environment_age)) {
     ++scanned_;
-    auto process = reader_.look_at(pid, identity);
-    if (!process) return {};
+    std::optional<Process> process;
+    const bool looked = run_loose(kLookName, [&] { process = reader_.look_at(pid, identity); });
+    if (!looked || !process) return {};
     // While its caller waits for us it has not ended, and its packages can be reached.
     if (!process->root.empty() && packages_.lacks(*process)) {
       packages_.read_held(*process, std::make_shared<const Held>(reader_.hold(*process)));
@@ -157,8 +162,9 @@ Sight::Seen Sight::refreshed(Seen seen, pid_t pid, const ProcessIdentity& identi
   if (!seen.writer || now - seen.environment_at >= options_.environment_age) {
     LiveEnvironment environment;
     if (seen.process->has_package()) {
-      auto live = reader_.environment_of(*seen.process);
-      if (!live) return {};
+      std::optional<LiveEnvironment> live;
+      const bool looked = run_loose(kLookName, [&] { live = reader_.environment_of(*seen.process); });
+      if (!looked || !live) return {};
       environment = std::move(*live);
       if (!environment.live) ++start_only_;
     }

@@ -2,11 +2,11 @@
 #include <charconv>
 #include <utility>
 
+#include "inductorfs/base/regular_file.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "module_tree.h"
 #include "package_keys.h"
-#include "regular_file.h"
 
 namespace inductorfs::fingerprint {
 namespace {

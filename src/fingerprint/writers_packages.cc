@@ -6,11 +6,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "facts.h"
+#include "inductorfs/base/regular_file.h"
 #include "key_memory.h"
-#include "regular_file.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -131,7 +132,7 @@ std::optional<Fact> Packages::ask(Facet facet, const Process& process, const std
     if (const Entry* const entry = usable(entries, name)) return entry->fact;
     Entry& entry = entries[name];
     begins = !entry.reading;
-    if (begins) entry = {true, {}, system_clock().now(), false};
+    if (begins) entry = {true, {}, system_clock().now(), false, process.owner};
     if (system_clock().now() - entry.at < options_.deadline) return std::nullopt;
     return package_not_in_time(path, options_.deadline);
   });
@@ -144,15 +145,22 @@ std::optional<Fact> Packages::ask(Facet facet, const Process& process, const std
   return std::nullopt;
 }
 
+/// The oldest of the user who has the most: one who has many has no other's read again.
+void Packages::forget_one(Entries& entries) {
+  std::map<uid_t, size_t> counts;
+  for (const auto& [name, entry] : entries) ++counts[entry.user];
+  entries.erase(std::min_element(entries.begin(), entries.end(), [&](const auto& one, const auto& other) {
+    const Entry& a = one.second;
+    const Entry& b = other.second;
+    return std::tuple(counts[b.user], a.reading, a.at) < std::tuple(counts[a.user], b.reading, b.at);
+  }));
+}
+
 void Packages::keep(Guarded<Entries>& entries, const std::string& name, const PackageRequest& request, Fact fact) {
   const bool lasts = fact.known && (request.facet == Facet::kLibc || !request.process.root.empty());
   entries.with([&](Entries& all) {
-    all[name] = {false, std::move(fact), system_clock().now(), lasts};
-    if (all.size() <= kEntryLimit) return;
-    const auto oldest = std::min_element(all.begin(), all.end(), [](const auto& one, const auto& other) {
-      return std::pair(one.second.reading, one.second.at) < std::pair(other.second.reading, other.second.at);
-    });
-    all.erase(oldest);
+    all[name] = {false, std::move(fact), system_clock().now(), lasts, request.process.owner};
+    if (all.size() > kEntryLimit) forget_one(all);
   });
 }
 

@@ -46,6 +46,7 @@ class Packages {
     Fact fact;
     SteadyTime at;       ///< when it was read, or, while it is being read, asked for
     bool lasts = false;  ///< cannot change at its place, or cannot be looked at again
+    uid_t user = 0;      ///< whose process it was read for first
   };
   using Entries = std::map<std::string, Entry>;
   /// A package is read in two seconds; each user may have two of them read at once.
@@ -53,6 +54,7 @@ class Packages {
   static constexpr size_t kReadersOfOne = 2;
 
   [[nodiscard]] static const Entry* usable(const Entries& entries, const std::string& name);
+  static void forget_one(Entries& entries);
   static void keep(Guarded<Entries>& entries, const std::string& name, const PackageRequest& request, Fact fact);
 
   [[nodiscard]] std::optional<Fact> ask(Facet facet, const Process& process, const std::shared_ptr<const Held>& held);

@@ -88,12 +88,6 @@ void copy_range(fuse_req_t request, fuse_ino_t from, off_t from_offset, fuse_fil
   });
 }
 
-void seek(fuse_req_t request, fuse_ino_t node, off_t offset, int whence, fuse_file_info*) noexcept {
-  serve(request, Operation::kLseek, [&](FileSystem& file_system, Reply& reply) {
-    reply.offset(file_system.seek(NodeId{node}, static_cast<uint64_t>(offset), whence));
-  });
-}
-
 void sync_file(fuse_req_t request, fuse_ino_t node, int data_only, fuse_file_info*) noexcept {
   serve(request, Operation::kFsync, [&](FileSystem& file_system, Reply& reply) {
     reply.done(file_system.sync_file(NodeId{node}, data_only != 0));
@@ -117,7 +111,8 @@ void add_data_operations(fuse_lowlevel_ops& table) noexcept {
   table.write = write_bytes;
   table.fallocate = allocate;
   table.copy_file_range = copy_range;
-  table.lseek = seek;
+  // No lseek: the kernel then answers SEEK_DATA and SEEK_HOLE itself, as for a file without holes. We would
+  // take a round trip for each call, and call a hole what lies dirty in a shared mapping.
   table.fsync = sync_file;
   table.ioctl = control;
 }

@@ -39,15 +39,14 @@ enum class Operation : size_t {
   kCreate,
   kIoctl,
   kFallocate,
-  kLseek,
   kCopyFileRange,
 };
 
-inline constexpr std::array<std::string_view, 32> kOperationNames = {
-    "lookup",   "forget",    "getattr",     "setattr", "readlink",   "mknod",     "mkdir",  "unlink",
-    "rmdir",    "symlink",   "rename",      "link",    "open",       "read",      "write",  "flush",
-    "release",  "fsync",     "opendir",     "readdir", "releasedir", "fsyncdir",  "statfs", "setxattr",
-    "getxattr", "listxattr", "removexattr", "create",  "ioctl",      "fallocate", "lseek",  "copy_file_range"};
+inline constexpr std::array<std::string_view, 31> kOperationNames = {
+    "lookup",   "forget",    "getattr",     "setattr", "readlink",   "mknod",     "mkdir",          "unlink",
+    "rmdir",    "symlink",   "rename",      "link",    "open",       "read",      "write",          "flush",
+    "release",  "fsync",     "opendir",     "readdir", "releasedir", "fsyncdir",  "statfs",         "setxattr",
+    "getxattr", "listxattr", "removexattr", "create",  "ioctl",      "fallocate", "copy_file_range"};
 static_assert(static_cast<size_t>(Operation::kCopyFileRange) + 1 == kOperationNames.size());
 
 [[nodiscard]] constexpr std::string_view name_of(Operation operation) {

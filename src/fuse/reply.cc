@@ -100,11 +100,6 @@ void Reply::link(const Result<std::string>& target) noexcept {
   (void)fuse_reply_readlink(take(), target->c_str());
 }
 
-void Reply::offset(const Result<uint64_t>& offset) noexcept {
-  if (!offset) return fail(offset.error());
-  (void)fuse_reply_lseek(take(), static_cast<off_t>(*offset));
-}
-
 void Reply::statistics(const Result<struct statvfs>& result) noexcept {
   if (!result) return fail(result.error());
   (void)fuse_reply_statfs(take(), &*result);

@@ -48,7 +48,6 @@ class Reply {
   void bytes(std::string_view bytes) noexcept;
   void written(size_t size) noexcept;
   void link(const Result<std::string>& target) noexcept;
-  void offset(const Result<uint64_t>& offset) noexcept;
   void statistics(const Result<struct statvfs>& result) noexcept;
   /// The two forms of a question for an attribute: `size` 0 asks how long it is.
   void sized(const Result<std::string>& value, size_t size) noexcept;

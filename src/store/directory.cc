@@ -38,6 +38,7 @@ std::string_view remedy(ErrorCode code) {
   if (code == ErrorCode::kReadOnly) return "; mount its file system writable or name another store directory";
   if (code == ErrorCode::kNotPermitted) return "; give it to this user or name another store directory";
   if (code == ErrorCode::kNoSpace) return "; free some space or name another store directory";
+  if (code == ErrorCode::kNotFound) return " cannot be made: there is no such directory above it; name another one";
   if (code == ErrorCode::kNotDirectory) return "; remove the file or name another store directory";
   return {};
 }

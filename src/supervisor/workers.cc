@@ -34,7 +34,7 @@ bool put(int fd, int place) {
   return true;
 }
 
-/// Has the memory killer take this process before the one that started it, whose score it has inherited. A process may
+/// Has the OOM killer take this process before the one that started it, whose score it has inherited. A process may
 /// always raise its score.
 void go_first() {
   const Fd file(::open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC));
@@ -105,7 +105,14 @@ bool Worker::start(int program, const Legacy& legacy, const char* mountpoint) {
 }
 
 bool Worker::reap(int& status) {
-  if (pid_ <= 0 || ::waitpid(pid_, &status, WNOHANG) != pid_) return false;
+  remains_.reap();
+  if (pid_ <= 0) return false;
+  if (::waitpid(pid_, &status, WNOHANG) != pid_) {
+    const std::optional<int> last = status_of_remains(pid_);
+    if (!last) return false;
+    status = *last;
+    remains_.add(pid_);
+  }
   pid_ = -1;
   link_.reset();
   return true;

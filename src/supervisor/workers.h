@@ -5,6 +5,7 @@
 
 #include "core.h"
 #include "inductorfs/base/fd.h"
+#include "remains.h"
 
 /// The system calls of a supervisor: signals, and the worker as a process.
 namespace inductorfs::supervisor {
@@ -38,7 +39,7 @@ class Worker {
  public:
   /// Starts `program`. False when the system has no room for it.
   [[nodiscard]] bool start(int program, const Legacy& legacy, const char* mountpoint);
-  /// True once when it has ended, with its status.
+  /// True once when it has ended, or nothing of it goes on (remains.h), with its status.
   [[nodiscard]] bool reap(int& status);
   void signal(int number) const;
   [[nodiscard]] pid_t pid() const { return pid_; }
@@ -49,9 +50,10 @@ class Worker {
  private:
   pid_t pid_ = -1;
   Fd link_;
+  Remains remains_;  ///< of earlier ones
 };
 
-/// Out of the memory killer's reach and in memory for good, as far as the rights go.
+/// Out of the OOM killer's reach and in memory for good, as far as the rights go.
 void protect();
 /// Detaches the mount: the one who can do it properly is gone. Best effort.
 void detach(const char* mountpoint);

@@ -41,6 +41,7 @@ Result<Attributes> Overlay::attributes(const Node& node, Content& content) {
   if (!status) return fail(status.error());
   if (!*status) return fail(ErrorCode::kNotFound);
   content.attributes = attributes_of(**status);
+  node.owner = content.attributes.uid;
   // The other links of a sealed file are the store's and the sealer's.
   if (content.attributes.links > 1 && is_sealed(node, content)) content.attributes.links = 1;
   // One of its names is ours. Others may be there that nobody has looked up yet.

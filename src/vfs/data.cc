@@ -221,6 +221,8 @@ Result<DescriptorCache::Pointer> Overlay::begin_write(const NodePtr& node, std::
 }
 
 void Overlay::end_write(const NodePtr& node, bool changed) {
+  // Before this write counts as over: nothing may take the file for finished in between.
+  if (changed) in_place_.add_names(node);
   node->content.with([&](Content& content) {
     --content.active_writes;
     if (!changed) return;
@@ -228,7 +230,7 @@ void Overlay::end_write(const NodePtr& node, bool changed) {
     content.attributes_valid = false;
     content.last_change = std::chrono::steady_clock::now();
   });
-  if (!changed) return;
+  if (!changed || in_place_.is_on()) return;
   const auto path = nodes_.path_of(*node);
   if (!path) return;
   const auto& rule = layout::rule_of(layout::classify(*path).family);
@@ -319,21 +321,6 @@ Result<size_t> Overlay::copy_range(NodeId from, uint64_t from_offset, NodeId to,
     takeover::note_progress();
   }
   return copied;
-}
-
-Result<uint64_t> Overlay::seek(NodeId id, uint64_t offset, int whence) {
-  auto node = live(id);
-  if (!node) return fail(std::move(node).error());
-  std::shared_ptr<const std::string> rendered;
-  auto file = reading(*node, rendered);
-  if (!file) return fail(std::move(file).error());
-  if (rendered) {
-    if (offset >= rendered->size()) return fail(ErrorCode::kNoSuchOffset);
-    return whence == SEEK_HOLE ? rendered->size() : offset;
-  }
-  const off_t found = ::lseek((*file)->fd.get(), static_cast<off_t>(offset), whence);
-  if (found < 0) return fail_errno("lseek");
-  return static_cast<uint64_t>(found);
 }
 
 /// The names that the view has there. Those of the cluster only are the cluster's, and what is put into a Triton set

@@ -11,7 +11,12 @@ namespace {
 constexpr size_t kWaitingLookedThrough = 10'000;
 
 /// Of a local file of a shared family that fits this host and has no seal.
-std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const std::string& path) {
+std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const InPlace& in_place,
+                           const std::string& path) {
+  if (const std::string why = in_place.why_waits(path); !why.empty()) {
+    return "written in place on this host, and " + why +
+           ": it is published when nobody has it open for writing and nothing was written to it for --quiet-time";
+  }
   const auto waiting = sealer.waiting_paths(kWaitingLookedThrough);
   const std::string directory = path.substr(0, path.rfind('/'));
   for (const auto& known : waiting) {
@@ -20,9 +25,12 @@ std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const st
   if (tree.mark_of(LocalTree::view(path), LocalTree::kChangedName)) {
     return "changed in place on this host after it was published or fetched, so it stays here";
   }
+  if (in_place.is_on()) {
+    return "written in place on this host; either its compiler's directory is still beside it, or the kernel does not "
+           "tell whether somebody has it open for writing, so it stays here; copy it by rsync -a, which renames";
+  }
   return "written in place on this host under its final name, which does not show when it is complete, so it stays "
-         "here; "
-         "copy it by rsync -a, which renames";
+         "here; copy it by rsync -a, which renames, or mount with --writers all";
 }
 
 }  // namespace
@@ -108,7 +116,8 @@ void Overlay::explain_place(Explanation& result) {
       result.why = "written on this host, and sealed";
     } else {
       const bool shared = layout::rule_of(layout::classify(result.path).family).shared && !result.scope.empty();
-      result.why = shared ? why_not_sealed(tree_, sealer_, result.path) : "written on this host, and private";
+      result.why =
+          shared ? why_not_sealed(tree_, sealer_, in_place_, result.path) : "written on this host, and private";
     }
     return;
   }

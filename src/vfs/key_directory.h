@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -15,6 +16,14 @@
 #include "vfs/provenance.h"
 
 namespace inductorfs::vfs {
+
+/// A process that puts files, so that no later one with its number is taken for it. Immutable value.
+struct SetOwner {
+  pid_t process = 0;   ///< thread group id, in the daemon's pid namespace; 0: it cannot be seen from there
+  uint64_t start = 0;  ///< clock ticks from the boot to its start
+  auto operator<=>(const SetOwner&) const = default;
+  [[nodiscard]] bool is_known() const { return process > 0; }
+};
 
 /// A Triton key directory shows the files of one writer, or of none. Triton puts file by file, each by rename from a
 /// temporary directory, the group file last (triton/runtime/cache.py: FileCacheManager.put, put_group). The files of a
@@ -29,11 +38,12 @@ struct KeyState {
   enum class Committed { kNone, kLocal, kCluster };
 
   struct Put {
-    pid_t thread = 0;       ///< the last one; 0: it put in an earlier worker's time
+    pid_t thread = 0;       ///< the last one; 0: it put in an earlier worker's time, or its process is not known
     bool disputed = false;  ///< another thread had put other bytes under this name
   };
   struct WriterSet {
     std::map<std::string, Put> files;
+    std::string place;  ///< where they lie
     bool complete = false;
     SteadyTime last_change{};
 
@@ -44,7 +54,7 @@ struct KeyState {
 
   Committed committed = Committed::kNone;
   std::map<std::string, catalog::Known> cluster;  ///< kCluster: the set as it was taken, but for names deleted here
-  std::map<pid_t, WriterSet> writers;             ///< by thread group id
+  std::map<SetOwner, WriterSet> writers;          ///< all processes that are not known have one set
   Provenance provenance;  ///< kLocal: of the committed set, when it came as a whole in this life
 };
 
@@ -53,8 +63,11 @@ struct KeyDirectory {
   Guarded<KeyState> state;
 };
 
-/// The process of a thread, both as the daemon's pid namespace numbers them; 0 when it is not there.
-[[nodiscard]] pid_t thread_group_of(pid_t thread);
-[[nodiscard]] bool process_is_gone(pid_t process);
+/// The process of a thread as the daemon's pid namespace numbers it; not known when it is not there.
+[[nodiscard]] SetOwner set_owner_of(pid_t thread);
+/// Whether a known one has ended.
+[[nodiscard]] bool is_gone(const SetOwner& owner);
+/// The process of this number, if it lived at that time (CLOCK_REALTIME, give or take two seconds); else not known.
+[[nodiscard]] SetOwner set_owner_since(pid_t process, std::chrono::seconds time);
 
 }  // namespace inductorfs::vfs

@@ -26,16 +26,34 @@ std::string last_component(const std::string& path) { return path.substr(path.rf
 void absent(const LookupDone& done, bool keep) { done({fail(ErrorCode::kNotFound), keep}); }
 
 /// Whether another thread has put other bytes under this name of a set: now, `source` over `place`, or earlier.
-bool is_disputed(KeyDirectory& key, pid_t set_writer, const std::string& name, pid_t thread, const LocalTree& tree,
-                 const std::string& source, const std::string& place) {
+bool is_disputed(KeyDirectory& key, const SetOwner& set_writer, const std::string& name, pid_t thread,
+                 const LocalTree& tree, const std::string& source, const std::string& place) {
   const auto earlier = key.state.with([&](const KeyState& state) -> std::optional<KeyState::Put> {
     const auto set = state.writers.find(set_writer);
     if (set == state.writers.end() || !set->second.files.contains(name)) return std::nullopt;
     return set->second.files.at(name);
   });
   if (!earlier || earlier->disputed) return earlier.has_value();
-  const bool same_thread = thread != 0 && earlier->thread == thread;  // 0: in a pid namespace that is not ours
+  const bool same_thread = thread != 0 && earlier->thread == thread;
   return !same_thread && !tree.same_bytes(source, place);
+}
+
+/// Where the files of a writer's unfinished set are.
+std::string pending_path(const Node& directory, const SetOwner& writer) {
+  auto known = directory.key->state.with([&](const KeyState& state) {
+    const auto set = state.writers.find(writer);
+    return set == state.writers.end() ? std::string() : set->second.place;
+  });
+  if (!known.empty()) return known;
+  return "pending/" + std::to_string(static_cast<uint64_t>(directory.id)) + "-" + std::to_string(writer.process) + "-" +
+         std::to_string(writer.start);
+}
+
+Result<void> move_into_set(const LocalTree& tree, const Site& from, const std::string& place) {
+  const auto status = tree.stat(LocalTree::view(from.path));
+  if (!status) return fail(status.error());
+  takeover::begin_effect(*status ? (*status)->st_ino : 0);
+  return tree.rename(LocalTree::view(from.path), place);
 }
 
 }  // namespace
@@ -54,10 +72,6 @@ bool set_is_whole(const std::set<std::string>& files, const LocalTree& tree, con
       return false;
   }
   return has_group;
-}
-
-std::string Overlay::pending_path(const Node& directory, pid_t writer) const {
-  return "pending/" + std::to_string(static_cast<uint64_t>(directory.id)) + "-" + std::to_string(writer);
 }
 
 std::vector<std::string> Overlay::local_set(const std::string& path) const {
@@ -111,7 +125,7 @@ void Overlay::lookup_in_key_directory(const Site& site, const Caller& caller, Lo
 std::optional<Found> Overlay::own_pending_file(const Site& site, const Caller& caller) {
   const bool contested = site.parent->key->state.with([](const KeyState& state) { return !state.writers.empty(); });
   if (!contested) return std::nullopt;
-  const pid_t writer = thread_group_of(caller.pid);
+  const SetOwner writer = set_owner_of(caller.pid);
   const bool mine = site.parent->key->state.with([&](const KeyState& state) {
     const auto set = state.writers.find(writer);
     if (set == state.writers.end() || !set->second.files.contains(site.name)) return false;
@@ -184,18 +198,13 @@ Result<void> Overlay::keep_pending_orphan(const std::string& place) {
   });
 }
 
-Result<void> Overlay::move_into_set(const Site& from, const std::string& place) const {
-  const auto status = tree_.stat(LocalTree::view(from.path));
-  if (!status) return fail(status.error());
-  takeover::begin_effect(*status ? (*status)->st_ino : 0);
-  return tree_.rename(LocalTree::view(from.path), place);
-}
-
 /// The writer of the set that took the file; nothing when it is a file like others.
-Result<std::optional<pid_t>> Overlay::put_into_set(const Site& from, const Site& to, const Caller& caller) {
+Result<std::optional<SetOwner>> Overlay::put_into_set(const Site& from, const Site& to, const Caller& caller) {
   if (!to.parent->key || !is_kernel_file(to.path)) return std::nullopt;
   if (layout::classify(from.path).family != layout::Family::kTemporary) return std::nullopt;
-  const pid_t writer = thread_group_of(caller.pid);
+  const SetOwner writer = set_owner_of(caller.pid);
+  // Numbers are given again: that of a thread tells only as long as its process is known.
+  const pid_t thread = writer.is_known() ? caller.pid : 0;
   const std::string directory = pending_path(*to.parent, writer);
   const std::string place = directory + "/" + to.name;
   // An earlier worker was killed in the middle of this: the file may be in the set already, or in the view with it.
@@ -211,11 +220,11 @@ Result<std::optional<pid_t>> Overlay::put_into_set(const Site& from, const Site&
   if (::mkdirat(tree_.fd(), directory.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", directory);
   const std::string source = LocalTree::view(from.path);
   const bool disputed = moved ? tree_.mark_of(place, LocalTree::kDisputedName).has_value()
-                              : is_disputed(*to.parent->key, writer, to.name, caller.pid, tree_, source, place);
+                              : is_disputed(*to.parent->key, writer, to.name, thread, tree_, source, place);
   if (disputed) tree_.set_mark(moved ? place : source, LocalTree::kDisputedName, "1");  // another worker must know
   if (!moved) INDUCTORFS_TRY(keep_pending_orphan(place));
   INDUCTORFS_TRY(node->content.with([&](Content& content) -> Result<void> {
-    if (auto done = moved ? Result<void>{} : move_into_set(from, place); !done) return done;
+    if (auto done = moved ? Result<void>{} : move_into_set(tree_, from, place); !done) return done;
     fail_point("set.put");
     (void)nodes_.detach(from.parent, from.name);
     become(node, content, Backing::kLocal, place);
@@ -226,14 +235,15 @@ Result<std::optional<pid_t>> Overlay::put_into_set(const Site& from, const Site&
   to.parent->key->state.with([&](KeyState& state) {
     const auto [set, first] = state.writers.try_emplace(writer);
     if (first) to.parent->pins.fetch_add(1);  // the set lives in the node
-    set->second.files[to.name] = {caller.pid, disputed};
+    set->second.place = directory;
+    set->second.files[to.name] = {thread, disputed};
     set->second.last_change = std::chrono::steady_clock::now();
   });
   contested_.with([&](auto& contested) { contested[static_cast<uint64_t>(to.parent->id)] = to.parent; });
   return std::optional(writer);
 }
 
-void Overlay::commit_if_complete(const Site& site, pid_t set_writer, pid_t caller) {
+void Overlay::commit_if_complete(const Site& site, const SetOwner& set_writer, pid_t caller) {
   const NodePtr& directory = site.parent;
   const std::string pending = pending_path(*directory, set_writer);
   const bool ready = directory->key->state.with([&](KeyState& state) {
@@ -276,10 +286,11 @@ void Overlay::commit_if_complete(const Site& site, pid_t set_writer, pid_t calle
   unpin(directory);
 }
 
-Result<void> Overlay::commit(const NodePtr& directory, const std::string& path, KeyState& state, pid_t writer) {
+Result<void> Overlay::commit(const NodePtr& directory, const std::string& path, KeyState& state,
+                             const SetOwner& writer) {
   // Under the key directory's lock, although it renames on the local disk: a reader must not see half a set.
   INDUCTORFS_TRY(tree_.make_view_directories(path));
-  const std::string pending = pending_path(*directory, writer);
+  const std::string pending = state.writers.at(writer).place;
   const auto files = state.writers.at(writer).names();
   std::vector<std::string> names(files.begin(), files.end());
   // Group files last: what a crash leaves is then no set at all.
@@ -325,8 +336,8 @@ void Overlay::drop_dead_sets() {
     const bool quiet = directory->key->state.with([&](KeyState& state) {
       std::erase_if(state.writers, [&](const auto& item) {
         const bool dead =
-            item.first > 0 ? process_is_gone(item.first) : now - item.second.last_change > kUnwatchedSetLife;
-        if (dead) dropped.push_back(pending_path(*directory, item.first));
+            item.first.is_known() ? is_gone(item.first) : now - item.second.last_change > kUnwatchedSetLife;
+        if (dead) dropped.push_back(item.second.place);
         return dead;
       });
       return state.writers.empty();

@@ -38,15 +38,14 @@ Attributes attributes_of_entry(const codec::Entry& entry, uint64_t size, const F
 
 void absent(const LookupDone& done, bool keep) { done({fail(ErrorCode::kNotFound), keep}); }
 
-/// Of a file that was not known: whether its bytes may be the store's, too.
+/// Of a file that was not known: whether its bytes may be the store's, too. One without a seal may be, when who took it
+/// into the store was killed then, or does it just now: `status` may be older than that. So a writer asks the disk.
 SealState seal_state_of(const LocalTree& tree, const std::string& path, const struct stat& status) {
-  const bool has_links = status.st_nlink > 1;
-  if (!tree.keeps_seals() || (!has_links && !layout::rule_of(layout::classify(path).family).shared)) {
+  if (!tree.keeps_seals() || (status.st_nlink <= 1 && !layout::rule_of(layout::classify(path).family).shared)) {
     return SealState::kOpen;
   }
   const auto file = tree.open_file(LocalTree::view(path), false);
-  if (file && tree.seal_of(file->get())) return SealState::kSealed;
-  return has_links ? SealState::kAskDisk : SealState::kOpen;  // who took it into the store may have been killed then
+  return file && tree.seal_of(file->get()) ? SealState::kSealed : SealState::kAskDisk;
 }
 
 /// A rename has moved the file on the disk, and its node not yet: another node for it would take its place.

@@ -27,17 +27,6 @@ void Overlay::become(const NodePtr& node, Content& content, Backing backing, std
   nodes_.note_content(*node, NodeJournal::local(node->id, content.elsewhere));
 }
 
-/// Before a name is made on the disk. True: an earlier worker made it, for this very request.
-Result<bool> Overlay::begin_name(const Site& site, uint64_t witness) const {
-  const auto status = tree_.stat(LocalTree::view(site.path));
-  if (!status) return fail(status.error());
-  const auto begun = takeover::begun_effect();
-  if (*status && begun && (*begun == 1 || (*status)->st_ino == *begun)) return true;
-  if (*status) return fail(ErrorCode::kExists);
-  takeover::begin_effect(witness);
-  return false;
-}
-
 namespace {
 
 constexpr uint64_t kRoomForAName = 64 << 10;
@@ -64,6 +53,17 @@ Result<void> give_to(const LocalTree& tree, const std::string& view_path, const 
     return fail_errno("chown", view_path);
   }
   return {};
+}
+
+/// Before a name is made on the disk. True: an earlier worker made it, for this very request.
+Result<bool> begin_name(const LocalTree& tree, const Site& site, uint64_t witness = 1) {
+  const auto status = tree.stat(LocalTree::view(site.path));
+  if (!status) return fail(status.error());
+  const auto begun = takeover::begun_effect();
+  if (*status && begun && (*begun == 1 || (*status)->st_ino == *begun)) return true;
+  if (*status) return fail(ErrorCode::kExists);
+  takeover::begin_effect(witness);
+  return false;
 }
 
 }  // namespace
@@ -100,7 +100,7 @@ Result<Found> Overlay::create(NodeId parent, std::string_view name, mode_t mode,
   auto result = make_name([&](const Moves&) -> Result<Found> {
     INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
     const std::string view_path = LocalTree::view(where->path);
-    const auto done = begin_name(*where);
+    const auto done = begin_name(tree_, *where);
     if (!done) return fail(done.error());
     const int flags = O_RDWR | O_NOFOLLOW | (*done ? 0 : O_CREAT | O_EXCL);
     auto file = open_at(tree_.fd(), view_path, flags, mode & 07777);
@@ -118,7 +118,11 @@ Result<Found> Overlay::create(NodeId parent, std::string_view name, mode_t mode,
   if (!rule.shared) return result;
   // What a compiler makes in place is witnessed when its build directory goes.
   if (rule.seal != layout::SealSign::kBuildDirectory) saw_writer(node, where->path, caller.pid);
-  if (rule.seal == layout::SealSign::kQuiet) sealer_.add_quiet({node, where->path, false});
+  if (in_place_.is_on()) {
+    in_place_.add(node, where->path);
+  } else if (rule.seal == layout::SealSign::kQuiet) {
+    sealer_.add_quiet({node, where->path, false});
+  }
   return result;
 }
 
@@ -129,7 +133,7 @@ Result<Found> Overlay::make_node(NodeId parent, std::string_view name, mode_t mo
   if (!where) return fail(std::move(where).error());
   return make_name([&](const Moves&) -> Result<Found> {
     INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
-    const auto done = begin_name(*where);
+    const auto done = begin_name(tree_, *where);
     if (!done) return fail(done.error());
     if (!*done && ::mknodat(tree_.fd(), LocalTree::view(where->path).c_str(), mode, device) != 0) {
       return fail_errno("mknod", where->path);
@@ -144,7 +148,7 @@ Result<Found> Overlay::make_directory(NodeId parent, std::string_view name, mode
   return make_name([&](const Moves&) -> Result<Found> {
     INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
     const std::string view_path = LocalTree::view(where->path);
-    const auto done = begin_name(*where);
+    const auto done = begin_name(tree_, *where);
     if (!done) return fail(done.error());
     if (!*done && ::mkdirat(tree_.fd(), view_path.c_str(), mode & 07777) != 0) return fail_errno("mkdir", where->path);
     fail_point("name.directory_made");
@@ -165,7 +169,7 @@ Result<Found> Overlay::make_symlink(NodeId parent, std::string_view name, const 
   if (!where) return fail(std::move(where).error());
   return make_name([&](const Moves&) -> Result<Found> {
     INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
-    const auto done = begin_name(*where);
+    const auto done = begin_name(tree_, *where);
     if (!done) return fail(done.error());
     if (!*done && ::symlinkat(target.c_str(), tree_.fd(), LocalTree::view(where->path).c_str()) != 0) {
       return fail_errno("symlink", where->path);
@@ -173,6 +177,22 @@ Result<Found> Overlay::make_symlink(NodeId parent, std::string_view name, const 
     fail_point("name.symlink_made");
     return made(*where, caller, std::nullopt);
   });
+}
+
+Result<NodePtr> Overlay::link_file(const NodePtr& node, Content& content, const Site& to) {
+  // The blob's inode belongs to the store; a second name of the file needs an inode that may be written to.
+  if (node->is_regular()) INDUCTORFS_TRY(make_private(node, content, std::nullopt));
+  content.attributes_valid = false;
+  const auto from = location(*node, content);
+  if (!from) return fail(from.error());
+  const auto status = tree_.stat(*from);
+  if (!status) return fail(status.error());
+  const auto done = begin_name(tree_, to, *status ? (*status)->st_ino : 0);
+  if (!done) return fail(done.error());
+  if (!*done) INDUCTORFS_TRY(tree_.link(*from, LocalTree::view(to.path)));
+  fail_point("name.linked");
+  (void)nodes_.detach(to.parent, to.name);
+  return nodes_.add(to.parent, to.name, node, 1);
 }
 
 Result<Found> Overlay::link(NodeId id, NodeId new_parent, std::string_view new_name, const Caller& caller) {
@@ -183,29 +203,17 @@ Result<Found> Overlay::link(NodeId id, NodeId new_parent, std::string_view new_n
   if (!where) return fail(std::move(where).error());
   auto result = make_name([&](const Moves&) -> Result<Found> {
     INDUCTORFS_TRY(make_local_directory(where->parent, parent_path(where->path)));
-    auto from = (*node)->content.with([&](Content& content) -> Result<std::string> {
-      // The blob's inode belongs to the store; a second name of the file needs an inode that may be written to.
-      auto own = (*node)->is_regular() ? make_private(*node, content, std::nullopt) : Result<void>{};
-      if (!own) return fail(std::move(own).error());
-      content.attributes_valid = false;
-      return location(**node, content);
-    });
-    if (!from) return fail(std::move(from).error());
-    const auto status = tree_.stat(*from);
-    if (!status) return fail(status.error());
-    const auto done = begin_name(*where, *status ? (*status)->st_ino : 0);
-    if (!done) return fail(done.error());
-    if (auto linked = *done ? Result<void>{} : tree_.link(*from, LocalTree::view(where->path)); !linked) {
-      return fail(std::move(linked).error());
-    }
-    fail_point("name.linked");
-    (void)nodes_.detach(where->parent, where->name);
-    const NodePtr linked = nodes_.add(where->parent, where->name, *node, 1);
-    named_again(linked);
+    // One step with the look at whether the store shares the file's inode: a seal in between would count one name and
+    // give the store the inode of both, and the next write would take only one of them to an inode of its own.
+    auto linked = (*node)->content.with([&](Content& content) { return link_file(*node, content, *where); });
+    if (!linked) return fail(std::move(linked).error());
+    named_again(*linked);
     changed_names_in(where->parent);
-    return found(linked, true);
+    return found(*linked, true);
   });
-  if (result) saw_writer(*node, where->path, caller.pid);
+  if (!result) return result;
+  saw_writer(*node, where->path, caller.pid);
+  in_place_.add(*node, where->path);
   return result;
 }
 

@@ -32,7 +32,7 @@ enum class Backing {
 enum class SealState {
   kOpen,
   kSealed,
-  kAskDisk,  ///< an earlier worker's file: Overlay::is_sealed() finds out when it matters
+  kAskDisk,  ///< not sealed under this node: Overlay::is_sealed() finds out when it matters
 };
 
 /// What a node is made of. Guarded by the node's own lock, which may be held while its bytes are copied.
@@ -44,7 +44,8 @@ struct Content {
   // kLocal regular files
   SealState sealed = SealState::kOpen;
   uint64_t active_writes = 0;
-  uint64_t version = 0;  ///< counts changes of the bytes
+  uint64_t version = 0;     ///< counts changes of the bytes
+  bool unfinished = false;  ///< written in place, and somebody may still have it open for writing (InPlace)
   SteadyTime last_change{};
   pid_t last_writer = 0;  ///< the thread that was looked at last
   /// Under a final name: what was learned of its writers in this life; none: its marks on the disk tell.
@@ -78,6 +79,8 @@ struct Node {
   const uint64_t inode_number;
   std::atomic<uint64_t> lookups{0};
   std::atomic<uint32_t> pins{0};
+  /// Of the local file, as its attributes were asked for last: whose turn it is to have one sealed.
+  mutable std::atomic<uid_t> owner{0};
 
   std::vector<std::pair<NodeId, std::string>> names;  ///< every link; a directory has one; empty: deleted
   std::map<std::string, NodeId, std::less<>> children;

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "inductorfs/base/activity.h"
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/thread.h"
 
@@ -74,6 +75,7 @@ void Notifier::run(const std::stop_token& stop, KernelCache& kernel) {
           return notice;
         });
     if (!next) continue;
+    const Activity activity("tells the kernel what to forget");
     state_.notify_with([](State&) {});
     if (next->name.empty()) {
       kernel.forget_content(next->node);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "inductorfs/base/activity.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
 #include "vfs/resume.h"
@@ -65,6 +66,7 @@ Overlay::~Overlay() {
 void Overlay::start(KernelCache& kernel) {
   notifier_.start(kernel);
   sealer_.start();
+  in_place_.start();
   janitor_ = start_thread("janitor", [this](const std::stop_token& stop) { keep_house(stop); });
 }
 
@@ -81,6 +83,7 @@ void Overlay::stop() {
     janitor_.join();
   }
   fetcher_.stop();
+  in_place_.stop();
   sealer_.stop();
   notifier_.stop();
   mark_clean();
@@ -93,11 +96,15 @@ void Overlay::keep_house(const std::stop_token& stop) {
   const auto step_from_now = [] { return std::chrono::steady_clock::now() + kJanitorStep; };
   while (!stop.stop_requested() && resuming_.wait_until(step_from_now(), goes_on, waits)) {
   }
-  if (resuming_.with([](Resuming resuming) { return resuming == Resuming::kFiles; })) Resume(*this).finish(stop);
+  if (resuming_.with([](Resuming resuming) { return resuming == Resuming::kFiles; })) {
+    const Activity activity("looks at what an earlier worker has left", AwaitedBy::kSync);
+    Resume(*this).finish(stop);
+  }
   Guarded<std::monostate> pause;
   for (int step = 0; !stop.stop_requested(); ++step) {
     (void)pause.wait_until(
         step_from_now(), [](const std::monostate&) { return false; }, [](const std::monostate&) { return true; });
+    const Activity activity("looks after sets and the store's size");
     if (step % kDeadSetSteps == 0) drop_dead_sets();
     if (step % kDeadSetSteps == 0) store_.keep_floor();
     if (!prefetched && catalog_.status().synced) {
@@ -180,11 +187,21 @@ Result<void> Overlay::sync(Deadline deadline) {
   if (!resuming_.wait_until(deadline.at(), resumed, resumed)) {
     return fail(ErrorCode::kTimedOut, "still looking at what an earlier worker of this mount has left");
   }
-  if (!sealer_.drain(deadline)) {
-    return fail(ErrorCode::kTimedOut,
-                "still written to, or waiting for the local disk: " + in_words(sealer_.waiting_paths(kReportedPaths)));
-  }
+  do {
+    if (!in_place_.drain(deadline)) {
+      return fail(ErrorCode::kTimedOut,
+                  "written in place, and not known to be complete: " + in_words(in_place_.reasons(kReportedPaths)));
+    }
+    if (!sealer_.drain(deadline)) {
+      return fail(ErrorCode::kTimedOut, "still written to, or waiting for the local disk: " +
+                                            in_words(sealer_.waiting_paths(kReportedPaths)));
+    }
+  } while (in_place_.waiting() > 0 && !in_place_.is_held());  // the sealer gives back what it is given too early
   INDUCTORFS_TRY(catalog_.drain(deadline));
+  if (in_place_.waiting() > 0 && in_place_.is_held()) {
+    return fail(ErrorCode::kBusy, "written in place just before the mount was taken away: " +
+                                      in_words(in_place_.reasons(kReportedPaths)));
+  }
   const auto left = sealer_.paths_without_room(kReportedPaths);
   if (left.empty()) return {};
   return fail(ErrorCode::kNoSpace, "the store is full of what is in use, so these stay on this host: " +
@@ -194,7 +211,8 @@ Result<void> Overlay::sync(Deadline deadline) {
 FileSystemStatus Overlay::status() const {
   FileSystemStatus result;
   result.nodes = nodes_.size();
-  result.unsealed = sealer_.waiting();
+  result.unsealed = sealer_.waiting() + in_place_.waiting();
+  result.in_place = in_place_.reasons(kReportedPaths);
   result.contested = contested_.with([](const auto& contested) { return contested.size(); });
   result.refused = refused_.with([](const auto& refused) { return refused; });
   result.foreign = marks_.foreign();

@@ -11,6 +11,7 @@
 #include "vfs/cluster_sets.h"
 #include "vfs/descriptor_cache.h"
 #include "vfs/fetcher.h"
+#include "vfs/in_place.h"
 #include "vfs/local_tree.h"
 #include "vfs/marks.h"
 #include "vfs/node_table.h"
@@ -22,8 +23,8 @@
 namespace inductorfs::vfs {
 
 /// The one FileSystem: local files (LocalTree) over the cluster's entries (Catalog).
-/// Lock order: directory moves (shared: whoever uses a path on the disk; exclusive: the rename of a directory), key
-/// directory, node content (two: by node id), queueing, node table; all others are leaves. Safe for concurrent use.
+/// Lock order: directory moves (shared by who uses a path on the disk, exclusive for the rename of a directory),
+/// contested, key directory, content (of two: by id), queueing, node table, leaves. Safe for concurrent use.
 class Overlay final : public FileSystem {
  public:
   Overlay(FileSystemOptions options, LocalTree tree, NodePtr root, const Services& services);
@@ -33,6 +34,7 @@ class Overlay final : public FileSystem {
 
   void start(KernelCache& kernel) override;
   void requests_finished() override;
+  void hold_questions(bool held) override { in_place_.hold(held); }
   void stop() override;
   void host_changed() override;
   void judge_again() override;
@@ -66,7 +68,6 @@ class Overlay final : public FileSystem {
   Result<void> allocate(NodeId node, int mode, uint64_t offset, uint64_t length, const Caller& caller) override;
   Result<size_t> copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset, size_t length,
                             const Caller& caller) override;
-  Result<uint64_t> seek(NodeId node, uint64_t offset, int whence) override;
   Result<void> sync_file(NodeId node, bool data_only) override;
   Result<void> sync(Deadline deadline) override;
   Explanation explain(std::string_view path) override;
@@ -74,6 +75,7 @@ class Overlay final : public FileSystem {
 
  private:
   friend class Resume;
+  friend class InPlace;
   // lookup.cc
   [[nodiscard]] Result<Site> site(NodeId parent, std::string_view name) const;
   [[nodiscard]] Result<NodePtr> live(NodeId id) const;
@@ -100,20 +102,19 @@ class Overlay final : public FileSystem {
   void lookup_in_key_directory(const Site& site, const Caller& caller, LookupDone done);
   void show_cluster_set(const Site& site, const std::vector<catalog::Known>& set, LookupDone done);
   [[nodiscard]] std::optional<Found> own_pending_file(const Site& site, const Caller& caller);
-  [[nodiscard]] Result<std::optional<pid_t>> put_into_set(const Site& from, const Site& to, const Caller& caller);
-  [[nodiscard]] Result<void> move_into_set(const Site& from, const std::string& place) const;
+  [[nodiscard]] Result<std::optional<SetOwner>> put_into_set(const Site& from, const Site& to, const Caller& caller);
   [[nodiscard]] Result<void> keep_pending_orphan(const std::string& place);
-  void commit_if_complete(const Site& site, pid_t set, pid_t writer);
-  [[nodiscard]] Result<void> commit(const NodePtr& directory, const std::string& path, KeyState& state, pid_t writer);
+  void commit_if_complete(const Site& site, const SetOwner& set, pid_t writer);
+  [[nodiscard]] Result<void> commit(const NodePtr& directory, const std::string& path, KeyState& state,
+                                    const SetOwner& writer);
   void drop_dead_sets();
-  [[nodiscard]] std::string pending_path(const Node& directory, pid_t writer) const;
   [[nodiscard]] std::vector<std::string> local_set(const std::string& path) const;
   [[nodiscard]] bool local_set_is_whole(const std::string& path) const;
   // names.cc, rename.cc
-  [[nodiscard]] Result<bool> begin_name(const Site& site, uint64_t witness = 1) const;
   [[nodiscard]] Result<void> make_local_directory(const NodePtr& directory, const std::string& path);
   [[nodiscard]] Result<Found> made(const Site& site, const Caller& caller, std::optional<Fd> file);
   [[nodiscard]] Result<Found> make_name(const std::function<Result<Found>(const Moves&)>& make);
+  [[nodiscard]] Result<NodePtr> link_file(const NodePtr& node, Content& content, const Site& to);
   void hide_entry(const std::string& canonical);
   void hide_moved(const std::string& from, const std::string& to);
   [[nodiscard]] bool directory_is_empty(const NodePtr& directory, const std::string& path) const;
@@ -161,7 +162,6 @@ class Overlay final : public FileSystem {
   [[nodiscard]] Result<Sealed> seal_file(const NodePtr& node, const std::string& path);
   [[nodiscard]] Result<codec::Entry> store_file(const Fd& file, const std::string& path, const layout::Place& place,
                                                 bool shares_inode);
-  [[nodiscard]] Result<void> copy_to_store(int file, uint64_t size, const codec::Digest& digest);
   [[nodiscard]] Result<Sealed> seal_member(const std::string& path, const std::string& key);
   [[nodiscard]] Result<Sealed> seal_group_file(const std::string& path, const std::string& key);
   [[nodiscard]] bool enqueue(const catalog::Publish& publish, const std::string& path,
@@ -241,6 +241,7 @@ class Overlay final : public FileSystem {
   Guarded<std::vector<std::pair<std::string, int64_t>>> companions_;
   Sealer sealer_;
   Fetcher fetcher_;
+  InPlace in_place_{*this};
   std::atomic<bool> stopped_{false};
   Guarded<Resuming> resuming_{Resuming::kNo};
   std::jthread janitor_;

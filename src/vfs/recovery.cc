@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "inductorfs/base/activity.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "vfs/overlay.h"
@@ -190,6 +191,7 @@ void Overlay::seal_later(const std::string& path) {
 }
 
 void Overlay::mark_clean() {
+  const Activity activity("writes the local tree back");
   if (sealer_.waiting() == 0) catalog_.note_queue(true);
   if (::syncfs(tree_.fd()) != 0) return;  // not clean then: the next boot verifies
   fail_point("view.synced");

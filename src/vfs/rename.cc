@@ -98,7 +98,7 @@ Result<void> Overlay::rename_checked(const Site& from, const Site& to, RenameMod
     saw_writer_below(to.path, caller.pid);
     return {};
   }
-  auto set = moves_.read([&](const Moves&) -> Result<std::optional<pid_t>> {
+  auto set = moves_.read([&](const Moves&) -> Result<std::optional<SetOwner>> {
     if (mode == RenameMode::kReplace) {
       auto put = put_into_set(from, to, caller);
       if (!put || *put) return put;

@@ -26,7 +26,7 @@ std::optional<T> number_in(std::string_view text) {
   return value;
 }
 
-/// "pending/<node>-<process>/<name>".
+/// "pending/<node>-<process>-<start>/<name>".
 struct PendingPlace {
   NodeId directory{};
   std::string name;
@@ -198,37 +198,63 @@ void Resume::restore_pending() {
   for (const auto& item : overlay_.tree_.list("pending").value_or(std::vector<LocalTree::Item>{})) {
     const size_t dash = item.name.find('-');
     const auto id = number_in<uint64_t>(std::string_view(item.name).substr(0, dash));
-    const auto writer =
-        dash == std::string::npos ? std::nullopt : number_in<pid_t>(std::string_view(item.name).substr(dash + 1));
-    const NodePtr directory = id ? overlay_.nodes_.find(NodeId{*id}) : nullptr;
+    const NodePtr directory = id && dash != std::string::npos ? overlay_.nodes_.find(NodeId{*id}) : nullptr;
     const std::string place = "pending/" + item.name;
-    if (directory && directory->key && writer) {
-      restore_set(directory, *writer, place);
-    } else {
-      (void)remove_tree(overlay_.options_.directory + "/" + place);  // what stays is met again at the next start
-    }
+    const bool taken =
+        directory && directory->key && restore_set(directory, std::string_view(item.name).substr(dash + 1), place);
+    // What stays is met again at the next start.
+    if (!taken) (void)remove_tree(overlay_.options_.directory + "/" + place);
   }
 }
 
-void Resume::restore_set(const NodePtr& directory, pid_t writer, const std::string& place) {
+/// The writer of a set, from the end of its directory's name; nothing when it is nobody's any more.
+std::optional<SetOwner> Resume::owner_of_set(std::string_view text, const std::string& place) const {
+  const size_t dash = text.find('-');
+  const auto process = number_in<pid_t>(text.substr(0, dash));
+  if (!process) return std::nullopt;
+  if (dash != std::string_view::npos) {
+    const auto start = number_in<uint64_t>(text.substr(dash + 1));
+    return start ? std::optional(SetOwner{*process, *start}) : std::nullopt;
+  }
+  // An earlier release noted the number alone. Who has it now and is younger than one of the files did not write them.
+  if (*process <= 0) return SetOwner{};
+  std::optional<std::chrono::seconds> oldest;
+  for (const auto& file : overlay_.tree_.list(place).value_or(std::vector<LocalTree::Item>{})) {
+    const auto status = overlay_.tree_.stat(join(place, file.name));
+    if (!status || !*status) return std::nullopt;
+    const std::chrono::seconds put((*status)->st_ctim.tv_sec);
+    oldest = std::min(oldest.value_or(put), put);
+  }
+  const SetOwner owner = oldest ? set_owner_since(*process, *oldest) : SetOwner{};
+  return owner.is_known() ? std::optional(owner) : std::nullopt;
+}
+
+/// False: there is nothing in it for anybody.
+bool Resume::restore_set(const NodePtr& directory, std::string_view owner, const std::string& place) {
   const auto path = overlay_.nodes_.path_of(*directory);
+  const auto writer = owner_of_set(owner, place);
+  if (!path || !writer) return false;
   KeyState::WriterSet set;
+  set.place = place;
   set.last_change = std::chrono::steady_clock::now();
   for (const auto& file : overlay_.tree_.list(place).value_or(std::vector<LocalTree::Item>{})) {
     const bool disputed = overlay_.tree_.mark_of(join(place, file.name), LocalTree::kDisputedName).has_value();
     set.files[file.name] = {0, disputed};
   }
-  if (set.files.empty() || !path)
-    return (void)remove_tree(overlay_.options_.directory + "/" + place);  // as in resume_pending
+  if (set.files.empty()) return false;
   // A commit that was cut: its group file had not moved yet (Overlay::commit), the request that caused it comes again.
   if (!overlay_.local_set_is_whole(*path)) {
     for (const auto& name : overlay_.local_set(*path)) set.files.try_emplace(name);
   }
   set.complete =
       set.is_of_one_thread() && set_is_whole(set.names(), overlay_.tree_, place, path->substr(path->rfind('/') + 1));
-  directory->key->state.with([&](KeyState& state) { state.writers[writer] = std::move(set); });
+  // Twice: one is what a janitor could not remove.
+  const bool first = directory->key->state.with(
+      [&](KeyState& state) { return state.writers.try_emplace(*writer, std::move(set)).second; });
+  if (!first) return false;
   directory->pins.fetch_add(1);
   overlay_.contested_.with([&](auto& contested) { contested[static_cast<uint64_t>(directory->id)] = directory; });
+  return true;
 }
 
 void Resume::sweep_orphans() {
@@ -291,11 +317,23 @@ void Resume::look_below(const std::string& path, const std::stop_token& stop) {
     if (item.type == S_IFDIR) look_below(child, stop);
     if (item.type == S_IFREG) look_at_file(path, item.name, *items);
   }
-  if (layout::is_triton_key_directory(path) && overlay_.local_set_is_whole(path)) {
-    const auto names = overlay_.local_set(path);
-    const auto is_open = [&](const auto& name) { return overlay_.seal_on_disk(join(path, name)).empty(); };
-    if (std::any_of(names.begin(), names.end(), is_open)) overlay_.seal_later(path);
+  if (layout::is_triton_key_directory(path)) look_at_set(path);
+}
+
+void Resume::look_at_set(const std::string& path) {
+  const bool asks = overlay_.in_place_.is_on();
+  bool is_open = false;
+  for (const auto& name : overlay_.local_set(path)) {
+    if (!overlay_.seal_on_disk(join(path, name)).empty()) continue;
+    is_open = true;
+    if (!asks) break;
+    const auto node = overlay_.pin_path(join(path, name));
+    if (!node) continue;
+    // Somebody may be writing to it, also where files of the set are still to come. The last of them seals the set.
+    overlay_.in_place_.add(*node, join(path, name));
+    overlay_.unpin(*node);
   }
+  if (is_open && !asks && overlay_.local_set_is_whole(path)) overlay_.seal_later(path);
 }
 
 void Resume::look_at_file(const std::string& directory, const std::string& name,
@@ -322,7 +360,9 @@ void Resume::look_at_file(const std::string& directory, const std::string& name,
   }
   auto node = overlay_.pin_path(path);
   if (!node) return;
-  if (rule.seal == layout::SealSign::kQuiet) {
+  if (overlay_.in_place_.is_on()) {
+    overlay_.in_place_.add(*node, path);  // somebody may be writing to it
+  } else if (rule.seal == layout::SealSign::kQuiet) {
     overlay_.sealer_.add_quiet({*node, path, false});
   } else {
     overlay_.sealer_.add({*node, path, false});

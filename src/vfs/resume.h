@@ -4,6 +4,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "vfs/overlay.h"
@@ -32,9 +33,11 @@ class Resume {
   void lose_names(const NodePtr& node, const std::string& place);
   [[nodiscard]] uint64_t inode_at(const std::string& place, const Node& node) const;
   void restore_pending();
-  void restore_set(const NodePtr& directory, pid_t writer, const std::string& place);
+  [[nodiscard]] std::optional<SetOwner> owner_of_set(std::string_view text, const std::string& place) const;
+  [[nodiscard]] bool restore_set(const NodePtr& directory, std::string_view owner, const std::string& place);
   void sweep_orphans();
   void look_below(const std::string& path, const std::stop_token& stop);
+  void look_at_set(const std::string& path);
   void look_at_file(const std::string& directory, const std::string& name,
                     const std::vector<LocalTree::Item>& siblings);
   void refresh_kernel(const std::string& path, const NodePtr& directory, const std::stop_token& stop);

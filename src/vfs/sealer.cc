@@ -2,7 +2,9 @@
 #include "vfs/sealer.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "inductorfs/base/activity.h"
 #include "inductorfs/base/thread.h"
 
 namespace inductorfs::vfs {
@@ -13,6 +15,8 @@ constexpr Milliseconds kRest{1000};
 /// A judgement takes one to two seconds, and as long as the deadline of a package where its file system is stuck.
 constexpr Milliseconds kJudgementStep{100};
 constexpr int kQuietTimesUntilRoom = 5;
+/// A file that is renamed again and again waits under so many names, and then until it is quiet, under its last.
+constexpr size_t kNamesOfOne = 16;
 
 }  // namespace
 
@@ -40,34 +44,54 @@ void Sealer::stop() {
   thread_.join();
 }
 
+/// With its pin, which is not the last one when the same is queued already.
+void Sealer::add_ready(State& state, SealItem item) {
+  if (!state.queued[item.node->id].insert(item.path).second) {
+    item.node->pins.fetch_sub(1);
+    return;
+  }
+  const uid_t user = item.node->owner;
+  state.ready[user].push_back(std::move(item));
+}
+
 void Sealer::add(SealItem item) {
   item.node->pins.fetch_add(1);
   state_.notify_with([&](State& state) {
     forget_wait(state.no_room, item.node->id);
-    state.ready.push_back(std::move(item));
+    const auto names = state.queued.find(item.node->id);
+    if (names != state.queued.end() && names->second.size() >= kNamesOfOne) {
+      add_quiet(state, std::move(item));
+    } else {
+      add_ready(state, std::move(item));
+    }
   });
 }
 
 void Sealer::add_quiet(SealItem item) {
+  item.node->pins.fetch_add(1);
+  state_.notify_with([&](State& state) { add_quiet(state, std::move(item)); });
+}
+
+/// With its pin.
+void Sealer::add_quiet(State& state, SealItem item) const {
   const SteadyTime due = std::chrono::steady_clock::now() + quiet_time_;
-  state_.notify_with([&](State& state) {
-    const NodeId id = item.node->id;
-    ++state.quiet_added;
-    if (const auto known = state.quiet.find(id); known != state.quiet.end()) {
-      known->second.first = due;
-      known->second.second.path = item.path;
-      return;
-    }
-    item.node->pins.fetch_add(1);
-    forget_wait(state.no_room, id);
-    state.quiet.emplace(id, std::make_pair(due, std::move(item)));
-  });
+  const NodeId id = item.node->id;
+  ++state.quiet_added;
+  if (const auto known = state.quiet.find(id); known != state.quiet.end()) {
+    known->second.first = due;
+    known->second.second.path = item.path;
+    item.node->pins.fetch_sub(1);  // one wait, one pin
+    return;
+  }
+  forget_wait(state.no_room, id);
+  state.quiet.emplace(id, std::make_pair(due, std::move(item)));
 }
 
 size_t Sealer::waiting() const {
   return state_.with([](const State& state) {
-    return state.ready.size() + state.quiet.size() + state.no_room.size() + state.unjudged.size() +
-           (state.working ? 1U : 0U);
+    size_t count = state.quiet.size() + state.no_room.size() + state.unjudged.size() + (state.working ? 1U : 0U);
+    for (const auto& [user, items] : state.ready) count += items.size();
+    return count;
   });
 }
 
@@ -80,8 +104,11 @@ void Sealer::add_paths(const State::Timed& from, size_t limit, std::vector<std::
 std::vector<std::string> Sealer::waiting_paths(size_t limit) const {
   return state_.with([&](const State& state) {
     std::vector<std::string> paths;
-    for (const auto& item : state.ready) {
-      if (paths.size() < limit) paths.push_back(item.path);
+    for (const auto& [user, items] : state.ready) {
+      for (const auto& item : items) {
+        if (paths.size() >= limit) break;
+        paths.push_back(item.path);
+      }
     }
     add_paths(state.quiet, limit, paths);
     for (const auto& [due, item] : state.unjudged) {
@@ -106,25 +133,50 @@ bool Sealer::drain(Deadline deadline) {
   return state_.wait_until(deadline.at(), idle, idle);
 }
 
-bool Sealer::take_due(State& state, SteadyTime now, SealItem& item) {
-  if (!state.ready.empty()) {
-    item = std::move(state.ready.front());
-    state.ready.pop_front();
-    return true;
-  }
+/// What has waited long enough takes its turn among the files of its owner.
+void Sealer::add_due(State& state, SteadyTime now) {
   for (State::Timed* timed : {&state.quiet, &state.no_room}) {
-    const auto due =
-        std::find_if(timed->begin(), timed->end(), [&](const auto& one) { return one.second.first <= now; });
-    if (due == timed->end()) continue;
-    item = std::move(due->second.second);
-    timed->erase(due);
-    return true;
+    for (auto one = timed->begin(); one != timed->end();) {
+      const auto here = one++;
+      if (here->second.first > now) continue;
+      here->second.second.was_quiet = timed == &state.quiet;
+      add_ready(state, std::move(here->second.second));
+      timed->erase(here);
+    }
   }
   while (!state.unjudged.empty() && state.unjudged.front().first <= now) {
-    item = std::move(state.unjudged.front().second);
+    SealItem item = std::move(state.unjudged.front().second);
     state.unjudged.pop_front();
-    if (!state.quiet.contains(item.node->id)) return true;
-    item.node->pins.fetch_sub(1);  // written to since: it waits until it is quiet, with another pin
+    if (!state.quiet.contains(item.node->id)) {
+      add_ready(state, std::move(item));
+    } else {
+      item.node->pins.fetch_sub(1);  // written to since: it waits until it is quiet, with another pin
+    }
+  }
+}
+
+/// The next of the user whose turn it is.
+SealItem Sealer::take_ready(State& state) {
+  auto turn = state.ready.upper_bound(state.served);
+  if (turn == state.ready.end()) turn = state.ready.begin();
+  state.served = turn->first;
+  SealItem item = std::move(turn->second.front());
+  turn->second.pop_front();
+  if (turn->second.empty()) state.ready.erase(turn);
+  const auto names = state.queued.find(item.node->id);
+  names->second.erase(item.path);
+  if (names->second.empty()) state.queued.erase(names);
+  return item;
+}
+
+bool Sealer::take_due(State& state, SteadyTime now, SealItem& item) {
+  add_due(state, now);
+  while (!state.ready.empty()) {
+    item = take_ready(state);
+    const bool waits_anew = item.was_quiet && state.quiet.contains(item.node->id);
+    item.was_quiet = false;
+    if (!waits_anew) return true;
+    item.node->pins.fetch_sub(1);  // not the last one
   }
   return false;
 }
@@ -170,6 +222,7 @@ void Sealer::run(const std::stop_token& stop) {
           return state.working = take_due(state, std::chrono::steady_clock::now(), item);
         });
     if (!has_item) continue;
+    std::optional<Activity> activity(std::in_place, "seals " + item.path, AwaitedBy::kSync);
     const SealOutcome outcome = seal_(item);
     const bool later = outcome != SealOutcome::kDone;
     NodePtr done = later ? nullptr : item.node;
@@ -177,6 +230,7 @@ void Sealer::run(const std::stop_token& stop) {
       done->pins.fetch_sub(1);
       unpin_(done);
     }
+    activity.reset();
     state_.notify_with([&](State& state) {
       state.working = false;
       if (later) take_back(state, std::move(item), outcome);

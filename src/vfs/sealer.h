@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,6 +20,7 @@ struct SealItem {
   NodePtr node;  ///< the file, or the key directory of a group; pinned while it is queued
   std::string path;
   bool group = false;
+  bool was_quiet = false;  ///< it waited for that; a write since then makes it wait anew
 };
 
 enum class SealOutcome {
@@ -28,8 +30,9 @@ enum class SealOutcome {
   kNoRoom,    ///< the store is full of what is in use: some quiet times later there may be room
 };
 
-/// The queue of what is to be sealed and one thread that does it. A job never waits for it; a crash loses nothing,
-/// because the scan at the next start finds what has no seal. Safe for concurrent use.
+/// The queue of what is to be sealed and one thread that does it, which takes turns between the users whose files wait:
+/// bytes are hashed, and one user may have many. A job never waits for it; a crash loses nothing, because the scan at
+/// the next start finds what has no seal. Safe for concurrent use.
 class Sealer {
  public:
   using Seal = std::function<SealOutcome(const SealItem&)>;
@@ -53,18 +56,24 @@ class Sealer {
 
  private:
   struct State {
-    std::deque<SealItem> ready;
+    std::map<uid_t, std::deque<SealItem>> ready;                      ///< by the owner of the file; none is empty
+    std::map<NodeId, std::set<std::string>> queued;                   ///< the names of each node in `ready`
+    uid_t served = 0;                                                 ///< whose turn it was last
     using Timed = std::map<NodeId, std::pair<SteadyTime, SealItem>>;  ///< due time
     Timed quiet;
     Timed no_room;
-    std::deque<std::pair<SteadyTime, SealItem>>
-        unjudged;              ///< as quiet; all wait equally long, so the first is due first
+    /// As quiet; all wait equally long, so the first is due first.
+    std::deque<std::pair<SteadyTime, SealItem>> unjudged;
     uint64_t quiet_added = 0;  ///< lets the thread see that it has to wait for another due time
     bool working = false;
     bool stopped = false;
   };
   void run(const std::stop_token& stop);
   [[nodiscard]] static bool take_due(State& state, SteadyTime now, SealItem& item);
+  [[nodiscard]] static SealItem take_ready(State& state);
+  static void add_due(State& state, SteadyTime now);
+  static void add_ready(State& state, SealItem item);
+  void add_quiet(State& state, SealItem item) const;
   static void add_paths(const State::Timed& from, size_t limit, std::vector<std::string>& to);
   static void forget_wait(State::Timed& waits, NodeId node);
   static void put_off(State::Timed& to, SealItem item, Milliseconds wait);

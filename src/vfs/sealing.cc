@@ -38,6 +38,25 @@ catalog::Publish::Kind kind_of(layout::Contest contest) {
   return catalog::Publish::Kind::kPlain;
 }
 
+Result<void> copy_to_store(store::BlobStore& store, int file, uint64_t size, const codec::Digest& digest) {
+  if (store.find(digest)) return {};
+  auto writer = store.create(size);
+  if (!writer) return fail(std::move(writer).error());
+  std::string buffer(std::min<uint64_t>(size, 1 << 20), '\0');
+  for (uint64_t offset = 0; offset < size;) {
+    const auto got = pread_full(file, buffer.data(), buffer.size(), offset);
+    if (!got) return fail(got.error());
+    if (*got == 0) break;
+    INDUCTORFS_TRY((*writer)->append(std::string_view(buffer.data(), *got)));
+    offset += *got;
+  }
+  auto committed = (*writer)->commit(digest);
+  fail_point("seal.copied");
+  // Written to while it was copied: no artefact yet.
+  if (!committed && committed.error().code() == ErrorCode::kCorrupt) return fail(ErrorCode::kBusy);
+  return committed;
+}
+
 }  // namespace
 
 void Overlay::seal_if_final(const NodePtr& node, const std::string& path) {
@@ -46,9 +65,12 @@ void Overlay::seal_if_final(const NodePtr& node, const std::string& path) {
   const auto& rule = layout::rule_of(place.family);
   if (!rule.shared) return;  // a rename is a sign of completeness in every family (layout::SealSign)
   if (place.family == layout::Family::kTritonKernel) {
-    // A set that somebody copies in by names and renames (rsync) is whole when its group file says so.
+    // A set that somebody copies in by names and renames (rsync) is whole when its group file says so. That comes last
+    // by Triton's hand, and among the first where files are copied by name.
     const NodePtr directory = nodes_.walk(parent_path(path)).node;
-    if (directory && directory->key && layout::is_group_file(path.substr(path.rfind('/') + 1))) {
+    if (!directory || !directory->key) return;
+    const bool is_group = layout::is_group_file(path.substr(path.rfind('/') + 1));
+    if (is_group || (marks_.everyone_fits() && local_set_is_whole(parent_path(path)))) {
       sealer_.add({directory, parent_path(path), true});
     }
     return;
@@ -64,6 +86,7 @@ void Overlay::seal_after_build(const std::string& directory_path, pid_t builder)
     if (!node) continue;
     // torch, which ran the compiler: a better witness than the linker, and of every byte.
     saw_writer(*node, path, builder, true);
+    in_place_.is_complete(*node);
     sealer_.add({*node, path, false});
     unpin(*node);
     return;
@@ -104,6 +127,10 @@ SealOutcome Overlay::seal(const SealItem& item) {
   const auto scope = host_.scope_of(place.family, {});
   if (scope.id.empty()) {
     counters_.get("seal.unknown").add();  // a fact of this host is not known
+    return SealOutcome::kDone;
+  }
+  if (in_place_.is_unfinished(item.node)) {
+    in_place_.add(item.node, item.path);  // it may have another name than it waits under
     return SealOutcome::kDone;
   }
   const bool busy = item.node->content.with([](const Content& content) { return content.active_writes > 0; });
@@ -162,7 +189,9 @@ Result<Sealed> Overlay::seal_file(const NodePtr& node, const std::string& path) 
   auto file = moves_.read([&](const Moves&) {
     return node->content.with([&](Content& content) -> Result<Fd> {
       if (content.backing != Backing::kLocal) return fail(ErrorCode::kNotFound);
-      if (content.active_writes > 0) return fail(ErrorCode::kBusy);
+      if (content.active_writes > 0 || (content.unfinished && !is_sealed(*node, content))) {
+        return fail(ErrorCode::kBusy);
+      }
       auto where = location(*node, content);
       if (!where) return fail(std::move(where).error());
       auto opened = tree_.open_file(*where, false);
@@ -177,10 +206,12 @@ Result<Sealed> Overlay::seal_file(const NodePtr& node, const std::string& path) 
   });
   if (!file) return fail(std::move(file).error());
   auto entry = store_file(*file, path, place, shares_inode);
-  node->content.with([&](Content& content) {
+  const bool written_to = node->content.with([&](Content& content) {
     if (!entry) content.sealed = SealState::kOpen;
     content.attributes_valid = false;
+    return !shares_inode && content.unfinished;
   });
+  if (entry && written_to) return fail(ErrorCode::kBusy);
   if (!entry) return fail(std::move(entry).error());
   return Sealed{std::move(*entry), std::move(*file), shares_inode};
 }
@@ -210,7 +241,7 @@ Result<codec::Entry> Overlay::store_file(const Fd& file, const std::string& path
   entry.digest = *digest;
   if (!shares_inode) {
     // Without a seal on the inode a later life could not tell that the blob shares it.
-    INDUCTORFS_TRY(copy_to_store(file.get(), size, *digest));
+    INDUCTORFS_TRY(copy_to_store(store_, file.get(), size, *digest));
     return entry;
   }
   // Before the blob is there, so that no eviction takes it while nothing is queued yet.
@@ -230,25 +261,6 @@ Result<codec::Entry> Overlay::store_file(const Fd& file, const std::string& path
   return entry;
 }
 
-Result<void> Overlay::copy_to_store(int file, uint64_t size, const codec::Digest& digest) {
-  if (store_.find(digest)) return {};
-  auto writer = store_.create(size);
-  if (!writer) return fail(std::move(writer).error());
-  std::string buffer(std::min<uint64_t>(size, 1 << 20), '\0');
-  for (uint64_t offset = 0; offset < size;) {
-    const auto got = pread_full(file, buffer.data(), buffer.size(), offset);
-    if (!got) return fail(got.error());
-    if (*got == 0) break;
-    INDUCTORFS_TRY((*writer)->append(std::string_view(buffer.data(), *got)));
-    offset += *got;
-  }
-  auto committed = (*writer)->commit(digest);
-  fail_point("seal.copied");
-  // Written to while it was copied: no artefact yet.
-  if (!committed && committed.error().code() == ErrorCode::kCorrupt) return fail(ErrorCode::kBusy);
-  return committed;
-}
-
 void Overlay::mark_sealed(const Sealed& sealed, const std::string& path) {
   // On the inode that was hashed, whatever has its path by now. Without it the next start publishes once more, which is
   // harmless.
@@ -266,6 +278,7 @@ SealOutcome Overlay::seal_group(const SealItem& item) {
     counters_.get("seal.incomplete_sets").add();
     return SealOutcome::kDone;
   }
+  if (in_place_.set_is_unfinished(*path)) return SealOutcome::kDone;  // the last of its files comes with the set
   const auto scope = host_.scope_of(layout::Family::kTritonKernel, marks_.architecture_of_set(LocalTree::view(*path)));
   if (const auto outcome = keeps_set_from_sealing(item.node, *path, scope)) return *outcome;
   catalog::Publish publish;
@@ -283,7 +296,7 @@ SealOutcome Overlay::seal_group(const SealItem& item) {
     publish.entries.push_back(entry->entry);
     members.emplace_back(file_path, std::move(*entry));
   }
-  if (publish.entries.empty()) return SealOutcome::kDone;
+  if (publish.entries.empty() || in_place_.set_is_unfinished(*path)) return SealOutcome::kDone;
   const auto still_here = [&] {
     return std::all_of(members.begin(), members.end(), [&](const auto& m) { return has_name(m.second, m.first); });
   };

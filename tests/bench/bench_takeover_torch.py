@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers are killed at random moments while real torch and Triton work on their mounts.
 
-  t1   the jobs of workloads/cpu_jobs.py: cold on node a, warm on a, then on node b, which has only the cluster
-  t4   workloads/storm.py: processes on two nodes compile the same Triton keys at once, then load them all again
+  cpu   the jobs of workloads/cpu_jobs.py: cold on node a, warm on a, then on node b, which has only the cluster
+  storm   workloads/storm.py: processes on two nodes compile the same Triton keys at once, then load them all again
 
 Round after round with new nodes and an empty cluster, until so many workers were killed. An error is: an exit code, a
 traceback, a result or a key that differs from the one of a plain directory, what was lost on the node that has made it,
 a Triton set of more than one writer, a worker that ended by itself, or a probe beside the job that saw one. Stalls are
 those of the probe, a look-up and a read each few milliseconds. Exit code 1 when there was an error.
 
-  bench_takeover_torch.py t1|t4 [--kills 30] [--least S] [--most S] [--torch 2.15] [--processes 4] [--turns 6] [--warm 3]
+  bench_takeover_torch.py cpu|storm [--kills 30] [--least S] [--most S] [--torch 2.15] [--processes 4] [--turns 6] [--warm 3]
                           [--per-job 150] [--keep DIR]
 """
 import argparse
@@ -184,9 +184,9 @@ def plain(options, *command):
         return node.run(*words, seconds=900).json
 
 
-# ---- t1
+# ---- cpu
 
-def t1(options):
+def kill_under_cpu_jobs(options):
     killer, expected = Killer(options), plain(options, JOBS)["results"]
 
     def job(node, where):
@@ -214,14 +214,14 @@ def t1(options):
     return killer
 
 
-# ---- t4
+# ---- storm
 
 def storm(options, directory, *caches):
     return [STORM, *(f"--node={name}={cache}" for name, cache in caches), "--processes", options.processes, "--rounds", options.turns,
             "--scratch", directory / "scratch"]
 
 
-def t4(options):
+def kill_under_storm(options):
     killer = Killer(options)
     expected = plain(options, STORM, lambda node, _: f"--node=plain={node.cache}", "--processes", 1, "--rounds", options.turns,
                      "--scratch", lambda _, cluster: cluster.directory / "scratch")["keys"]
@@ -258,20 +258,20 @@ def t4(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workload", choices=("t1", "t4"))
+    parser.add_argument("workload", choices=("cpu", "storm"))
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--least", type=float, default=HEALTHY, help="seconds from a takeover to the next kill, at least")
     parser.add_argument("--most", type=float, default=0.8, help="and at most")
     parser.add_argument("--torch", default="2.15")
-    parser.add_argument("--processes", type=int, default=4, help="t4: of each node")
-    parser.add_argument("--turns", type=int, default=6, help="t4: rounds of a storm")
-    parser.add_argument("--warm", type=int, default=3, help="t1: warm runs on the node that has compiled")
+    parser.add_argument("--processes", type=int, default=4, help="storm: of each node")
+    parser.add_argument("--turns", type=int, default=6, help="storm: rounds of a storm")
+    parser.add_argument("--warm", type=int, default=3, help="cpu: warm runs on the node that has compiled")
     parser.add_argument("--per-job", type=int, default=150, help="at most so many kills of workers of one job")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", help="where stores and logs of rounds with errors go")
     options = parser.parse_args()
     begin = time.monotonic()
-    killer = {"t1": t1, "t4": t4}[options.workload](options)
+    killer = {"cpu": kill_under_cpu_jobs, "storm": kill_under_storm}[options.workload](options)
     print(f"{options.workload}          {killer.kills} kills in {killer.rounds} rounds, {time.monotonic() - begin:.0f} s; "
           f"{killer.processes} processes")
     print(f"stall       p50 {quantile(killer.took, 0.5) * 1e3:.1f} ms, p99 {quantile(killer.took, 0.99) * 1e3:.1f} ms, "

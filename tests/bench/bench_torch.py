@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The CPU jobs of T1, compile seconds, medians; all sides in one run and taken in turn, so that a slow minute hits all.
+"""The CPU jobs of tests/torch/test_cpu_jobs.py, compile seconds, medians; all sides in one run and taken in turn, so that a slow minute hits all.
 
   cold on ext4         an empty plain directory
   warm local start     the same directory again

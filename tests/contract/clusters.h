@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "inductorfs/redis/connection.h"
+#include "inductorfs/remote/local_remote.h"
 #include "inductorfs/remote/remote.h"
-#include "local_remote.h"
 #include "piece.h"
 #include "support/redis_server.h"
 
@@ -74,7 +74,7 @@ class OnRedis final : public Cluster {
 /// A mount without --remote: its one handle is the whole cluster.
 class OnThisHost final : public Cluster {
  public:
-  std::unique_ptr<Remote> open() override { return daemon::make_local_remote(); }
+  std::unique_ptr<Remote> open() override { return remote::make_local_remote(); }
   void evict(const codec::Digest&) override {}  // it has no blob
 };
 

@@ -3,7 +3,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -41,6 +44,33 @@ TEST(RunChild, KillsAHangingChildAndItsOwnChildrenAtTheDeadline) {
   ASSERT_FALSE(answer);
   EXPECT_EQ(answer.error().code(), ErrorCode::kTimedOut);
   EXPECT_LT(took, std::chrono::seconds(20));
+}
+
+TEST(RunChild, HasTheMemoryKillerTakeTheChildFirst) {
+  const auto answer = run_child(shell("cat /proc/self/oom_score_adj"), kAmple);
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  EXPECT_EQ(answer->out, "1000\n");
+}
+
+TEST(RunChild, KillsTheChildWhenThisProcessIsKilled) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t caller = fork();
+  ASSERT_GE(caller, 0);
+  if (caller == 0) {
+    const std::string told = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(ends[1]);
+    (void)run_child(shell("echo $$ > " + told + "; exec sleep 60"), kAmple);
+    _exit(0);
+  }
+  char text[16] = {};
+  ASSERT_GT(read(ends[0], text, sizeof text - 1), 0);
+  const Fd child(static_cast<int>(syscall(SYS_pidfd_open, std::stoi(text), 0)));
+  ASSERT_TRUE(child);
+  ASSERT_EQ(kill(caller, SIGKILL), 0);
+  pollfd ended{child.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&ended, 1, 10'000), 1);
+  EXPECT_EQ(waitpid(caller, nullptr, 0), caller);
+  for (const int end : ends) (void)close(end);
 }
 
 TEST(RunChild, DoesNotWaitForAGrandchildThatKeepsThePipeOpen) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -139,6 +140,43 @@ TEST_F(Probe, AnInterpreterThatFailsOrLiesIsUnknownWithItsReason) {
   ProbeOptions hurried = options();
   hurried.deadline = Milliseconds(200);
   EXPECT_NE(probe(hurried).get(Facet::kPython).problem.find("in time"), std::string::npos);
+}
+
+TEST_F(Probe, TakesAnEnvironmentThatCannotBeReadInTimeForUnknownAndTheRestNot) {
+  const std::string fifo = temporary_ / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  write_script(temporary_ / "reader", "read line < " + fifo);
+  ProbeOptions stuck = options();
+  stuck.reader.program = temporary_ / "reader";
+  stuck.reader.deadline = Milliseconds(300);
+  const Fingerprint host = probe(stuck);
+  for (const Facet facet : {Facet::kPython, Facet::kTorch, Facet::kTriton, Facet::kCuda, Facet::kCompiler}) {
+    EXPECT_FALSE(host.get(facet).known) << to_string(facet);
+    EXPECT_NE(host.get(facet).problem.find("could not be read within 300 ms; check the file system"), std::string::npos)
+        << host.get(facet).problem;
+  }
+  for (const Facet facet : {Facet::kGpu, Facet::kGpuArch, Facet::kLibc, Facet::kCpu}) {
+    EXPECT_TRUE(host.get(facet).known) << to_string(facet);
+  }
+}
+
+TEST_F(Probe, StopsReadingWhenItIsCancelled) {
+  const std::string fifo = temporary_ / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  write_script(temporary_ / "reader", "read line < " + fifo);
+  ProbeOptions stuck = options();
+  stuck.reader.program = temporary_ / "reader";
+  stuck.reader.deadline = Milliseconds(3'600'000);
+  stuck.reader.cancelled = [] { return true; };
+  EXPECT_FALSE(probe(stuck).get(Facet::kTorch).known);
+}
+
+TEST_F(Probe, ReadsInAChildWhatItReadsItself) {
+  ProbeOptions by_child = options();
+  by_child.reader.program = PACKAGE_READER_PATH;
+  EXPECT_EQ(probe(by_child).to_json(), probe(options()).to_json());
+  by_child.python = temporary_ / "absent";
+  EXPECT_EQ(probe(by_child).get(Facet::kPython).problem, python_fact(learn_python(by_child)).problem);
 }
 
 TEST_F(Probe, ADamagedPackageIsUnknownWithItsReason) {

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <thread>
 
 #include "fingerprint/background.h"
-#include "fingerprint/regular_file.h"
 #include "inductorfs/base/guarded.h"
 #include "support/patience.h"
 #include "writers_fixture.h"
@@ -92,6 +92,24 @@ TEST_F(PackagesTest, GivesUpAReaderThatDoesNotEnd) {
   EXPECT_NE(judgement.why.find(evil_.torch() + " could not be read within 300 ms"), std::string::npos) << judgement.why;
 }
 
+TEST_F(PackagesTest, ForgetsNobodysPackageForTheManyOfAnother) {
+  const WritersOptions options = testing::writers_options();
+  Packages packages({options.cache_file, options.package_reader, Milliseconds{20'000 * kSlowness}});
+  Process mine;
+  mine.owner = 1000;
+  mine.torch = {site_.torch(), false, "mine"};
+  const Deadline deadline = Deadline::after(Milliseconds{20'000 * kSlowness});
+  while (!packages.ask(Facet::kTorch, mine) && !deadline.passed()) std::this_thread::yield();
+  ASSERT_TRUE(packages.known(Facet::kTorch, mine));
+  Process theirs;
+  theirs.owner = 2000;
+  for (int i = 0; i < 200; ++i) {
+    theirs.torch = {temporary_ / ("torch " + std::to_string(i)), false, std::to_string(i)};
+    (void)packages.ask(Facet::kTorch, theirs);  // most of them are too many
+  }
+  EXPECT_TRUE(packages.known(Facet::kTorch, mine));
+}
+
 TEST_F(PackagesTest, SaysWhyAReaderFailed) {
   WritersOptions options = testing::writers_options();
   options.package_reader = temporary_ / "reader";
@@ -102,20 +120,6 @@ TEST_F(PackagesTest, SaysWhyAReaderFailed) {
   const Judgement judgement = judge(*writers, program);
   EXPECT_EQ(judgement.fit, Fit::kUnknown);
   EXPECT_NE(judgement.why.find("code 7: no memory"), std::string::npos) << judgement.why;
-}
-
-TEST(RegularFile, RefusesWhatIsNoFileOrTooLarge) {
-  const TemporaryDirectory temporary;
-  const std::string fifo = temporary / "fifo";
-  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  write_text(temporary / "file", "12345");
-  fs::create_symlink(fifo, temporary / "link");
-  EXPECT_EQ(read_regular(temporary / "file", 5).value_or(""), "12345");
-  EXPECT_EQ(read_regular(temporary / "file", 4).error().code(), ErrorCode::kTooLarge);
-  EXPECT_EQ(read_regular(temporary / "absent", 4).error().code(), ErrorCode::kNotFound);
-  for (const std::string& path : {fifo, temporary / "link", std::string("/dev/zero"), temporary.path()}) {
-    EXPECT_EQ(read_regular(path, 100).error().code(), ErrorCode::kInvalid) << path;
-  }
 }
 
 /// Threads of one user that hang; another user's work goes on.

@@ -439,12 +439,6 @@ Result<size_t> FakeFileSystem::copy_range(NodeId from, uint64_t from_offset, Nod
   return part.size();
 }
 
-Result<uint64_t> FakeFileSystem::seek(NodeId node, uint64_t offset, int whence) {
-  const uint64_t size = bytes_of(node).size();
-  if (offset >= size) return fail(ErrorCode::kNoSuchOffset);
-  return whence == SEEK_HOLE ? size : offset;
-}
-
 Result<void> FakeFileSystem::sync_file(NodeId, bool) { return {}; }
 
 }  // namespace inductorfs::testing

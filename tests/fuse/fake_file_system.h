@@ -53,6 +53,7 @@ class FakeFileSystem final : public vfs::FileSystem {
   // ---- vfs::FileSystem
   void start(vfs::KernelCache&) override {}
   void requests_finished() override { ++finished_; }
+  void hold_questions(bool) override {}
   void stop() override {}
   void host_changed() override {}
   void judge_again() override {}
@@ -89,7 +90,6 @@ class FakeFileSystem final : public vfs::FileSystem {
   Result<void> allocate(vfs::NodeId node, int mode, uint64_t offset, uint64_t length, const vfs::Caller&) override;
   Result<size_t> copy_range(vfs::NodeId from, uint64_t from_offset, vfs::NodeId to, uint64_t to_offset, size_t length,
                             const vfs::Caller&) override;
-  Result<uint64_t> seek(vfs::NodeId node, uint64_t offset, int whence) override;
   Result<void> sync_file(vfs::NodeId node, bool data_only) override;
   Result<void> sync(Deadline) override { return {}; }
   vfs::Explanation explain(std::string_view) override { return {}; }

@@ -4,10 +4,10 @@
 
 #include "fuzz_target.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/config/settings.h"
 #include "rule_table.h"
-#include "settings.h"
 
-namespace daemon_ = inductorfs::daemon;
+namespace config = inductorfs::config;
 namespace fuzz = inductorfs::fuzz;
 namespace layout = inductorfs::layout;
 using inductorfs::ErrorCode;
@@ -17,11 +17,11 @@ namespace {
 constexpr std::string_view kPaths[] = {"ab/x/y/z.bin", "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a", "x", "triton/@/k.cubin"};
 
 /// The file lies in memory: read_configuration() takes a path.
-daemon_::Configuration* read(std::string_view text, std::string& what) {
-  static daemon_::Configuration configuration;
+config::Configuration* read(std::string_view text, std::string& what) {
+  static config::Configuration configuration;
   const inductorfs::Fd file(::memfd_create("configuration", MFD_CLOEXEC));
   INDUCTORFS_CHECK(file && inductorfs::write_full(file.get(), text).has_value());
-  auto found = daemon_::read_configuration("/proc/self/fd/" + std::to_string(file.get()));
+  auto found = config::read_configuration("/proc/self/fd/" + std::to_string(file.get()));
   if (!found) {
     what = found.error().what();
     INDUCTORFS_CHECK(found.error().code() == ErrorCode::kInvalid);
@@ -36,11 +36,11 @@ daemon_::Configuration* read(std::string_view text, std::string& what) {
 /// The configuration file, the values of its options, and its rules of families.
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string what;
-  const daemon_::Configuration* configuration = read(fuzz::view(data, size), what);
+  const config::Configuration* configuration = read(fuzz::view(data, size), what);
   for (const char c : what) INDUCTORFS_CHECK(static_cast<unsigned char>(c) >= ' ' && c != 0x7f);
   if (configuration == nullptr) return 0;
-  daemon_::Settings settings;
-  if (const auto applied = daemon_::apply(configuration->values, "file", "/base", settings); !applied) {
+  config::Settings settings;
+  if (const auto applied = config::apply(configuration->values, "file", "/base", settings); !applied) {
     INDUCTORFS_CHECK(applied.error().code() == ErrorCode::kInvalid);
   }
   const auto table = layout::RuleTable::make(configuration->families);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz_target.h"
 #include "inductorfs/fingerprint/fingerprint.h"
+#include "inductorfs/host/report.h"
 #include "inductorfs/layout/scope.h"
-#include "report.h"
 
-namespace daemon_ = inductorfs::daemon;
+namespace host = inductorfs::host;
 namespace fuzz = inductorfs::fuzz;
 namespace layout = inductorfs::layout;
 using inductorfs::fingerprint::Fact;
@@ -46,9 +46,9 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     INDUCTORFS_CHECK(!scopes.empty());
     for (const layout::Scope& scope : scopes) INDUCTORFS_CHECK(scope.id.empty() != scope.why_private.empty());
   }
-  check_showable(daemon_::fingerprint_text(daemon_::fingerprint_report(*facts)));
-  check_showable(daemon_::families_text(daemon_::families_report(*facts)));
-  check_showable(daemon_::comparison_text(daemon_::comparison_report(ours, *facts)));
-  check_showable(daemon_::comparison_text(daemon_::comparison_report(*facts, ours)));
+  check_showable(host::fingerprint_text(host::fingerprint_report(*facts)));
+  check_showable(host::families_text(host::families_report(*facts)));
+  check_showable(host::comparison_text(host::comparison_report(ours, *facts)));
+  check_showable(host::comparison_text(host::comparison_report(*facts, ours)));
   return 0;
 }

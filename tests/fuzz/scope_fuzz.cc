@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz_target.h"
+#include "inductorfs/host/report.h"
 #include "inductorfs/layout/scope.h"
-#include "report.h"
 #include "scope_text.h"
 
-namespace daemon_ = inductorfs::daemon;
+namespace host = inductorfs::host;
 namespace fuzz = inductorfs::fuzz;
 namespace layout = inductorfs::layout;
 namespace remote = inductorfs::remote;
@@ -35,7 +35,7 @@ void fuzz_texts(std::string_view ours, std::string_view theirs) {
   }
   const std::vector<remote::ScopeInformation> others = {{"a", "fxgraph", std::string(theirs)},
                                                         {"b", "triton", std::string(ours)}};
-  const auto nearest = daemon_::nearest_report(std::string(ours), others);
+  const auto nearest = host::nearest_report(std::string(ours), others);
   INDUCTORFS_CHECK(nearest.contains("why_none") != nearest.contains("scope"));
 }
 

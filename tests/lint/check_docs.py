@@ -14,6 +14,8 @@ TEST_NAME = re.compile(r"`([A-Z]\w+)\.([A-Z]\w+)`")
 TEST = re.compile(r"\bTEST(?:_F|_P)?\((\w+), (\w+)\)")
 OPTION = re.compile(r'Option\{"([a-z-]+)", Kind::(\w+)')
 OTHER_OPTION = re.compile(r'add_(?:option|flag)\("(--[a-z-]+)"')
+# Of start_thread(), or of an object that starts its threads under this name.
+THREAD = re.compile(r'(?:start_thread\(|kLookName = |(?:_pool|background)_\(|Background \w+\{)"([\w-]+)"')
 # The project stands alone: no document may lead out of it.
 FOREIGN = re.compile(r"\.\./shared|(?<![\w/])/work\b/")
 PARTS = ("**Status**", "**Context.**", "**Options.**", "**Outcome.**", "**Consequences.**", "**Checked by**")
@@ -71,11 +73,12 @@ def check_options(root):
     """Every option of the table in both man pages, those of the other commands in the first."""
     manual = (root / "docs/man/inductorfs.1").read_text().replace("\\-", "-")
     keys = (root / "docs/man/inductorfs.conf.5").read_text().replace("\\-", "-")
-    table = OPTION.findall((root / "src/daemon/settings.cc").read_text())
+    table = OPTION.findall((root / "src/config/settings.cc").read_text())
     if not table:
-        yield "src/daemon/settings.cc: no option was found; has the table another form?"
+        yield "src/config/settings.cc: no option was found; has the table another form?"
     names = [name for name, _ in table] + [f"no-{name}" for name, kind in table if kind == "kToggle"]
-    names += [name[2:] for name in OTHER_OPTION.findall((root / "src/daemon/command_line.cc").read_text())]
+    for source in (root / "src/cli").glob("*.cc"):
+        names += [name[2:] for name in OTHER_OPTION.findall(source.read_text())]
     for name in sorted(set(names)):
         if not re.search(rf"Fl -{re.escape(name)}(?![\w-])", manual):
             yield f"docs/man/inductorfs.1: the option --{name} is missing"
@@ -83,6 +86,20 @@ def check_options(root):
     said = set(re.findall(r"^\.It ([a-z-]+) Ta", keys, re.MULTILINE))
     yield from (f"docs/man/inductorfs.conf.5: the key {name} is missing" for name in sorted(known - said))
     yield from (f"docs/man/inductorfs.conf.5: there is no option {name}" for name in sorted(said - known))
+
+
+def check_threads(root):
+    """Every thread that the code names has its row in the architecture, and every row its thread."""
+    text = (root / "docs/architecture.md").read_text()
+    rows = re.findall(r"^\| (`[^|]*`[^|]*) \|", text.split("## Threads", 1)[-1].split("\n## ", 1)[0], re.MULTILINE)
+    said = {name.removesuffix("N") for row in rows for name in re.findall(r"`([\w-]+)`", row)}
+    named = set()
+    for source in sorted((root / "src").rglob("*")):
+        if source.suffix not in (".cc", ".h"):
+            continue
+        named.update(THREAD.findall(source.read_text()))
+    yield from (f"docs/architecture.md: the thread {name} is missing" for name in sorted(named - said))
+    yield from (f"docs/architecture.md: no code names a thread {name}" for name in sorted(said - named))
 
 
 def errno_of_codes(root):
@@ -139,6 +156,7 @@ def check(root):
     for path in documents(root):
         yield from check_text(root, path, code)
     yield from check_options(root)
+    yield from check_threads(root)
     yield from check_error_codes(root)
     yield from check_families(root)
     yield from check_decisions(root)

@@ -19,7 +19,7 @@ SKIPS = re.compile(r"\bGTEST_SKIP\b|\bpytest\.(skip|importorskip)\b|\bmark\.skip
 SKIPS_ALLOWED = {"tests/support/lacks.h", "tests/support/python/inductorfs_testing/fixtures.py", "tests/gpu/test_gpu.py",
                  *WORDS_ALLOWED}
 # getaddrinfo has no deadline, nor has the kernel while it looks at another user's process: the caller leaves, the thread cannot.
-DETACHED = {"src/redis/dial.cc", "src/fingerprint/background.cc"}
+DETACHED = {"src/redis/dial.cc", "src/fingerprint/background.cc", "src/supervisor/carriers.cc"}
 THREADS = ("Immutable after construction.", "Safe for concurrent use.", "safe for concurrent use", "Needs external",
            "Confined to the")
 CLASS = re.compile(r"^(template\s*<[^>]*>\s*)?class\s+(?!\w+\s*;)(\[\[nodiscard\]\]\s*)?(\w+)[^;]*\{")

@@ -16,9 +16,11 @@ PROJECT = {
     "docs/decisions/0001-a.md": "# 0001: A\n" + "\n".join(check_docs.PARTS) + " `Tree.Grows`\n",
     "docs/man/inductorfs.1": ".It Fl -store Ar DIR\n.It Fl -other | Fl -no-other\n.It Fl -json\n",
     "docs/man/inductorfs.conf.5": ".It store Ta string\n.It other Ta true\n",
-    "src/daemon/settings.cc": 'Option{"store", Kind::kText, "DIR"},\nOption{"other", Kind::kToggle, ""},\n',
-    "src/daemon/command_line.cc": 'command.add_flag("--json", x)',
+    "src/config/settings.cc": 'Option{"store", Kind::kText, "DIR"},\nOption{"other", Kind::kToggle, ""},\n',
+    "src/cli/status_command.cc": 'command.add_flag("--json", x)',
     "src/fuse/errno_map.cc": "case ErrorCode::kNotFound:\n  return ENOENT;\ncase ErrorCode::kCorrupt:\n  return EIO;\n",
+    "docs/architecture.md": "## Threads\n| name | does |\n|---|---|\n| `seal` | x |\n\n## Other\n| `none` | x |\n",
+    "src/vfs/sealer.cc": 'start_thread("seal", x);',
     "src/layout/rules.cc": 'constexpr int kLimit = 1; {.name = "fxgraph"}',
     "include/inductorfs/base/result.h": "enum class ErrorCode { kNotFound, kCorrupt };",
     "tests/a_test.cc": "TEST(Tree, Grows) {}",
@@ -53,7 +55,9 @@ def test_a_project_in_order_has_no_offence(project):
     ("docs/man/inductorfs.1", "-json", "-jsonx", "the option --json is missing"),
     ("docs/man/inductorfs.conf.5", ".It store", ".It stored", "the key store is missing"),
     ("docs/man/inductorfs.conf.5", ".It other", ".It old Ta x\n.It other", "there is no option old"),
-    ("src/daemon/settings.cc", "Option{", "Choice{", "no option was found; has the table another form?"),
+    ("src/vfs/sealer.cc", '"seal"', '"seals"', "the thread seals is missing"),
+    ("src/vfs/sealer.cc", '"seal"', '"seals"', "no code names a thread seal"),
+    ("src/config/settings.cc", "Option{", "Choice{", "no option was found; has the table another form?"),
 ])
 def test_finds(project, name, old, new, offence):
     path = project / name

@@ -133,7 +133,7 @@ def test_store_that_is_a_file(cluster, place):
 
 
 def test_store_within_the_mountpoint(cluster, place):
-    refused(mount(cluster, place, store=place.cache / "store"), re.escape(str(place.cache)), "lie in each other")
+    refused(mount(cluster, place, store=place.cache / "store"), re.escape(str(place.cache)), "must not contain each other")
 
 
 @pytest.mark.parametrize("damage", [b"garbage" * 1000, b"", None], ids=["garbage", "empty", "bits"])
@@ -183,6 +183,24 @@ def test_store_on_a_full_disk(cluster, place):
         (disk / "filler").chmod(0o600)
         refused(mount(cluster, place, store=disk / "store"), re.escape(str(disk)), "(?i)(full|space)")
         not_mounted(place)
+
+
+@needs_root
+def test_store_whose_disk_became_full_between_two_mounts(cluster, place):
+    with mounts.tmpfs(cluster.directory / "disk", "size=4m") as disk:
+        assert mount(cluster, place, store=disk / "store").code == 0
+        place.unmount()
+        for file in (disk / "store").glob("catalog.sqlite*"):
+            file.unlink()
+        free = os.statvfs(disk)
+        (disk / "filler").write_bytes(b"x" * (free.f_bfree * free.f_bsize - (64 << 10)))  # room for small files, not for the catalog
+        refused(mount(cluster, place, store=disk / "store"), "disk of --store is full", re.escape(str(disk / "store")), "free some space")
+        not_mounted(place)
+
+
+def test_store_where_no_directory_can_be_made(cluster, place):
+    refused(mount(cluster, place, store="/proc/none"), "/proc/none cannot be made", "name another")
+    not_mounted(place)
 
 
 @needs_root
@@ -246,9 +264,19 @@ def test_wrong_password(cluster, place, given):
     not_mounted(place)
 
 
+@pytest.mark.parametrize("option", ["--config", "--password-file"])
+def test_a_file_that_is_a_fifo_is_not_waited_for(cluster, place, option):
+    fifo = place.root / "fifo"
+    os.mkfifo(fifo)
+    refused(mount(cluster, place, option, fifo, remote=cluster.redis.url), re.escape(str(fifo)), "is not a regular file; name a")
+    not_mounted(place)
+
+
 def test_password_file_that_is_missing(cluster, place):
     missing = place.root / "none"
-    refused(mount(cluster, place, "--password-file", missing, remote=cluster.redis.url), re.escape(str(missing)))
+    refused(mount(cluster, place, "--password-file", missing, remote=cluster.redis.url), re.escape(str(missing)), "it does not exist$")
+    missing.write_text("\n")
+    refused(mount(cluster, place, "--password-file", missing, remote=cluster.redis.url), re.escape(str(missing)), "empty; write")
 
 
 @contextlib.contextmanager
@@ -376,6 +404,19 @@ def test_commands_on_what_is_no_mount(cluster, place):
 def test_usage(place, words):
     done = run([PROGRAM, *words], place.env(), 20)
     refused(done, "usage|--help|--", code=2)
+
+
+@pytest.mark.parametrize("words, told", [
+    (["umount", "/tmp/x"], "no command umount; did you mean unmount[?]: see inductorfs --help"),
+    (["frobnicate", "/tmp/x"], "no command frobnicate: see inductorfs --help"),
+    (["worke"], "no command worke: see"),  # started by other processes of ours, never by a person
+    (["mount", "/tmp/x", "--remot", "redis://u:secret@h"], "no option --remot; did you mean --remote[?]: see inductorfs mount --help"),
+    (["mount", "/tmp/x", "--remot=redis://u:secret@h"], "no option --remot; did you mean --remote[?]: see inductorfs mount --help"),
+    (["status", "/tmp/x", "/tmp/y"], "unexpected argument /tmp/y: see inductorfs status --help")])
+def test_a_word_that_is_mistyped_is_named_and_the_nearest_one_proposed(place, words, told):
+    done = run([PROGRAM, *words], place.env(), 20)
+    refused(done, told, code=2)
+    assert "secret" not in done.err
 
 
 # ---- no FUSE, no right

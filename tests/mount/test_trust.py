@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from inductorfs_testing import artefacts, compare, mounts
 from inductorfs_testing.mounts import appears, populate, remount, text
-from inductorfs_testing.processes import wait_until
+from inductorfs_testing.processes import PATIENCE, wait_until
 
 
 def frame_key(cluster, before):
@@ -95,6 +95,34 @@ def test_root_runs_no_code_of_a_users_environment(cluster, root):
     (packages / "torch_trigger").touch()
     wait_until(lambda: node.status()["facts"]["probes"] > 0, what="another look at the environment")
     assert sorted(path.name for path in marks.iterdir()) == ["65534"]
+
+
+def test_an_environment_that_does_not_answer_holds_nobody(cluster, root):
+    """It lies on a file system whose server stands still: the daemon that was given it serves and ends."""
+    still = cluster.quick("still")
+    environment = still.cache / "venv"
+    packages = environment / "lib" / Path("/usr/bin/python3").resolve().name / "site-packages"
+    (environment / "bin").mkdir(parents=True)
+    packages.mkdir(parents=True)
+    (environment / "bin/python").symlink_to("/usr/bin/python3")
+    (environment / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
+    node = cluster.node("a", start=False).start("--python", environment / "bin/python", *mounts.QUICK)
+    pid = node.worker()
+    stopped = still.processes()
+    for process in stopped:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        os.kill(pid, signal.SIGHUP)
+        wait_until(lambda: node.counters()["host.probes"] > 0, what="a look at the environment")
+        (node.cache / "private").write_text("of a job")
+        assert node.worker() == pid
+        done = node.cli("unmount", node.cache)
+        assert done.code == 0 and done.seconds < 10 * PATIENCE, done
+        wait_until(lambda: not node.processes(), what="the daemon's end")
+    finally:
+        for process in stopped:
+            os.kill(process, signal.SIGCONT)
+        wait_until(lambda: not node.processes(), 60, what="the daemon's end")
 
 
 def test_an_unknown_fact_keeps_a_family_private(cluster):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unit of systemd: who the memory killer takes first, and what the processes of a mount may do."""
+"""The unit of systemd: who the OOM killer takes first, and what the processes of a mount may do."""
 import os
 import re
 import shutil
@@ -14,7 +14,7 @@ from inductorfs_testing.takeovers import healthy
 
 UNIT = Path(__file__).resolve().parents[2] / "systemd" / "inductorfs@.service"
 CAPABILITIES = ["chown", "dac_override", "dac_read_search", "kill", "setgid", "setuid", "ipc_lock", "fowner", "fsetid", "sys_ptrace",
-                "sys_admin", "sys_resource", "mknod"]
+                "sys_admin", "sys_resource", "mknod", "lease"]
 
 
 def settings():
@@ -49,6 +49,10 @@ def test_systemd_lets_the_mount_go_on_when_the_memory_killer_takes_its_worker():
     told = settings()
     assert told["OOMPolicy"] == "continue" and told["KillMode"] == "mixed"
     assert -1000 < int(told["OOMScoreAdjust"]) < 0
+
+
+def test_the_journal_knows_the_daemon_by_its_name():
+    assert settings()["SyslogIdentifier"] == "inductorfs"
 
 
 def test_the_unit_bounds_what_its_processes_may_do():
@@ -92,6 +96,17 @@ def test_the_worker_goes_first_without_the_right_to_lower_a_score(cluster):
     assert supervisor == score("self")
     healthy(node, node.kill_worker(signal.SIGKILL))
     in_order(node)
+
+
+@pytest.mark.usefixtures("root")
+def test_a_worker_of_root_gets_no_new_privileges_without_the_unit(cluster):
+    """The next worker neither. What it needs works all the same: other tests mount as root by hand."""
+    node = cluster.quick("a")
+    for _ in range(2):
+        pid = node.worker()
+        assert re.search(r"^NoNewPrivs:\t1$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        node.kill_worker()
+        node.next_worker(pid)
 
 
 @pytest.mark.usefixtures("root")

@@ -97,6 +97,7 @@ void Host::start(bool resume, bool requests_finished) {
   vfs_options.owner_gid = ::getgid();
   vfs_options.quiet_time = options_.quiet_time;
   vfs_options.prefetch_bytes = options_.prefetch_bytes;
+  vfs_options.who_writes = options_.who_writes;
   vfs_options.region = &*region_;
   vfs_options.resume = resume;
   auto opened_fs = vfs::FileSystem::open(vfs_options, environment, *catalog, *store, *remote, *counters);

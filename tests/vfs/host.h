@@ -40,6 +40,8 @@ struct HostOptions {
   Milliseconds sync_patience{5000};  ///< of start() with the cluster
   uint64_t prefetch_bytes = 0;
   pid_t process = 0;  ///< whose requests these are; 0: the test's own
+  /// As of vfs::FileSystemOptions.
+  decltype(vfs::FileSystemOptions::who_writes) who_writes{};
   /// Where everything lies, as a daemon lays it out, and stays; empty: a directory that goes with the host.
   std::string store{};
   /// Puts something between this host and its cluster.

@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "vfs/key_directory.h"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "support/lacks.h"
 #include "vfs/host.h"
 #include "vfs/process.h"
 #include "vfs/thread.h"
 
 namespace inductorfs::testing {
 namespace {
+
+void write_file(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
 
 class KeyDirectory : public ::testing::Test {
  protected:
@@ -109,6 +119,85 @@ TEST_F(KeyDirectory, NeverMixesTheSetsOfTwoThreadsOfAProcess) {
 
   ASSERT_TRUE(a.triton_compile(other, "second", second.id()));
   EXPECT_EQ(writers_seen(a, other, one.pid()), "222") << "the second thread ended its own";
+}
+
+TEST_F(KeyDirectory, TakesNoProcessForAnEarlierOneOfItsNumber) {
+  if (::geteuid() != 0) INDUCTORFS_LACKS("root, who alone chooses the number of a process");
+  Process one;  // before the host: a child would keep its catalog open
+  Process reader;
+  Host a(cluster);
+  const pid_t number = one.pid();
+  const vfs::SetOwner first = vfs::set_owner_of(number);
+  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "first wrote k.ttir", number));
+  ASSERT_TRUE(a.triton_put(directory, "k.source", "first wrote k.source", number));
+  one.end();
+  std::optional<Process> two;
+  ASSERT_TRUE(eventually([&] {  // a start is told to 10 ms, in which no host gives all of its numbers away
+    two.reset();
+    two.emplace(number);
+    return two->alive() && vfs::set_owner_of(number).start != first.start;
+  }));
+
+  EXPECT_FALSE(a.look_up(directory + "/k.ttir", number)) << "it put nothing";
+  ASSERT_TRUE(a.triton_put(directory, "k.json", R"({"writer": "second"})", number));
+  ASSERT_TRUE(a.triton_group(directory, number));
+  EXPECT_EQ(writers_seen(a, directory, reader.pid()), "---") << "half a set of each is no set";
+  EXPECT_EQ(writers_seen(a, directory, number), "2--");
+  ASSERT_TRUE(a.triton_compile(directory, "second", number));
+  EXPECT_EQ(writers_seen(a, directory, reader.pid()), "222");
+  EXPECT_TRUE(eventually([&] { return a.count("triton.sets_dropped") == 1; })) << "the dead one's";
+}
+
+TEST_F(KeyDirectory, KnowsAProcessByItsStart) {
+  const vfs::SetOwner own = vfs::set_owner_of(::gettid());
+  Thread thread;
+  EXPECT_EQ(own.process, ::getpid());
+  EXPECT_GT(own.start, 0U);
+  EXPECT_EQ(vfs::set_owner_of(thread.id()), own);
+  EXPECT_FALSE(vfs::is_gone(own));
+  EXPECT_TRUE(vfs::is_gone({own.process, own.start + 1})) << "another has its number";
+  EXPECT_FALSE(vfs::set_owner_of(0).is_known());
+
+  Process one;
+  const vfs::SetOwner child = vfs::set_owner_of(one.pid());
+  const std::chrono::seconds now(std::time(nullptr));
+  EXPECT_EQ(vfs::set_owner_since(one.pid(), now), child);
+  EXPECT_FALSE(vfs::set_owner_since(one.pid(), now - std::chrono::minutes(1)).is_known()) << "it is younger than that";
+  one.end();
+  EXPECT_TRUE(vfs::is_gone(child));
+  EXPECT_FALSE(vfs::set_owner_of(child.process).is_known());
+  EXPECT_FALSE(vfs::set_owner_since(child.process, now).is_known());
+}
+
+TEST_F(KeyDirectory, GoesOnWithASetThatAnEarlierReleaseNotedWithoutAStart) {
+  Process one;  // before the host, as above
+  Process two;
+  Process gone;
+  Process reader;
+  Host a(cluster);
+  ASSERT_TRUE(a.triton_put(directory, "k.source", "first wrote k.source", one.pid()));
+  const auto key_directory = a.look_up(directory);
+  ASSERT_TRUE(key_directory);
+  const std::string pending =
+      a.directory / ("local/pending/" + std::to_string(static_cast<uint64_t>(key_directory->node)) + "-");
+  const pid_t without_process = gone.pid();
+  gone.end();
+  a.stop();
+  for (const pid_t writer : {two.pid(), without_process}) {
+    const std::string place = pending + std::to_string(writer);
+    std::filesystem::create_directory(place);
+    for (const char* name : {"k.ttir", "k.source"}) write_file(place + "/" + name, std::string("second wrote ") + name);
+  }
+  a.start(true);
+
+  EXPECT_FALSE(std::filesystem::exists(pending + std::to_string(without_process)));
+  EXPECT_EQ(writers_seen(a, directory, two.pid()), "-22");
+  EXPECT_EQ(writers_seen(a, directory, one.pid()), "--1");
+  ASSERT_TRUE(a.triton_put(directory, "k.json", R"({"writer": "second"})", two.pid()));
+  a.take_over();
+  ASSERT_TRUE(a.triton_group(directory, two.pid()));
+  EXPECT_EQ(writers_seen(a, directory, reader.pid()), "222");
+  EXPECT_FALSE(std::filesystem::exists(pending + std::to_string(two.pid())));
 }
 
 TEST_F(KeyDirectory, SharesWhatTwoThreadsOfAProcessPutAlike) {

@@ -50,6 +50,10 @@ void RedisBed::restart_server() {
   connect_operator();
 }
 
+std::unique_ptr<Host> RedisBed::mount_another() {
+  return std::make_unique<Host>(remote::make_memory_cluster(), host_options(server->url(), counters_of_a));
+}
+
 std::string RedisBed::publish(Host& host, const std::string& text) {
   const auto written = host.publish_file(path_of(text), text);
   EXPECT_TRUE(written) << written.error().to_string();

@@ -33,6 +33,8 @@ class RedisBed {
   };
   static Answer look_up(Host& host, const std::string& path);
   void restart_server();
+  /// A host that knows nothing of the cluster yet.
+  std::unique_ptr<Host> mount_another();
 
   RedisServer::Options options;
   Counters counters;  ///< of b's remote

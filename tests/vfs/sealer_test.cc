@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "vfs/host.h"
@@ -80,6 +81,59 @@ TEST_F(Sealer, SaysWhatItWaitsForWhenItCannotDrain) {
   EXPECT_FALSE(sealer.drain(Deadline::after(Milliseconds{1})));
   EXPECT_EQ(sealer.waiting_paths(5), (std::vector<std::string>{"stuck", "loud"}));
   EXPECT_EQ(sealer.waiting_paths(1).size(), 1U);
+}
+
+TEST_F(Sealer, TakesTurnsBetweenUsers) {
+  const auto theirs = node(2);
+  theirs->owner = 1000;
+  for (int i = 0; i < 100; ++i) sealer.add({theirs, "file " + std::to_string(i % 10), false});
+  const auto mine = node(3);
+  mine->owner = 2000;
+  sealer.add({mine, "mine", false});
+  EXPECT_EQ(sealer.waiting(), 11U) << "one item for each name";
+  EXPECT_EQ(theirs->pins.load(), 10U);
+
+  sealer.start();
+
+  ASSERT_TRUE(sealer.drain(Deadline::after(std::chrono::seconds(20))));
+  const auto paths = sealed.with([](auto& all) { return all; });
+  EXPECT_LE(std::find(paths.begin(), paths.end(), "mine") - paths.begin(), 1);
+  EXPECT_EQ(theirs->pins.load() + mine->pins.load(), 0U);
+}
+
+TEST_F(Sealer, HoldsNothingMoreForAFileThatIsRenamedAgainAndAgain) {
+  const auto file = node(2);
+  for (int i = 0; i < 10'000; ++i) sealer.add({file, "name " + std::to_string(i), false});
+  EXPECT_LE(sealer.waiting(), 20U);
+  sealer.start();
+  ASSERT_TRUE(sealer.drain(Deadline::after(std::chrono::seconds(20))));
+  EXPECT_EQ(sealed.with([](auto& paths) { return paths.back(); }), "name 9999");
+  EXPECT_EQ(file->pins.load(), 0U);
+}
+
+/// What waits for its turn is not kept from it by whoever always has something new.
+class BusySealer : public ::testing::Test {
+ protected:
+  static vfs::NodePtr node(uint64_t id) { return std::make_shared<vfs::Node>(vfs::NodeId{id}, S_IFREG, id); }
+  SealOutcome seal(const SealItem& item) {
+    if (item.path == "judged later") return ++looks == 1 ? SealOutcome::kUnjudged : SealOutcome::kDone;
+    if (looks < 2 && !ended) sealer.add({item.node, item.path == "one" ? "two" : "one", false});
+    return SealOutcome::kDone;
+  }
+
+  std::atomic<int> looks{0};
+  std::atomic<bool> ended{false};
+  vfs::Sealer sealer{[this](const SealItem& item) { return seal(item); }, [](const vfs::NodePtr&) {}, Milliseconds{40}};
+};
+
+TEST_F(BusySealer, LooksAgainAtWhatWasPutOff) {
+  sealer.add({node(2), "judged later", false});
+  sealer.add({node(3), "one", false});
+  sealer.start();
+  const bool done = sealer.drain(Deadline::after(std::chrono::seconds(20)));
+  ended = true;
+  EXPECT_TRUE(done);
+  EXPECT_EQ(looks.load(), 2);
 }
 
 TEST_F(Sealer, LeavesWhatIsQueuedWhenItStops) {

@@ -9,6 +9,7 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/codec/digest.h"
+#include "inductorfs/fingerprint/reader.h"
 
 /// The facts of this host that artefacts depend on.
 namespace inductorfs::fingerprint {
@@ -67,6 +68,9 @@ struct ProbeOptions {
   std::string cache_file;        ///< remembers digests of large files by identity; empty: not remembered
   std::string gpu_probe;         ///< program that answers the GPU facts as JSON; empty: this program's own probe
   Milliseconds deadline{20000};  ///< for each outside command
+  /// Who reads the interpreter with its packages, and the compiler. The program is run as `program host-facts` and
+  /// calls run_host_reader().
+  ReaderOptions reader;
   /// What the mount declares for variables of the environment facet; one that is not named here is unset.
   std::map<std::string, std::string> environment;
 };
@@ -79,6 +83,9 @@ struct ProbeOptions {
 /// The body of the short-lived process that asks the CUDA driver: prints one JSON object and returns the exit code.
 /// It is a process of its own so that the daemon never holds a CUDA context and a hung driver cannot hang it.
 [[nodiscard]] int run_gpu_probe();
+
+/// The body of the short-lived process that reads a part of the facts for probe(), and prints it.
+[[nodiscard]] int run_host_reader();
 
 /// torch._inductor.codecache.torch_key() of an installed package, 64 hex digits, without importing it.
 /// `suffixes`: the interpreter's importlib.machinery EXTENSION_SUFFIXES, in order.

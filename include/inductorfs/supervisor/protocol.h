@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "inductorfs/base/fd.h"
 
@@ -29,6 +30,10 @@ inline constexpr int kMessengerNotices = 1;  ///< its end of the notices
 
 /// Exit codes of a worker. 0: the mount has ended. Any other, and a signal, is a crash.
 inline constexpr int kExitHandOver = 75;  ///< it has answered what it had begun, and left the mount as it is
+
+/// Threads of a worker that nobody waits for are called so: they look at files of other users, so that the kernel may
+/// never let them go. They have no descriptor of the worker's.
+inline constexpr std::string_view kLooseThread = "loose-look";
 
 /// What goes over the link, which is a SOCK_SEQPACKET.
 enum class Word : uint32_t {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,19 @@ class Host {
   [[nodiscard]] virtual fingerprint::Writers* writers() const = 0;
 };
 
+/// A file of the mount: its path below it, and the inode number that the mount shows.
+struct OpenQuestion {
+  std::string path;
+  uint64_t inode_number = 0;
+};
+enum class OpenState {
+  kNotForWriting,  ///< no process has it open, or mapped, for writing
+  kForWriting,
+  kUnknown,   ///< the kernel does not tell
+  kLate,      ///< it did not in time
+  kNotAsked,  ///< an earlier question took all the time
+};
+
 struct FileSystemOptions {
   /// Local directory of this view: `view/` holds private and sealed files as a plain tree, `pending/` and `orphans/`
   /// what has no name in it. Made when missing; lies on the store's file system.
@@ -59,6 +73,10 @@ struct FileSystemOptions {
   uint64_t prefetch_bytes = 512ULL << 20;  ///< of the newest entries, in the background after the mount; 0 = none
   uint64_t artefact_limit = 512ULL << 20;
   size_t descriptor_limit = 512;  ///< local files kept open
+  /// Asks the kernel, once for all of them, and answers in the order of the questions. Blocks until a deadline of its
+  /// own, or until it is to stop; only one thread calls it. None: nobody can tell, and what was written in place stays
+  /// on this host.
+  std::function<std::vector<OpenState>(const std::vector<OpenQuestion>&, const std::stop_token&)> who_writes;
   /// Where the table of nodes is noted for the next worker; it outlives the file system. None: nowhere.
   const takeover::Region* region = nullptr;
   /// An earlier worker served this mount: the kernel knows the nodes that it noted, and processes use them.
@@ -86,6 +104,7 @@ struct Explanation {
 struct FileSystemStatus {
   uint64_t nodes = 0;
   uint64_t unsealed = 0;                     ///< files that wait to be sealed
+  std::vector<std::string> in_place;         ///< some of those that were written in place: "path: why it waits"
   uint64_t contested = 0;                    ///< Triton key directories with an unfinished set of some writer
   std::vector<std::string> refused;          ///< the last 20 refusals: "path: reason"
   uint64_t foreign = 0;                      ///< artefacts that stay here because their writer has another environment
@@ -112,6 +131,9 @@ class FileSystem {
   /// what else it left is looked after in the background. Until it is called nothing is sealed, because such a request
   /// may have written a part of its bytes, and sync() waits. Any other: no effect.
   virtual void requests_finished() = 0;
+  /// A question of FileSystemOptions::who_writes keeps the mount busy. While they are held none is asked; one that is
+  /// under way is ended first. Blocks for a moment.
+  virtual void hold_questions(bool held) = 0;
   /// Ends them, leaving work that is not done for the next start. Idempotent. The kernel must have been unmounted or
   /// its requests ended before.
   virtual void stop() = 0;
@@ -175,7 +197,6 @@ class FileSystem {
   /// How much was copied, which may be less than `length` before the end of the file, too: the caller asks again.
   [[nodiscard]] virtual Result<size_t> copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset,
                                                   size_t length, const Caller&) = 0;
-  [[nodiscard]] virtual Result<uint64_t> seek(NodeId node, uint64_t offset, int whence) = 0;
   /// Data to the local disk: what a local file system would promise.
   [[nodiscard]] virtual Result<void> sync_file(NodeId node, bool data_only) = 0;
 

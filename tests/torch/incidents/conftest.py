@@ -17,7 +17,7 @@ def installation():
 
 @pytest.fixture(scope="session")
 def cpu(installation):
-    with Cluster(torch=VERSION, environment=CPU_JOB) as cluster:
+    with Cluster(torch=VERSION, environment=CPU_JOB, patient=True) as cluster:
         cluster.python = installation.python
         yield CpuWorld(cluster, Facts.learn(installation.python))
 
@@ -31,6 +31,6 @@ def hand(cpu):
 
 @pytest.fixture(scope="session")
 def cuda(installation):
-    with Cluster(torch=VERSION, environment=GPU_JOB) as cluster:
+    with Cluster(torch=VERSION, environment=GPU_JOB, patient=True) as cluster:
         cluster.python = installation.python
         yield CudaWorld(cluster)

@@ -11,7 +11,7 @@ from incident_hosts import Facts, World, listed
 VERSION = "2.15"
 ONE_KERNEL = places.WORKLOADS / "one_kernel.py"
 NOGPU = places.NOGPU / "nogpu_compile.py"
-# The C++ jobs go without precompiled headers, which tests/torch/test_t1_cpu.py has: 10 s and 150 MB less.
+# The C++ jobs go without precompiled headers, which tests/torch/test_cpu_jobs.py has: 10 s and 150 MB less.
 CPU_JOB = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0", "TORCHINDUCTOR_COMPILE_THREADS": "2"}
 GPU_JOB = {"TORCHINDUCTOR_MAX_AUTOTUNE_POINTWISE": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
 H100, H200 = {"FAKE_CUDA_NAME": "NVIDIA H100 80GB HBM3"}, {"FAKE_CUDA_NAME": "NVIDIA H200", "FAKE_CUDA_MEM_MB": "144384"}

@@ -73,7 +73,7 @@ class TritonWorld(World):
 
 @pytest.fixture(scope="module")
 def triton():
-    with Cluster(torch=VERSION) as cluster:
+    with Cluster(torch=VERSION, patient=True) as cluster:
         world = TritonWorld(cluster)
         yield world
         world.close()

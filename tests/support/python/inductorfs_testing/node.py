@@ -26,10 +26,14 @@ BACKING = os.environ.get("INDUCTORFS_TEST_BACKING", "mount")
 class Node:
     """Needs start() before use; stop() cleans up whatever state it is in. `cache` is the mountpoint."""
 
-    def __init__(self, root: Path, remote=None, python=None, backing=None, exchange: Path = None, environment=None):
+    def __init__(self, root: Path, remote=None, python=None, backing=None, exchange: Path = None, environment=None,
+                 patient=False):
+        """`patient`: a lookup waits 3 s for the server, not the usual 250 ms. For tests that count hits: on a machine that compiles
+        beside, the server may be without a core for longer than that, which is a miss."""
         self.root, self.remote, self.python = root, remote, python
         self.name = root.name
         self.backing = backing or BACKING
+        self.patient = patient
         self._exchange = exchange  # the "cluster" of directory-backed nodes
         self._environment = dict(environment or {})
         self.cache, self.store, self.home, self.tmp = root / "cache", root / "store", root / "home", root / "tmp"
@@ -79,11 +83,11 @@ class Node:
         if self.remote:
             arguments += ["--remote", self.remote]
         if self.python:
-            # On a machine that compiles beside, a server may be without a core for longer than the usual 250 ms: a miss, where
-            # the tests with torch count hits.
-            arguments += ["--python", self.python, *([] if "--lookup-patience" in options else ["--lookup-patience", "3000"])]
+            arguments += ["--python", self.python]
         elif "--writers" not in options:
             arguments += ["--writers", "all"]  # programs without torch write to a node without one
+        if self.patient and "--lookup-patience" not in options:
+            arguments += ["--lookup-patience", "3000"]
         done = self.cli("mount", self.cache, *arguments, seconds=60)
         if done.code != 0:
             raise Failed(f"mount of {self.name}: exit code {done.code}: {done.err}{self.log_tail()}")
@@ -157,7 +161,9 @@ class Node:
 
     def daemons(self):
         """Pids of the processes that serve this mountpoint: one, or none while a worker is being replaced."""
-        return self._processes("inductorfs", "worker")
+        found = self._processes("inductorfs", "worker")
+        # One that a worker has just forked is called the same until it becomes the program that it is to run.
+        return [pid for pid in found if parent(pid) not in found]
 
     def supervisors(self):
         """Pids of the processes that keep this mount, and start another worker when one ends."""
@@ -288,6 +294,14 @@ def holds_files(pid):
         return state not in "ZX" or len(os.listdir(f"/proc/{pid}/task")) > 1
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def parent(pid):
+    """0 when the process has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
 
 
 def elapsed(function, *arguments, **keywords):

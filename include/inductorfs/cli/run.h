@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// The program: command line, configuration, wiring of all layers, supervision.
+namespace inductorfs::cli {
+
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitFailed = 1;  ///< one line on standard error says what, where and the remedy
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitKept = 3;  ///< `sync`: all that was written stays on this host; the output says why
+
+/// Runs one `inductorfs` command to its end and gives the exit code. `mount` returns in the calling process when the
+/// mount answers; the daemon itself leaves through _exit. May overwrite a password in `argv`, so that ps does not show
+/// it. Requires: called once, while the process has one thread.
+[[nodiscard]] int run(int argc, char** argv);
+
+}  // namespace inductorfs::cli

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "inductorfs/base/fd.h"
+#include "inductorfs/config/ownership.h"
+#include "inductorfs/config/settings.h"
+
+/// What every worker of a mount is told: the settings as they were when `mount` was called. A file of options that is
+/// changed or broken later must not break a restart.
+namespace inductorfs::config {
+
+struct Frozen {
+  Settings settings;
+  Ownership ownership;
+};
+
+[[nodiscard]] std::string freeze(const Settings& settings, const Ownership& ownership);
+/// kInvalid for what this version cannot make settings of.
+[[nodiscard]] Result<Frozen> thaw(std::string_view bytes);
+
+/// Memory with these bytes, to be handed to a process that is started.
+[[nodiscard]] Result<Fd> to_memory(const char* name, std::string_view bytes);
+[[nodiscard]] Result<std::string> from_memory(int fd);
+
+}  // namespace inductorfs::config

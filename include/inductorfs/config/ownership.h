@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+namespace inductorfs::config {
+
+/// Who the mount belongs to: as the directory that it covers.
+struct Ownership {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  mode_t mode = 0755;
+};
+
+}  // namespace inductorfs::config

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/log.h"
+#include "inductorfs/base/result.h"
+#include "inductorfs/config/paths.h"
+#include "inductorfs/layout/scope.h"
+#include "inductorfs/store/blob_store.h"
+
+/// What a mount is told: one table of options feeds the command line's help, its parser and the configuration file.
+namespace inductorfs::config {
+
+/// A directory of the mount that is shown at a further place.
+struct Also {
+  std::string name;  ///< relative to the mount
+  std::string path;  ///< absolute
+  bool operator==(const Also&) const = default;
+};
+
+/// Whose artefacts are published.
+enum class WritersPolicy {
+  kMatching,  ///< of processes whose torch, Triton and variables are this mount's (fingerprint/writers.h)
+  kAll,       ///< everybody's: whoever writes here is trusted to bring what fits
+};
+[[nodiscard]] std::string_view to_string(WritersPolicy policy);
+
+/// The raw values of options, by name, as a command line or a file gave them. Switches have "true" or "false".
+using RawValues = std::map<std::string, std::vector<std::string>, std::less<>>;
+
+/// One source of options, as apply() takes it.
+struct GivenValues {
+  RawValues values;
+  std::string where;
+  std::string base;
+};
+
+struct Settings {
+  std::string mountpoint;  ///< absolute, with symbolic links followed
+  std::string alias;       ///< absolute, as the user spelled it
+  std::string remote;
+  std::string password_file;
+  std::string ca_file;
+  std::string cert_file;
+  std::string key_file;
+  std::string store;
+  bool foreground = false;
+  std::string python;
+  std::string fingerprint;
+  WritersPolicy writers = WritersPolicy::kMatching;
+  std::map<std::string, std::string> environment;  ///< declared values of variables of the environment facet
+  std::chrono::seconds probe_interval{300};
+  std::vector<layout::RuleChange> families;  ///< of the configuration file
+  std::vector<Also> also;
+  bool no_also = false;
+  std::string default_place;  ///< the path in `also` that nobody gave; empty: there is none
+  std::string log;
+  log::Level log_level = log::Level::kInfo;
+  uint64_t store_limit = 20ULL << 30;
+  uint64_t store_floor = store::StoreOptions::kFloorByDisk;
+  uint64_t artefact_limit = 512ULL << 20;
+  uint64_t prefetch = 512ULL << 20;
+  uint64_t queue_limit = 100'000;
+  Milliseconds quiet_time{2000};
+  Milliseconds poll_interval{1000};
+  Milliseconds lookup_patience{250};
+  std::string prefix = "ifs1";
+  size_t threads = 8;
+  std::optional<bool> allow_other;  ///< unset: for root yes, else no
+  std::chrono::seconds start_timeout{60};
+  std::chrono::seconds hang_timeout{15};
+  uint64_t crash_limit = 5;
+  std::vector<GivenValues> given;  ///< what the options above were made of, in order
+};
+
+struct Option {
+  enum class Kind {
+    kText,    ///< one value
+    kList,    ///< repeatable
+    kSwitch,  ///< present or not; a boolean in the file
+    kToggle,  ///< --NAME or --no-NAME; a boolean in the file
+  };
+  std::string_view name;  ///< without dashes; the key in the file
+  Kind kind = Kind::kText;
+  std::string_view value_name;  ///< as help shows it; empty for switches
+  std::string_view default_text;
+  std::string_view help;
+  /// `base`: the directory that relative paths are taken from.
+  Result<void> (*set)(Settings& settings, const std::string& value, const std::string& base);
+  /// Of lists: takes away what an earlier source of options gave.
+  void (*clear)(Settings& settings) = nullptr;
+};
+
+/// Of `inductorfs mount` and of its configuration file.
+[[nodiscard]] std::span<const Option> mount_options();
+
+/// Applies what is in `values`; a list replaces what was there. Errors name the option, its value and what it may be;
+/// `where` says who gave it ("command line", or the file's path).
+[[nodiscard]] Result<void> apply(const RawValues& values, const std::string& where, const std::string& base,
+                                 Settings& settings);
+/// What a configuration file says.
+struct Configuration {
+  RawValues values;
+  std::vector<layout::RuleChange> families;
+};
+/// kInvalid names the line, or the key that is unknown; kNotFound when there is no such file.
+[[nodiscard]] Result<Configuration> read_configuration(const std::string& path);
+
+/// Puts the families of the configuration into force. `file`: the configuration file, which errors name. Requires:
+/// called once, while the process has one thread.
+[[nodiscard]] Result<void> change_families(const Settings& settings, const std::string& file);
+
+/// Fills in what was not given (store, default --also) and refuses what cannot work together.
+[[nodiscard]] Result<void> complete(Settings& settings, const User& user, const Environment& environment);
+
+/// Root's daemon serves the mountpoint's owner: the default place is where that user's torch looks. Before, it is where
+/// this process's user looks.
+void give_default_place(Settings& settings, const User& owner);
+
+/// "512", "20G": K, M, G and T are powers of 1024.
+[[nodiscard]] Result<uint64_t> parse_size(std::string_view text);
+
+}  // namespace inductorfs::config

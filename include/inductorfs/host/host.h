@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/fingerprint/fingerprint.h"
+#include "inductorfs/fingerprint/writers.h"
+#include "inductorfs/layout/scope.h"
+#include "inductorfs/remote/remote.h"
+#include "inductorfs/vfs/file_system.h"
+#include "place_reader.h"
+
+/// What fits this host, made of its facts.
+namespace inductorfs::host {
+
+/// The scopes of every family under one set of facts. Immutable after construction.
+class Scopes {
+ public:
+  explicit Scopes(const fingerprint::Fingerprint& facts);
+  [[nodiscard]] const layout::Scope& of(layout::Family family) const;
+  /// One for each GPU architecture where the host has several; never empty.
+  [[nodiscard]] const std::vector<layout::Scope>& all_of(layout::Family family) const;
+  /// Distinct ids of the families that are shared here.
+  [[nodiscard]] std::vector<remote::ScopeId> ids() const;
+  /// The same with what they stand for.
+  [[nodiscard]] std::vector<remote::ScopeInformation> information() const;
+  /// Whether an entry of this path may come in this scope: catalog::Catalog::ScopeAccepts.
+  [[nodiscard]] bool accepts(const remote::ScopeId& scope, std::string_view path) const;
+
+ private:
+  struct Family {
+    layout::Scope scope;
+    std::vector<layout::Scope> all;
+  };
+  [[nodiscard]] const Family& family(layout::Family family) const;
+  std::map<layout::Family, Family> families_;
+};
+
+/// Families that could be shared but are not on this host, with the reason.
+struct PrivateFamily {
+  std::string family;
+  std::string why;
+};
+[[nodiscard]] std::vector<PrivateFamily> private_families(const Scopes& scopes);
+
+/// In the details of the libc facet: the newest versions that the host's libstdc++ offers.
+inline constexpr std::string_view kGlibcxxKey = "glibcxx";
+inline constexpr std::string_view kCxxabiKey = "cxxabi";
+
+/// What binaries may ask of a host with these facts. What the facts do not say is taken from this host; where torch is
+/// not installed at the place that the facts name (those of another host), sonames are not checked.
+/// `reader` looks at the places of the facts, then and whenever a soname is looked for.
+[[nodiscard]] layout::HostLimits limits_of(const fingerprint::Fingerprint& facts, const PlaceReader& reader = {});
+
+/// Facts, and what follows from them. Immutable after construction.
+class HostState {
+ public:
+  explicit HostState(fingerprint::Fingerprint learned, PlaceReader reader = {});
+  const fingerprint::Fingerprint facts;
+  const Scopes scopes;
+  /// Found out when they are asked for first: libraries are read for them, which a takeover does not wait for.
+  [[nodiscard]] const layout::HostLimits& limits() const;
+
+ private:
+  const PlaceReader reader_;
+  mutable std::once_flag looked_;
+  mutable layout::HostLimits limits_;
+};
+
+/// The host as the file system sees it. Its facts can be replaced at any time. Safe for concurrent use.
+class Host final : public vfs::Host {
+ public:
+  /// `writers`: none when every writer is trusted to have this mount's environment.
+  Host(fingerprint::Fingerprint facts, std::unique_ptr<fingerprint::Writers> writers, PlaceReader reader = {});
+
+  [[nodiscard]] std::shared_ptr<const HostState> state() const;
+  /// Takes effect for everything that is asked from now on; tells the writers, unless all values are as before.
+  void replace(fingerprint::Fingerprint facts);
+  /// As Scopes::accepts, under the facts of now or any that this object has had: the catalog still finishes with the
+  /// old scopes when the facts are new.
+  [[nodiscard]] bool accepts(const remote::ScopeId& scope, std::string_view path) const;
+
+  [[nodiscard]] layout::Scope scope_of(layout::Family family, std::string_view architecture) const override;
+  [[nodiscard]] bool follows(const remote::ScopeId& scope, std::string_view path) const override;
+  [[nodiscard]] Result<void> check(const layout::Place& place, std::string_view bytes, uint64_t size) const override;
+  [[nodiscard]] fingerprint::Writers* writers() const override { return writers_.get(); }
+
+ private:
+  struct States {
+    std::shared_ptr<const HostState> now;
+    std::vector<std::shared_ptr<const HostState>> earlier;  ///< newest last
+  };
+  const PlaceReader reader_;
+  SharedGuarded<States> states_;
+  std::unique_ptr<fingerprint::Writers> writers_;
+};
+
+// ---- lines of key=value, as facets have them
+
+/// The values of all lines with this key, in order.
+[[nodiscard]] std::vector<std::string> values_of(std::string_view text, std::string_view key);
+/// The x86-64 level (1 to 4) that these CPU flags reach, as the psABI defines it; 0 when they name no x86-64 CPU.
+[[nodiscard]] unsigned x86_level(std::string_view flags);
+/// The folder of torch or Triton that a fact was read from; empty when it is not on this host.
+[[nodiscard]] std::string package_of(const fingerprint::Fact& fact);
+/// The interpreter that the facts were read from; empty when it is not on this host.
+[[nodiscard]] std::string interpreter_of(const fingerprint::Fingerprint& facts);
+
+}  // namespace inductorfs::host

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "inductorfs/base/counters.h"
+#include "inductorfs/base/result.h"
+#include "inductorfs/catalog/catalog.h"
+#include "inductorfs/config/ownership.h"
+#include "inductorfs/config/settings.h"
+#include "inductorfs/host/host.h"
+#include "inductorfs/host/learn.h"
+#include "inductorfs/remote/remote.h"
+#include "inductorfs/store/blob_store.h"
+#include "inductorfs/takeover/region.h"
+#include "inductorfs/vfs/file_system.h"
+
+/// The layers below the kernel's adapter, opened in order and wired, not started.
+namespace inductorfs::mount {
+
+/// Members in the order of construction; destruction is the reverse. Needs external synchronisation.
+struct Layers {
+  Counters counters;
+  std::unique_ptr<host::Host> host;
+  std::unique_ptr<store::BlobStore> store;
+  std::unique_ptr<remote::Remote> remote;
+  std::unique_ptr<catalog::Catalog> catalog;
+  std::unique_ptr<vfs::FileSystem> file_system;
+};
+
+/// Empty: standard error.
+[[nodiscard]] std::string log_path(const config::Settings& settings);
+[[nodiscard]] Result<void> open_log(const config::Settings& settings);
+[[nodiscard]] host::FactsRequest facts_request(const config::Settings& settings);
+
+/// What comes from before this process.
+struct Continuation {
+  takeover::Region* region = nullptr;    ///< where requests and nodes are kept; nullptr: nobody would take over
+  bool resume = false;                   ///< another worker has served this mount
+  bool safe_mode = false;                ///< the remote is off
+  int lock = -1;                         ///< of the store, which the supervisor holds
+  std::function<void(int lock)> locked;  ///< told of a lock that was taken anew
+  std::optional<fingerprint::Fingerprint> facts;  ///< as that one has learned them
+};
+
+/// Opens store, log, remote, catalog and file system. A remote that does not answer is no error; one that answers and
+/// is wrong (no Redis, too old, wrong password) is, unless a mount is resumed: jobs depend on that.
+[[nodiscard]] Result<std::unique_ptr<Layers>> open_layers(const config::Settings& settings,
+                                                          const config::Ownership& ownership,
+                                                          const Continuation& continuation = {});
+
+/// Whether probing a server ended with the certainty that it is the wrong one.
+[[nodiscard]] bool is_wrong_server(const Error& error);
+
+}  // namespace inductorfs::mount

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "inductorfs/base/counters.h"
+#include "inductorfs/config/json.h"
+#include "inductorfs/config/settings.h"
+#include "inductorfs/fingerprint/fingerprint.h"
+#include "inductorfs/host/host.h"
+#include "inductorfs/vfs/file_system.h"
+
+/// Whether a mount shares what is written to it, in words for who expects that it does.
+namespace inductorfs::mount {
+
+/// One line that says why nothing which torch makes is shared, and what to do; empty if it is. "torch none" is a known
+/// fact, so that no family is private for it, and yet every job's artefact stays on its host. Empty too for a local
+/// cache of which neither an interpreter nor facts were named.
+[[nodiscard]] std::string sharing_warning(const config::Settings& settings, const fingerprint::Fingerprint& facts);
+
+/// What became of all that was written since this daemon started: {"published": groups, "kept": artefacts that stay on
+/// this host, "why": [reasons], "nothing_shared": whether something was kept and nothing else went to the cluster or
+/// was there already}. Empty object without a remote.
+[[nodiscard]] config::Json sync_report(const config::Settings& settings, Counters& counters,
+                                       const vfs::FileSystemStatus& files, const host::Scopes& scopes);
+
+}  // namespace inductorfs::mount

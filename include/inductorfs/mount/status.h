@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "inductorfs/config/json.h"
+#include "inductorfs/host/host_watch.h"
+#include "inductorfs/mount/layers.h"
+#include "inductorfs/mount/remote_watch.h"
+#include "inductorfs/mount/supervision.h"
+#include "inductorfs/places/also.h"
+
+/// What the queries answer: JSON. The command line makes text of it (src/cli/answer_text.h).
+namespace inductorfs::mount {
+
+/// Everything that the status of a mount is made of.
+struct StatusFacts {
+  const config::Settings& settings;
+  const Layers& layers;
+  RemoteWatch::Knowledge server;
+  std::vector<places::AlsoState> also;
+  host::FactsNews news;
+  SupervisionNews supervision;
+};
+[[nodiscard]] std::string status_json(const StatusFacts& facts);
+[[nodiscard]] std::string where_json(const std::string& mountpoint, const std::vector<places::AlsoState>& also);
+/// `nearest`: as nearest_report() gives it; an empty object when it was not asked for.
+[[nodiscard]] std::string explanation_json(const vfs::Explanation& explanation, const config::Json& nearest);
+
+}  // namespace inductorfs::mount

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/base/result.h"
+#include "inductorfs/mount/thread_watch.h"
+#include "inductorfs/takeover/region.h"
+#include "inductorfs/takeover/request_slots.h"
+
+namespace inductorfs::mount {
+
+/// What the supervisor has seen, for `status`.
+struct SupervisionNews {
+  int supervisor = 0;  ///< its pid; 0: it is gone, and nobody would take over
+  uint32_t restarts = 0;
+  uint32_t upgrades = 0;
+  uint32_t upgrades_failed = 0;
+  uint32_t upgrades_taken_back = 0;  ///< the new program served, and crashed again and again
+  bool safe_mode = false;
+  bool log_full = false;  ///< what the kernel knows has no room in the log of nodes; the next worker would not know it
+  std::string last_end;   ///< how the last worker crashed; empty: none did
+  std::time_t last_crash = 0;
+  size_t slots = 0;
+  std::vector<StuckThread> stuck;  ///< threads of this worker that answer no request, and do not go on
+};
+
+/// A worker's side of its supervisor: the memory that outlives it, a heart that beats there, and the link. The heart
+/// stops when a request is not answered for longer than `hang` and shows no progress: then this process is as good as
+/// dead. A request that waits for the disk in the kernel is not stuck: a kill could not end that wait, and the next
+/// worker would wait for the same. The heart also finds other threads that do not go on (ThreadWatch), and beats on:
+/// jobs read and write without them, and another worker might not even start where the cause is below the store.
+/// Safe for concurrent use. start() and stop() need external synchronisation.
+class Supervision {
+ public:
+  /// Takes the descriptors that the supervisor has opened for this process. kInvalid when there are none, or when they
+  /// are of another version.
+  [[nodiscard]] static Result<std::unique_ptr<Supervision>> take_over(Milliseconds hang);
+  /// What the supervisor kept from the worker before; empty for the first one.
+  struct Legacy {
+    Fd device;
+    Fd lock;     ///< of the store
+    Fd notices;  ///< for the messenger
+  };
+  Supervision(takeover::Region region, Fd link, Legacy legacy, Milliseconds hang);
+  ~Supervision() { stop(); }
+  Supervision(const Supervision&) = delete;
+  Supervision& operator=(const Supervision&) = delete;
+
+  [[nodiscard]] takeover::Region& region() { return region_; }
+  /// Whether another worker has served the mount before.
+  [[nodiscard]] bool resumes() const { return resumes_; }
+  [[nodiscard]] Fd take_device() { return std::move(legacy_.device); }
+  /// Of the store, as an earlier worker has locked it; -1: none has.
+  [[nodiscard]] int lock() const { return legacy_.lock.get(); }
+  /// For SessionOptions::notices; -1: the supervisor has none (an older one).
+  [[nodiscard]] int notices() const { return legacy_.notices.get(); }
+  [[nodiscard]] bool safe_mode() const { return region_.page().safe_mode.load() != 0; }
+
+  /// Starts the heart.
+  void start();
+  void stop();
+  /// Gives the supervisor the device, before the first request is read from it.
+  [[nodiscard]] Result<void> give_device(int device);
+  /// Lets the supervisor hold the store's lock from now on, so that nobody gets in between two workers. Best effort:
+  /// without a supervisor nobody would take over.
+  void keep_lock(int lock);
+  /// The mount has ended: the store may be another's before this process is gone.
+  void free_lock();
+  /// From now on requests are answered.
+  void serving();
+  /// Asks to be followed by this program. After success the process is to hand over. kBusy when the supervisor will
+  /// not, kUnavailable when there is none.
+  [[nodiscard]] Result<void> ask_upgrade(Fd program);
+
+  [[nodiscard]] SupervisionNews news() const;
+  [[nodiscard]] std::vector<StuckThread> stuck_threads() const;
+  using GiveUp = std::function<void(const StuckThread& thread)>;
+  /// From now on the process ends, and joins its threads. `give_up` is called on the heart's thread as soon as one does
+  /// not go on, and is to end the process; an empty one takes that back.
+  void ending(GiveUp give_up);
+
+ private:
+  enum class Answer { kNone, kTaken, kRefused };
+  /// What a thread does, seen at two moments.
+  struct Seen {
+    uint64_t request = 0;
+    uint64_t steps = 0;
+    SteadyTime began;     ///< when the request was seen first
+    SteadyTime progress;  ///< when it was seen to have gone on
+  };
+  void run(const std::stop_token& stop);
+  void beat();
+  [[nodiscard]] bool is_stuck();
+  void watch_threads();
+  [[nodiscard]] bool is_overdue(const Seen& seen, SteadyTime now) const;
+  [[nodiscard]] bool is_at_work(size_t thread, SteadyTime now);
+  [[nodiscard]] bool waits_for_another(size_t thread, SteadyTime now);
+  void take_words();
+
+  takeover::Region region_;
+  Fd link_;
+  Legacy legacy_;
+  const Milliseconds hang_;
+  const bool resumes_;
+  std::atomic<bool> alone_{false};  ///< the supervisor is gone
+  Guarded<Answer> answer_{Answer::kNone};
+  Guarded<std::vector<StuckThread>> stuck_;
+  Guarded<GiveUp> give_up_;
+  // Confined to the heart's thread. The slots are mapped when there is time: a takeover does not wait for them.
+  std::optional<takeover::RequestSlots> slots_;
+  std::vector<Seen> seen_;
+  ThreadWatch watch_;
+  std::jthread thread_;
+};
+
+/// "signal 9", "code 1", "hung, and was killed".
+[[nodiscard]] std::string describe_end(int status, bool hung);
+
+}  // namespace inductorfs::mount

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "answers.h"
+
+#include <cerrno>
+#include <cstdio>
+
+#include "inductorfs/cli/run.h"
+#include "inductorfs/control/requests.h"
+#include "inductorfs/mount/process.h"
+
+namespace inductorfs::cli {
+
+int fail_with(const Error& error) {
+  (void)::fputs(mount::error_line(error).c_str(), stderr);
+  return kExitFailed;
+}
+
+int print(const std::string& text) {
+  if (::fputs(text.c_str(), stdout) >= 0 && ::fflush(stdout) == 0) return kExitDone;
+  return fail_with(error_from_errno(errno, "write", "standard output"));
+}
+
+std::string pretty(const std::string& json) {
+  return config::to_pretty(config::Json::parse(json, nullptr, false)) + "\n";
+}
+
+void add_mountpoint(CLI::App& app, std::string& path) {
+  app.add_option("MOUNTPOINT", path, "directory of the mount")->required();
+}
+
+void add_json(CLI::App& app, bool& json) { app.add_flag("--json", json, "answer in JSON"); }
+
+std::string absolute(const std::string& path) { return config::absolute_path(path, config::working_directory()); }
+
+Error on_the_way(const std::string& mountpoint, const Error& error) {
+  if (error.code() == ErrorCode::kTimedOut) {
+    return Error(ErrorCode::kTimedOut, "the daemon did not answer in time: " + mountpoint + ": see its log");
+  }
+  return error;
+}
+
+Result<std::string> ask_daemon(const Located& mount, const std::string& request, Milliseconds patience,
+                               const config::Environment& environment) {
+  const Result<std::string> answer = ask_any_worker(mount, request, Deadline::after(patience), environment);
+  if (!answer) return fail(on_the_way(mount.mountpoint, answer.error()));
+  return control::parse_answer(*answer);
+}
+
+Result<std::string> ask_daemon_at(const std::string& mountpoint, const std::string& request, Milliseconds patience,
+                                  const config::Environment& environment) {
+  const Result<Located> mount = locate_mount(absolute(mountpoint), environment);
+  if (!mount) return fail(mount.error());
+  return ask_daemon(*mount, request, patience, environment);
+}
+
+}  // namespace inductorfs::cli

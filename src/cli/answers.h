@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/result.h"
+#include "inductorfs/config/json.h"
+#include "locate.h"
+
+/// What commands that ask a daemon have in common.
+namespace inductorfs::cli {
+
+inline constexpr Milliseconds kQueryPatience{10000};
+
+/// Prints the one line of an error to standard error; returns kExitFailed.
+[[nodiscard]] int fail_with(const Error& error);
+/// Prints an answer to standard output; returns kExitDone, or kExitFailed after an error when it cannot be written.
+[[nodiscard]] int print(const std::string& text);
+[[nodiscard]] std::string pretty(const std::string& json);
+
+/// The argument MOUNTPOINT, as an absolute path.
+void add_mountpoint(CLI::App& app, std::string& path);
+void add_json(CLI::App& app, bool& json);
+[[nodiscard]] std::string absolute(const std::string& path);
+
+/// The result of a request without an effect. Blocks for `patience` at most. The error is in the user's terms.
+[[nodiscard]] Result<std::string> ask_daemon(const Located& mount, const std::string& request, Milliseconds patience,
+                                             const config::Environment& environment);
+/// The same for the mount at this path.
+[[nodiscard]] Result<std::string> ask_daemon_at(const std::string& mountpoint, const std::string& request,
+                                                Milliseconds patience, const config::Environment& environment);
+/// What went wrong on the way to a daemon, in the user's terms.
+[[nodiscard]] Error on_the_way(const std::string& mountpoint, const Error& error);
+
+}  // namespace inductorfs::cli

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "answers.h"
+#include "command.h"
+#include "inductorfs/catalog/check.h"
+#include "inductorfs/cli/run.h"
+#include "inductorfs/config/json.h"
+#include "inductorfs/config/paths.h"
+#include "inductorfs/config/text.h"
+#include "inductorfs/store/check.h"
+#include "inductorfs/vfs/check.h"
+
+namespace inductorfs::cli {
+
+using config::Json;
+using config::line;
+using config::printable;
+
+namespace {
+
+// As layers.cc gives them to the layers.
+constexpr const char* kCatalog = "catalog.sqlite";
+constexpr const char* kFiles = "files";
+
+struct Checked {
+  std::string directory;
+  uint64_t blobs = 0;
+  uint64_t bytes = 0;
+  catalog::CheckedCatalog catalog;
+  vfs::CheckedView view;
+  store::Findings findings;
+};
+
+Result<Checked> check_all(const std::string& directory, bool repair) {
+  Checked checked;
+  checked.directory = directory;
+  const auto blobs = store::check(directory, repair, checked.findings);
+  if (!blobs) return fail(blobs.error());
+  checked.blobs = blobs->blobs.size();
+  checked.bytes = blobs->bytes;
+  const auto catalog = catalog::check(directory, kCatalog, *blobs, repair, checked.findings);
+  if (!catalog) return fail(catalog.error());
+  checked.catalog = *catalog;
+  const auto view = vfs::check(directory, kFiles, *blobs, repair, checked.findings);
+  if (!view) return fail(view.error());
+  checked.view = *view;
+  return checked;
+}
+
+Json json_of(const Checked& checked) {
+  Json findings = Json::array();
+  for (const store::Finding& finding : checked.findings.all()) {
+    findings.push_back({{"path", printable(finding.path)},
+                        {"what", printable(finding.what)},
+                        {"harmless", finding.harmless},
+                        {"repair", finding.repair}});
+  }
+  return {{"store", printable(checked.directory)},
+          {"sound", checked.findings.sound()},
+          {"blobs", checked.blobs},
+          {"bytes", checked.bytes},
+          {"entries", checked.catalog.entries},
+          {"queued", checked.catalog.queued},
+          {"files", checked.view.files},
+          {"sealed", checked.view.sealed},
+          {"harmful", checked.findings.harmful()},
+          {"harmless", checked.findings.harmless()},
+          {"repaired", checked.findings.repaired()},
+          {"findings", std::move(findings)}};
+}
+
+std::string text_of(const Checked& checked) {
+  std::string text;
+  for (const store::Finding& finding : checked.findings.all()) {
+    text += printable(finding.path) + ": " + printable(finding.what);
+    if (!finding.repair.empty()) text += ": " + finding.repair;
+    if (finding.harmless && finding.repair.empty()) text += " (harmless)";
+    text += "\n";
+  }
+  const uint64_t left = checked.findings.harmful() - checked.findings.repaired();
+  text += line("store", printable(checked.directory));
+  text += line("blobs", std::to_string(checked.blobs) + " sound, " + config::human_bytes(checked.bytes));
+  text += line("catalog", std::to_string(checked.catalog.entries) + " entries, " +
+                              std::to_string(checked.catalog.queued) + " groups queued");
+  text += line("files",
+               std::to_string(checked.view.files) + ", " + std::to_string(checked.view.sealed) + " of them sealed");
+  text += line("verdict", left > 0 ? std::to_string(left) + " problems found; run again with --repair to fix them"
+                          : checked.findings.repaired() > 0
+                              ? "sound, after " + std::to_string(checked.findings.repaired()) + " repairs"
+                              : "sound");
+  return text;
+}
+
+class CheckCommand final : public Command {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "check"; }
+  [[nodiscard]] std::string_view help() const override { return "Check a store that is not mounted for damage"; }
+  void add_to(CLI::App& app) override {
+    app.add_option("--store", store_, "directory of the store")->type_name("DIR")->required();
+    app.add_flag("--repair", repair_, "remove what is damaged; it is fetched from the cluster again");
+    add_json(app, json_);
+  }
+  [[nodiscard]] int run(const config::Environment&) override {
+    const Result<Checked> checked = check_all(absolute(store_), repair_);
+    if (!checked) return fail_with(checked.error());
+    const int printed = print(json_ ? config::to_pretty(json_of(*checked)) + "\n" : text_of(*checked));
+    return printed == kExitDone && checked->findings.sound() ? kExitDone : kExitFailed;
+  }
+
+ private:
+  std::string store_;
+  bool repair_ = false;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> check_command() { return std::make_unique<CheckCommand>(); }
+
+}  // namespace inductorfs::cli

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "command_line.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "inductorfs/base/log.h"
+#include "inductorfs/cli/run.h"
+#include "inductorfs/config/paths.h"
+
+namespace inductorfs::cli {
+namespace {
+
+constexpr const char* kAbout =
+    "A compile cache for torch.compile and Triton that the nodes of a cluster share, as a file system.";
+
+CommandLine usage(const CLI::App& app, std::string_view what) {
+  std::string command = "inductorfs";
+  for (const CLI::App* chosen : app.get_subcommands()) command += " " + chosen->get_name();
+  return {nullptr, nullptr,
+          "inductorfs: usage: " + config::printable(log::redact_url(what)) + ": see " + command + " --help\n",
+          kExitUsage};
+}
+
+/// The least number of letters that must be put in, taken out or replaced to make `b` of `a`.
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t corner = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = corner + (a[i] == b[j] ? 0 : 1);
+      corner = std::exchange(row[j + 1], std::min({row[j] + 1, row[j + 1] + 1, replaced}));
+    }
+  }
+  return row.back();
+}
+
+/// "; did you mean ...?" with the name that is nearest to `word`. Empty: none is near. Of two names that are equally
+/// near the one with the same first letter: "umount" is "unmount", not "mount".
+std::string suggestion(std::string_view word, const std::vector<std::string>& names) {
+  constexpr size_t kNear = 2;
+  const auto far = [&](const std::string& name) {
+    return std::pair(distance(word, name), name.substr(0, 1) != word.substr(0, 1));
+  };
+  const auto nearest =
+      std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) { return far(a) < far(b); });
+  if (nearest == names.end() || far(*nearest).first > kNear) return {};
+  return "; did you mean " + *nearest + "?";
+}
+
+/// For a word that CLI11 has no place for. CLI11 itself names all of them, the last one first, or says that a command
+/// is missing.
+std::string unknown_word(CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  const bool is_option = word.starts_with('-');
+  if (is_option) {
+    for (const CLI::Option* option : (chosen.empty() ? &app : chosen.front())->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+  } else if (chosen.empty()) {
+    for (const CLI::App* command : app.get_subcommands(nullptr)) {
+      if (!command->get_description().empty()) names.push_back(command->get_name());
+    }
+  }
+  const std::string kind = is_option ? "no option " : chosen.empty() ? "no command " : "unexpected argument ";
+  return kind + word.substr(0, word.find('=')) + suggestion(word.substr(0, word.find('=')), names);
+}
+
+CommandLine report(CLI::App& app, const CLI::ParseError& problem) {
+  if (problem.get_exit_code() != 0) {
+    const std::vector<std::string> words = app.remaining(true);
+    return usage(app, words.empty() ? problem.what() : unknown_word(app, words.front()));
+  }
+  std::ostringstream out;
+  std::ostringstream ignored;
+  (void)app.exit(problem, out, ignored);  // the code is known: 0
+  return {nullptr, nullptr, out.str(), kExitDone};
+}
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, const char* const* argv) {
+  auto parser = std::make_unique<CLI::App>(kAbout, "inductorfs");
+  CLI::App& app = *parser;
+  app.set_version_flag("--version", std::string("inductorfs ") + INDUCTORFS_VERSION);
+  app.require_subcommand(1);
+  std::vector<std::unique_ptr<Command>> commands = all_commands();
+  for (const auto& command : commands) {
+    CLI::App* const words = app.add_subcommand(std::string(command->name()), std::string(command->help()));
+    if (command->help().empty()) words->group("");
+    command->add_to(*words);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& problem) {
+    return report(app, problem);
+  }
+  for (auto& command : commands) {
+    if (!app.got_subcommand(std::string(command->name()))) continue;
+    if (const Result<void> checked = command->check(); !checked) return usage(app, checked.error().what());
+    return {std::move(parser), std::move(command), {}, kExitDone};
+  }
+  return usage(app, "no command");
+}
+
+void hide_secrets(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    char* const scheme = std::strstr(argv[i], "://");
+    char* const at = std::strrchr(argv[i], '@');
+    if (scheme == nullptr || at == nullptr || at < scheme) continue;
+    for (char* c = scheme + 3; c < at; ++c) *c = '*';
+  }
+}
+
+}  // namespace inductorfs::cli

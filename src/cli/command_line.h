@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "command.h"
+
+namespace inductorfs::cli {
+
+/// What the words of a command line ask for: a command, or a text to print.
+struct CommandLine {
+  std::unique_ptr<CLI::App> words;   ///< the parser, of which the command may still ask what was given
+  std::unique_ptr<Command> command;  ///< checked, ready to run; nullptr: print `text`
+  std::string text;                  ///< --help and --version to standard output, a usage error to standard error
+  int exit_code = 0;                 ///< of a text
+};
+
+/// Never fails: a wrong command line is one line of text and exit code 2.
+[[nodiscard]] CommandLine parse_command_line(int argc, const char* const* argv);
+
+/// Overwrites user and password of every URL in place: what ps shows is the process's own memory.
+void hide_secrets(int argc, char** argv);
+
+}  // namespace inductorfs::cli

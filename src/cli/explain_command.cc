@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "answer_text.h"
+#include "answers.h"
+#include "command.h"
+#include "inductorfs/config/text.h"
+#include "inductorfs/control/requests.h"
+#include "inductorfs/host/report.h"
+
+namespace inductorfs::cli {
+
+using config::flag_at;
+using config::indented;
+using config::Json;
+using config::line;
+using config::lines_at;
+using config::number_at;
+using config::part_of;
+using config::text_at;
+
+namespace {
+
+/// "torch version=2.15.0\n..." of each facet, under the first label.
+std::string facets_text(const std::string& scope_text) {
+  std::string text;
+  for (const auto& [name, value] : host::facets_of(scope_text)) {
+    text += line(text.empty() ? "facets" : "", config::printable(name)) + indented(value, std::string(18, ' '));
+  }
+  return text;
+}
+
+std::string nearest_text(const Json& nearest) {
+  const std::string none = text_at(nearest, "why_none");
+  if (!nearest.is_object() || nearest.empty()) return {};
+  if (!none.empty()) return line("nearest", none);
+  std::string text =
+      line("nearest", text_at(nearest, "scope") + ", of " + std::to_string(number_at(nearest, "others")) +
+                          " other scopes of these facets");
+  for (const Json& one : part_of(nearest, "differences")) {
+    text += line("", "differs in " + text_at(one, "facet"));
+    text += indented(lines_at(one, "ours"), std::string(18, ' ') + "- here:  ");
+    text += indented(lines_at(one, "theirs"), std::string(18, ' ') + "+ there: ");
+  }
+  return text;
+}
+
+class ExplainCommand final : public Command {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "explain"; }
+  [[nodiscard]] std::string_view help() const override {
+    return "Explain why a path is visible or not: its family, scope and digest";
+  }
+  void add_to(CLI::App& app) override {
+    app.add_option("PATH", path_, "path in a mount")->required();
+    add_json(app, json_);
+  }
+  [[nodiscard]] int run(const config::Environment& environment) override {
+    const Result<LocatedPath> path = locate_path(absolute(path_), environment);
+    if (!path) return fail_with(path.error());
+    const auto explanation =
+        ask_daemon(path->mount, control::explain_request(path->relative), kQueryPatience, environment);
+    if (!explanation) return fail_with(explanation.error());
+    return print(json_ ? pretty(*explanation) : explanation_text(*explanation));
+  }
+
+ private:
+  std::string path_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::string explanation_text(std::string_view json) {
+  const Json explanation = Json::parse(json, nullptr, false);
+  if (!explanation.is_object()) return {};
+  std::string text;
+  for (const char* name :
+       {"path", "canonical", "family", "rule", "scope", "why_private", "digest", "origin", "where"}) {
+    const std::string value = text_at(explanation, name);
+    if (!value.empty()) text += line(name, value);
+  }
+  text += line("visible", (flag_at(explanation, "visible") ? "yes: " : "no: ") + text_at(explanation, "why"));
+  const std::string publish = text_at(explanation, "publish");
+  if (!publish.empty()) text += line("publish", publish);
+  text += facets_text(lines_at(explanation, "scope_text"));
+  return text + nearest_text(part_of(explanation, "nearest"));
+}
+
+std::unique_ptr<Command> explain_command() { return std::make_unique<ExplainCommand>(); }
+
+}  // namespace inductorfs::cli

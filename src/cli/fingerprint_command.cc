@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "answers.h"
+#include "command.h"
+#include "inductorfs/host/learn.h"
+#include "inductorfs/host/report.h"
+#include "mount_options.h"
+
+namespace inductorfs::cli {
+namespace {
+
+class FingerprintCommand final : public Command {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "fingerprint"; }
+  [[nodiscard]] std::string_view help() const override {
+    return "Show the facts of this host, and with which hosts it shares";
+  }
+  void add_to(CLI::App& app) override {
+    add_json(app, json_);
+    app.add_flag("--families", families_, "show for each family of artefacts with which hosts it is shared, and why");
+    app.add_option("--compare", compare_, "compare this host with the one that wrote FILE")->type_name("FILE");
+    app.add_option("--cache", cache_, "remember the digests of large files in FILE")->type_name("FILE");
+    options_.add_facts_to(app, "read the configuration file of a mount");
+  }
+  [[nodiscard]] Result<void> check() const override {
+    if (families_ && !compare_.empty()) {
+      return fail(ErrorCode::kInvalid, "--families and --compare exclude each other");
+    }
+    return options_.check();
+  }
+  [[nodiscard]] int run(const config::Environment&) override {
+    const Result<fingerprint::Fingerprint> facts = learn();
+    if (!facts) return fail_with(facts.error());
+    if (families_) return show(host::families_report(*facts), host::families_text);
+    if (compare_.empty()) return show(host::fingerprint_report(*facts), host::fingerprint_text);
+    host::FactsRequest other;
+    other.file = absolute(compare_);
+    const Result<fingerprint::Fingerprint> theirs = host::learn_facts(other);
+    if (!theirs) return fail_with(theirs.error());
+    return show(host::comparison_report(*facts, *theirs), host::comparison_text);
+  }
+
+ private:
+  [[nodiscard]] Result<fingerprint::Fingerprint> learn() const {
+    const Result<config::Settings> settings = options_.facts_settings();
+    if (!settings) return fail(settings.error());
+    INDUCTORFS_TRY(config::change_families(*settings, options_.file()));
+    host::FactsRequest request;
+    request.file = settings->fingerprint;
+    request.python = settings->python;
+    request.environment = settings->environment;
+    if (!cache_.empty()) request.cache_file = absolute(cache_);
+    return host::learn_facts(request);
+  }
+  [[nodiscard]] int show(const config::Json& report, std::string (*text)(const config::Json&)) const {
+    return print(json_ ? config::to_pretty(report) + "\n" : text(report));
+  }
+
+  MountOptions options_;
+  std::string compare_;
+  std::string cache_;
+  bool families_ = false;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> fingerprint_command() { return std::make_unique<FingerprintCommand>(); }
+
+}  // namespace inductorfs::cli

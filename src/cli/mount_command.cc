@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "answers.h"
+#include "command.h"
+#include "inductorfs/cli/run.h"
+#include "inductorfs/mount/launch.h"
+#include "inductorfs/mount/layers.h"
+#include "inductorfs/mount/process.h"
+#include "inductorfs/places/mountpoint.h"
+#include "mount_options.h"
+
+namespace inductorfs::cli {
+namespace {
+
+/// Looks at the mountpoint while nothing is mounted there, and becomes the supervisor. Returns only an error.
+Result<void> launch(config::Settings& settings, mount::Readiness& readiness) {
+  // Before anything changes the directory that relative paths are taken from.
+  const Result<std::string> program = mount::own_program();
+  if (!program) return fail(program.error());
+  INDUCTORFS_TRY(mount::settle(settings.mountpoint, settings.foreground));
+  if (settings.foreground) INDUCTORFS_TRY(mount::open_log(settings));
+  INDUCTORFS_TRY(places::free_mountpoint(settings.mountpoint));
+  Result<std::string> real = places::resolve_mountpoint(settings.mountpoint);
+  if (!real) return fail(real.error());
+  settings.mountpoint = std::move(*real);
+  INDUCTORFS_TRY(places::free_mountpoint(settings.mountpoint));
+  const Result<config::Ownership> ownership = places::ownership_of(settings.mountpoint);
+  if (!ownership) return fail(ownership.error());
+  if (::geteuid() == 0 && ownership->uid != 0) config::give_default_place(settings, config::user_by_id(ownership->uid));
+  return fail(mount::launch_supervisor({settings, *ownership}, *program, readiness));
+}
+
+int launch_or_report(config::Settings& settings, mount::Readiness readiness) {
+  const Result<void> launched = launch(settings, readiness);
+  if (readiness.has_listener()) {
+    readiness.failed(launched.error());
+  } else {
+    (void)::fputs(mount::error_line(launched.error()).c_str(), stderr);
+  }
+  return kExitFailed;
+}
+
+int mount_with(config::Settings settings) {
+  if (settings.foreground) return launch_or_report(settings, mount::Readiness());
+  Result<mount::Forked> forked = mount::fork_daemon();
+  if (!forked) {
+    return fail_with(forked.error());
+  }
+  // Nothing of the parent's is run at the child's end.
+  if (forked->child) ::_exit(launch_or_report(settings, std::move(forked->readiness)));
+  const Result<std::string> ready = mount::await_ready(*forked, settings.start_timeout, mount::log_path(settings));
+  if (ready) {
+    if (!ready->empty()) (void)::fputs(mount::warning_line(*ready).c_str(), stderr);
+    return kExitDone;
+  }
+  return fail_with(ready.error());
+}
+
+class MountCommand final : public Command {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "mount"; }
+  [[nodiscard]] std::string_view help() const override { return "Mount the cache, and return when the mount answers"; }
+  void add_to(CLI::App& app) override {
+    add_mountpoint(app, path_);
+    options_.add_to(app, "read options from this TOML file; the command line takes precedence");
+  }
+  [[nodiscard]] Result<void> check() const override { return options_.check(); }
+  [[nodiscard]] int run(const config::Environment& environment) override {
+    Result<config::Settings> settings = options_.settings(path_, config::current_user(environment), environment);
+    if (!settings) return fail_with(settings.error());
+    if (const auto changed = config::change_families(*settings, options_.file()); !changed) {
+      return fail_with(changed.error());
+    }
+    return mount_with(std::move(*settings));
+  }
+
+ private:
+  std::string path_;
+  MountOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> mount_command() { return std::make_unique<MountCommand>(); }
+
+}  // namespace inductorfs::cli

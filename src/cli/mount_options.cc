@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mount_options.h"
+
+#include "inductorfs/config/paths.h"
+
+namespace inductorfs::cli {
+namespace {
+
+std::string help_of(const config::Option& option) {
+  std::string help(option.help);
+  if (!option.default_text.empty() && option.default_text != "false") {
+    help.append(" [").append(option.default_text).append("]");
+  }
+  return help;
+}
+
+}  // namespace
+
+void MountOptions::add(CLI::App& app, const config::Option& option) {
+  Given& given = given_.emplace_back();
+  given.option = &option;
+  const std::string dashed = "--" + std::string(option.name);
+  switch (option.kind) {
+    case config::Option::Kind::kText:
+      given.handle = app.add_option(dashed, given.text, help_of(option));
+      break;
+    case config::Option::Kind::kList:
+      given.handle = app.add_option(dashed, given.list, help_of(option))->allow_extra_args(false);
+      break;
+    case config::Option::Kind::kSwitch:
+      given.handle = app.add_flag(dashed, given.flag, help_of(option));
+      break;
+    case config::Option::Kind::kToggle:
+      given.handle = app.add_flag(dashed + ",!--no-" + std::string(option.name), given.flag, help_of(option));
+      break;
+  }
+  if (!option.value_name.empty()) given.handle->type_name(std::string(option.value_name));
+}
+
+void MountOptions::add_file(CLI::App& app, const std::string& config_help) {
+  app.add_option("--config", file_, config_help)->type_name("FILE");
+}
+
+void MountOptions::add_to(CLI::App& app, const std::string& config_help) {
+  add_file(app, config_help);
+  for (const config::Option& option : config::mount_options()) add(app, option);
+}
+
+void MountOptions::add_facts_to(CLI::App& app, const std::string& config_help) {
+  add_file(app, config_help);
+  for (const config::Option& option : config::mount_options()) {
+    if (option.name != "python" && option.name != "fingerprint" && option.name != "environment") continue;
+    add(app, option);
+  }
+}
+
+Result<void> MountOptions::check() const {
+  config::Settings scratch;
+  return config::apply(values(), "command line", "/", scratch);
+}
+
+config::RawValues MountOptions::values() const {
+  config::RawValues values;
+  for (const Given& one : given_) {
+    if (one.handle->count() == 0) continue;
+    std::vector<std::string>& given = values[std::string(one.option->name)];
+    if (one.option->kind == config::Option::Kind::kText) {
+      given.push_back(one.text);
+    } else if (one.option->kind == config::Option::Kind::kList) {
+      given = one.list;
+    } else {
+      given.emplace_back(one.flag ? "true" : "false");
+    }
+  }
+  return values;
+}
+
+Result<void> MountOptions::apply_to(config::Settings& settings) const {
+  const std::string here = config::working_directory();
+  if (!file_.empty()) {
+    const std::string file = config::absolute_path(file_, here);
+    Result<config::Configuration> configuration = config::read_configuration(file);
+    if (!configuration) return fail(configuration.error());
+    settings.given.push_back({std::move(configuration->values), file, config::absolute_path("..", file)});
+    settings.families = std::move(configuration->families);
+  }
+  settings.given.push_back({values(), "command line", here});
+  for (const config::GivenValues& given : settings.given) {
+    INDUCTORFS_TRY(apply(given.values, given.where, given.base, settings));
+  }
+  return {};
+}
+
+Result<config::Settings> MountOptions::settings(const std::string& mountpoint, const config::User& user,
+                                                const config::Environment& environment) const {
+  config::Settings settings;
+  settings.mountpoint = config::absolute_path(mountpoint, config::working_directory());
+  settings.alias = settings.mountpoint;
+  INDUCTORFS_TRY(apply_to(settings));
+  INDUCTORFS_TRY(config::complete(settings, user, environment));
+  return settings;
+}
+
+Result<config::Settings> MountOptions::facts_settings() const {
+  config::Settings settings;
+  INDUCTORFS_TRY(apply_to(settings));
+  return settings;
+}
+
+}  // namespace inductorfs::cli

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "inductorfs/base/result.h"
+#include "inductorfs/config/settings.h"
+
+namespace inductorfs::cli {
+
+/// The options of a mount (config::mount_options()) on a command line, with --config. They stay text until settings are
+/// made of them, because the configuration file comes before them. Not copyable: CLI11 keeps addresses of its members.
+/// Needs external synchronisation.
+class MountOptions {
+ public:
+  MountOptions() = default;
+  MountOptions(const MountOptions&) = delete;
+  MountOptions& operator=(const MountOptions&) = delete;
+  ~MountOptions() = default;
+
+  void add_to(CLI::App& app, const std::string& config_help);
+  /// Only those that concern the facts of this host.
+  void add_facts_to(CLI::App& app, const std::string& config_help);
+  /// kInvalid for a value that no mount can have.
+  [[nodiscard]] Result<void> check() const;
+
+  /// As given, by name; what was not given is absent.
+  [[nodiscard]] config::RawValues values() const;
+  /// The configuration file as it was named; empty when none was.
+  [[nodiscard]] const std::string& file() const { return file_; }
+
+  /// Defaults, then the file, then the command line.
+  [[nodiscard]] Result<config::Settings> settings(const std::string& mountpoint, const config::User& user,
+                                                  const config::Environment& environment) const;
+  /// As settings(), without what only a mount needs.
+  [[nodiscard]] Result<config::Settings> facts_settings() const;
+
+ private:
+  /// Where CLI11 puts the values of one option.
+  struct Given {
+    const config::Option* option = nullptr;
+    CLI::Option* handle = nullptr;
+    std::string text;
+    std::vector<std::string> list;
+    bool flag = false;
+  };
+  void add(CLI::App& app, const config::Option& option);
+  void add_file(CLI::App& app, const std::string& config_help);
+  [[nodiscard]] Result<void> apply_to(config::Settings& settings) const;
+
+  std::string file_;
+  std::list<Given> given_;
+};
+
+}  // namespace inductorfs::cli

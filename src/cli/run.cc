@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/cli/run.h"
+
+#include <cstdio>
+
+#include "command_line.h"
+#include "inductorfs/mount/open_files.h"
+
+namespace inductorfs::cli {
+
+int run(int argc, char** argv) {
+  if (argc > 0 && argv[0] == std::string_view(mount::kOpenFilesName)) return mount::be_open_files(argc, argv);
+  const CommandLine line = parse_command_line(argc, argv);
+  hide_secrets(argc, argv);
+  if (line.command) return line.command->run(config::process_environment());
+  std::FILE* const out = line.exit_code == kExitDone ? stdout : stderr;
+  const bool written = std::fputs(line.text.c_str(), out) >= 0 && std::fflush(out) == 0;
+  return written ? line.exit_code : kExitFailed;
+}
+
+}  // namespace inductorfs::cli

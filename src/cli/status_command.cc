@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "answer_text.h"
+#include "answers.h"
+#include "command.h"
+#include "inductorfs/config/text.h"
+#include "inductorfs/control/requests.h"
+
+namespace inductorfs::cli {
+
+using config::flag_at;
+using config::human_bytes;
+using config::Json;
+using config::line;
+using config::list_text;
+using config::number_at;
+using config::part_of;
+using config::plain_item;
+using config::text_at;
+
+namespace {
+
+std::string remote_text(const Json& remote) {
+  const auto configured = remote.find("configured");
+  if (configured == remote.end() || !configured->is_boolean() || !configured->get<bool>()) return "none: a local cache";
+  const auto reachable = remote.find("reachable");
+  const bool up = reachable != remote.end() && reachable->is_boolean() && reachable->get<bool>();
+  std::string text = text_at(remote, "address") + (up ? ", reachable" : ", NOT reachable");
+  if (up && remote.contains("version")) text += ", Redis " + text_at(remote, "version");
+  if (!up && !text_at(remote, "last_error").empty()) text += ": " + text_at(remote, "last_error");
+  return text;
+}
+
+std::string catalog_text(const Json& catalog) {
+  std::string text = std::to_string(number_at(catalog, "entries")) + " entries, " +
+                     std::to_string(number_at(catalog, "hidden")) + " hidden here, " +
+                     std::to_string(number_at(catalog, "queued")) + " queued";
+  const std::string why = text_at(catalog, "oldest_queued_error");
+  if (!why.empty()) text += " (oldest: " + why + ")";
+  return text;
+}
+
+std::string counter_text(const Json& counters) {
+  const auto count = [&](const char* name) { return std::to_string(number_at(counters, name)); };
+  return count("lookup.first_touch") + " first touches, " + count("fetch.blobs") + " blobs fetched (" +
+         human_bytes(number_at(counters, "fetch.bytes")) + "), " + count("publish.published") + " groups published, " +
+         count("publish.kept_local") + " kept local, " + count("lookup.lost") + " lost" +
+         (number_at(counters, "publish.parked") > 0 ? ", " + count("publish.parked") + " parked after errors" : "");
+}
+
+/// When the facts were learned, and what has become of them since.
+std::string facts_text(const Json& facts) {
+  std::string text = flag_at(facts, "from_file") ? "from a file, read " : "learned ";
+  text += config::human_seconds(number_at(facts, "age_s")) + " ago, " + std::to_string(number_at(facts, "changes")) +
+          " changes in " + std::to_string(number_at(facts, "probes")) + " probes";
+  if (!text_at(facts, "problem").empty()) text += "; the last probe failed: " + text_at(facts, "problem");
+  return text;
+}
+
+/// Nothing while nothing has happened.
+std::string takeover_text(const Json& takeover) {
+  const uint64_t restarts = number_at(takeover, "restarts");
+  const uint64_t upgrades = number_at(takeover, "upgrades");
+  if (restarts == 0 && upgrades == 0 && !flag_at(takeover, "safe_mode")) return {};
+  std::string text = std::to_string(restarts) + " restarts after crashes";
+  if (restarts > 0)
+    text += " (the last: " + text_at(takeover, "last_end") + ", " + text_at(takeover, "last_crash") + ")";
+  text += ", " + std::to_string(upgrades) + " upgrades";
+  if (const uint64_t failed = number_at(takeover, "upgrades_failed"); failed > 0) {
+    text += ", " + std::to_string(failed) + " of them failed";
+  }
+  if (const uint64_t back = number_at(takeover, "upgrades_taken_back"); back > 0) {
+    text += ", " + std::to_string(back) + " taken back because the new program crashed";
+  }
+  if (flag_at(takeover, "safe_mode")) text += "; SAFE MODE: the remote is off";
+  return line("takeover", text);
+}
+
+std::string foreign_text(const Json& files) {
+  const uint64_t count = number_at(files, "foreign");
+  if (count == 0) return {};
+  std::string text = line("foreign", std::to_string(count) + " artefacts stay here: their writers do not have this " +
+                                         "mount's environment (see --python, --environment, --writers)");
+  for (const Json& reason : part_of(files, "foreign_reasons")) text += line("", plain_item(reason));
+  return text;
+}
+
+class StatusCommand final : public Command {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "status"; }
+  [[nodiscard]] std::string_view help() const override { return "Show the state of a mount"; }
+  void add_to(CLI::App& app) override {
+    add_mountpoint(app, path_);
+    add_json(app, json_);
+  }
+  [[nodiscard]] int run(const config::Environment& environment) override {
+    const auto status = ask_daemon_at(path_, control::status_request(), kQueryPatience, environment);
+    if (!status) return fail_with(status.error());
+    return print(json_ ? pretty(*status) : status_text(*status));
+  }
+
+ private:
+  std::string path_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::string status_text(std::string_view json) {
+  const Json status = Json::parse(json, nullptr, false);
+  if (!status.is_object()) return {};
+  const Json& store = part_of(status, "store");
+  const Json& files = part_of(status, "file_system");
+  std::string text;
+  text += line("mountpoint", text_at(status, "mountpoint") + " (pid " + part_of(status, "pid").dump() + ", version " +
+                                 text_at(status, "version") + ")");
+  text += line("remote", remote_text(part_of(status, "remote")));
+  text += line("catalog", catalog_text(part_of(status, "catalog")));
+  text +=
+      line("store", text_at(store, "directory") + ": " + std::to_string(number_at(store, "blobs")) + " blobs, " +
+                        human_bytes(number_at(store, "bytes")) + " of " + human_bytes(number_at(store, "size_limit")) +
+                        ", " + std::to_string(number_at(store, "evicted")) + " evicted");
+  text += line("files", std::to_string(number_at(files, "nodes")) + " known to the kernel, " +
+                            std::to_string(number_at(files, "unsealed")) + " not complete yet, " +
+                            std::to_string(number_at(files, "contested")) + " unfinished sets");
+  text += list_text("in place", part_of(files, "in_place"), plain_item);
+  text += line("traffic", counter_text(part_of(status, "counters")));
+  const Json& facts = part_of(status, "facts");
+  text += line("facts", facts_text(facts));
+  text += takeover_text(part_of(status, "takeover"));
+  text += list_text("last change", part_of(facts, "last_change"), plain_item);
+  text += list_text("also", part_of(status, "also"), [](const Json& item) {
+    return text_at(item, "path") + " shows " + text_at(item, "name") + ": " + text_at(item, "state");
+  });
+  text += list_text("private", part_of(status, "private_families"),
+                    [](const Json& item) { return text_at(item, "family") + ": " + text_at(item, "why"); });
+  text += foreign_text(files);
+  text += list_text("refused", part_of(files, "refused"), plain_item);
+  text += list_text("warning", part_of(status, "warnings"), plain_item);
+  return text;
+}
+
+std::unique_ptr<Command> status_command() { return std::make_unique<StatusCommand>(); }
+
+}  // namespace inductorfs::cli

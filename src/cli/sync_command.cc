@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "answer_text.h"
+#include "answers.h"
+#include "command.h"
+#include "inductorfs/cli/run.h"
+#include "inductorfs/config/text.h"
+#include "inductorfs/control/requests.h"
+
+namespace inductorfs::cli {
+
+using config::flag_at;
+using config::Json;
+using config::number_at;
+using config::part_of;
+using config::plain_item;
+
+namespace {
+
+constexpr int kMostTimeout = 24 * 3600;
+constexpr size_t kShownReasons = 3;
+
+std::string counted(uint64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+class SyncCommand final : public Command {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "sync"; }
+  [[nodiscard]] std::string_view help() const override { return "Wait until everything that was written is published"; }
+  void add_to(CLI::App& app) override {
+    add_mountpoint(app, path_);
+    add_json(app, json_);
+    app.add_option("--timeout", timeout_, "wait at most S seconds [60]")
+        ->type_name("S")
+        ->check(CLI::Range(0, kMostTimeout));
+  }
+  [[nodiscard]] int run(const config::Environment& environment) override {
+    const Milliseconds timeout = std::chrono::seconds(timeout_);
+    const auto done = ask_daemon_at(path_, control::sync_request(timeout), timeout + kQueryPatience, environment);
+    if (!done) return fail_sync(done.error());
+    Json report = Json::parse(*done, nullptr, false);
+    if (!report.is_object()) report = Json::object();
+    const bool kept = flag_at(report, "nothing_shared");
+    const std::string text = sync_text(report);
+    report["synced"] = true;
+    const int printed = print(json_ ? config::to_pretty(report) + "\n" : text);
+    return printed == kExitDone && kept ? kExitKept : printed;
+  }
+
+ private:
+  [[nodiscard]] int fail_sync(const Error& error) const {
+    if (json_) (void)print(config::to_pretty(Json{{"synced", false}, {"why", error.what()}}) + "\n");
+    return fail_with(error);
+  }
+
+  std::string path_;
+  int64_t timeout_ = 60;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::string sync_text(const Json& report) {
+  if (!report.contains("published")) return {};
+  const uint64_t kept = number_at(report, "kept");
+  std::string text = "published " + counted(number_at(report, "published"), "group");
+  if (kept == 0) return text + "\n";
+  text += "; kept " + counted(kept, "artefact") + " on this host";
+  const Json& why = part_of(report, "why");
+  size_t shown = 0;
+  for (const Json& reason : why) {
+    if (shown == kShownReasons) break;
+    text += (shown++ == 0 ? ": " : "; ") + plain_item(reason);
+  }
+  if (why.is_array() && why.size() > shown) text += "; and more: see inductorfs status";
+  return text + "\n";
+}
+
+std::unique_ptr<Command> sync_command() { return std::make_unique<SyncCommand>(); }
+
+}  // namespace inductorfs::cli

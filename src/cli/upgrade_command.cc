@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <poll.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <vector>
+
+#include "answers.h"
+#include "command.h"
+#include "inductorfs/cli/run.h"
+#include "inductorfs/config/json.h"
+#include "inductorfs/config/text.h"
+#include "inductorfs/control/control.h"
+#include "inductorfs/control/requests.h"
+#include "inductorfs/mount/launch.h"
+#include "locate.h"
+
+namespace inductorfs::cli {
+
+using config::Json;
+using config::number_at;
+using config::text_at;
+
+namespace {
+
+constexpr Milliseconds kAskPatience{10000};
+/// To answer what was begun, to start the new program, and to start the old one again when that fails.
+constexpr Milliseconds kTakeoverPatience{60000};
+constexpr int kTick = 20;
+
+struct Upgraded {
+  std::string from;
+  std::string to;
+  uint64_t pid = 0;
+};
+
+Result<Json> ask_status(const Located& mount, const config::Environment& environment) {
+  const Result<std::string> answer =
+      ask_any_worker(mount, control::status_request(), Deadline::after(kAskPatience), environment);
+  const Result<std::string> result = answer ? control::parse_answer(*answer) : answer;
+  if (!result) return fail(result.error());
+  return Json::parse(*result, nullptr, false);
+}
+
+/// The status of the process that serves after `pid`.
+Result<Json> status_after(const Located& mount, uint64_t pid, const config::Environment& environment) {
+  const Deadline deadline = Deadline::after(kTakeoverPatience);
+  while (!deadline.passed()) {
+    Result<Json> status = ask_status(mount, environment);
+    if (status && number_at(*status, "pid") != pid) return status;
+    (void)::poll(nullptr, 0, kTick);
+  }
+  return fail(ErrorCode::kTimedOut, "no daemon answers after the upgrade: " + mount.mountpoint + ": see its log");
+}
+
+Result<Upgraded> upgrade(const Located& mount, const std::string& program, const config::Environment& environment) {
+  const Result<Json> before = ask_status(mount, environment);
+  if (!before) return fail(before.error());
+  const Result<std::string> answer =
+      control::ask_and_await_end(mount.socket, control::upgrade_request(program), Deadline::after(kTakeoverPatience));
+  const Result<std::string> taken = answer ? control::parse_answer(*answer) : answer;
+  if (!taken && taken.error().code() == ErrorCode::kNotSupported) {
+    return fail(ErrorCode::kNotSupported, "the daemon is of a version that cannot be upgraded: " + mount.mountpoint +
+                                              ": unmount it and mount again");
+  }
+  if (!taken) return fail(taken.error());
+  const Result<Json> after = status_after(mount, number_at(*before, "pid"), environment);
+  if (!after) return fail(after.error());
+  const auto failures = [](const Json& status) {
+    const Json takeover = config::part_of(status, "takeover");
+    return number_at(takeover, "upgrades_failed") + number_at(takeover, "upgrades_taken_back");
+  };
+  if (failures(*after) > failures(*before)) {
+    return fail(ErrorCode::kUnavailable, "the new program does not serve the mount, the old one does: " +
+                                             mount.mountpoint + ": see the mount's log");
+  }
+  return Upgraded{text_at(*before, "version"), text_at(*after, "version"), number_at(*after, "pid")};
+}
+
+/// All that was asked for, each with what came of it.
+class Report {
+ public:
+  explicit Report(bool json) : json_(json) {}
+
+  void add(const std::string& mountpoint, const Result<Upgraded>& done) {
+    Json one = {{"mountpoint", mountpoint}, {"upgraded", done.has_value()}};
+    if (done) {
+      one.update({{"from", done->from}, {"to", done->to}, {"pid", done->pid}});
+      text_ += config::printable(mountpoint) + ": " + done->from + " -> " + done->to + " (pid " +
+               std::to_string(done->pid) + ")\n";
+    } else {
+      one["why"] = done.error().what();
+      (void)fail_with(done.error());
+      failed_ = true;
+    }
+    list_.push_back(std::move(one));
+  }
+
+  [[nodiscard]] int finish(bool all) const {
+    const Json& answer = all ? list_ : list_.front();
+    const std::string text = json_ ? config::to_pretty(answer) + "\n" : text_;
+    const bool written = ::fputs(text.c_str(), stdout) >= 0 && ::fflush(stdout) == 0;
+    return written && !failed_ ? kExitDone : kExitFailed;
+  }
+
+ private:
+  bool json_;
+  bool failed_ = false;
+  Json list_ = Json::array();
+  std::string text_;
+};
+
+class UpgradeCommand final : public Command {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "upgrade"; }
+  [[nodiscard]] std::string_view help() const override {
+    return "Replace the program that serves a mount, without unmounting it";
+  }
+  void add_to(CLI::App& app) override {
+    CLI::Option* const mountpoint = app.add_option("MOUNTPOINT", path_, "directory of the mount");
+    mountpoint->excludes(app.add_flag("--all", all_, "upgrade all mounts of this user"));
+    app.add_option("--program", program_, "serve with this program instead of the one that you run")->type_name("FILE");
+    add_json(app, json_);
+  }
+  [[nodiscard]] Result<void> check() const override {
+    if (path_.empty() && !all_) return fail(ErrorCode::kInvalid, "give a MOUNTPOINT, or --all");
+    return {};
+  }
+  [[nodiscard]] int run(const config::Environment& environment) override {
+    const Result<std::string> own = mount::own_program();
+    if (!own) return fail_with(own.error());
+    const std::string program = program_.empty() ? *own : absolute(program_);
+    Report report(json_);
+    if (all_) {
+      for (const Located& mount : own_mounts(environment)) {
+        report.add(mount.mountpoint, upgrade(mount, program, environment));
+      }
+      return report.finish(true);
+    }
+    const std::string mountpoint = absolute(path_);
+    const Result<Located> mount = locate_mount(mountpoint, environment);
+    report.add(mountpoint, mount ? upgrade(*mount, program, environment) : Result<Upgraded>(fail(mount.error())));
+    return report.finish(false);
+  }
+
+ private:
+  std::string path_;
+  std::string program_;
+  bool all_ = false;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> upgrade_command() { return std::make_unique<UpgradeCommand>(); }
+
+}  // namespace inductorfs::cli

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/config/frozen.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <exception>
+
+#include "inductorfs/config/json.h"
+
+namespace inductorfs::config {
+namespace {
+
+/// Grows when an older worker could not read what a newer `mount` writes.
+constexpr int kForm = 1;
+constexpr uint64_t kMemoryLimit = 16ULL << 20;
+
+Json change_to_json(const layout::RuleChange& change) {
+  Json json = {{"family", change.family}, {"pattern", change.pattern}};
+  if (change.shared) json["shared"] = *change.shared;
+  if (!change.facets) return json;
+  Json facets = Json::array();
+  for (const fingerprint::Facet facet : *change.facets) facets.push_back(std::string(fingerprint::to_string(facet)));
+  json["facets"] = std::move(facets);
+  return json;
+}
+
+Result<layout::RuleChange> change_from_json(const Json& json) {
+  layout::RuleChange change;
+  change.family = json.at("family").get<std::string>();
+  change.pattern = json.at("pattern").get<std::string>();
+  if (json.contains("shared")) change.shared = json.at("shared").get<bool>();
+  if (!json.contains("facets")) return change;
+  change.facets.emplace();
+  for (const Json& name : json.at("facets")) {
+    const Result<fingerprint::Facet> facet = fingerprint::facet_from_string(name.get<std::string>());
+    if (!facet) return fail(facet.error());
+    change.facets->push_back(*facet);
+  }
+  return change;
+}
+
+Result<Frozen> from_json(const Json& json) {
+  Frozen frozen;
+  Settings& settings = frozen.settings;
+  if (json.at("form").get<int>() != kForm) return fail(ErrorCode::kNotSupported, "settings of another version");
+  for (const Json& one : json.at("given")) {
+    GivenValues given{one.at("values").get<RawValues>(), one.at("where").get<std::string>(),
+                      one.at("base").get<std::string>()};
+    INDUCTORFS_TRY(apply(given.values, given.where, given.base, settings));
+    settings.given.push_back(std::move(given));
+  }
+  for (const Json& one : json.at("families")) {
+    Result<layout::RuleChange> change = change_from_json(one);
+    if (!change) return fail(change.error());
+    settings.families.push_back(std::move(*change));
+  }
+  settings.mountpoint = json.at("mountpoint").get<std::string>();
+  settings.alias = json.at("alias").get<std::string>();
+  settings.store = json.at("store").get<std::string>();
+  settings.allow_other = json.at("allow_other").get<bool>();
+  settings.also.clear();
+  for (const Json& one : json.at("also")) {
+    settings.also.push_back({one.at("name").get<std::string>(), one.at("path").get<std::string>()});
+  }
+  frozen.ownership.uid = json.at("uid").get<uid_t>();
+  frozen.ownership.gid = json.at("gid").get<gid_t>();
+  frozen.ownership.mode = json.at("mode").get<mode_t>();
+  return frozen;
+}
+
+}  // namespace
+
+std::string freeze(const Settings& settings, const Ownership& ownership) {
+  Json given = Json::array();
+  for (const GivenValues& one : settings.given) {
+    given.push_back({{"values", one.values}, {"where", one.where}, {"base", one.base}});
+  }
+  Json families = Json::array();
+  for (const layout::RuleChange& change : settings.families) families.push_back(change_to_json(change));
+  Json also = Json::array();
+  for (const Also& place : settings.also) also.push_back({{"name", place.name}, {"path", place.path}});
+  const Json json = {{"form", kForm},
+                     {"given", std::move(given)},
+                     {"families", std::move(families)},
+                     {"mountpoint", settings.mountpoint},
+                     {"alias", settings.alias},
+                     {"store", settings.store},
+                     {"allow_other", settings.allow_other.value_or(false)},
+                     {"also", std::move(also)},
+                     {"uid", ownership.uid},
+                     {"gid", ownership.gid},
+                     {"mode", ownership.mode}};
+  // Not as text: a path may have any byte.
+  const std::vector<uint8_t> bytes = Json::to_cbor(json);
+  return {bytes.begin(), bytes.end()};
+}
+
+Result<Frozen> thaw(std::string_view bytes) {
+  try {
+    return from_json(Json::from_cbor(bytes));
+  } catch (const std::exception& problem) {
+    return fail(ErrorCode::kInvalid, std::string("settings of another version: ") + problem.what());
+  }
+}
+
+Result<Fd> to_memory(const char* name, std::string_view bytes) {
+  Fd memory(::memfd_create(name, MFD_CLOEXEC));
+  if (!memory) return fail_errno("memfd_create");
+  INDUCTORFS_TRY(pwrite_full(memory.get(), bytes, 0));
+  return memory;
+}
+
+Result<std::string> from_memory(int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return fail_errno("stat", "memory of the mount");
+  const auto size = static_cast<uint64_t>(status.st_size);
+  if (size > kMemoryLimit) return fail(ErrorCode::kTooLarge, "memory of the mount");
+  std::string bytes(static_cast<size_t>(size), '\0');
+  const Result<size_t> got = pread_full(fd, bytes.data(), bytes.size(), 0);
+  if (!got) return fail(got.error());
+  bytes.resize(*got);
+  return bytes;
+}
+
+}  // namespace inductorfs::config

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/config/settings.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+
+#include "inductorfs/codec/entry.h"
+#include "inductorfs/fingerprint/variables.h"
+
+namespace inductorfs::config {
+namespace {
+
+using Kind = Option::Kind;
+
+constexpr uint64_t kMostMilliseconds = 24ULL * 3600 * 1000;
+constexpr uint64_t kMostSeconds = 24ULL * 3600;
+constexpr uint64_t kMostThreads = 256;
+constexpr uint64_t kMostCrashes = 64;
+constexpr uint64_t kMostQueued = 10'000'000;
+constexpr size_t kPrefixLimit = 64;
+constexpr size_t kAlsoLimit = 64;
+
+std::optional<uint64_t> to_number(std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return value;
+}
+
+Result<uint64_t> parse_number(std::string_view text, uint64_t least, uint64_t most) {
+  const std::optional<uint64_t> value = to_number(text);
+  if (!value || *value < least || *value > most) {
+    return fail(ErrorCode::kInvalid,
+                "give a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+  }
+  return *value;
+}
+
+template <std::string Settings::*Field>
+Result<void> set_text(Settings& settings, const std::string& value, const std::string&) {
+  settings.*Field = value;
+  return {};
+}
+
+template <std::string Settings::*Field>
+Result<void> set_path(Settings& settings, const std::string& value, const std::string& base) {
+  if (value.empty()) return fail(ErrorCode::kInvalid, "give a path");
+  settings.*Field = absolute_path(value, base);
+  return {};
+}
+
+/// A program that is looked up in PATH, unless it is a path: the daemon works in another directory.
+template <std::string Settings::*Field>
+Result<void> set_program(Settings& settings, const std::string& value, const std::string& base) {
+  if (value.empty()) return fail(ErrorCode::kInvalid, "give a program");
+  settings.*Field = value.find('/') == std::string::npos ? value : absolute_path(value, base);
+  return {};
+}
+
+template <uint64_t Settings::*Field>
+Result<void> set_size(Settings& settings, const std::string& value, const std::string&) {
+  const Result<uint64_t> size = parse_size(value);
+  if (!size) return fail(size.error());
+  settings.*Field = *size;
+  return {};
+}
+
+template <Milliseconds Settings::*Field>
+Result<void> set_milliseconds(Settings& settings, const std::string& value, const std::string&) {
+  const Result<uint64_t> number = parse_number(value, 1, kMostMilliseconds);
+  if (!number) return fail(number.error());
+  settings.*Field = Milliseconds(static_cast<int64_t>(*number));
+  return {};
+}
+
+template <bool Settings::*Field>
+Result<void> set_switch(Settings& settings, const std::string& value, const std::string&) {
+  settings.*Field = value == "true";
+  return {};
+}
+
+Result<void> set_allow_other(Settings& settings, const std::string& value, const std::string&) {
+  settings.allow_other = value == "true";
+  return {};
+}
+
+Result<void> set_writers(Settings& settings, const std::string& value, const std::string&) {
+  for (const WritersPolicy policy : {WritersPolicy::kMatching, WritersPolicy::kAll}) {
+    if (value != to_string(policy)) continue;
+    settings.writers = policy;
+    return {};
+  }
+  return fail(ErrorCode::kInvalid, "give matching or all");
+}
+
+Result<void> add_variable(Settings& settings, const std::string& value, const std::string&) {
+  const size_t equals = value.find('=');
+  const std::string name = value.substr(0, std::min(equals, value.size()));
+  if (equals == std::string::npos || name.empty()) return fail(ErrorCode::kInvalid, "give NAME=VALUE");
+  if (fingerprint::find_variable(name) == nullptr) {
+    std::string names;
+    for (const fingerprint::Variable& variable : fingerprint::variables()) {
+      names.append(names.empty() ? "" : ", ").append(variable.name);
+    }
+    return fail(ErrorCode::kInvalid, "unknown variable: give one of " + names);
+  }
+  if (std::any_of(value.begin(), value.end(), [](unsigned char c) { return c < ' '; })) {
+    return fail(ErrorCode::kInvalid, "give a value without line breaks");
+  }
+  settings.environment[name] = value.substr(equals + 1);
+  return {};
+}
+
+template <std::chrono::seconds Settings::*Field, uint64_t Least>
+Result<void> set_seconds(Settings& settings, const std::string& value, const std::string&) {
+  const Result<uint64_t> number = parse_number(value, Least, kMostSeconds);
+  if (!number) return fail(number.error());
+  settings.*Field = std::chrono::seconds(static_cast<int64_t>(*number));
+  return {};
+}
+
+Result<void> set_crash_limit(Settings& settings, const std::string& value, const std::string&) {
+  const Result<uint64_t> number = parse_number(value, 0, kMostCrashes);
+  if (!number) return fail(number.error());
+  settings.crash_limit = *number;
+  return {};
+}
+
+Result<void> set_queue_limit(Settings& settings, const std::string& value, const std::string&) {
+  const Result<uint64_t> number = parse_number(value, 1, kMostQueued);
+  if (!number) return fail(number.error());
+  settings.queue_limit = *number;
+  return {};
+}
+
+void clear_also(Settings& settings) { settings.also.clear(); }
+void clear_environment(Settings& settings) { settings.environment.clear(); }
+
+Result<void> set_threads(Settings& settings, const std::string& value, const std::string&) {
+  const Result<uint64_t> number = parse_number(value, 1, kMostThreads);
+  if (!number) return fail(number.error());
+  settings.threads = static_cast<size_t>(*number);
+  return {};
+}
+
+Result<void> set_log_level(Settings& settings, const std::string& value, const std::string&) {
+  const Result<log::Level> level = log::level_from_string(value);
+  if (!level) return fail(ErrorCode::kInvalid, "give one of debug, info, warning, error");
+  settings.log_level = *level;
+  return {};
+}
+
+Result<void> set_prefix(Settings& settings, const std::string& value, const std::string&) {
+  const bool plain = std::all_of(value.begin(), value.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+           c == '.';
+  });
+  if (value.empty() || value.size() > kPrefixLimit || !plain) {
+    return fail(ErrorCode::kInvalid,
+                "give 1 to " + std::to_string(kPrefixLimit) + " characters: letters, digits and -_.");
+  }
+  settings.prefix = value;
+  return {};
+}
+
+Result<void> add_also(Settings& settings, const std::string& value, const std::string& base) {
+  const size_t equals = value.find('=');
+  const std::string name = value.substr(0, std::min(equals, value.size()));
+  if (equals == std::string::npos || equals + 1 == value.size() || !codec::is_clean_path(name)) {
+    return fail(ErrorCode::kInvalid, "give NAME=PATH, NAME relative to the mount and without \"..\"");
+  }
+  if (settings.also.size() >= kAlsoLimit) {
+    return fail(ErrorCode::kTooLarge, "at most " + std::to_string(kAlsoLimit) + " places can be given");
+  }
+  settings.also.push_back({name, absolute_path(value.substr(equals + 1), base)});
+  return {};
+}
+
+constexpr std::array kMountOptions{
+    Option{"remote", Kind::kText, "URL", "",
+           "share through this server (redis, rediss, unix, redis+sentinel); without it the cache is local",
+           set_text<&Settings::remote>},
+    Option{"password-file", Kind::kText, "FILE", "", "read the password of the remote from FILE",
+           set_path<&Settings::password_file>},
+    Option{"ca-file", Kind::kText, "FILE", "the system's", "check a rediss:// server against the certificates in FILE",
+           set_path<&Settings::ca_file>},
+    Option{"cert-file", Kind::kText, "FILE", "", "present this client certificate to a rediss:// server",
+           set_path<&Settings::cert_file>},
+    Option{"key-file", Kind::kText, "FILE", "", "private key of the client certificate", set_path<&Settings::key_file>},
+    Option{"store", Kind::kText, "DIR", "by user and mountpoint",
+           "keep blobs, catalog, private files and log in this local directory", set_path<&Settings::store>},
+    Option{"foreground", Kind::kSwitch, "", "false", "stay in the foreground and log to standard error",
+           set_switch<&Settings::foreground>},
+    Option{"python", Kind::kText, "PATH", "that of VIRTUAL_ENV, else python3",
+           "share what fits the torch and Triton of this Python interpreter", set_program<&Settings::python>},
+    Option{"fingerprint", Kind::kText, "FILE", "",
+           "read the facts of this host from this JSON file instead of probing for them",
+           set_path<&Settings::fingerprint>},
+    Option{"writers", Kind::kText, "WHICH", "matching",
+           "publish the artefacts of processes with this mount's environment (matching), or of all processes (all)",
+           set_writers},
+    Option{"environment", Kind::kList, "NAME=VALUE", "",
+           "declare a variable that jobs set and that changes code but is part of no cache key (repeatable)",
+           add_variable, clear_environment},
+    Option{"probe-interval", Kind::kText, "S", "300",
+           "check every S seconds whether the facts of this host have changed; 0 disables the check",
+           set_seconds<&Settings::probe_interval, 0>},
+    Option{"also", Kind::kList, "NAME=PATH", "precompiled_headers in torch's default directory",
+           "show the mount's directory NAME at PATH as well (repeatable)", add_also, clear_also},
+    Option{"no-also", Kind::kSwitch, "", "false", "show the mount at no further place", set_switch<&Settings::no_also>},
+    Option{"log", Kind::kText, "FILE", "<store>/log", "write the log to FILE", set_path<&Settings::log>},
+    Option{"log-level", Kind::kText, "LEVEL", "info", "log from this level on: debug, info, warning or error",
+           set_log_level},
+    Option{"store-limit", Kind::kText, "BYTES", "20G",
+           "keep at most BYTES of blobs on the local disk (suffixes K, M, G, T)", set_size<&Settings::store_limit>},
+    Option{"store-floor", Kind::kText, "BYTES", "2 % of the disk, at most 1G",
+           "leave at least BYTES free on the local disk; 0 disables the limit", set_size<&Settings::store_floor>},
+    Option{"artefact-limit", Kind::kText, "BYTES", "512M", "keep artefacts larger than BYTES on this host",
+           set_size<&Settings::artefact_limit>},
+    Option{"prefetch", Kind::kText, "BYTES", "512M",
+           "fetch at most BYTES in the background after the mount; 0 disables it", set_size<&Settings::prefetch>},
+    Option{"queue-limit", Kind::kText, "N", "100000",
+           "let at most N groups of files wait to be published; beyond that, the oldest stays on this host",
+           set_queue_limit},
+    Option{"quiet-time", Kind::kText, "MS", "2000",
+           "treat a file that is written in place as complete after MS milliseconds without a write",
+           set_milliseconds<&Settings::quiet_time>},
+    Option{"poll-interval", Kind::kText, "MS", "1000", "read the log of the cluster at most every MS milliseconds",
+           set_milliseconds<&Settings::poll_interval>},
+    Option{"lookup-patience", Kind::kText, "MS", "250",
+           "treat a lookup as a miss after MS milliseconds without data from the remote",
+           set_milliseconds<&Settings::lookup_patience>},
+    Option{"prefix", Kind::kText, "TEXT", "ifs1", "begin every key in the remote with TEXT", set_prefix},
+    Option{"threads", Kind::kText, "N", "8", "answer the kernel with N threads", set_threads},
+    Option{"allow-other", Kind::kToggle, "", "for root yes, else no", "let other users use the mount", set_allow_other},
+    Option{"start-timeout", Kind::kText, "S", "60", "give up when the mount does not answer within S seconds",
+           set_seconds<&Settings::start_timeout, 1>},
+    Option{"hang-timeout", Kind::kText, "S", "15",
+           "replace the process that serves the mount after S seconds without a sign of life; 0 disables it",
+           set_seconds<&Settings::hang_timeout, 0>},
+    Option{"crash-limit", Kind::kText, "N", "5",
+           "turn the remote off (safe mode) after N crashes within a minute; 0 disables it", set_crash_limit},
+};
+
+const Option* find_option(std::string_view name) {
+  const auto* const at = std::find_if(kMountOptions.begin(), kMountOptions.end(),
+                                      [&](const Option& option) { return option.name == name; });
+  return at == kMountOptions.end() ? nullptr : at;
+}
+
+/// The lexical mistakes that would make the daemon wait for itself.
+Result<void> check_places(const Settings& settings) {
+  if (is_at_or_below(settings.store, settings.mountpoint) || is_at_or_below(settings.mountpoint, settings.store)) {
+    return fail(ErrorCode::kInvalid, "--store and the mountpoint must not contain each other: " + settings.store +
+                                         " and " + settings.mountpoint + ": name another --store");
+  }
+  if (!settings.log.empty() && is_at_or_below(settings.log, settings.mountpoint)) {
+    return fail(ErrorCode::kInvalid, "--log must not lie in the mount: " + settings.log + ": name another --log");
+  }
+  for (const Also& also : settings.also) {
+    if (is_at_or_below(also.path, settings.mountpoint) || is_at_or_below(settings.mountpoint, also.path)) {
+      return fail(ErrorCode::kInvalid, "--also must not show the mount inside itself: " + also.path +
+                                           ": name a place outside of " + settings.mountpoint);
+    }
+    if (is_at_or_below(settings.store, also.path)) {
+      return fail(ErrorCode::kInvalid, "--also must not hide the store: " + also.path + ": name another place");
+    }
+  }
+  return {};
+}
+
+/// The C++ backend looks for its precompiled header here, whatever TORCHINDUCTOR_CACHE_DIR says.
+void add_default_also(Settings& settings, const std::string& torch) {
+  if (is_at_or_below(torch, settings.mountpoint) || is_at_or_below(settings.mountpoint, torch)) return;
+  constexpr std::string_view kName = "precompiled_headers";
+  const std::string path = torch + "/" + std::string(kName);
+  const bool given = std::any_of(settings.also.begin(), settings.also.end(),
+                                 [&](const Also& also) { return also.path == path || also.name == kName; });
+  if (given) return;
+  settings.also.push_back({std::string(kName), path});
+  settings.default_place = path;
+}
+
+}  // namespace
+
+std::span<const Option> mount_options() { return kMountOptions; }
+
+std::string_view to_string(WritersPolicy policy) { return policy == WritersPolicy::kAll ? "all" : "matching"; }
+
+Result<uint64_t> parse_size(std::string_view text) {
+  unsigned shift = 0;
+  std::string_view digits = text;
+  if (!digits.empty()) {
+    switch (digits.back()) {
+      case 'K':
+        shift = 10;
+        break;
+      case 'M':
+        shift = 20;
+        break;
+      case 'G':
+        shift = 30;
+        break;
+      case 'T':
+        shift = 40;
+        break;
+      default:
+        break;
+    }
+  }
+  if (shift > 0) digits.remove_suffix(1);
+  const std::optional<uint64_t> value = to_number(digits);
+  if (!value || *value > (static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) >> shift)) {
+    return fail(ErrorCode::kInvalid, "give a number of bytes, with K, M, G or T for powers of 1024");
+  }
+  return *value << shift;
+}
+
+namespace {
+
+Error refuse_value(std::string_view name, const std::string& value, const std::string& where, const Error& why) {
+  std::string text(name);
+  text.append(" \"").append(printable(value)).append("\": ").append(where).append(": ").append(why.what());
+  return Error(ErrorCode::kInvalid, std::move(text));
+}
+
+Error refuse_name(const std::string& name, const std::string& where) {
+  return Error(ErrorCode::kInvalid, "unknown option: " + name + " (" + where + ")");
+}
+
+}  // namespace
+
+Result<void> apply(const RawValues& values, const std::string& where, const std::string& base, Settings& settings) {
+  for (const auto& [name, given] : values) {
+    const Option* option = find_option(name);
+    if (option == nullptr) return fail(refuse_name(name, where));
+    if (option->clear != nullptr) option->clear(settings);
+    for (const std::string& value : given) {
+      const Result<void> done = option->set(settings, value, base);
+      if (!done) return fail(refuse_value(name, value, where, done.error()));
+    }
+  }
+  return {};
+}
+
+void give_default_place(Settings& settings, const User& owner) {
+  if (settings.default_place.empty()) return;
+  const std::string temporary = absolute_path("../..", settings.default_place);
+  std::erase_if(settings.also, [&](const Also& also) { return also.path == settings.default_place; });
+  settings.default_place.clear();
+  add_default_also(settings, temporary + "/" + torch_directory_name(owner));
+}
+
+Result<void> complete(Settings& settings, const User& user, const Environment& environment) {
+  if (settings.store.empty()) settings.store = default_store(settings.mountpoint, user, environment);
+  if (settings.no_also) {
+    settings.also.clear();
+  } else {
+    add_default_also(settings, torch_default_directory(user, environment));
+  }
+  if (!settings.allow_other) settings.allow_other = user.uid == 0;
+  return check_places(settings);
+}
+
+}  // namespace inductorfs::config

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/control/control.h"
+#include "inductorfs/control/socket.h"
+
+namespace inductorfs::control {
+namespace {
+
+constexpr Milliseconds kTurn{10};
+
+/// While others crowd before the socket, this one comes again.
+Result<Fd> connect_in_turn(const std::string& path, Deadline deadline) {
+  Result<Fd> fd = connect_to(path);
+  while (!fd && fd.error().code() == ErrorCode::kBusy && !deadline.passed()) {
+    (void)wait_for(-1, 0, deadline.earlier(kTurn));
+    fd = connect_to(path);
+  }
+  return fd;
+}
+
+Result<std::string> converse(int fd, std::string_view request, Deadline deadline) {
+  const Result<void> sent = send_line(fd, request, deadline);
+  Result<std::string> answer = receive_line(fd, kAnswerLimit, deadline);
+  // Who is turned away has the reason, also when the connection was closed before the request was sent.
+  if (!sent && !answer) return fail(sent.error());
+  return answer;
+}
+
+}  // namespace
+
+Result<std::string> ask(const std::string& path, std::string_view request, Deadline deadline) {
+  const Result<Fd> fd = connect_in_turn(path, deadline);
+  if (!fd) return fail(fd.error());
+  return converse(fd->get(), request, deadline);
+}
+
+Result<std::string> ask_and_await_end(const std::string& path, std::string_view request, Deadline deadline) {
+  const Result<Fd> fd = connect_in_turn(path, deadline);
+  if (!fd) return fail(fd.error());
+  const Result<void> sent = send_line(fd->get(), request, deadline);
+  Result<std::string> said = await_end(fd->get(), deadline);
+  if (!said) return said;
+  while (said->ends_with('\n')) said->pop_back();
+  if (said->empty()) return sent ? fail(ErrorCode::kUnavailable, "the daemon has gone") : fail(sent.error());
+  return said->substr(said->rfind('\n') + 1);
+}
+
+bool is_listening(const std::string& path) {
+  const Result<Fd> fd = connect_to(path);
+  return fd.has_value() || fd.error().code() == ErrorCode::kBusy;
+}
+
+}  // namespace inductorfs::control

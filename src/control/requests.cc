@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/control/requests.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "inductorfs/base/encoding.h"
+#include "inductorfs/config/json.h"
+
+namespace inductorfs::control {
+
+using config::Json;
+using config::to_line;
+
+namespace {
+
+constexpr int64_t kMostSync = 24LL * 3600 * 1000;
+
+Answer refuse(ErrorCode code, const std::string& why) {
+  return {to_line({{"ok", false}, {"code", to_string(code)}, {"error", why}}), false};
+}
+
+Answer refuse(const Error& error) {
+  return refuse(error.code(), error.what().empty() ? std::string(to_string(error.code())) : error.what());
+}
+
+Answer succeed(const std::string& result) { return {R"({"ok":true,"result":)" + result + "}", false}; }
+
+Answer outcome(const Result<void>& done) { return done ? succeed("{}") : refuse(done.error()); }
+
+std::optional<ErrorCode> code_from(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(ErrorCode::kInternal); ++i) {
+    if (to_string(static_cast<ErrorCode>(i)) == name) return static_cast<ErrorCode>(i);
+  }
+  return std::nullopt;
+}
+
+/// The member, or the fallback when it is absent or of another type.
+template <typename T>
+T member(const Json& object, const char* name, T fallback) {
+  const auto at = object.find(name);
+  if (at == object.end()) return fallback;
+  if constexpr (std::is_same_v<T, std::string>) {
+    return at->is_string() ? at->template get<T>() : fallback;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return at->is_boolean() ? at->template get<T>() : fallback;
+  } else {
+    return at->is_number_integer() ? at->template get<T>() : fallback;
+  }
+}
+
+Answer explain(MountControl& mount, const Json& request) {
+  const std::optional<std::string> path = from_hex(member<std::string>(request, "path", "?"));
+  if (!path) return refuse(ErrorCode::kInvalid, "explain needs a path in hexadecimal");
+  return succeed(mount.explain(*path));
+}
+
+Answer upgrade(MountControl& mount, const Json& request) {
+  const std::optional<std::string> program = from_hex(member<std::string>(request, "program", "?"));
+  if (!program) return refuse(ErrorCode::kInvalid, "upgrade needs a program in hexadecimal");
+  const Result<std::string> done = mount.upgrade(*program);
+  if (!done) return refuse(done.error());
+  Answer answer = succeed(*done);
+  answer.hold_until_exit = true;
+  return answer;
+}
+
+Answer change(MountControl& mount, const std::string& operation, const Json& request, const Peer& peer) {
+  if (operation == "sync") {
+    const int64_t timeout = std::clamp<int64_t>(member<int64_t>(request, "timeout_ms", 0), 0, kMostSync);
+    const Result<std::string> done = mount.sync(Deadline::after(Milliseconds(timeout)), peer.gone);
+    return done ? succeed(*done) : refuse(done.error());
+  }
+  if (operation == "upgrade") return upgrade(mount, request);
+  Answer answer = outcome(mount.unmount(member<bool>(request, "lazy", false)));
+  answer.hold_until_exit = answer.line.find(R"("ok":true)") != std::string::npos;
+  return answer;
+}
+
+}  // namespace
+
+Answer answer_request(MountControl& mount, std::string_view request, const Peer& peer, uid_t owner) {
+  const Json parsed = Json::parse(request, nullptr, false);
+  if (!parsed.is_object()) return refuse(ErrorCode::kInvalid, "the request is no JSON object");
+  const std::string operation = member<std::string>(parsed, "op", "");
+  if (operation == "status") return succeed(mount.status());
+  if (operation == "where") return succeed(mount.where());
+  if (operation == "explain") return explain(mount, parsed);
+  if (operation != "sync" && operation != "unmount" && operation != "upgrade") {
+    return refuse(ErrorCode::kNotSupported, "this daemon does not know the request: use its own version of inductorfs");
+  }
+  if (peer.uid != 0 && peer.uid != owner) {
+    return refuse(ErrorCode::kNotPermitted,
+                  operation + " is for root and the user who mounted: uid " + std::to_string(peer.uid) + " is neither");
+  }
+  return change(mount, operation, parsed, peer);
+}
+
+std::string refuse_crowd(uid_t uid) {
+  return refuse(ErrorCode::kBusy, "too many requests of the user " + std::to_string(uid) +
+                                      " are under way at this mount: wait until they have ended")
+      .line;
+}
+
+std::string refuse_end(const std::string& why) {
+  return refuse(ErrorCode::kTimedOut, "the mount is gone, and its daemon has ended without waiting any longer: " + why +
+                                          "; what is not published yet is published after the next mount")
+      .line;
+}
+
+std::string status_request() { return to_line({{"op", "status"}}); }
+std::string where_request() { return to_line({{"op", "where"}}); }
+std::string explain_request(std::string_view path) { return to_line({{"op", "explain"}, {"path", to_hex(path)}}); }
+std::string sync_request(Milliseconds timeout) { return to_line({{"op", "sync"}, {"timeout_ms", timeout.count()}}); }
+std::string upgrade_request(std::string_view program) {
+  return to_line({{"op", "upgrade"}, {"program", to_hex(program)}});
+}
+std::string unmount_request(bool lazy) { return to_line({{"op", "unmount"}, {"lazy", lazy}}); }
+
+Result<std::string> parse_answer(std::string_view answer) {
+  const Json parsed = Json::parse(answer, nullptr, false);
+  if (!parsed.is_object()) return fail(ErrorCode::kCorrupt, "the daemon's answer is no JSON object");
+  if (member<bool>(parsed, "ok", false)) return to_line(parsed.value("result", Json::object()));
+  const ErrorCode code = code_from(member<std::string>(parsed, "code", "")).value_or(ErrorCode::kInternal);
+  return fail(code, member<std::string>(parsed, "error", "the daemon gave no reason"));
+}
+
+}  // namespace inductorfs::control

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "inductorfs/fingerprint/fingerprint.h"
+
+namespace inductorfs::fingerprint {
+
+/// The facts whose files may be another user's.
+enum class HostPart {
+  kPackages,  ///< python, torch, triton; cuda without the driver: cuda_of_torch()
+  kCompiler,
+};
+
+/// Reads a part as the options say: by a child process, or in this one. A part that was not read in time is unknown,
+/// with the reason.
+[[nodiscard]] Fingerprint read_host(const ProbeOptions& options, HostPart part);
+
+}  // namespace inductorfs::fingerprint

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/fingerprint/reader.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "child.h"
+
+namespace inductorfs::fingerprint {
+namespace {
+
+constexpr const char* kRequest = "INDUCTORFS_READER_REQUEST";
+constexpr size_t kErrorLimit = 500;
+
+}  // namespace
+
+Result<std::string> ask_reader(const ReaderOptions& options, const std::string& verb, const std::string& request,
+                               int descriptor) {
+  ChildOptions child;
+  child.environment = {std::string(kRequest) + "=" + request};
+  child.cancelled = options.cancelled;
+  child.descriptor = descriptor;
+  auto answer = run_child({options.program, verb}, options.deadline, child);
+  if (!answer) return fail(std::move(answer).error());
+  if (answer->exit_code == 0) return std::move(answer->out);
+  return fail(ErrorCode::kUnavailable, "the reader ended with code " + std::to_string(answer->exit_code) + ": " +
+                                           answer->err.substr(0, kErrorLimit));
+}
+
+Result<std::string> reader_request() {
+  const char* const text = std::getenv(kRequest);
+  if (text == nullptr) return fail(ErrorCode::kInvalid, "there is no request; only inductorfs itself starts this");
+  std::string request = text;
+  (void)unsetenv(kRequest);
+  return request;
+}
+
+}  // namespace inductorfs::fingerprint

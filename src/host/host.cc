@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/host/host.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstdint>
+#include <set>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/log.h"
+#include "libraries.h"
+
+namespace inductorfs::host {
+namespace {
+
+using fingerprint::Facet;
+using fingerprint::Fact;
+using fingerprint::Fingerprint;
+
+/// Sets of facts that are remembered for what the catalog still has in hand.
+constexpr size_t kEarlierLimit = 8;
+
+/// x86-64 psABI, "Microarchitecture levels", in the compilers' names of the flags.
+constexpr std::string_view kLevel1[] = {"cmov", "cx8", "fxsr", "mmx", "sse", "sse2"};
+constexpr std::string_view kLevel2[] = {"cx16", "popcnt", "sahf", "sse4.1", "sse4.2", "ssse3"};
+constexpr std::string_view kLevel3[] = {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"};
+constexpr std::string_view kLevel4[] = {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"};
+
+/// 90 for "9.0"; 0 for what is no compute capability.
+int architecture_number(std::string_view capability) {
+  int major = 0;
+  int minor = 0;
+  const char* const end = capability.data() + capability.size();
+  const auto [dot, error] = std::from_chars(capability.data(), end, major);
+  if (error != std::errc() || dot == end || *dot != '.') return 0;
+  const auto [rest, minor_error] = std::from_chars(dot + 1, end, minor);
+  const bool whole = minor_error == std::errc() && rest == end && minor >= 0 && minor <= 9 && major > 0;
+  return whole ? major * 10 + minor : 0;
+}
+
+const Fact* known(const Fingerprint& facts, Facet facet) {
+  const Fact& fact = facts.get(facet);
+  return fact.known ? &fact : nullptr;
+}
+
+bool have_same_values(const Fingerprint& one, const Fingerprint& other) {
+  return std::all_of(std::begin(fingerprint::kAllFacets), std::end(fingerprint::kAllFacets), [&](Facet facet) {
+    return one.get(facet).known == other.get(facet).known && one.get(facet).value == other.get(facet).value;
+  });
+}
+
+/// Directories of the facts' environment. When a look at them was not answered, nobody looks for a while: each look
+/// holds its caller until the reader's deadline. Safe for concurrent use.
+class ElsewhereLibraries {
+ public:
+  ElsewhereLibraries(PlaceReader reader, std::vector<std::string> directories)
+      : reader_(std::move(reader)), directories_(std::move(directories)) {}
+
+  std::string find(const std::string& soname) {
+    const SteadyTime now = system_clock().now();
+    if (directories_.empty() || now.time_since_epoch().count() < rests_until_.load()) return {};
+    const Result<std::string> path = reader_.find_library(directories_, soname);
+    if (path) return *path;
+    rests_until_ = (system_clock().now() + kRest).time_since_epoch().count();
+    log::write_limited(log::Level::kWarning, "library_not_looked_for",
+                       {{"soname", soname}, {"why", path.error().what()}});
+    return {};
+  }
+
+ private:
+  static constexpr Milliseconds kRest{60'000};
+  const PlaceReader reader_;
+  const std::vector<std::string> directories_;
+  std::atomic<SteadyTime::rep> rests_until_{INT64_MIN};
+};
+
+bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+}  // namespace
+
+std::vector<std::string> values_of(std::string_view text, std::string_view key) {
+  std::vector<std::string> values;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view one = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (one.size() > key.size() && one.starts_with(key) && one[key.size()] == '=') {
+      values.emplace_back(one.substr(key.size() + 1));
+    }
+  }
+  return values;
+}
+
+unsigned x86_level(std::string_view flags) {
+  std::set<std::string_view> have;
+  while (!flags.empty()) {
+    const size_t end = std::min(flags.find(' '), flags.size());
+    if (end > 0) have.insert(flags.substr(0, end));
+    flags.remove_prefix(std::min(end + 1, flags.size()));
+  }
+  const auto has = [&have](const auto& wanted) {
+    return std::all_of(std::begin(wanted), std::end(wanted), [&have](std::string_view f) { return have.contains(f); });
+  };
+  if (!has(kLevel1)) return 0;
+  if (!has(kLevel2)) return 1;
+  if (!has(kLevel3)) return 2;
+  return has(kLevel4) ? 4 : 3;
+}
+
+std::string package_of(const Fact& fact) {
+  return fact.source.starts_with('/') && is_there(fact.source + "/__init__.py") ? fact.source : std::string();
+}
+
+std::string interpreter_of(const Fingerprint& facts) {
+  for (const Facet facet : {Facet::kPython, Facet::kTorch, Facet::kTriton}) {
+    const Fact& fact = facts.get(facet);
+    // A fact "no torch" was read from the interpreter too.
+    const bool program = fact.source.starts_with('/') && ::access(fact.source.c_str(), X_OK) == 0;
+    if (program && !is_there(fact.source + "/.")) return fact.source;
+  }
+  return {};
+}
+
+layout::HostLimits limits_of(const Fingerprint& facts, const PlaceReader& reader) {
+  layout::HostLimits limits;
+  if (const Fact* const fact = known(facts, Facet::kGpuArch); fact != nullptr) {
+    for (const std::string& capability : values_of(fact->value, "cc")) {
+      if (const int number = architecture_number(capability); number > 0) limits.cuda_architectures.push_back(number);
+    }
+  }
+  if (const Fact* const fact = known(facts, Facet::kLibc); fact != nullptr) {
+    const std::vector<std::string> version = values_of(fact->value, "version");
+    const std::vector<std::string> name = values_of(fact->value, "name");
+    if (version.size() == 1 && name == std::vector<std::string>{"glibc"}) limits.glibc = version.front();
+  }
+  if (const Fact* const fact = known(facts, Facet::kCpu); fact != nullptr) {
+    const std::vector<std::string> flags = values_of(fact->value, "flags");
+    if (flags.size() == 1) limits.x86_isa_level = x86_level(flags.front());
+  }
+  const Result<LibraryPlaces> places = reader.library_places(facts);
+  const std::string& said = facts.get(Facet::kLibc).details;
+  const auto newest = [&](std::string_view key, const std::string& here) {
+    const std::vector<std::string> versions = values_of(said, key);
+    return versions.size() == 1 ? versions.front() : here;
+  };
+  limits.glibcxx = newest(kGlibcxxKey, places ? places->glibcxx : std::string());
+  limits.cxxabi = newest(kCxxabiKey, places ? places->cxxabi : std::string());
+  // What cannot be looked at has no libraries: better unfit here than a job that cannot load it.
+  if (places && places->torch.empty()) return limits;
+  const auto elsewhere =
+      std::make_shared<ElsewhereLibraries>(reader, places ? places->directories : std::vector<std::string>());
+  // One place that does not answer must not hide the libraries of all others.
+  const auto paths = std::make_shared<ElsewhereLibraries>(reader, std::vector<std::string>{"/"});
+  const auto libraries =
+      std::make_shared<Libraries>(std::vector<std::string>(), [elsewhere, paths](const std::string& soname) {
+        return (soname.find('/') == std::string::npos ? elsewhere : paths)->find(soname);
+      });
+  limits.resolves = [libraries](std::string_view soname) { return libraries->resolves(soname); };
+  return limits;
+}
+
+Scopes::Scopes(const Fingerprint& facts) {
+  for (const layout::Rule& rule : layout::all_rules()) {
+    Family family{layout::scope_of(rule.family, facts), layout::scopes_of(rule.family, facts)};
+    const auto same = [&family](const layout::Scope& scope) { return scope.id == family.scope.id; };
+    if (std::none_of(family.all.begin(), family.all.end(), same)) family.all.push_back(family.scope);
+    families_.emplace(rule.family, std::move(family));
+  }
+}
+
+const Scopes::Family& Scopes::family(layout::Family family) const {
+  const auto at = families_.find(family);
+  INDUCTORFS_CHECK(at != families_.end());  // all_rules() has every family
+  return at->second;
+}
+
+const layout::Scope& Scopes::of(layout::Family family) const { return this->family(family).scope; }
+
+const std::vector<layout::Scope>& Scopes::all_of(layout::Family family) const { return this->family(family).all; }
+
+std::vector<remote::ScopeInformation> Scopes::information() const {
+  std::map<remote::ScopeId, remote::ScopeInformation> found;
+  for (const auto& [family, scopes] : families_) {
+    const layout::Rule& rule = layout::rule_of(family);
+    if (!rule.shared) continue;
+    for (const layout::Scope& scope : scopes.all) {
+      if (!scope.id.empty())
+        found.emplace(scope.id, remote::ScopeInformation{scope.id, std::string(rule.name), scope.text});
+    }
+  }
+  std::vector<remote::ScopeInformation> list;
+  list.reserve(found.size());
+  for (auto& [id, information] : found) list.push_back(std::move(information));
+  return list;
+}
+
+std::vector<remote::ScopeId> Scopes::ids() const {
+  std::vector<remote::ScopeId> ids;
+  for (const remote::ScopeInformation& scope : information()) ids.push_back(scope.id);
+  return ids;
+}
+
+bool Scopes::accepts(const remote::ScopeId& scope, std::string_view path) const {
+  const layout::Family family = layout::classify(path).family;
+  if (scope.empty() || !layout::rule_of(family).shared) return false;
+  const std::vector<layout::Scope>& all = all_of(family);
+  return std::any_of(all.begin(), all.end(), [&scope](const layout::Scope& one) { return one.id == scope; });
+}
+
+std::vector<PrivateFamily> private_families(const Scopes& scopes) {
+  std::vector<PrivateFamily> found;
+  for (const layout::Rule& rule : layout::all_rules()) {
+    const std::vector<layout::Scope>& all = scopes.all_of(rule.family);
+    const bool none = std::all_of(all.begin(), all.end(), [](const layout::Scope& scope) { return scope.id.empty(); });
+    if (rule.shared && none) found.push_back({std::string(rule.name), scopes.of(rule.family).why_private});
+  }
+  return found;
+}
+
+HostState::HostState(Fingerprint learned, PlaceReader reader)
+    : facts(std::move(learned)), scopes(facts), reader_(std::move(reader)) {}
+
+const layout::HostLimits& HostState::limits() const {
+  std::call_once(looked_, [this] { limits_ = limits_of(facts, reader_); });
+  return limits_;
+}
+
+Host::Host(Fingerprint facts, std::unique_ptr<fingerprint::Writers> writers, PlaceReader reader)
+    : reader_(std::move(reader)), writers_(std::move(writers)) {
+  auto state = std::make_shared<const HostState>(std::move(facts), reader_);
+  states_.write([&](States& states) { states.now = std::move(state); });
+}
+
+std::shared_ptr<const HostState> Host::state() const {
+  return states_.read([](const States& states) { return states.now; });
+}
+
+void Host::replace(Fingerprint facts) {
+  const auto fresh = std::make_shared<const HostState>(std::move(facts), reader_);
+  const bool same = have_same_values(state()->facts, fresh->facts);
+  states_.write([&](States& states) {
+    if (!same) states.earlier.push_back(std::move(states.now));
+    if (states.earlier.size() > kEarlierLimit) states.earlier.erase(states.earlier.begin());
+    states.now = fresh;
+  });
+  if (writers_ && !same) writers_->set_facts(fresh->facts);
+}
+
+bool Host::follows(const remote::ScopeId& scope, std::string_view path) const {
+  return state()->scopes.accepts(scope, path);
+}
+
+bool Host::accepts(const remote::ScopeId& scope, std::string_view path) const {
+  if (state()->scopes.accepts(scope, path)) return true;
+  const auto earlier = states_.read([](const States& states) { return states.earlier; });
+  return std::any_of(earlier.begin(), earlier.end(),
+                     [&](const auto& past) { return past->scopes.accepts(scope, path); });
+}
+
+layout::Scope Host::scope_of(layout::Family family, std::string_view architecture) const {
+  const std::shared_ptr<const HostState> now = state();
+  return architecture.empty() ? now->scopes.of(family) : layout::scope_of(family, now->facts, architecture);
+}
+
+Result<void> Host::check(const layout::Place& place, std::string_view bytes, uint64_t size) const {
+  return layout::check_content(place, bytes, size, state()->limits());
+}
+
+}  // namespace inductorfs::host

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+
+#include "inductorfs/base/clock.h"
+
+namespace inductorfs::mount {
+
+struct Layers;
+
+/// At the end of a mount: what is written goes to the cluster as far as it gets before the deadline, or until
+/// `cancelled`. The log says what went ("drained") and what stays in the durable queue for the next mount
+/// ("left_queued"). Returns at once when the cluster is away.
+void drain(Layers& layers, Deadline deadline, const std::function<bool()>& cancelled);
+
+}  // namespace inductorfs::mount

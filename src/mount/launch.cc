@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/mount/launch.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <vector>
+
+#include "inductorfs/mount/layers.h"
+#include "inductorfs/supervisor/protocol.h"
+#include "inductorfs/takeover/region.h"
+
+namespace inductorfs::mount {
+namespace {
+
+constexpr int kHighFd = 20;
+constexpr unsigned kCloseRangeCloexec = 1U << 2;  ///< Linux, include/uapi/linux/close_range.h
+
+/// The descriptors that a supervisor expects, in memory until they are put at their numbers.
+struct Handed {
+  Fd region;
+  Fd settings;
+  Fd ready;
+  Fd program;
+  Fd notes;
+};
+
+Result<Fd> moved_up(int fd) {
+  Fd high(::fcntl(fd, F_DUPFD_CLOEXEC, kHighFd));
+  if (!high) return fail_errno("fcntl", "descriptor of the mount");
+  return high;
+}
+
+Result<Handed> collect(const config::Frozen& mount, const std::string& program, Readiness& readiness) {
+  Handed handed;
+  const Result<takeover::Region> region = takeover::Region::create(mount.settings.threads);
+  if (!region) return fail(region.error());
+  const Result<Fd> settings = config::to_memory("inductorfs-settings", config::freeze(mount.settings, mount.ownership));
+  if (!settings) return fail(settings.error());
+  const Result<Fd> notes = config::to_memory("inductorfs-notes", {});
+  if (!notes) return fail(notes.error());
+  const Result<Fd> executable = open_at(AT_FDCWD, program, O_PATH);
+  if (!executable) return fail(executable.error());
+  const std::array<std::pair<int, Fd*>, 4> list{{{region->fd(), &handed.region},
+                                                 {settings->get(), &handed.settings},
+                                                 {notes->get(), &handed.notes},
+                                                 {executable->get(), &handed.program}}};
+  for (const auto& [fd, place] : list) {
+    Result<Fd> high = moved_up(fd);
+    if (!high) return fail(high.error());
+    *place = std::move(*high);
+  }
+  if (!readiness.has_listener()) return handed;
+  Result<Fd> high = moved_up(readiness.fd());
+  if (!high) return fail(high.error());
+  handed.ready = std::move(*high);
+  return handed;
+}
+
+/// Nothing else that is open goes along: a directory of the caller's would be kept busy for the mount's life.
+Result<void> put_in_place(const Handed& handed) {
+  const std::array<std::pair<int, int>, 5> list{{{handed.region.get(), supervisor::kRegionFd},
+                                                 {handed.settings.get(), supervisor::kSettingsFd},
+                                                 {handed.ready.get(), supervisor::kReadyFd},
+                                                 {handed.program.get(), supervisor::kProgramFd},
+                                                 {handed.notes.get(), supervisor::kNotesFd}}};
+  for (int fd = supervisor::kRegionFd; fd < supervisor::kFirstFreeFd; ++fd) (void)::close(fd);
+  for (const auto& [from, to] : list) {
+    if (from >= 0 && ::dup2(from, to) < 0) return fail_errno("dup2", "descriptor of the mount");
+  }
+  // Best effort: Linux 5.11.
+  (void)::syscall(SYS_close_range, supervisor::kFirstFreeFd, ~0U, kCloseRangeCloexec);
+  return {};
+}
+
+std::vector<std::string> words_of(const config::Frozen& mount) {
+  const config::Settings& settings = mount.settings;
+  const auto milliseconds = [](std::chrono::seconds span) { return std::to_string(Milliseconds(span).count()); };
+  std::array<char, 64> root{};
+  (void)std::snprintf(root.data(), root.size(), "root=%u:%u:%o", mount.ownership.uid, mount.ownership.gid,
+                      mount.ownership.mode);
+  std::vector<std::string> words{"inductorfs-supervisor",
+                                 settings.mountpoint,
+                                 "hang=" + milliseconds(settings.hang_timeout),
+                                 "start=" + milliseconds(settings.start_timeout),
+                                 "crashes=" + std::to_string(settings.crash_limit),
+                                 root.data()};
+  if (const std::string log = log_path(settings); !log.empty()) words.push_back("log=" + log);
+  return words;
+}
+
+}  // namespace
+
+Result<std::string> own_program() {
+  std::array<char, PATH_MAX> path{};
+  const ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size() - 1);
+  if (size < 0) return fail_errno("readlink", "/proc/self/exe");
+  return std::string(path.data(), static_cast<size_t>(size));
+}
+
+Result<std::string> find_supervisor(const std::string& program) {
+  constexpr const char* kName = "/inductorfs-supervisor";
+  const std::string directory = program.substr(0, program.rfind('/'));
+  const std::string beside = directory + "/../libexec";
+  for (const std::string& place : {directory, beside, std::string(INDUCTORFS_LIBEXEC)}) {
+    std::string path = place + kName;
+    if (::access(path.c_str(), X_OK) == 0) return path;
+  }
+  return fail(ErrorCode::kNotFound, "inductorfs-supervisor is missing: " + directory +
+                                        " and " INDUCTORFS_LIBEXEC ": install the whole package");
+}
+
+Error launch_supervisor(const config::Frozen& mount, const std::string& program, Readiness& readiness) {
+  const Result<std::string> supervisor = find_supervisor(program);
+  if (!supervisor) return supervisor.error();
+  const Result<Handed> handed = collect(mount, program, readiness);
+  if (!handed) return handed.error();
+  std::vector<std::string> words = words_of(mount);
+  std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  // The pipe of `readiness` has a number that is about to be taken; its copy says the same.
+  if (readiness.has_listener()) readiness = Readiness(Fd(::fcntl(handed->ready.get(), F_DUPFD_CLOEXEC, kHighFd)));
+  if (const Result<void> placed = put_in_place(*handed); !placed) return placed.error();
+  (void)::execv(supervisor->c_str(), arguments.data());
+  return error_from_errno(errno, "start", *supervisor);
+}
+
+}  // namespace inductorfs::mount

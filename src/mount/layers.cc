@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/mount/layers.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/encoding.h"
+#include "inductorfs/base/fail_point.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/log.h"
+#include "inductorfs/mount/open_files.h"
+#include "inductorfs/places/place.h"
+#include "inductorfs/remote/local_remote.h"
+
+namespace inductorfs::mount {
+namespace {
+
+constexpr size_t kMountIdBytes = 4;
+constexpr mode_t kLogMode = 0640;
+/// What a remote may cost a mount when it does not answer.
+constexpr Milliseconds kProbePatience{700};
+/// For a look at the places of the facts that a job's own lookup may wait for.
+constexpr Milliseconds kPlacePatience{2000};
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return config::printable(std::string(name.data()));
+}
+
+/// Tells the mounts of one host, and of containers with one host name, apart; as old as the store.
+Result<std::string> mount_id(const std::string& store) {
+  const std::string path = store + "/mount-id";
+  const Result<std::string> known = read_file(AT_FDCWD, path, 64);
+  if (known && known->size() == 2 * kMountIdBytes && from_hex(*known)) return *known;
+  std::array<char, kMountIdBytes> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) return fail_errno("getrandom");
+  std::string fresh = to_hex(std::string_view(bytes.data(), bytes.size()));
+  INDUCTORFS_TRY(write_file_atomically(AT_FDCWD, path, fresh, 0600));
+  return fresh;
+}
+
+Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& settings, const std::string& id,
+                                                    const Continuation& continuation, Counters& counters) {
+  if (settings.remote.empty()) return remote::make_local_remote();
+  if (continuation.safe_mode) return remote::make_absent_remote("safe mode after crashes: the remote is off");
+  remote::RemoteOptions options;
+  options.url = settings.remote;
+  options.password_file = settings.password_file;
+  options.ca_file = settings.ca_file;
+  options.certificate_file = settings.cert_file;
+  options.key_file = settings.key_file;
+  options.prefix = settings.prefix;
+  options.client_name = "inductorfs-" + id;
+  const std::string shown = log::redact_url(settings.remote);
+  Result<std::unique_ptr<remote::Remote>> opened = remote::open_redis(options, counters);
+  if (!opened) return fail(std::move(opened).error().with_context("remote " + shown));
+  if (continuation.resume) return opened;  // the remote watch asks it, while the mount is served
+  Result<remote::ServerFacts> facts = (*opened)->probe(Deadline::after(kProbePatience));
+  if (!facts && is_wrong_server(facts.error())) return fail(std::move(facts).error().with_context("remote " + shown));
+  if (!facts) log::warning("remote_absent", {{"remote", shown}, {"why", facts.error().what()}});
+  return opened;
+}
+
+Result<std::unique_ptr<catalog::Catalog>> open_catalog(const config::Settings& settings, const std::string& origin,
+                                                       Layers& layers) {
+  catalog::CatalogOptions options;
+  options.file = settings.store + "/catalog.sqlite";
+  const host::Host& host = *layers.host;
+  options.scopes = host.state()->scopes.ids();
+  options.origin = origin;
+  options.poll_interval = settings.poll_interval;
+  options.artefact_limit = settings.artefact_limit;
+  options.queue_limit = settings.queue_limit;
+  return catalog::Catalog::open(
+      options, *layers.remote, *layers.store,
+      [&host](const remote::ScopeId& scope, std::string_view path) { return host.accepts(scope, path); },
+      layers.counters);
+}
+
+/// Of local files that are kept open: most of what the process may have is left to Redis, SQLite and files on their
+/// way.
+size_t descriptor_limit() {
+  constexpr rlim_t kShare = 4;
+  rlimit limit{};
+  const size_t usual = vfs::FileSystemOptions{}.descriptor_limit;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return usual;
+  return std::max<size_t>(1, std::min<rlim_t>(usual, limit.rlim_cur / kShare));
+}
+
+Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings& settings, const std::string& origin,
+                                                          const config::Ownership& ownership, Layers& layers,
+                                                          const Continuation& continuation) {
+  vfs::FileSystemOptions options;
+  if (!fail_point_error("takeover.log")) options.region = continuation.region;
+  options.resume = continuation.resume;
+  options.directory = settings.store + "/files";
+  options.mountpoint = settings.mountpoint;
+  options.origin = origin;
+  options.owner_uid = ownership.uid;
+  options.owner_gid = ownership.gid;
+  options.root_mode = ownership.mode;
+  options.chown_to_caller = ::geteuid() == 0;
+  options.quiet_time = settings.quiet_time;
+  options.lookup_patience = settings.lookup_patience;
+  options.prefetch_bytes = settings.prefetch;
+  options.artefact_limit = settings.artefact_limit;
+  options.descriptor_limit = descriptor_limit();
+  options.who_writes = [asker = std::make_shared<OpenFiles>(settings.mountpoint)](
+                           const std::vector<vfs::OpenQuestion>& questions, const std::stop_token& stop) {
+    return asker->who_writes(questions, stop);
+  };
+  return vfs::FileSystem::open(options, *layers.host, *layers.catalog, *layers.store, *layers.remote, layers.counters);
+}
+
+Result<std::unique_ptr<host::Host>> open_host(const config::Settings& settings, const Continuation& continuation,
+                                              Counters& counters) {
+  const host::FactsRequest request = facts_request(settings);
+  Result<fingerprint::Fingerprint> facts = continuation.facts ? *continuation.facts : host::learn_facts(request);
+  if (!facts) return fail(facts.error());
+  std::unique_ptr<fingerprint::Writers> writers;
+  if (settings.writers == config::WritersPolicy::kMatching) {
+    fingerprint::WritersOptions options;
+    options.cache_file = request.cache_file;
+    writers = fingerprint::open_writers(options, *facts, counters);
+  }
+  fingerprint::ReaderOptions reader;
+  reader.program = host::kThisProgram;
+  reader.deadline = kPlacePatience;
+  return std::make_unique<host::Host>(std::move(*facts), std::move(writers), host::PlaceReader(std::move(reader)));
+}
+
+}  // namespace
+
+std::string log_path(const config::Settings& settings) {
+  if (!settings.log.empty()) return settings.log;
+  return settings.foreground ? std::string() : settings.store + "/log";
+}
+
+namespace {
+
+/// Others must not have root write its log into a file, or wait for a pipe, of their choice.
+Result<void> check_log(const std::string& path) {
+  if (::geteuid() != 0) return {};
+  const std::string directory = path.substr(0, std::max<size_t>(path.rfind('/'), 1));
+  INDUCTORFS_TRY(places::check_own_place(directory));
+  INDUCTORFS_TRY(make_directories(directory));
+  // Made here when it is missing: in a directory as /tmp another user could be first otherwise.
+  const Fd fresh(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kLogMode));
+  struct stat link {};
+  struct stat found {};
+  if (::lstat(path.c_str(), &link) != 0 || ::stat(path.c_str(), &found) != 0) return fail_errno("open log", path);
+  const auto is_others = [](const struct stat& one) { return one.st_uid != 0 && one.st_uid != ::geteuid(); };
+  const bool is_log = (S_ISREG(found.st_mode) && found.st_nlink == 1) || S_ISCHR(found.st_mode);
+  if (is_others(link) || is_others(found) || !is_log) {
+    return fail(ErrorCode::kNotPermitted,
+                "open log: " + path + " is no plain file of root's own: remove it, or name " + "another --log");
+  }
+  return {};
+}
+
+/// Whoever may write there could lead root's file operations elsewhere.
+Result<void> check_store(const std::string& path) {
+  Result<void> own = places::check_own_place(path);
+  if (!own) return fail(std::move(own).error().with_context("store"));
+  struct stat found {};
+  if (::geteuid() != 0 || ::stat(path.c_str(), &found) != 0 || (found.st_mode & (S_IWGRP | S_IWOTH)) == 0) return {};
+  return fail(ErrorCode::kNotPermitted, "store: " + path + " may be written to by others: take their right away " +
+                                            "(chmod go-w), or name another --store");
+}
+
+}  // namespace
+
+Result<void> open_log(const config::Settings& settings) {
+  const std::string path = log_path(settings);
+  if (!path.empty()) INDUCTORFS_TRY(check_log(path));
+  INDUCTORFS_TRY(log::open(path, settings.log_level));
+  // The daemon's umask is 0 for the sake of artefacts' modes; the log names paths of every user of the mount.
+  struct stat found {};
+  const bool is_file = !path.empty() && ::stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode);
+  if (is_file && ::chmod(path.c_str(), kLogMode) != 0 && errno != EPERM) return fail_errno("chmod", path);
+  return {};
+}
+
+host::FactsRequest facts_request(const config::Settings& settings) {
+  host::FactsRequest request;
+  request.file = settings.fingerprint;
+  request.python = settings.python;
+  request.cache_file = settings.store + "/fingerprint.cache";
+  request.environment = settings.environment;
+  request.reader.program = host::kThisProgram;
+  return request;
+}
+
+bool is_wrong_server(const Error& error) {
+  const ErrorCode code = error.code();
+  return code == ErrorCode::kInvalid || code == ErrorCode::kNotSupported || code == ErrorCode::kNotPermitted ||
+         code == ErrorCode::kCorrupt;
+}
+
+namespace {
+
+/// Milliseconds since it was asked last. Needs external synchronisation.
+class Stopwatch {
+ public:
+  int64_t lap() {
+    const SteadyTime before = std::exchange(last_, std::chrono::steady_clock::now());
+    return std::chrono::duration_cast<Milliseconds>(last_ - before).count();
+  }
+
+ private:
+  SteadyTime last_ = std::chrono::steady_clock::now();
+};
+
+Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, const config::Ownership& ownership,
+                                              const Continuation& continuation) {
+  auto layers = std::make_unique<Layers>();
+  Stopwatch watch;
+  INDUCTORFS_TRY(check_store(settings.store));
+  // The store first: its lock keeps a second daemon from everything else in the directory.
+  store::StoreOptions store_options;
+  store_options.directory = settings.store;
+  store_options.size_limit = settings.store_limit;
+  store_options.free_floor = settings.store_floor;
+  store_options.lock = continuation.lock;
+  Result<std::unique_ptr<store::BlobStore>> store = store::BlobStore::open(store_options, layers->counters);
+  if (!store) return fail(store.error());
+  layers->store = std::move(*store);
+  if (continuation.locked) continuation.locked(layers->store->lock());
+  const int64_t store_time = watch.lap();
+
+  if (!continuation.resume) INDUCTORFS_TRY(open_log(settings));
+  Result<std::unique_ptr<host::Host>> host = open_host(settings, continuation, layers->counters);
+  if (!host) return fail(host.error());
+  layers->host = std::move(*host);
+  const int64_t host_time = watch.lap();
+
+  const Result<std::string> id = mount_id(settings.store);
+  if (!id) return fail(id.error());
+  const std::string origin = (host_name() + "/" + *id).substr(0, codec::kOriginLimit);
+
+  Result<std::unique_ptr<remote::Remote>> remote = open_remote(settings, *id, continuation, layers->counters);
+  if (!remote) return fail(remote.error());
+  layers->remote = std::move(*remote);
+  const int64_t remote_time = watch.lap();
+
+  Result<std::unique_ptr<catalog::Catalog>> catalog = open_catalog(settings, origin, *layers);
+  if (!catalog) return fail(catalog.error());
+  layers->catalog = std::move(*catalog);
+  const int64_t catalog_time = watch.lap();
+
+  Result<std::unique_ptr<vfs::FileSystem>> files = open_file_system(settings, origin, ownership, *layers, continuation);
+  if (!files) return fail(files.error());
+  layers->file_system = std::move(*files);
+  log::info("opened", {{"store_ms", store_time},
+                       {"facts_ms", host_time},
+                       {"remote_ms", remote_time},
+                       {"catalog_ms", catalog_time},
+                       {"files_ms", watch.lap()}});
+  return layers;
+}
+
+/// SQLite and small files say that a disk is full, not which one.
+Error naming_the_disk(const config::Settings& settings, Error error) {
+  const std::string& what = error.what();
+  if (error.code() != ErrorCode::kNoSpace || what.starts_with("store ") || what.starts_with("remote ")) return error;
+  return {ErrorCode::kNoSpace,
+          "the disk of --store is full: " + settings.store + ": " + what + "; free some space or name another --store"};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Layers>> open_layers(const config::Settings& settings, const config::Ownership& ownership,
+                                            const Continuation& continuation) {
+  Result<std::unique_ptr<Layers>> opened = open_in_order(settings, ownership, continuation);
+  if (!opened) return fail(naming_the_disk(settings, std::move(opened).error()));
+  return opened;
+}
+
+}  // namespace inductorfs::mount

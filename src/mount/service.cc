@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "service.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "drain.h"
+#include "inductorfs/base/fail_point.h"
+#include "inductorfs/base/log.h"
+#include "inductorfs/config/json.h"
+#include "inductorfs/control/runtime_directory.h"
+#include "inductorfs/host/report.h"
+#include "inductorfs/mount/status.h"
+#include "inductorfs/places/also_record.h"
+#include "inductorfs/places/mount_table.h"
+#include "inductorfs/places/mountpoint.h"
+#include "inductorfs/places/sweep.h"
+
+namespace inductorfs::mount {
+
+using config::Json;
+using config::to_line;
+
+namespace {
+
+/// What a mount waits for the cluster's index, so that a first job finds what is there.
+constexpr Milliseconds kSyncPatience{2000};
+/// A long sync() is cut into pieces, so that it notices that the mount ends or that its client has gone.
+constexpr Milliseconds kSyncSlice{500};
+constexpr Milliseconds kSyncPause{100};
+constexpr const char* kSource = "inductorfs";
+/// For each outside command when the facts are learned again: an unmount may have to wait for it.
+constexpr Milliseconds kProbePatience{10000};
+/// For reading an environment when the facts are learned again: a slow file system has more time than at the mount.
+constexpr Milliseconds kReaderPatience{120'000};
+constexpr Milliseconds kAnnouncePatience{1000};
+/// What `explain` may cost in the cluster.
+constexpr Milliseconds kNearestPatience{1000};
+constexpr size_t kNearestLimit = 1000;
+
+host::HostWatchOptions watch_options(const config::Settings& settings, const std::optional<Noted>& noted,
+                                     fingerprint::ReaderOptions reader) {
+  host::HostWatchOptions options;
+  options.reader = host::PlaceReader(std::move(reader));
+  options.interval = settings.probe_interval;
+  options.from_file = !settings.fingerprint.empty();
+  if (noted) {
+    options.known_traces = noted->traces;
+    options.learned = noted->learned;
+  }
+  return options;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StopEvent>> StopEvent::create() {
+  Fd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!fd) return fail_errno("eventfd");
+  return std::make_unique<StopEvent>(std::move(fd));
+}
+
+void StopEvent::raise() noexcept {
+  constexpr uint64_t kOne = 1;
+  (void)!::write(fd_.get(), &kOne, sizeof kOne);  // full means raised
+}
+
+Result<std::unique_ptr<Service>> Service::open(const config::Settings& settings, const config::Ownership& ownership,
+                                               Supervision& supervision, Notes& notes, StopEvent& ended) {
+  std::optional<Noted> noted = supervision.resumes() ? notes.read() : std::nullopt;
+  Continuation continuation;
+  continuation.region = &supervision.region();
+  continuation.resume = supervision.resumes();
+  continuation.safe_mode = supervision.safe_mode();
+  continuation.lock = supervision.lock();
+  continuation.locked = [&supervision](int lock) { supervision.keep_lock(lock); };
+  if (noted) continuation.facts = noted->facts;
+  supervision.start();
+  Result<std::unique_ptr<Layers>> layers = open_layers(settings, ownership, continuation);
+  if (!layers) return fail(layers.error());
+  return std::make_unique<Service>(settings, std::move(*layers), supervision, notes, std::move(noted), ended);
+}
+
+Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layers, Supervision& supervision,
+                 Notes& notes, std::optional<Noted> noted, StopEvent& ended)
+    : settings_(settings),
+      supervision_(supervision),
+      notes_(notes),
+      ended_(ended),
+      layers_(std::move(layers)),
+      socket_directory_(config::runtime_directory(::geteuid(), config::process_environment())),
+      socket_(socket_directory_ + "/" + config::socket_name(settings.mountpoint)),
+      also_(settings.mountpoint, settings.also, ::geteuid() == 0, places::also_record_path(socket_)),
+      watch_(*layers_->remote, log::redact_url(settings.remote)),
+      host_watch_(watch_options(settings, noted, reader_of_watch()), host_hooks(), layers_->host->state()->facts,
+                  layers_->counters) {
+  if (settings.alias != settings.mountpoint)
+    socket_alias_ = socket_directory_ + "/" + config::socket_name(settings.alias);
+  noted_.with([&](Noted& known) {
+    if (noted) known = std::move(*noted);
+    known.facts = layers_->host->state()->facts;
+  });
+}
+
+Result<void> Service::start(const config::Ownership& ownership) {
+  if (supervision_.resumes()) return resume();
+  INDUCTORFS_TRY(control::prepare_runtime_directory(socket_directory_));
+  places::sweep_runtime_directory(socket_directory_);
+  INDUCTORFS_TRY(mount(ownership));
+  start_threads();
+  await_catalog();
+  also_.show();
+  INDUCTORFS_TRY(listen());
+  note();
+  supervision_.serving();
+  if (!settings_.remote.empty()) watch_.start();
+  host_watch_.start();
+  return {};
+}
+
+Result<void> Service::resume() {
+  find_device();
+  INDUCTORFS_TRY(open_session(supervision_.take_device()));
+  start_threads();
+  fail_point("takeover.threads_started");
+  supervision_.serving();
+  fail_point("takeover.serving");
+  also_.resume(noted_.with([](const Noted& noted) { return noted.also; }));
+  Result<void> listening = control::prepare_runtime_directory(socket_directory_);
+  if (listening) listening = listen();
+  // Jobs use the mount; that it cannot be asked about is no reason to take it from them.
+  if (!listening) log::error("control_failed", {{"socket", socket_}, {"why", listening.error().what()}});
+  if (!settings_.remote.empty()) watch_.start();
+  host_watch_.start();
+  return {};
+}
+
+/// For the next worker. Without it that one learns everything anew, which only takes longer.
+void Service::note() {
+  const Result<void> written = noted_.with([&](Noted& noted) {
+    noted.also = also_.states();
+    return notes_.write(noted);
+  });
+  if (!written) log::warning("not_noted", {{"why", written.error().what()}});
+}
+
+void Service::stop() {
+  stopping_.notify_with([](bool& stopping) { stopping = true; });
+  watch_.stop();
+  if (control_) control_->stop();
+  if (!socket_alias_.empty()) (void)::unlink(socket_alias_.c_str());  // the next daemon replaces it anyway
+  if (!session_) return;
+  also_.hide();
+  if (is_mounted()) {
+    if (const Result<void> done = places::unmount_if_there(settings_.mountpoint, true); !done) {
+      log::error("unmount_failed", {{"mountpoint", settings_.mountpoint}, {"why", done.error().what()}});
+    }
+  }
+  places::sweep_runtime_directory(socket_directory_);  // links of other spellings that a killed predecessor left
+  host_watch_.stop();
+  stop_threads();
+}
+
+void Service::hand_over() {
+  // What can take long comes first: requests are answered meanwhile.
+  stopping_.notify_with([](bool& stopping) { stopping = true; });
+  host_watch_.stop();
+  watch_.stop();
+  if (control_) control_->stop();
+  layers_->catalog->stop();
+  session_->stop();
+  // Nothing is synced or marked clean: the next worker goes on with what is in the kernel's memory, as after a crash.
+}
+
+void Service::stop_threads() {
+  if (threads_started_) {
+    layers_->catalog->stop();
+    session_->stop();
+    layers_->file_system->stop();
+  }
+  session_.reset();  // closes the device: until here those who still hold files were answered
+}
+
+void Service::drain(Deadline deadline, const std::function<bool()>& cancelled) {
+  if (threads_started_ && !settings_.remote.empty()) mount::drain(*layers_, deadline, cancelled);
+}
+
+Result<void> Service::mount(const config::Ownership& ownership) {
+  fuse::MountOptions options;
+  Fd directory;
+  if (::geteuid() == 0) {
+    Result<Fd> opened = places::open_mountpoint(settings_.mountpoint, ownership);
+    if (!opened) return fail(opened.error());
+    directory = std::move(*opened);
+    options.directory = directory.get();
+  }
+  options.mountpoint = settings_.mountpoint;
+  options.source = kSource;
+  options.allow_other = settings_.allow_other.value_or(false);
+  Result<Fd> device = fuse::mount(options);
+  if (!device) return fail(device.error());
+  find_device();
+  log::info("mounted", {{"mountpoint", settings_.mountpoint}, {"device", device_}});
+  Result<void> opened = supervision_.give_device(device->get());
+  if (opened) opened = open_session(std::move(*device));
+  if (!opened) (void)places::unmount_if_there(settings_.mountpoint, true);  // the session's error is the one to tell
+  return opened;
+}
+
+void Service::find_device() {
+  const std::vector<MountEntry> table = read_mount_table();
+  const MountEntry* entry = find_mount_at(table, settings_.mountpoint);
+  if (entry != nullptr && entry->is_ours()) device_ = entry->device;
+}
+
+Result<void> Service::open_session(Fd device) {
+  fuse::SessionOptions options;
+  options.threads = settings_.threads;
+  options.region = &supervision_.region();
+  options.resume = supervision_.resumes();
+  options.notices = supervision_.notices();
+  if (options.notices >= 0) {
+    own_messenger_.emplace(device.get(), options.notices, settings_.mountpoint);
+    options.renew_notices = [this] { return own_messenger_->renew(); };
+  }
+  Result<std::unique_ptr<fuse::Session>> session =
+      fuse::Session::open(std::move(device), options, *layers_->file_system, layers_->counters);
+  if (!session) return fail(session.error());
+  session_ = std::move(*session);
+  return {};
+}
+
+void Service::start_threads() {
+  vfs::FileSystem& files = *layers_->file_system;
+  files.start(*session_);
+  session_->start([this] { ended_.raise(); });
+  layers_->catalog->start([&files](const std::vector<std::string>& paths) { files.on_catalog_change(paths); },
+                          [&files](const catalog::PublishReport& report) { files.on_published(report); });
+  threads_started_ = true;
+}
+
+void Service::await_catalog() {
+  const bool answers = settings_.remote.empty() || layers_->remote->health().reachable;
+  if (!answers) return;
+  if (!layers_->catalog->wait_synced(Deadline::after(kSyncPatience))) {
+    log::warning("catalog_not_synced", {{"waited_ms", static_cast<int64_t>(kSyncPatience.count())}});
+  }
+}
+
+/// For the host-watch thread, for which only the end of the mount waits.
+fingerprint::ReaderOptions Service::reader_of_watch() {
+  return {host::kThisProgram, kReaderPatience, [this] { return host_watch_.stopping(); }};
+}
+
+host::HostWatch::Hooks Service::host_hooks() {
+  host::HostWatch::Hooks hooks;
+  hooks.learn = [this] {
+    host::FactsRequest request = facts_request(settings_);
+    request.deadline = kProbePatience;
+    request.reader = reader_of_watch();
+    return host::learn_facts(request);
+  };
+  hooks.traces = [this](const host::Places& places) {
+    return host::PlaceReader(reader_of_watch()).traces(places).value_or("");
+  };
+  hooks.looked = [this](const fingerprint::Fingerprint& facts, const std::string& traces, std::time_t learned) {
+    (void)layers_->host->state()->limits();  // here nobody waits for them
+    noted_.with([&](Noted& noted) {
+      noted.facts = facts;
+      noted.traces = traces;
+      noted.learned = learned;
+    });
+    note();
+  };
+  hooks.apply = [this](const fingerprint::Fingerprint& facts, bool scopes) {
+    layers_->host->replace(facts);
+    if (!scopes) return layers_->file_system->judge_again();
+    layers_->catalog->follow(layers_->host->state()->scopes.ids());
+    layers_->file_system->host_changed();
+  };
+  hooks.announce = [this] { return announce_scopes(); };
+  return hooks;
+}
+
+bool Service::announce_scopes() {
+  if (settings_.remote.empty()) return true;
+  for (const remote::ScopeInformation& scope : layers_->host->state()->scopes.information()) {
+    if (host_watch_.stopping()) return true;
+    const Result<void> told = layers_->remote->announce_scope(scope, Deadline::after(kAnnouncePatience));
+    if (!told) {
+      log::debug("scope_not_announced", {{"scope", scope.id}, {"why", told.error().what()}});
+      return false;
+    }
+  }
+  return true;
+}
+
+Result<void> Service::listen() {
+  Result<std::unique_ptr<control::ControlServer>> control =
+      control::ControlServer::open(socket_, [this](std::string_view request, const control::Peer& peer) {
+        return control::answer_request(*this, request, peer, ::geteuid());
+      });
+  if (!control) return fail(control.error());
+  control_ = std::move(*control);
+  if (socket_alias_.empty()) return {};
+  (void)::unlink(socket_alias_.c_str());  // a predecessor's
+  if (::symlink(socket_.c_str(), socket_alias_.c_str()) != 0) return fail_errno("symlink", socket_alias_);
+  return {};
+}
+
+bool Service::is_mounted() const {
+  for (const MountEntry& entry : read_mount_table()) {
+    if (entry.mount_point == settings_.mountpoint && entry.is_ours() && entry.device == device_) return true;
+  }
+  return false;
+}
+
+std::string Service::status() {
+  return status_json(
+      {settings_, *layers_, watch_.knowledge(), also_.states(), host_watch_.news(), supervision_.news()});
+}
+
+std::string Service::where() { return where_json(settings_.mountpoint, also_.states()); }
+
+std::string Service::explain(const std::string& path) {
+  const vfs::Explanation explanation = layers_->file_system->explain(path);
+  Json nearest = Json::object();
+  if (!explanation.scope_text.empty()) {
+    const Result<std::vector<remote::ScopeInformation>> scopes =
+        layers_->remote->list_scopes(kNearestLimit, Deadline::after(kNearestPatience));
+    nearest = scopes ? host::nearest_report(explanation.scope_text, *scopes)
+                     : Json{{"why_none", "the cluster's scopes cannot be listed: " + scopes.error().what()}};
+  }
+  return explanation_json(explanation, nearest);
+}
+
+Json Service::what_was_shared() const {
+  return sync_report(settings_, layers_->counters, layers_->file_system->status(), layers_->host->state()->scopes);
+}
+
+Result<std::string> Service::sync(Deadline deadline, const std::function<bool()>& cancelled) {
+  while (true) {
+    const Result<void> done = layers_->file_system->sync(deadline.earlier(kSyncSlice));
+    if (done) return to_line(what_was_shared());
+    for (const StuckThread& stuck : supervision_.stuck_threads()) {
+      // A slow disk may be done before the deadline.
+      if (stuck.work.awaited_by == AwaitedBy::kSync && (!stuck.waits_for_disk || deadline.passed())) {
+        return fail(ErrorCode::kTimedOut, stuck.to_string() + "; status has the remedy");
+      }
+    }
+    // Jobs have to end before there is room.
+    if (deadline.passed() || cancelled() || done.error().code() == ErrorCode::kNoSpace) return fail(done.error());
+    // An answer before the slice is over means that the remote is away now; it may be back before the deadline.
+    const bool stopping = stopping_.wait_until(
+        deadline.earlier(kSyncPause).at(), [](bool now) { return now; }, [](bool now) { return now; });
+    if (stopping)
+      return fail(ErrorCode::kUnavailable, "the mount ends: what is queued is published after the next one");
+  }
+}
+
+Result<std::string> Service::upgrade(const std::string& program) {
+  Result<Fd> executable = open_at(AT_FDCWD, program, O_PATH);
+  if (!executable || ::access(program.c_str(), X_OK) != 0) {
+    return fail(ErrorCode::kInvalid, "the daemon cannot run this program: " + program + ": name another --program");
+  }
+  INDUCTORFS_TRY(supervision_.ask_upgrade(std::move(*executable)));
+  log::info("upgrade", {{"program", program}});
+  hands_over_ = true;
+  ended_.raise();
+  return to_line({{"pid", ::getpid()}});
+}
+
+Result<void> Service::unmount(bool lazy) {
+  if (!lazy) INDUCTORFS_TRY(also_.check_idle());
+  const bool before = asked_.exchange(true);  // before it: the main thread may see the mount go at once
+  layers_->file_system->hold_questions(true);
+  Result<void> done = places::unmount_if_there(settings_.mountpoint, lazy);
+  if (done) {
+    ended_.raise();
+  } else {
+    asked_ = before;
+    layers_->file_system->hold_questions(false);
+  }
+  return done;
+}
+
+}  // namespace inductorfs::mount

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/mount/sharing.h"
+
+#include <algorithm>
+#include <set>
+
+#include "inductorfs/config/text.h"
+
+namespace inductorfs::mount {
+
+using config::Json;
+
+namespace {
+
+using fingerprint::Facet;
+using fingerprint::Fact;
+
+}  // namespace
+
+std::string sharing_warning(const config::Settings& settings, const fingerprint::Fingerprint& facts) {
+  const bool expected = !settings.remote.empty() || !settings.python.empty() || !settings.fingerprint.empty();
+  const Fact& torch = facts.get(Facet::kTorch);
+  if (!expected || (torch.known && torch.value != "none")) return {};
+  const std::string start = "nothing that torch makes will be shared: ";
+  if (torch.known && !settings.fingerprint.empty()) {
+    return start + settings.fingerprint +
+           " says that there is no torch; make it with inductorfs fingerprint --json "
+           "--python of the job's interpreter";
+  }
+  if (torch.known) return start + torch.source + " has no torch; name the job's interpreter with --python";
+  const Fact& python = facts.get(Facet::kPython);
+  return start + (python.known ? "torch is not known: " + torch.problem : python.problem);
+}
+
+Json sync_report(const config::Settings& settings, Counters& counters, const vfs::FileSystemStatus& files,
+                 const host::Scopes& scopes) {
+  if (settings.remote.empty()) return Json::object();
+  const auto count = [&counters](const char* name) { return counters.get(name).get(); };
+  const uint64_t published = count("publish.published");
+  // What was found on the disk at the start counts as kept, but is no outcome of this sync.
+  const uint64_t refused = count("seal.refused") + count("publish.refused") + count("publish.dropped");
+  const uint64_t unknown = count("seal.unknown");
+  // A group that lost its contest is no loss: the cluster has another's in its place. What is too large for the cluster
+  // is one.
+  const uint64_t superseded = count("publish.superseded");
+  const uint64_t too_large = count("publish.kept_local") - std::min(superseded, count("publish.kept_local"));
+  const uint64_t kept_now = count("seal.foreign") + refused + unknown + too_large;
+  Json why = Json::array();
+  std::set<std::string> missing;  // many families miss the same facts
+  for (const host::PrivateFamily& family : host::private_families(scopes)) missing.insert(family.why);
+  for (const std::string& reason : missing) {
+    if (unknown > 0) why.push_back(reason);
+  }
+  for (const std::string& reason : files.foreign_reasons) why.push_back(reason);
+  for (const std::string& reason : files.refused) why.push_back(reason);
+  if (count("publish.refused") > 0) why.push_back("the cluster refused some: see inductorfs explain of a file");
+  if (too_large > 0) why.push_back("some are over the limit of --artefact-limit: see inductorfs explain of a file");
+  if (count("publish.dropped") > 0) why.push_back("the queue was full (--queue-limit)");
+  return {{"published", published},
+          {"kept", files.foreign + refused + unknown + too_large},
+          {"why", why},
+          {"nothing_shared", kept_now > 0 && published == 0 && superseded == 0}};
+}
+
+}  // namespace inductorfs::mount

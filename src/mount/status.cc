@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/mount/status.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+
+#include "inductorfs/config/text.h"
+#include "inductorfs/host/report.h"
+#include "inductorfs/mount/sharing.h"
+
+namespace inductorfs::mount {
+
+using config::Json;
+using config::to_line;
+
+namespace {
+
+Json also_list(const std::vector<places::AlsoState>& also) {
+  Json list = Json::array();
+  for (const places::AlsoState& state : also) {
+    list.push_back({{"name", state.also.name}, {"path", state.also.path}, {"state", state.to_string()}});
+  }
+  return list;
+}
+
+Json store_part(const StatusFacts& facts) {
+  const store::StoreUsage usage = facts.layers.store->usage();
+  return {{"directory", facts.settings.store}, {"blobs", usage.blobs},           {"bytes", usage.bytes},
+          {"size_limit", usage.size_limit},    {"free_floor", usage.free_floor}, {"evicted", usage.evicted}};
+}
+
+Json remote_part(const StatusFacts& facts) {
+  const remote::Remote::Health health = facts.layers.remote->health();
+  Json part = {{"configured", !facts.settings.remote.empty()},
+               {"address", facts.settings.remote.empty() ? std::string() : health.address},
+               {"reachable", !facts.settings.remote.empty() && health.reachable},
+               {"last_error", health.last_error}};
+  if (facts.server.facts) {
+    part["version"] = facts.server.facts->version;
+    part["eviction_policy"] = facts.server.facts->eviction_policy;
+    part["memory_limit"] = facts.server.facts->memory_limit;
+  }
+  return part;
+}
+
+Json catalog_part(const catalog::CatalogStatus& status) {
+  return {{"entries", status.entries},
+          {"hidden", status.hidden},
+          {"queued", status.queued},
+          {"synced", status.synced},
+          {"oldest_queued_error", status.oldest_queued_error},
+          {"queued_paths", status.queued_paths}};
+}
+
+Json file_system_part(const vfs::FileSystemStatus& status) {
+  return {{"nodes", status.nodes},      {"unsealed", status.unsealed}, {"contested", status.contested},
+          {"refused", status.refused},  {"foreign", status.foreign},   {"foreign_reasons", status.foreign_reasons},
+          {"in_place", status.in_place}};
+}
+
+std::string utc(std::time_t time) {
+  std::tm parts{};
+  std::array<char, 32> text{};
+  if (time == 0 || ::gmtime_r(&time, &parts) == nullptr) return {};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+Json facts_part(const StatusFacts& facts) {
+  const host::FactsNews& news = facts.news;
+  const std::time_t now = std::time(nullptr);
+  return {{"from_file", !facts.settings.fingerprint.empty()},
+          {"learned", utc(news.learned)},
+          {"age_s", static_cast<uint64_t>(std::max<std::time_t>(now - news.learned, 0))},
+          {"probes", news.probes},
+          {"changes", news.changes},
+          {"changed", utc(news.changed)},
+          {"last_change", news.last_change},
+          {"kept", news.kept},
+          {"problem", news.problem},
+          {"writers", to_string(facts.settings.writers)},
+          {"environment", facts.settings.environment}};
+}
+
+Json takeover_part(const SupervisionNews& news) {
+  return {{"supervisor", news.supervisor},
+          {"restarts", news.restarts},
+          {"last_end", news.last_end},
+          {"last_crash", utc(news.last_crash)},
+          {"upgrades", news.upgrades},
+          {"upgrades_failed", news.upgrades_failed},
+          {"upgrades_taken_back", news.upgrades_taken_back},
+          {"safe_mode", news.safe_mode},
+          {"slots", news.slots}};
+}
+
+Json warnings_of(const StatusFacts& facts) {
+  Json warnings = Json::array();
+  if (facts.supervision.supervisor == 0) {
+    warnings.push_back("the supervisor is gone: a crash would end the mount; unmount it and mount again");
+  }
+  if (facts.supervision.safe_mode) {
+    warnings.push_back("safe mode after crashes (the last: " + facts.supervision.last_end +
+                       "): the remote is off; leave it with inductorfs upgrade");
+  }
+  if (facts.supervision.log_full) {
+    warnings.push_back(
+        "the kernel knows more files of this mount than a next worker could be told of: a crash would lose open files; "
+        "let the kernel forget some (echo 2 > /proc/sys/vm/drop_caches)");
+  }
+  for (const StuckThread& stuck : facts.supervision.stuck) {
+    warnings.push_back(stuck.to_string() + (stuck.waits_for_disk
+                                                ? "; look at the disks"
+                                                : "; should it stay so, inductorfs upgrade starts another worker"));
+  }
+  const std::shared_ptr<const host::HostState> host = facts.layers.host->state();
+  if (const std::string warning = sharing_warning(facts.settings, host->facts); !warning.empty()) {
+    warnings.push_back(warning);
+  }
+  for (const std::string& kept : facts.news.kept) {
+    warnings.push_back("not learned by the last look, the old value counts for a while: " + kept);
+  }
+  for (const fingerprint::Facet facet : fingerprint::kAllFacets) {
+    const fingerprint::Fact& fact = host->facts.get(facet);
+    if (fact.known && !fact.problem.empty()) {
+      warnings.push_back(std::string(fingerprint::to_string(facet)) + ": " + fact.problem);
+    }
+  }
+  if (!facts.server.wrong.empty()) warnings.push_back("the remote cannot be used: " + facts.server.wrong);
+  if (facts.server.facts) {
+    for (const std::string& warning : facts.server.facts->warnings) warnings.push_back(warning);
+  }
+  for (const places::AlsoState& state : facts.also) {
+    if (state.kind == places::AlsoState::Kind::kFailed)
+      warnings.push_back("not shown at " + state.also.path + ": " + state.why);
+  }
+  return warnings;
+}
+
+Json private_part(const host::Scopes& scopes) {
+  Json list = Json::array();
+  for (const host::PrivateFamily& family : host::private_families(scopes)) {
+    list.push_back({{"family", family.family}, {"why", family.why}});
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string status_json(const StatusFacts& facts) {
+  Json counters = Json::object();
+  for (const auto& [name, value] : facts.layers.counters.snapshot()) counters[name] = value;
+  return to_line({{"version", INDUCTORFS_VERSION},
+                  {"mountpoint", facts.settings.mountpoint},
+                  {"pid", ::getpid()},
+                  {"store", store_part(facts)},
+                  {"remote", remote_part(facts)},
+                  {"catalog", catalog_part(facts.layers.catalog->status())},
+                  {"file_system", file_system_part(facts.layers.file_system->status())},
+                  {"counters", counters},
+                  {"also", also_list(facts.also)},
+                  {"warnings", warnings_of(facts)},
+                  {"private_families", private_part(facts.layers.host->state()->scopes)},
+                  {"facts", facts_part(facts)},
+                  {"takeover", takeover_part(facts.supervision)}});
+}
+
+std::string where_json(const std::string& mountpoint, const std::vector<places::AlsoState>& also) {
+  return to_line({{"mountpoint", mountpoint}, {"pid", ::getpid()}, {"also", also_list(also)}});
+}
+
+std::string explanation_json(const vfs::Explanation& e, const Json& nearest) {
+  Json answer = {
+      {"path", e.path},      {"canonical", e.canonical},   {"family", e.family},           {"rule", e.rule},
+      {"scope", e.scope},    {"scope_text", e.scope_text}, {"why_private", e.why_private}, {"digest", e.digest},
+      {"origin", e.origin},  {"where", e.where},           {"visible", e.visible},         {"why", e.why},
+      {"publish", e.publish}};
+  Json facets = Json::object();
+  for (const auto& [name, value] : host::facets_of(e.scope_text)) facets[name] = value;
+  answer["facets"] = std::move(facets);
+  answer["nearest"] = nearest;
+  return to_line(answer);
+}
+
+}  // namespace inductorfs::mount

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/mount/worker_command.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include "inductorfs/base/activity.h"
+#include "inductorfs/base/log.h"
+#include "inductorfs/base/loose_thread.h"
+#include "inductorfs/config/frozen.h"
+#include "inductorfs/control/control.h"
+#include "inductorfs/control/requests.h"
+#include "inductorfs/mount/process.h"
+#include "inductorfs/mount/supervision.h"
+#include "inductorfs/supervisor/protocol.h"
+#include "service.h"
+
+namespace inductorfs::mount {
+namespace {
+
+/// How long a mount that is in use is asked to go before it is detached.
+constexpr Milliseconds kBusyPatience{10000};
+constexpr Milliseconds kBusyRetry{250};
+/// How long the end of a mount waits for what is queued to reach the cluster; a second signal ends the wait.
+constexpr Milliseconds kDrainPatience{5000};
+
+/// SIGTERM, SIGINT and SIGHUP as a descriptor; blocked everywhere else. Needs external synchronisation.
+class Signals {
+ public:
+  [[nodiscard]] static Result<Signals> open() {
+    sigset_t set;
+    (void)::sigemptyset(&set);
+    for (const int number : {SIGTERM, SIGINT, SIGHUP}) (void)::sigaddset(&set, number);
+    if (::sigprocmask(SIG_BLOCK, &set, nullptr) != 0) return fail_errno("sigprocmask");
+    Fd fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!fd) return fail_errno("signalfd");
+    return Signals(std::move(fd));
+  }
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  /// The next signal's number, 0 when there is none.
+  [[nodiscard]] int next() {
+    signalfd_siginfo info{};
+    return ::read(fd_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info) ? static_cast<int>(info.ssi_signo)
+                                                                                      : 0;
+  }
+
+ private:
+  explicit Signals(Fd fd) : fd_(std::move(fd)) {}
+  Fd fd_;
+};
+
+/// The main thread of a daemon: waits for what ends the mount. Confined to the main thread.
+class MainLoop {
+ public:
+  MainLoop(const config::Settings& settings, Service& service, Signals& signals, StopEvent& ended)
+      : settings_(settings), service_(service), signals_(signals), ended_(ended) {}
+
+  /// Returns when the mount is to be taken down, or handed over.
+  void run() {
+    // The kernel marks this file whenever the list of mounts changes. The end of the session alone would not do: it
+    // does not come while a further place still shows the mount.
+    const Result<Fd> mounts = open_at(AT_FDCWD, "/proc/self/mountinfo", O_RDONLY);
+    if (!service_.is_mounted()) end(service_.why_ended());  // while an earlier worker did not look
+    while (!done_) {
+      std::array<pollfd, 3> items{pollfd{signals_.fd(), POLLIN, 0}, pollfd{ended_.fd(), POLLIN, 0},
+                                  pollfd{mounts ? mounts->get() : -1, POLLPRI, 0}};
+      (void)::poll(items.data(), items.size(), timeout());  // an interruption is a turn like any other
+      if (service_.hands_over()) return;
+      if ((items[1].revents & POLLIN) != 0) end(service_.why_ended());
+      if (items[2].revents != 0 && !service_.is_mounted()) end(service_.why_ended());
+      for (int number = signals_.next(); number != 0; number = signals_.next()) on_signal(number);
+      if (asked_ && !done_) try_unmount();
+    }
+  }
+
+  /// Whether a second signal has come: nothing is waited for any more.
+  [[nodiscard]] bool hurried() {
+    for (int number = signals_.next(); number != 0; number = signals_.next()) {
+      if (number != SIGHUP) hurried_ = hurried_ || asked_.has_value();
+      if (number != SIGHUP && !asked_) asked_ = Deadline::after(kBusyPatience);
+    }
+    return hurried_;
+  }
+
+ private:
+  int timeout() const { return asked_ ? static_cast<int>(kBusyRetry.count()) : -1; }
+
+  void end(const char* why) {
+    if (!done_) log::info("unmounting", {{"why", why}});
+    done_ = true;
+  }
+
+  void on_signal(int number) {
+    if (number == SIGHUP) {
+      const Result<void> reopened = open_log(settings_);
+      log::info("log_reopened", {{"ok", reopened.has_value()}});
+      service_.look_at_host();
+      return;
+    }
+    if (asked_) {
+      hurried_ = true;
+      end("a second signal");  // stop() detaches it lazily
+    } else {
+      asked_ = Deadline::after(kBusyPatience);
+      notify_systemd("STOPPING=1");
+    }
+  }
+
+  void try_unmount() {
+    const Result<void> unmounted = service_.unmount(false);
+    if (unmounted) {
+      end("a signal");
+    } else if (asked_->passed()) {
+      log::warning("unmount_busy", {{"why", unmounted.error().what()}, {"action", "detached lazily"}});
+      end("a signal, still in use");
+    }
+  }
+
+  const config::Settings& settings_;
+  Service& service_;
+  Signals& signals_;
+  StopEvent& ended_;
+  std::optional<Deadline> asked_;  ///< a signal came; until then a busy mount may go by itself
+  bool hurried_ = false;
+  bool done_ = false;
+};
+
+/// What the supervisor has opened for this process.
+struct Inheritance {
+  config::Frozen mount;
+  std::unique_ptr<Supervision> supervision;
+  Fd notes;
+  Readiness readiness;
+};
+
+Result<Inheritance> inherit() {
+  Inheritance inheritance;
+  const Result<std::string> bytes = config::from_memory(supervisor::kSettingsFd);
+  if (!bytes) return fail(ErrorCode::kInvalid, "a worker is started by inductorfs mount, not by hand");
+  Result<config::Frozen> mount = config::thaw(*bytes);
+  if (!mount) return fail(mount.error());
+  inheritance.mount = std::move(*mount);
+  Result<std::unique_ptr<Supervision>> supervision = Supervision::take_over(inheritance.mount.settings.hang_timeout);
+  if (!supervision) return fail(supervision.error());
+  inheritance.supervision = std::move(*supervision);
+  (void)::close(supervisor::kSettingsFd);
+  inheritance.notes = Fd(supervisor::kNotesFd);
+  const bool awaited = ::fcntl(supervisor::kReadyFd, F_GETFD) >= 0;
+  if (awaited) inheritance.readiness = Readiness(Fd(supervisor::kReadyFd));
+  return inheritance;
+}
+
+/// Ends this process as a crash would, which loses nothing: what is not sealed is found at the next mount.
+[[noreturn]] void end_without(const StuckThread& thread, Supervision& supervision) {
+  // Its last step in the kernel may still come: then the store is not free before.
+  if (!thread.waits_for_disk) supervision.free_lock();
+  control::tell_those_who_hold(control::refuse_end(thread.to_string()));
+  log::error("ended_without_thread", {{"why", thread.to_string()}});
+  ::_exit(EXIT_SUCCESS);  // to its supervisor: no other worker is wanted
+}
+
+/// From nothing, or from where another worker left it, to a mount that answers, and back.
+Result<void> serve(const config::Settings& settings, Inheritance& inherited) {
+  Result<Signals> signals = Signals::open();
+  if (!signals) return fail(signals.error());
+  const Result<std::unique_ptr<StopEvent>> ended = StopEvent::create();
+  if (!ended) return fail(ended.error());
+  Supervision& supervision = *inherited.supervision;
+  // The first worker does this after it has got the store's lock: the log may be another mount's.
+  if (settings.foreground || supervision.resumes()) INDUCTORFS_TRY(open_log(settings));
+  INDUCTORFS_TRY(config::change_families(settings, "settings of the mount"));
+
+  Notes notes(std::move(inherited.notes));
+  Result<std::unique_ptr<Service>> service =
+      Service::open(settings, inherited.mount.ownership, supervision, notes, **ended);
+  if (!service) return fail(service.error());
+  protect();
+  INDUCTORFS_TRY((*service)->start(inherited.mount.ownership));
+  log::info(supervision.resumes() ? "resumed" : "ready", {{"mountpoint", settings.mountpoint},
+                                                          {"remote", log::redact_url(settings.remote)},
+                                                          {"store", settings.store},
+                                                          {"version", INDUCTORFS_VERSION}});
+  const std::string warning = (*service)->warning();
+  if (!warning.empty()) log::warning("nothing_shared", {{"why", warning}});
+  inherited.readiness.ready(warning);
+  if (!supervision.resumes()) notify_systemd("READY=1\nSTATUS=serving " + settings.mountpoint);
+  MainLoop loop(settings, **service, *signals, **ended);
+  loop.run();
+  if ((*service)->hands_over()) {
+    (*service)->hand_over();
+    log::info("handed_over", {{"mountpoint", settings.mountpoint}});
+    ::_exit(supervisor::kExitHandOver);
+  }
+  supervision.ending([&supervision](const StuckThread& thread) { end_without(thread, supervision); });
+  if (!loop.hurried()) (*service)->drain(Deadline::after(kDrainPatience), [&loop] { return loop.hurried(); });
+  (*service)->stop();
+  {
+    const Activity activity("closes the store");
+    service->reset();
+  }
+  supervision.ending({});
+  supervision.free_lock();
+  log::info("stopped", {{"mountpoint", settings.mountpoint}});
+  return {};
+}
+
+/// What root's worker runs needs no set-user-id bit: it mounts by itself, and asks interpreters and compilers as their
+/// owners. An ordinary user's worker needs fusermount3. Without systemd's unit this is all that bounds it, since
+/// libcuda may have to load the driver's modules.
+void give_up_new_privileges() {
+  if (::geteuid() == 0) (void)::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);  // fails for wrong arguments only
+}
+
+}  // namespace
+
+int worker_command() {
+  // Started by descriptor, it would be called by the number of that.
+  (void)::prctl(PR_SET_NAME, "inductorfs");
+  give_up_new_privileges();
+  crash_without_loose_threads();
+  Result<Inheritance> inherited = inherit();
+  if (!inherited) {
+    (void)::fputs(error_line(inherited.error()).c_str(), stderr);
+    return EXIT_FAILURE;
+  }
+  const config::Settings settings = inherited->mount.settings;
+  const Result<void> served = serve(settings, *inherited);
+  if (served) return EXIT_SUCCESS;
+  log::error("failed", {{"why", served.error().to_string()}});
+  if (inherited->readiness.has_listener()) {
+    inherited->readiness.failed(served.error());
+  } else if (settings.foreground) {
+    (void)::fputs(error_line(served.error()).c_str(), stderr);
+  }
+  return EXIT_FAILURE;
+}
+
+}  // namespace inductorfs::mount

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/places/also_record.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "inductorfs/base/encoding.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/config/json.h"
+
+namespace inductorfs::places {
+
+using config::Json;
+
+namespace {
+
+constexpr uint64_t kRecordLimit = 1ULL << 20;
+constexpr std::string_view kSocketSuffix = ".sock";
+constexpr std::string_view kRecordSuffix = ".also";
+
+// A path may have any byte, JSON only UTF-8.
+std::string bytes_of(const Json& object, const char* name) {
+  const auto at = object.find(name);
+  if (at == object.end() || !at->is_string()) return {};
+  return from_hex(at->get<std::string>()).value_or("");
+}
+
+Json to_json(const AlsoState& state) {
+  Json made = Json::array();
+  for (const std::string& directory : state.made) made.push_back(to_hex(directory));
+  return {{"path", to_hex(state.also.path)},
+          {"name", to_hex(state.also.name)},
+          {"linked", state.kind == AlsoState::Kind::kLinked},
+          {"mount", state.bound.mount},
+          {"device", state.bound.device},
+          {"made", std::move(made)}};
+}
+
+AlsoState from_json(const Json& item) {
+  AlsoState state;
+  state.also.path = bytes_of(item, "path");
+  state.also.name = bytes_of(item, "name");
+  const auto linked = item.find("linked");
+  const bool is_link = linked != item.end() && linked->is_boolean() && linked->get<bool>();
+  state.kind = is_link ? AlsoState::Kind::kLinked : AlsoState::Kind::kBound;
+  const auto mount = item.find("mount");
+  const auto device = item.find("device");
+  if (mount != item.end() && mount->is_number_unsigned() && device != item.end() && device->is_string()) {
+    state.bound = {mount->get<uint64_t>(), device->get<std::string>()};
+  }
+  const auto made = item.find("made");
+  if (made == item.end() || !made->is_array()) return state;
+  for (const Json& directory : *made) {
+    if (!directory.is_string()) continue;
+    std::string path = from_hex(directory.get<std::string>()).value_or("");
+    if (!path.empty() && path.front() == '/') state.made.push_back(std::move(path));
+  }
+  return state;
+}
+
+}  // namespace
+
+std::string also_record_path(const std::string& socket) {
+  const size_t suffix = socket.size() - std::min(socket.size(), kSocketSuffix.size());
+  const bool is_socket = std::string_view(socket).substr(suffix) == kSocketSuffix;
+  return (is_socket ? socket.substr(0, suffix) : socket) + std::string(kRecordSuffix);
+}
+
+Result<void> write_also_record(const std::string& path, const AlsoRecord& record) {
+  Json places = Json::array();
+  for (const AlsoState& state : record.places) {
+    const bool shown = state.kind == AlsoState::Kind::kBound || state.kind == AlsoState::Kind::kLinked;
+    if (shown || !state.made.empty()) places.push_back(to_json(state));
+  }
+  if (places.empty()) {
+    (void)::unlink(path.c_str());  // mostly there was none
+    return {};
+  }
+  const Json whole = {{"mountpoint", to_hex(record.mountpoint)}, {"places", std::move(places)}};
+  return write_file_atomically(AT_FDCWD, path, config::to_line(whole) + "\n", 0600);
+}
+
+std::optional<AlsoRecord> read_also_record(const std::string& path) {
+  const Result<std::string> text = read_file(AT_FDCWD, path, kRecordLimit);
+  if (!text) return std::nullopt;
+  const Json whole = Json::parse(*text, nullptr, false);
+  if (!whole.is_object()) return std::nullopt;
+  AlsoRecord record;
+  record.mountpoint = bytes_of(whole, "mountpoint");
+  const auto places = whole.find("places");
+  if (record.mountpoint.empty() || places == whole.end() || !places->is_array()) return std::nullopt;
+  for (const Json& item : *places) {
+    if (!item.is_object()) continue;
+    AlsoState state = from_json(item);
+    if (!state.also.path.empty() && state.also.path.front() == '/') record.places.push_back(std::move(state));
+  }
+  return record;
+}
+
+void take_back_recorded(const std::string& path) {
+  if (const std::optional<AlsoRecord> record = read_also_record(path)) {
+    for (auto state = record->places.rbegin(); state != record->places.rend(); ++state) {
+      take_away_place(record->mountpoint, *state);
+    }
+  }
+  (void)::unlink(path.c_str());  // there may be none
+}
+
+}  // namespace inductorfs::places

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/places/mountpoint.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/handle.h"
+#include "inductorfs/base/log.h"
+#include "inductorfs/control/control.h"
+#include "inductorfs/control/socket.h"
+#include "inductorfs/fuse/session.h"
+#include "inductorfs/places/also.h"
+#include "inductorfs/places/mount_table.h"
+#include "walk.h"
+
+namespace inductorfs::places {
+namespace {
+
+constexpr Milliseconds kTouchPatience{2000};
+constexpr int kDeadMark = 3;
+/// More layers than this at one mountpoint are nothing that daemons of ours made.
+constexpr int kMostLayers = 16;
+
+bool is_served(const std::string& path) {
+  return control::is_listening(config::runtime_directory(::geteuid(), config::process_environment()) + "/" +
+                               config::socket_name(path));
+}
+
+/// The program's name and its first two arguments; nothing for a process that has gone, a zombie too.
+std::vector<std::string> command_of(const std::string& pid) {
+  constexpr uint64_t kCommandLimit = 2 * PATH_MAX;
+  const Result<std::string> text = read_file(AT_FDCWD, "/proc/" + pid + "/cmdline", kCommandLimit);
+  std::vector<std::string> words;
+  for (size_t at = 0; text && at < text->size() && words.size() < 3;) {
+    const size_t end = std::min(text->find('\0', at), text->size());
+    if (end > at) words.push_back(text->substr(at, end - at));  // a messenger's name is shorter than the one it had
+    at = end + 1;
+  }
+  if (!words.empty()) words[0].erase(0, words[0].rfind('/') + 1);
+  return words;
+}
+
+enum class Part { kNone, kSupervisor, kWorker, kMessenger };
+
+/// What a process with this command does for the mount at `path`.
+Part part_of(const std::vector<std::string>& words, const std::string& path) {
+  const auto has = [&](size_t at) { return words.size() > at && words[at] == path; };
+  if (has(1) && words[0] == "inductorfs-supervisor") return Part::kSupervisor;
+  if (has(1) && words[0] == "inductorfs-messenger") return Part::kMessenger;
+  return has(2) && words[1] == "worker" ? Part::kWorker : Part::kNone;
+}
+
+/// Calls `look(pid, part)` for the processes of the mount that are seen here, until it answers false.
+template <typename Look>
+void look_at_processes(const std::string& path, Look&& look) {
+  const Handle<DIR, ::closedir> proc(::opendir("/proc"));
+  while (const dirent* item = proc ? ::readdir(proc.get()) : nullptr) {
+    const std::string pid(item->d_name);
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    Part part = part_of(command_of(pid), path);
+    // One that was killed shows its command no more while a thread of it still waits in the kernel; the thread does.
+    const Handle<DIR, ::closedir> threads(part == Part::kNone ? ::opendir(("/proc/" + pid + "/task").c_str())
+                                                              : nullptr);
+    while (const dirent* thread = threads ? ::readdir(threads.get()) : nullptr) {
+      if (thread->d_name != pid && part == Part::kNone)
+        part = part_of(command_of(pid + "/task/" + thread->d_name), path);
+    }
+    if (part != Part::kNone && !look(pid, part)) return;
+  }
+}
+
+/// Told by the messenger that is there (src/supervisor/messenger.h), because processes that are not seen may be in
+/// another PID namespace.
+bool only_messenger_is_left(const std::string& path) {
+  bool messenger = false;
+  bool others = false;
+  look_at_processes(path, [&](const std::string&, Part part) {
+    (part == Part::kMessenger ? messenger : others) = true;
+    return !others;
+  });
+  return messenger && !others;
+}
+
+}  // namespace
+
+bool is_dead_mount(const std::string& path) {
+  const pid_t child = ::fork();
+  if (child < 0) return false;
+  if (child == 0) {
+    struct statfs found {};
+    ::_exit(::statfs(path.c_str(), &found) != 0 && errno == ENOTCONN ? kDeadMark : 0);
+  }
+  const Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  if (!handle || !control::wait_for(handle.get(), POLLIN, Deadline::after(kTouchPatience))) {
+    (void)::kill(child, SIGKILL);  // and no wait: in the kernel's hands it may stay for long
+    return false;
+  }
+  int status = 0;
+  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == kDeadMark;
+}
+
+bool has_processes_here(const MountEntry& mount) {
+  constexpr uint64_t kTableLimit = 64ULL << 20;
+  bool found = false;
+  look_at_processes(mount.mount_point, [&](const std::string& pid, Part) {
+    const Result<std::string> text = read_file(AT_FDCWD, "/proc/" + pid + "/mountinfo", kTableLimit);
+    found = text && find_mount_by_id(parse_mount_table(*text), mount.id) != nullptr;
+    return !found;
+  });
+  return found;
+}
+
+Result<void> unmount_if_there(const std::string& path, bool lazy, const std::string& device) {
+  if (!device.empty()) {
+    const std::vector<MountEntry> table = read_mount_table();
+    const MountEntry* top = find_mount_at(table, path);
+    if (top == nullptr || top->device != device) return {};
+  }
+  Result<void> done = fuse::unmount(path, lazy);
+  if (!done && done.error().code() == ErrorCode::kNotFound) return {};  // somebody else did it
+  return done;
+}
+
+bool end_waits_without_daemon(const std::string& path) {
+  if (!only_messenger_is_left(path)) return false;
+  (void)::umount2(path.c_str(), MNT_FORCE | UMOUNT_NOFOLLOW);  // a user's requests wait on: it is root's
+  return true;
+}
+
+Result<void> free_mountpoint(const std::string& path) {
+  for (int layer = 0; layer < kMostLayers; ++layer) {
+    const std::vector<MountEntry> table = read_mount_table();
+    const MountEntry* top = find_mount_at(table, path);
+    if (top == nullptr) return {};
+    const bool held = top->is_ours() && !is_served(path) && end_waits_without_daemon(path);
+    const bool living = !top->is_ours() || is_served(path) || (!held && !is_dead_mount(path));
+    if (living) {
+      return fail(ErrorCode::kBusy,
+                  "already mounted (" + top->type + "): " + path + ": unmount it first, or mount at another directory");
+    }
+    log::info("dead_mount_replaced", {{"mountpoint", path}});
+    const std::string device = top->device;
+    INDUCTORFS_TRY(unmount_if_there(path, true, device));  // to end the waits may have been enough
+    detach_binds_of(device);
+  }
+  return fail(ErrorCode::kBusy, "too many mounts: " + path + ": unmount them first");
+}
+
+Result<std::string> resolve_mountpoint(const std::string& path) {
+  std::array<char, PATH_MAX> real{};
+  if (::realpath(path.c_str(), real.data()) != nullptr) {
+    struct stat found {};
+    if (::stat(real.data(), &found) == 0 && !S_ISDIR(found.st_mode)) {
+      return fail(ErrorCode::kNotDirectory, "the mountpoint is no directory: " + path + ": name an empty directory");
+    }
+    return std::string(real.data());
+  }
+  if (errno == ENOENT) {
+    return fail(ErrorCode::kNotFound, "the mountpoint does not exist: " + path + ": make it with mkdir -p");
+  }
+  if (errno == ENOTDIR) {
+    return fail(ErrorCode::kNotDirectory,
+                "the mountpoint is below something that is no directory: " + path + ": name an empty directory");
+  }
+  return fail(error_from_errno(errno, "mountpoint", path));
+}
+
+Result<config::Ownership> ownership_of(const std::string& mountpoint) {
+  struct stat found {};
+  if (::stat(mountpoint.c_str(), &found) != 0) return fail_errno("stat", mountpoint);
+  if (::geteuid() != 0) return config::Ownership{::geteuid(), ::getegid(), found.st_mode & 07777U};
+  return config::Ownership{found.st_uid, found.st_gid, found.st_mode & 07777U};
+}
+
+Result<Fd> open_mountpoint(const std::string& path, const config::Ownership& looked_at) {
+  Result<Step> at = open_path(path);
+  if (!at) return fail(std::move(at).error().with_context("mountpoint"));
+  struct stat found {};
+  if (::fstat(at->fd.get(), &found) != 0) return fail_errno("stat", path);
+  const bool same = S_ISDIR(found.st_mode) && found.st_uid == looked_at.uid && found.st_gid == looked_at.gid &&
+                    (found.st_mode & 07777U) == looked_at.mode;
+  if (same) return std::move(at->fd);
+  return fail(ErrorCode::kNotPermitted,
+              "the mountpoint was exchanged, or changed its owner or mode, while it was being " +
+                  std::string("mounted: ") + path + ": look who may write around it, and try again");
+}
+
+}  // namespace inductorfs::places

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "answer_text.h"
+
+#include <gtest/gtest.h>
+
+#include "inductorfs/mount/sharing.h"
+#include "inductorfs/mount/status.h"
+#include "support/learned_facts.h"
+
+namespace inductorfs::cli {
+
+using config::Json;
+using config::to_line;
+
+namespace {
+
+using fingerprint::Facet;
+
+constexpr const char* kStatus = R"({"version":"1.2.3","mountpoint":"/m","pid":77,
+  "store":{"directory":"/s","blobs":3,"bytes":1536,"size_limit":21474836480,"evicted":1},
+  "remote":{"configured":true,"address":"redis://h:6379/0","reachable":true,"last_error":"","version":"7.0.15"},
+  "catalog":{"entries":40,"hidden":2,"queued":5,"synced":true,"oldest_queued_error":"timed out","queued_paths":["a"]},
+  "file_system":{"nodes":9,"unsealed":1,"contested":0,"refused":["ab/x.so: no ELF\u001b[31m"],
+    "foreign":3,"foreign_reasons":["TRITON_DEFAULT_FP_FUSION is 0, and this mount declares it unset"]},
+  "counters":{"lookup.first_touch":12,"fetch.blobs":11,"fetch.bytes":2097152,"publish.published":4},
+  "also":[{"name":"precompiled_headers","path":"/t/p","state":"bound"}],
+  "warnings":["maxmemory-policy is allkeys-lru"],
+  "private_families":[{"family":"triton","why":"gpu-arch is not known"}],
+  "facts":{"from_file":false,"age_s":90,"probes":4,"changes":1,"last_change":["torch: version=2.9 -> version=2.15"]}})";
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(StatusText, HasWhatAPersonAsksFor) {
+  const std::string text = status_text(kStatus);
+
+  EXPECT_TRUE(has(text, "/m (pid 77, version 1.2.3)")) << text;
+  EXPECT_TRUE(has(text, "redis://h:6379/0, reachable, Redis 7.0.15")) << text;
+  EXPECT_TRUE(has(text, "40 entries, 2 hidden here, 5 queued (oldest: timed out)")) << text;
+  EXPECT_TRUE(has(text, "/s: 3 blobs, 1.5 KiB of 20.0 GiB, 1 evicted")) << text;
+  EXPECT_TRUE(has(text, "12 first touches, 11 blobs fetched (2.0 MiB), 4 groups published")) << text;
+  EXPECT_TRUE(has(text, "/t/p shows precompiled_headers: bound")) << text;
+  EXPECT_TRUE(has(text, "triton: gpu-arch is not known")) << text;
+  EXPECT_TRUE(has(text, "warning       maxmemory-policy is allkeys-lru")) << text;
+}
+
+TEST(StatusText, SaysWhatBecameOfTheFacts) {
+  const std::string text = status_text(kStatus);
+  EXPECT_TRUE(has(text, "facts         learned 90 s ago, 1 changes in 4 probes\n")) << text;
+  EXPECT_TRUE(has(text, "last change   torch: version=2.9 -> version=2.15\n")) << text;
+
+  Json failed = Json::parse(kStatus);
+  failed["facts"]["from_file"] = true;
+  failed["facts"]["problem"] = "no fingerprint: /f";
+  EXPECT_TRUE(has(status_text(to_line(failed)), "from a file, read 90 s ago")) << status_text(to_line(failed));
+  EXPECT_TRUE(has(status_text(to_line(failed)), "the last probe failed: no fingerprint: /f"));
+}
+
+TEST(StatusText, AdvisesAboutForeignWriters) {
+  const std::string text = status_text(kStatus);
+  EXPECT_TRUE(has(text, "foreign       3 artefacts stay here")) << text;
+  EXPECT_TRUE(has(text, "TRITON_DEFAULT_FP_FUSION is 0, and this mount declares it unset")) << text;
+}
+
+TEST(StatusText, ShowsNoControlCharacters) {
+  const std::string text = status_text(kStatus);
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_TRUE(has(text, "ab/x.so: no ELF\\x1b[31m")) << text;
+}
+
+TEST(StatusText, SaysWhetherTheRemoteAnswers) {
+  Json status = Json::parse(kStatus);
+  status["remote"]["reachable"] = false;
+  status["remote"]["last_error"] = "connection refused";
+  EXPECT_TRUE(has(status_text(to_line(status)), "NOT reachable: connection refused"));
+  status["remote"]["configured"] = false;
+  EXPECT_TRUE(has(status_text(to_line(status)), "remote        none: a local cache"));
+}
+
+TEST(StatusText, TakesWhatItGets) {
+  EXPECT_EQ(status_text("no json"), "");
+  EXPECT_FALSE(status_text("{}").empty());
+  EXPECT_FALSE(status_text(R"({"store":7,"also":{},"warnings":[1,{}],"counters":[]})").empty());
+}
+
+TEST(ExplanationText, SaysWhyAPathIsNotVisible) {
+  vfs::Explanation explanation;
+  explanation.path = "fxgraph/ab/x";
+  explanation.family = "fxgraph";
+  explanation.where = "nowhere";
+  explanation.why = "no entry of this scope has it";
+  explanation.scope = "0123";
+
+  const std::string text = explanation_text(mount::explanation_json(explanation, Json::object()));
+
+  EXPECT_TRUE(has(text, "family        fxgraph\n")) << text;
+  EXPECT_TRUE(has(text, "visible       no: no entry of this scope has it\n")) << text;
+  EXPECT_FALSE(has(text, "digest"));
+}
+
+TEST(ExplanationText, ShowsFacetsAndTheNearestScope) {
+  vfs::Explanation explanation;
+  explanation.scope = "0123";
+  explanation.scope_text = "inductorfs-scope-v1\nfacet=gpu\ndevice=H100\nfacet=torch\nversion=2.15\n";
+  const Json nearest = {{"scope", "4567"},
+                        {"others", 3U},
+                        {"differences", {{{"facet", "gpu"}, {"ours", "device=H100"}, {"theirs", "device=H200"}}}}};
+
+  const std::string json = mount::explanation_json(explanation, nearest);
+
+  EXPECT_EQ(Json::parse(json)["facets"]["torch"], "version=2.15");
+  const std::string text = explanation_text(json);
+  EXPECT_TRUE(has(text, "facets        gpu\n                  device=H100\n              torch\n")) << text;
+  EXPECT_TRUE(has(text, "nearest       4567, of 3 other scopes")) << text;
+  EXPECT_TRUE(has(text, "differs in gpu\n")) << text;
+  EXPECT_TRUE(has(text, "- here:  device=H100\n")) << text;
+  EXPECT_TRUE(has(text, "+ there: device=H200\n")) << text;
+  const Json none = {{"why_none", "no other scope of these facets is in the cluster"}};
+  EXPECT_TRUE(has(explanation_text(mount::explanation_json(explanation, none)), "nearest       no other scope"));
+}
+
+config::Settings with_remote() {
+  config::Settings settings;
+  settings.remote = "redis://cache.example";
+  return settings;
+}
+
+host::Scopes all_known() { return host::Scopes(testing::facts::all_known({})); }
+
+TEST(SyncText, CountsWhatWentAndWhatStayed) {
+  Counters counters;
+  vfs::FileSystemStatus files;
+  EXPECT_EQ(sync_text(mount::sync_report(with_remote(), counters, files, all_known())), "published 0 groups\n");
+  EXPECT_EQ(mount::sync_report(with_remote(), counters, files, all_known())["nothing_shared"], false)
+      << "nothing was written";
+  files.foreign = 2;
+  files.foreign_reasons = {"the writer has no torch loaded"};
+  EXPECT_EQ(mount::sync_report(with_remote(), counters, files, all_known())["nothing_shared"], false)
+      << "found at the start";
+  counters.get("seal.foreign").add(2);
+  const Json kept = mount::sync_report(with_remote(), counters, files, all_known());
+  EXPECT_EQ(kept["nothing_shared"], true);
+  EXPECT_EQ(sync_text(kept), "published 0 groups; kept 2 artefacts on this host: the writer has no torch loaded\n");
+  counters.get("publish.published").add();
+  files.refused = {"a/b: needs GLIBC_2.41", "a/c: too large", "a/d: no form"};
+  counters.get("seal.refused").add(3);
+  const Json some = mount::sync_report(with_remote(), counters, files, all_known());
+  EXPECT_EQ(some["nothing_shared"], false);
+  EXPECT_EQ(sync_text(some),
+            "published 1 group; kept 5 artefacts on this host: the writer has no torch loaded; a/b: "
+            "needs GLIBC_2.41; a/c: too large; and more: see inductorfs status\n");
+}
+
+TEST(SyncText, NamesTheFactThatIsNotKnown) {
+  Counters counters;
+  counters.get("seal.unknown").add(2);
+  const host::Scopes scopes(testing::facts::all_known_but(Facet::kTorch, {false, {}, {}, "no such program", {}}));
+  const Json report = mount::sync_report(with_remote(), counters, {}, scopes);
+  EXPECT_EQ(report["nothing_shared"], true);
+  EXPECT_TRUE(sync_text(report).starts_with("published 0 groups; kept 2 artefacts on this host: facet torch: "))
+      << sync_text(report);
+}
+
+TEST(SyncText, IsEmptyForALocalCacheAndForAnotherVersion) {
+  Counters counters;
+  counters.get("seal.foreign").add();
+  EXPECT_EQ(mount::sync_report(config::Settings{}, counters, {}, all_known()), Json::object());
+  EXPECT_EQ(sync_text(Json::object()), "");
+}
+
+TEST(SyncText, DoesNotTakeWhatIsTooLargeForShared) {
+  Counters counters;
+  counters.get("publish.kept_local").add(2);
+  const Json report = mount::sync_report(with_remote(), counters, {}, all_known());
+  EXPECT_EQ(report["nothing_shared"], true);
+  EXPECT_TRUE(sync_text(report).starts_with("published 0 groups; kept 2 artefacts on this host: some are over"))
+      << sync_text(report);
+}
+
+}  // namespace
+}  // namespace inductorfs::cli

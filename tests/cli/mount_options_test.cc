@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mount_options.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+
+#include "inductorfs/base/fd.h"
+#include "mount_words.h"
+#include "support/temporary_directory.h"
+
+namespace inductorfs::cli {
+namespace {
+
+using Given = testing::MountWords;
+
+TEST(MountOptions, AreHandedOnAsText) {
+  const Given given(
+      {"--remote", "redis://h", "--also", "a=/x", "--also", "b=/y", "--no-also", "--no-allow-other", "--threads", "2"});
+  const config::RawValues values = given.options.values();
+
+  EXPECT_EQ(values.at("remote"), std::vector<std::string>{"redis://h"});
+  EXPECT_EQ(values.at("also"), (std::vector<std::string>{"a=/x", "b=/y"}));
+  EXPECT_EQ(values.at("no-also"), std::vector<std::string>{"true"});
+  EXPECT_EQ(values.at("allow-other"), std::vector<std::string>{"false"});
+  EXPECT_FALSE(values.contains("store"));
+}
+
+TEST(MountOptions, AlsoTakesOneValueEachTime) {
+  const Given given({"--also", "a=/x", "/m"});
+  EXPECT_EQ(given.rest, std::vector<std::string>{"/m"});
+  EXPECT_EQ(given.options.values().at("also"), std::vector<std::string>{"a=/x"});
+}
+
+TEST(MountOptions, TheCommandLineWinsOverTheFile) {
+  const testing::TemporaryDirectory directory;
+  const std::string file = directory / "c.toml";
+  ASSERT_TRUE(
+      write_file_atomically(AT_FDCWD, file, "threads = 4\nprefix = \"of-file\"\nstore = \"rel\"\nallow-other = true\n")
+          .has_value());
+
+  const Result<config::Settings> settings =
+      Given({"--config", file.c_str(), "--threads", "2", "--no-allow-other"}).settings("/m");
+
+  ASSERT_TRUE(settings.has_value()) << settings.error().what();
+  EXPECT_EQ(settings->threads, 2U);
+  EXPECT_EQ(settings->prefix, "of-file");
+  EXPECT_EQ(settings->allow_other, std::optional<bool>(false));
+  EXPECT_EQ(settings->store, directory.path() + "/rel");
+}
+
+TEST(MountOptions, FactsComeFromTheConfigurationOfAMountToo) {
+  const testing::TemporaryDirectory directory;
+  const std::string file = directory / "c.toml";
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, file,
+                                    "python = \"bin/python\"\nthreads = 4\n[environment]\nPTXAS_OPTIONS = \"-O1\"\n"
+                                    "[families.fxgraph]\nshared = false\n")
+                  .has_value());
+  const Result<config::Settings> settings = Given({"--config", file.c_str()}).options.facts_settings();
+  ASSERT_TRUE(settings.has_value()) << settings.error().what();
+  EXPECT_EQ(settings->python, directory / "bin/python");
+  EXPECT_EQ(settings->environment.at("PTXAS_OPTIONS"), "-O1");
+  ASSERT_EQ(settings->families.size(), 1U);
+  EXPECT_EQ(settings->families.front().family, "fxgraph");
+}
+
+TEST(MountOptions, ErrorsOfTheFileNameTheFile) {
+  const testing::TemporaryDirectory directory;
+  const std::string file = directory / "c.toml";
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, file, "threads = 0\n").has_value());
+
+  const Result<config::Settings> settings = Given({"--config", file.c_str()}).settings("/m");
+
+  ASSERT_FALSE(settings.has_value());
+  EXPECT_EQ(settings.error().what().find("threads \"0\": " + file + ": "), 0U) << settings.error().what();
+}
+
+TEST(MountOptions, MakesTheMountpointAbsoluteAndKeepsItsSpelling) {
+  const Result<config::Settings> settings = Given({}).settings("sub/../m/");
+  ASSERT_TRUE(settings.has_value());
+  EXPECT_EQ(settings->mountpoint, config::absolute_path("m", config::working_directory()));
+  EXPECT_EQ(settings->alias, settings->mountpoint);
+}
+
+}  // namespace
+}  // namespace inductorfs::cli

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "mount_options.h"
+
+namespace inductorfs::testing {
+
+/// The options of a mount, given as words of a command line.
+struct MountWords {
+  explicit MountWords(std::vector<std::string> words) {
+    options.add_to(app, "the file");
+    app.add_option("REST", rest);
+    std::vector<const char*> argv{"mount"};
+    for (const std::string& word : words) argv.push_back(word.c_str());
+    EXPECT_NO_THROW(app.parse(static_cast<int>(argv.size()), argv.data()));
+  }
+  [[nodiscard]] Result<config::Settings> settings(const std::string& mountpoint) const {
+    const auto no_environment = [](const std::string&) { return std::optional<std::string>(); };
+    return options.settings(mountpoint, config::User{1000, "alice", "/home/alice"}, no_environment);
+  }
+
+  CLI::App app;
+  cli::MountOptions options;
+  std::vector<std::string> rest;
+};
+
+}  // namespace inductorfs::testing

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/control/control.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/control/socket.h"
+#include "support/lacks.h"
+#include "support/patience.h"
+#include "support/temporary_directory.h"
+
+namespace inductorfs::control {
+namespace {
+
+constexpr Milliseconds kPatience{10000 * testing::kSlowness};
+
+Answer echo(std::string_view request, const Peer& peer) {
+  return {std::string(request) + " from " + std::to_string(peer.uid), false};
+}
+
+class Control : public ::testing::Test {
+ protected:
+  std::unique_ptr<ControlServer> serve(RequestHandler handler) {
+    Result<std::unique_ptr<ControlServer>> server = ControlServer::open(path_, std::move(handler));
+    EXPECT_TRUE(server.has_value()) << server.error().what();
+    return std::move(*server);
+  }
+  testing::TemporaryDirectory directory_;
+  std::string path_ = directory_ / "run/x.sock";
+};
+
+TEST_F(Control, AnswersOneLineWithOneLine) {
+  const auto server = serve(echo);
+  const Result<std::string> answer = ask(path_, "hello", Deadline::after(kPatience));
+  ASSERT_TRUE(answer.has_value()) << answer.error().what();
+  EXPECT_EQ(*answer, "hello from " + std::to_string(::geteuid()));
+}
+
+TEST_F(Control, CarriesALargeAnswer) {
+  const std::string large(3 << 20, 'x');
+  const auto server = serve([&](std::string_view, const Peer&) { return Answer{large, false}; });
+  EXPECT_EQ(ask(path_, "?", Deadline::after(kPatience)).value(), large);
+}
+
+TEST_F(Control, AnswersWhileAnotherRequestWaits) {
+  Guarded<bool> released(false);
+  const auto server = serve([&](std::string_view request, const Peer&) {
+    if (request == "long")
+      released.wait_until(
+          Deadline::after(kPatience).at(), [](bool r) { return r; }, [](bool) {});
+    return Answer{"done " + std::string(request), false};
+  });
+  std::string late;
+  std::thread slow([&] { late = ask(path_, "long", Deadline::after(kPatience)).value_or("failed"); });
+
+  EXPECT_EQ(ask(path_, "short", Deadline::after(kPatience)).value(), "done short");
+
+  released.notify_with([](bool& r) { r = true; });
+  slow.join();
+  EXPECT_EQ(late, "done long");
+}
+
+TEST_F(Control, TurnsAwayARequestThatIsTooLong) {
+  std::atomic<int> calls = 0;
+  const auto server = serve([&](std::string_view, const Peer&) {
+    ++calls;
+    return Answer{"no", false};
+  });
+  EXPECT_FALSE(ask(path_, std::string(kRequestLimit + 1, 'x'), Deadline::after(kPatience)).has_value());
+  EXPECT_EQ(calls, 0);
+}
+
+TEST_F(Control, SeesAClientThatHasGone) {
+  Guarded<bool> noticed(false);
+  const auto server = serve([&](std::string_view, const Peer& peer) {
+    const Deadline deadline = Deadline::after(kPatience);
+    while (!peer.gone() && !deadline.passed()) std::this_thread::yield();
+    noticed.notify_with([&](bool& value) { value = peer.gone(); });
+    return Answer{"", false};
+  });
+  {
+    const Result<Fd> client = connect_to(path_);
+    ASSERT_TRUE(client.has_value());
+    ASSERT_TRUE(send_line(client->get(), "sync", Deadline::after(kPatience)).has_value());
+  }
+  EXPECT_TRUE(noticed.wait_until(
+      Deadline::after(kPatience).at(), [](bool value) { return value; }, [](bool value) { return value; }));
+}
+
+TEST_F(Control, HoldsAConnectionThatWaitsForTheEnd) {
+  const auto server = serve([](std::string_view, const Peer&) { return Answer{"ending", true}; });
+  const Result<std::string> ended = ask_and_await_end(path_, "unmount", Deadline::after(Milliseconds(200)));
+  ASSERT_FALSE(ended.has_value());
+  EXPECT_EQ(ended.error().code(), ErrorCode::kTimedOut);
+}
+
+TEST_F(Control, TellsThoseWhoWaitForTheEndWhatBecameOfIt) {
+  const auto server = serve([](std::string_view, const Peer&) { return Answer{"ending", true}; });
+  std::atomic<bool> over{false};
+  std::jthread teller([&] {
+    while (!over) {
+      tell_those_who_hold("without a thread");
+      std::this_thread::yield();
+    }
+  });
+  const Result<std::string> ended = ask_and_await_end(path_, "unmount", Deadline::after(kPatience));
+  over = true;
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(*ended, "without a thread");
+}
+
+/// Other users' connections need root.
+class CrowdedControl : public Control {
+ protected:
+  static constexpr uid_t kNobody = 65534;
+  static constexpr uid_t kSomebody = 12345;
+  /// Less than what a silent client may take.
+  static constexpr Milliseconds kSoon{kPeerPatience - Milliseconds(1000)};
+
+  void SetUp() override {
+    if (::geteuid() != 0) INDUCTORFS_LACKS("root, to connect as other users");
+    ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
+  }
+  /// Runs on a thread that is the user's: the system call, as the C library's function changes all threads.
+  template <typename Work>
+  static void as(uid_t uid, Work&& work) {
+    std::thread([&] {
+      ASSERT_EQ(::syscall(SYS_setresuid, -1, uid, -1), 0);
+      work();
+    }).join();
+  }
+  std::vector<Fd> connect_as(uid_t uid, size_t number) {
+    std::vector<Fd> made;
+    as(uid, [&] {
+      while (made.size() < number) made.push_back(connect_to(path_).value());
+    });
+    return made;
+  }
+  std::string ask_as(uid_t uid, const std::string& request) {
+    std::string answer;
+    as(uid, [&] {
+      const Result<std::string> got = ask(path_, request, Deadline::after(kPatience));
+      answer = got ? *got : got.error().what();
+    });
+    return answer;
+  }
+  static size_t count_open(const std::vector<Fd>& connections) {
+    return static_cast<size_t>(std::count_if(connections.begin(), connections.end(), [](const Fd& one) {
+      pollfd item{one.get(), POLLIN, 0};
+      return ::poll(&item, 1, 0) == 0;
+    }));
+  }
+};
+
+TEST_F(CrowdedControl, AnswersRootWhileAnotherUserIsSilentOnManyConnections) {
+  const auto server = serve(echo);
+  const std::vector<Fd> silent = connect_as(kNobody, 40);
+  const Result<std::string> answer = ask(path_, "unmount", Deadline::after(kSoon));
+  ASSERT_TRUE(answer.has_value()) << answer.error().what();
+  EXPECT_EQ(*answer, "unmount from 0");
+}
+
+TEST_F(CrowdedControl, AnswersRootWhileOtherUsersRequestsTakeLong) {
+  Guarded<bool> released(false);
+  const auto server = serve([&](std::string_view request, const Peer& peer) {
+    const auto set = [](bool value) { return value; };
+    if (peer.uid != 0) released.wait_until(Deadline::after(kPatience).at(), set, [](bool) {});
+    return echo(request, peer);
+  });
+  std::vector<Fd> waiting;
+  for (uid_t uid = kSomebody; uid < kSomebody + 20; ++uid) {
+    for (Fd& one : connect_as(uid, 4)) {
+      (void)send_line(one.get(), "explain", Deadline::after(kPatience));  // a closed one is as good here
+      waiting.push_back(std::move(one));
+    }
+  }
+  EXPECT_EQ(ask(path_, "unmount", Deadline::after(kSoon)).value_or("none"), "unmount from 0");
+  released.notify_with([](bool& value) { value = true; });
+}
+
+TEST_F(CrowdedControl, HasAFewPlacesForEachUserAndSaysSo) {
+  const auto server = serve(echo);
+  std::vector<Fd> silent = connect_as(kNobody, 10);
+
+  EXPECT_NE(ask_as(kNobody, "status").find("too many requests of the user 65534"), std::string::npos);
+  EXPECT_EQ(ask_as(kSomebody, "status"), "status from 12345");
+  const size_t kept = count_open(silent);
+  EXPECT_GT(kept, 0U);
+  EXPECT_LT(kept, silent.size());
+
+  silent.clear();
+  const Deadline deadline = Deadline::after(kPatience);
+  while (ask_as(kNobody, "status") != "status from 65534" && !deadline.passed()) std::this_thread::yield();
+  EXPECT_FALSE(deadline.passed());
+}
+
+TEST_F(CrowdedControl, DropsWhoStaysSilent) {
+  const auto server = serve(echo);
+  const std::vector<Fd> silent = connect_as(0, 1);
+  const Deadline deadline = Deadline::after(kPatience);
+  pollfd item{silent[0].get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&item, 1, static_cast<int>(deadline.left().count())), 1);
+}
+
+TEST_F(Control, TellsAbsentFromDead) {
+  EXPECT_EQ(ask(path_, "?", Deadline::after(kPatience)).error().code(), ErrorCode::kNotFound);
+  {
+    const auto server = serve(echo);
+    EXPECT_TRUE(is_listening(path_));
+  }
+  EXPECT_FALSE(is_listening(path_));
+
+  const Result<Fd> left = listen_at(path_, 1);  // a daemon that was killed leaves its socket
+  ASSERT_TRUE(left.has_value());
+  ASSERT_EQ(::rename(path_.c_str(), (path_ + ".moved").c_str()), 0);
+  {
+    const Result<Fd> dead = listen_at(path_, 1);
+    ASSERT_TRUE(dead.has_value());
+  }
+  EXPECT_EQ(ask(path_, "?", Deadline::after(kPatience)).error().code(), ErrorCode::kUnavailable);
+}
+
+TEST_F(Control, ReplacesADeadSocketButNotALivingOne) {
+  const auto server = serve(echo);
+  const auto second = ControlServer::open(path_, echo);
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.error().code(), ErrorCode::kBusy);
+
+  server->stop();
+  {
+    const Result<Fd> dead = listen_at(path_, 1);
+    ASSERT_TRUE(dead.has_value());
+  }
+  const auto third = serve(echo);
+  EXPECT_TRUE(is_listening(path_));
+}
+
+TEST_F(Control, KeepsItsDirectoryFromOthers) {
+  const auto server = serve(echo);
+  struct stat found {};
+  ASSERT_EQ(::stat((directory_ / "run").c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 022U, 0U);
+}
+
+TEST_F(Control, RefusesADirectoryThatOthersMayWriteTo) {
+  ASSERT_EQ(::mkdir((directory_ / "run").c_str(), 0755), 0);
+  ASSERT_EQ(::chmod((directory_ / "run").c_str(), 0777), 0);
+  const auto server = ControlServer::open(path_, echo);
+  ASSERT_FALSE(server.has_value());
+  EXPECT_EQ(server.error().code(), ErrorCode::kNotPermitted);
+}
+
+TEST_F(Control, RefusesADirectoryThatIsALink) {
+  ASSERT_EQ(::mkdir((directory_ / "real").c_str(), 0700), 0);
+  ASSERT_EQ(::symlink((directory_ / "real").c_str(), (directory_ / "run").c_str()), 0);
+  EXPECT_FALSE(ControlServer::open(path_, echo).has_value());
+}
+
+TEST_F(Control, NamesAPathThatIsTooLongForASocket) {
+  const Result<Fd> socket = listen_at("/tmp/" + std::string(200, 'x'), 1);
+  ASSERT_FALSE(socket.has_value());
+  EXPECT_EQ(socket.error().code(), ErrorCode::kNameTooLong);
+}
+
+}  // namespace
+}  // namespace inductorfs::control

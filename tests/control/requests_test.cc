@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/control/requests.h"
+
+#include <gtest/gtest.h>
+
+#include "inductorfs/config/json.h"
+
+namespace inductorfs::control {
+namespace {
+
+constexpr uid_t kOwner = 1000;
+
+class FakeMount final : public MountControl {
+ public:
+  std::string status() override { return R"({"mountpoint":"/m"})"; }
+  std::string where() override { return R"({"mountpoint":"/m","also":[]})"; }
+  std::string explain(const std::string& path) override {
+    explained = path;
+    return "{}";
+  }
+  Result<std::string> sync(Deadline deadline, const std::function<bool()>&) override {
+    sync_left = deadline.left();
+    if (!outcome) return fail(outcome.error());
+    return std::string(R"({"published":3})");
+  }
+  Result<void> unmount(bool lazy) override {
+    unmounts.push_back(lazy);
+    return outcome;
+  }
+  Result<std::string> upgrade(const std::string& program) override {
+    programs.push_back(program);
+    if (!outcome) return fail(outcome.error());
+    return std::string(R"({"pid":7})");
+  }
+
+  Result<void> outcome;
+  std::string explained;
+  Milliseconds sync_left{0};
+  std::vector<bool> unmounts;
+  std::vector<std::string> programs;
+};
+
+class Requests : public ::testing::Test {
+ protected:
+  Answer answer(std::string_view request, uid_t uid = kOwner) {
+    Peer peer;
+    peer.uid = uid;
+    peer.gone = [] { return false; };
+    return answer_request(mount_, request, peer, kOwner);
+  }
+  ErrorCode refusal(std::string_view request, uid_t uid = kOwner) {
+    const Result<std::string> result = parse_answer(answer(request, uid).line);
+    EXPECT_FALSE(result.has_value());
+    return result ? ErrorCode::kInternal : result.error().code();
+  }
+  FakeMount mount_;
+};
+
+TEST_F(Requests, CarryTheStatus) {
+  const Result<std::string> result = parse_answer(answer(status_request()).line);
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(*result, R"({"mountpoint":"/m"})");
+}
+
+TEST_F(Requests, CarryAPathOfAnyBytes) {
+  const std::string path("a/\xff\n\"\\\0z", 8);
+  ASSERT_TRUE(parse_answer(answer(explain_request(path)).line).has_value());
+  EXPECT_EQ(mount_.explained, path);
+}
+
+TEST_F(Requests, CarryTheTimeOfASync) {
+  ASSERT_TRUE(parse_answer(answer(sync_request(Milliseconds(5000))).line).has_value());
+  EXPECT_GT(mount_.sync_left, Milliseconds(3000));
+  EXPECT_LE(mount_.sync_left, Milliseconds(5000));
+}
+
+TEST_F(Requests, CarryWhatASyncDid) {
+  EXPECT_EQ(parse_answer(answer(sync_request(Milliseconds(1))).line).value_or(""), R"({"published":3})");
+}
+
+TEST_F(Requests, CarryErrorsWithCodeAndText) {
+  mount_.outcome = fail(ErrorCode::kUnavailable, "3 groups are queued");
+
+  const Result<std::string> result = parse_answer(answer(sync_request(Milliseconds(1))).line);
+
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(result.error().what(), "3 groups are queued");
+}
+
+TEST_F(Requests, HoldTheConnectionOnlyWhenTheDaemonEnds) {
+  EXPECT_TRUE(answer(unmount_request(false)).hold_until_exit);
+  EXPECT_FALSE(answer(status_request()).hold_until_exit);
+  mount_.outcome = fail(ErrorCode::kBusy, "in use");
+  EXPECT_FALSE(answer(unmount_request(true)).hold_until_exit);
+  EXPECT_EQ(mount_.unmounts, (std::vector<bool>{false, true}));
+}
+
+TEST_F(Requests, RefuseChangesToOtherUsers) {
+  EXPECT_EQ(refusal(sync_request(Milliseconds(1)), 1001), ErrorCode::kNotPermitted);
+  EXPECT_EQ(refusal(unmount_request(true), 1001), ErrorCode::kNotPermitted);
+  EXPECT_TRUE(mount_.unmounts.empty());
+  EXPECT_TRUE(parse_answer(answer(unmount_request(false), 0).line).has_value());
+  EXPECT_TRUE(parse_answer(answer(status_request(), 1001).line).has_value());
+}
+
+TEST_F(Requests, RefuseNonsense) {
+  for (const char* text : {"", "{", "[]", "null", "7", "\xff", R"({"op":7})", R"({"op":"explain","path":"zz"})",
+                           R"({"op":"explain"})", R"({"op":"format"})", "{}"}) {
+    EXPECT_FALSE(parse_answer(answer(text).line).has_value()) << text;
+  }
+}
+
+TEST_F(Requests, TakeOddMembersAsAbsent) {
+  ASSERT_TRUE(parse_answer(answer(R"({"op":"unmount","lazy":"yes"})").line).has_value());
+  EXPECT_EQ(mount_.unmounts, std::vector<bool>{false});
+  ASSERT_TRUE(parse_answer(answer(R"({"op":"sync","timeout_ms":-5})").line).has_value());
+  EXPECT_EQ(mount_.sync_left, Milliseconds(0));
+}
+
+TEST_F(Requests, AreOneLineEach) {
+  for (const std::string& request :
+       {status_request(), where_request(), explain_request("a\nb"), unmount_request(true)}) {
+    EXPECT_EQ(request.find('\n'), std::string::npos);
+  }
+  mount_.outcome = fail(ErrorCode::kBusy, "two\nlines");
+  EXPECT_EQ(answer(unmount_request(false)).line.find('\n'), std::string::npos);
+}
+
+TEST(ParseAnswer, RefusesWhatIsNone) {
+  for (const char* text : {"", "ok", "[]", "{\"ok\":false}"}) EXPECT_FALSE(parse_answer(text).has_value()) << text;
+}
+
+}  // namespace
+}  // namespace inductorfs::control

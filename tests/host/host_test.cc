@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/host/host.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <set>
+
+#include "inductorfs/base/fd.h"
+#include "support/learned_facts.h"
+#include "support/temporary_directory.h"
+
+namespace inductorfs::host {
+namespace {
+
+using fingerprint::Facet;
+using fingerprint::Fingerprint;
+using testing::facts::all_known;
+using testing::facts::known;
+using testing::facts::unknown;
+
+const std::string kCode = "ab/cab" + std::string(49, 'a') + ".py";
+constexpr const char* kServer =
+    "arch=x86_64\nflags=avx avx2 avx512bw avx512cd avx512dq avx512f avx512vl bmi bmi2 cmov cx16 cx8 f16c fma fxsr "
+    "lzcnt "
+    "mmx movbe popcnt sahf sse sse2 sse4.1 sse4.2 ssse3";
+
+/// Remembers what it was told.
+class FakeWriters final : public fingerprint::Writers {
+ public:
+  std::shared_ptr<const fingerprint::Writer> identify(pid_t) override { return nullptr; }
+  fingerprint::Judgement glance(const fingerprint::Writer*, std::span<const Facet>) override { return {}; }
+  fingerprint::Judgement judge(const fingerprint::Writer*, std::span<const Facet>) override { return {}; }
+  void set_facts(const Fingerprint& facts) override { told.push_back(facts.get(Facet::kTorch).value); }
+  std::vector<std::string> told;
+};
+
+TEST(Scopes, AcceptAnEntryOnlyInTheScopeOfItsFamily) {
+  const Scopes scopes(all_known());
+  const std::string code = scopes.of(layout::Family::kGeneratedCode).id;
+  const std::string graph = scopes.of(layout::Family::kFxGraph).id;
+  ASSERT_FALSE(code.empty());
+  ASSERT_NE(code, graph);
+
+  EXPECT_TRUE(scopes.accepts(code, kCode));
+  EXPECT_FALSE(scopes.accepts(graph, kCode));
+  EXPECT_FALSE(scopes.accepts("", kCode));
+  EXPECT_FALSE(scopes.accepts(code, "locks/x.lock"));
+  EXPECT_FALSE(scopes.accepts(code, "../etc/passwd"));
+}
+
+TEST(Scopes, AreDistinctIdsOfSharedFamilies) {
+  const std::vector<remote::ScopeId> ids = Scopes(all_known()).ids();
+  ASSERT_FALSE(ids.empty());
+  EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), ids.size());
+  EXPECT_FALSE(std::find(ids.begin(), ids.end(), "") != ids.end());
+}
+
+TEST(Scopes, SayWhatEachIdStandsFor) {
+  for (const remote::ScopeInformation& scope : Scopes(all_known()).information()) {
+    EXPECT_EQ(codec::digest_of(scope.text).to_hex(), scope.id);
+    EXPECT_FALSE(scope.family.empty());
+  }
+}
+
+TEST(Scopes, HaveOneForEachArchitectureOfTheHost) {
+  const Scopes scopes(all_known({{Facet::kGpuArch, "cc=8.0\ncc=9.0"}}));
+  const std::vector<layout::Scope>& kernels = scopes.all_of(layout::Family::kTritonKernel);
+  EXPECT_GE(kernels.size(), 2U);
+  for (const layout::Scope& scope : kernels) {
+    if (scope.id.empty()) continue;
+    EXPECT_TRUE(scopes.accepts(scope.id, "triton/@/" + std::string(52, 'A') + "/k.cubin"));
+  }
+  EXPECT_EQ(scopes.all_of(layout::Family::kGeneratedCode).size(), 1U);
+}
+
+TEST(Scopes, LeaveAFamilyPrivateWhenAFactIsNotKnown) {
+  Fingerprint facts = all_known();
+  facts.set(Facet::kTorch, unknown("no torch here"));
+  const Scopes scopes(facts);
+
+  EXPECT_TRUE(scopes.of(layout::Family::kGeneratedCode).id.empty());
+  EXPECT_FALSE(scopes.accepts("", kCode));
+  bool named = false;
+  for (const PrivateFamily& family : private_families(scopes)) {
+    named = named || (family.family == layout::rule_of(layout::Family::kGeneratedCode).name &&
+                      family.why.find("no torch here") != std::string::npos);
+  }
+  EXPECT_TRUE(named);
+  EXPECT_TRUE(private_families(Scopes(all_known())).empty());
+}
+
+TEST(ValuesOf, TakesWholeKeysOnly) {
+  EXPECT_EQ(values_of("cc=8.0\nxcc=1\ncc=9.0\nccc=2\ncc", "cc"), (std::vector<std::string>{"8.0", "9.0"}));
+  EXPECT_TRUE(values_of("", "cc").empty());
+}
+
+TEST(X86Level, FollowsThePsabi) {
+  const std::string flags = values_of(kServer, "flags").front();
+  EXPECT_EQ(x86_level(flags), 4U);
+  const auto without = [&flags](const std::string& flag) {
+    std::string rest;
+    for (size_t at = 0; at < flags.size();) {
+      const size_t end = std::min(flags.find(' ', at), flags.size());
+      if (flags.substr(at, end - at) != flag) rest += flags.substr(at, end - at) + " ";
+      at = end + 1;
+    }
+    return rest;
+  };
+  EXPECT_EQ(x86_level(without("avx512vl")), 3U);
+  EXPECT_EQ(x86_level(without("avx2")), 2U);
+  EXPECT_EQ(x86_level(without("popcnt")), 1U);
+  EXPECT_EQ(x86_level(without("sse2")), 0U);
+  EXPECT_EQ(x86_level("the same everywhere"), 0U);
+}
+
+TEST(LimitsOf, AreThoseOfTheFacts) {
+  const layout::HostLimits limits = limits_of(all_known(
+      {{Facet::kGpuArch, "cc=12.1\ncc=9.0"}, {Facet::kLibc, "name=glibc\nversion=2.36"}, {Facet::kCpu, kServer}}));
+  EXPECT_EQ(limits.cuda_architectures, (std::vector<int>{121, 90}));
+  EXPECT_EQ(limits.glibc, "2.36");
+  EXPECT_EQ(limits.x86_isa_level, 4U);
+  EXPECT_EQ(limits.glibcxx.substr(0, 2), "3.");
+  EXPECT_EQ(limits.cxxabi.substr(0, 2), "1.");
+}
+
+TEST(LimitsOf, AreThoseOfTheLibstdcxxThatTheFactsName) {
+  Fingerprint facts = all_known({{Facet::kLibc, "name=glibc\nversion=2.36"}});
+  fingerprint::Fact libc = facts.get(Facet::kLibc);
+  libc.details = "cxxabi=1.9.99\nglibcxx=3.9.99";  // a container's, whose facts are in a file
+  facts.set(Facet::kLibc, libc);
+  const Result<Fingerprint> read = Fingerprint::from_json(facts.to_json());
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(limits_of(*read).glibcxx, "3.9.99");
+  EXPECT_EQ(limits_of(*read).cxxabi, "1.9.99");
+  EXPECT_EQ(Scopes(*read).ids(), Scopes(all_known({{Facet::kLibc, "name=glibc\nversion=2.36"}})).ids())
+      << "no scope depends on them";
+}
+
+TEST(LimitsOf, LeavesUncheckedWhatTheFactsDoNotSay) {
+  Fingerprint facts = all_known({{Facet::kGpuArch, "none"}, {Facet::kLibc, "name=musl\nversion=1.2"}});
+  facts.set(Facet::kCpu, unknown("no /proc"));
+  const layout::HostLimits limits = limits_of(facts);
+  EXPECT_TRUE(limits.cuda_architectures.empty());
+  EXPECT_EQ(limits.glibc, "");
+  EXPECT_EQ(limits.x86_isa_level, 0U);
+  EXPECT_FALSE(limits.resolves);
+}
+
+TEST(LimitsOf, ResolvesLibrariesOfAnInstalledTorch) {
+  const testing::TemporaryDirectory directory;
+  const std::string torch = directory / "lib/python3.11/site-packages/torch";
+  ASSERT_TRUE(make_directories(torch + "/lib").has_value());
+  ASSERT_TRUE(make_directories(directory / "lib/python3.11/site-packages/nvidia/cu13/lib").has_value());
+  for (const char* file :
+       {"lib/python3.11/site-packages/torch/__init__.py", "lib/python3.11/site-packages/torch/lib/libtorch_of_test.so",
+        "lib/python3.11/site-packages/nvidia/cu13/lib/libcudart_of_test.so.13", "lib/libomp_of_test.so"}) {
+    ASSERT_TRUE(write_file_atomically(AT_FDCWD, directory / file, "").has_value());
+  }
+  Fingerprint facts = all_known();
+  facts.set(Facet::kTorch, known("version=2.15", torch));
+
+  const layout::HostLimits limits = limits_of(facts);
+
+  ASSERT_TRUE(limits.resolves);
+  for (const char* soname : {"libtorch_of_test.so", "libcudart_of_test.so.13", "libomp_of_test.so", "libc.so.6",
+                             "libstdc++.so.6", "libcuda.so.1"}) {
+    EXPECT_TRUE(limits.resolves(soname)) << soname;
+  }
+  EXPECT_FALSE(limits.resolves("libcudart_of_test.so.12"));
+}
+
+TEST(Host, AnswersFromTheFactsOfNow) {
+  auto owned = std::make_unique<FakeWriters>();
+  FakeWriters& writers = *owned;
+  Host host(all_known(), std::move(owned));
+  const std::string before = host.scope_of(layout::Family::kGeneratedCode, "").id;
+  const std::shared_ptr<const HostState> held = host.state();
+
+  host.replace(all_known({{Facet::kTorch, "v=other"}}));
+
+  const std::string after = host.scope_of(layout::Family::kGeneratedCode, "").id;
+  EXPECT_NE(before, after);
+  EXPECT_EQ(held->scopes.of(layout::Family::kGeneratedCode).id, before);
+  EXPECT_EQ(writers.told, std::vector<std::string>{"v=other"});
+  // The catalog may still have entries of the old scope in hand; a scope that never was is none.
+  EXPECT_TRUE(host.accepts(after, kCode));
+  EXPECT_TRUE(host.accepts(before, kCode));
+  EXPECT_FALSE(host.accepts(std::string(64, '0'), kCode));
+}
+
+TEST(Host, TellsWritersNothingWhenNoValueHasChanged) {
+  auto owned = std::make_unique<FakeWriters>();
+  FakeWriters& writers = *owned;
+  Host host(all_known(), std::move(owned));
+  Fingerprint facts = all_known();
+  facts.set(Facet::kTorch, known("v=torch", "read elsewhere"));
+  host.replace(facts);
+  EXPECT_TRUE(writers.told.empty());
+  EXPECT_EQ(host.state()->facts.get(Facet::kTorch).source, "read elsewhere");
+}
+
+TEST(Host, KnowsTheScopeOfAnArchitecture) {
+  const Host host(all_known({{Facet::kGpuArch, "cc=8.0\ncc=9.0"}}), nullptr);
+  const std::string one = host.scope_of(layout::Family::kTritonKernel, "8.0").id;
+  const std::string other = host.scope_of(layout::Family::kTritonKernel, "9.0").id;
+  EXPECT_FALSE(one.empty());
+  EXPECT_NE(one, other);
+  EXPECT_TRUE(host.scope_of(layout::Family::kTritonKernel, "7.0").id.empty());
+  EXPECT_EQ(host.writers(), nullptr);
+}
+
+TEST(Host, RefusesACubinOfAnotherArchitecture) {
+  // An ELF header of a cubin: 64-bit, machine 190 (EM_CUDA), e_flags with the architecture in the low byte.
+  std::string cubin(64, '\0');
+  cubin.replace(0, 7,
+                std::string("\x7f"
+                            "ELF\x02\x01\x01",
+                            7));
+  cubin[18] = static_cast<char>(190);
+  cubin[48] = static_cast<char>(90);
+  const layout::Place place = layout::classify("triton/@/" + std::string(52, 'A') + "/k.cubin");
+  const auto checked = [&](const char* architecture) {
+    const Host host(all_known({{Facet::kGpuArch, architecture}}), nullptr);
+    return host.check(place, cubin, cubin.size());
+  };
+  EXPECT_FALSE(checked("cc=8.0").has_value());
+  EXPECT_TRUE(checked("cc=9.0").has_value()) << checked("cc=9.0").error().what();
+}
+
+}  // namespace
+}  // namespace inductorfs::host

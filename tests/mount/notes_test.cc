@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "notes.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "inductorfs/config/frozen.h"
+#include "support/learned_facts.h"
+
+namespace inductorfs::mount {
+namespace {
+
+using fingerprint::Facet;
+
+class NotesInMemory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Result<Fd> memory = config::to_memory("notes", {});
+    ASSERT_TRUE(memory.has_value());
+    memory_ = std::move(*memory);
+  }
+  /// As another worker has it.
+  Notes notes() const { return Notes(Fd(::dup(memory_.get()))); }
+  static Noted with(const std::string& torch) {
+    Noted noted;
+    noted.facts = testing::facts::all_known({{Facet::kTorch, torch}});
+    noted.learned = 1234;
+    noted.traces = "traces";
+    noted.also = {{{"name", "/place"}, places::AlsoState::Kind::kBound, "", {"/a", "/a/b"}, {77, "0:51"}},
+                  {{"other", "/\xff"}, places::AlsoState::Kind::kFailed, "why", {}, {}}};
+    return noted;
+  }
+  Fd memory_;
+};
+
+TEST_F(NotesInMemory, AreReadByTheNextWorker) {
+  ASSERT_TRUE(notes().write(with("v=1")).has_value());
+  const std::optional<Noted> read = notes().read();
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->facts.to_json(), with("v=1").facts.to_json());
+  EXPECT_EQ(read->learned, 1234);
+  EXPECT_EQ(read->traces, "traces");
+  ASSERT_EQ(read->also.size(), 2U);
+  EXPECT_EQ(read->also[0].also.path, "/place");
+  EXPECT_EQ(read->also[0].kind, places::AlsoState::Kind::kBound);
+  EXPECT_EQ(read->also[0].made, (std::vector<std::string>{"/a", "/a/b"}));
+  EXPECT_EQ(read->also[0].bound, (places::BindId{77, "0:51"}));
+  EXPECT_EQ(read->also[1].also.path, "/\xff");
+  EXPECT_EQ(read->also[1].why, "why");
+}
+
+TEST_F(NotesInMemory, AreTheLastOnesWritten) {
+  EXPECT_FALSE(notes().read().has_value());
+  for (const char* torch : {"v=1", "v=2", "v=3", "v=4"}) {
+    ASSERT_TRUE(notes().write(with(torch)).has_value());
+    EXPECT_EQ(notes().read()->facts.get(Facet::kTorch).value, torch);
+  }
+}
+
+TEST_F(NotesInMemory, AreTheOnesBeforeWhenTheWriterWasKilled) {
+  ASSERT_TRUE(notes().write(with("v=1")).has_value());
+  ASSERT_TRUE(notes().write(with("v=2")).has_value());
+  // The newer one lies in the second half; a writer of a third would have overwritten the first.
+  constexpr uint64_t kSecond = 16ULL << 20;
+  ASSERT_TRUE(pwrite_full(memory_.get(), "torn", kSecond + 100).has_value());
+  const std::optional<Noted> read = notes().read();
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->facts.get(Facet::kTorch).value, "v=1");
+}
+
+TEST_F(NotesInMemory, AreNoneWhenTheyAreNonsense) {
+  ASSERT_TRUE(pwrite_full(memory_.get(), std::string(4096, 'x'), 0).has_value());
+  EXPECT_FALSE(notes().read().has_value());
+  EXPECT_FALSE(Notes(Fd()).read().has_value());
+  EXPECT_TRUE(Notes(Fd()).write(with("v=1")).has_value()) << "nobody keeps them";
+}
+
+}  // namespace
+}  // namespace inductorfs::mount

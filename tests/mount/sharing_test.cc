@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/mount/sharing.h"
+
+#include <gtest/gtest.h>
+
+#include "support/learned_facts.h"
+
+namespace inductorfs::mount {
+
+using config::Json;
+
+namespace {
+
+using fingerprint::Facet;
+using fingerprint::Fingerprint;
+
+config::Settings with_remote() {
+  config::Settings settings;
+  settings.remote = "redis://cache.example";
+  return settings;
+}
+
+host::Scopes all_known() { return host::Scopes(testing::facts::all_known({})); }
+
+TEST(SharingWarning, IsSilentWhereTorchIsKnown) {
+  EXPECT_EQ(sharing_warning(with_remote(), testing::facts::all_known({})), "");
+}
+
+TEST(SharingWarning, NamesTheInterpreterWithoutTorch) {
+  const Fingerprint none = testing::facts::all_known_but(Facet::kTorch, {true, "none", "/usr/bin/python3", {}, {}});
+  EXPECT_EQ(sharing_warning(with_remote(), none),
+            "nothing that torch makes will be shared: /usr/bin/python3 has no torch; name the job's interpreter with "
+            "--python");
+  config::Settings from_file = with_remote();
+  from_file.fingerprint = "/etc/facts.json";
+  EXPECT_NE(sharing_warning(from_file, none).find("/etc/facts.json says that there is no torch"), std::string::npos);
+  EXPECT_EQ(sharing_warning(config::Settings{}, none), "") << "a local cache of which nothing was named";
+  config::Settings local;
+  local.python = "/usr/bin/python3";
+  EXPECT_NE(sharing_warning(local, none), "");
+}
+
+TEST(SharingWarning, GivesTheReasonWhereTorchIsNotKnown) {
+  Fingerprint unknown = testing::facts::all_known_but(Facet::kTorch, {false, {}, {}, "no RECORD", {}});
+  EXPECT_NE(sharing_warning(with_remote(), unknown).find("torch is not known: no RECORD"), std::string::npos);
+  unknown.set(Facet::kPython, {false, {}, {}, "/no/python: no such program; name the interpreter with --python", {}});
+  EXPECT_EQ(sharing_warning(with_remote(), unknown),
+            "nothing that torch makes will be shared: /no/python: no such program; name the interpreter with --python");
+}
+
+TEST(SyncReport, TakesAContestThatWasLostForShared) {
+  Counters counters;
+  vfs::FileSystemStatus files;
+  counters.get("seal.foreign").add();
+  counters.get("publish.kept_local").add();
+  counters.get("publish.superseded").add();
+  const Json report = sync_report(with_remote(), counters, files, all_known());
+  EXPECT_EQ(report["nothing_shared"], false);
+  EXPECT_EQ(report["kept"], 0) << "the cluster has another's in its place";
+}
+
+}  // namespace
+}  // namespace inductorfs::mount

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A writer whose packages cannot be read: its artefacts stay private, and nobody else's wait for that."""
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from inductorfs_testing import compare, environments, mounts
+from inductorfs_testing.environments import Writer
+from inductorfs_testing.hung_files import hung_files
+from inductorfs_testing.processes import run, wait_until
+
+NOBODY = 65534
+
+
+def no_more():
+    """It is as it is."""
+
+
+def fifo(packages):
+    (packages / "torch/version.py").unlink()
+    os.mkfifo(packages / "torch/version.py")
+
+
+# Each gives where its packages are to the writer, what the writer does to its view before it loads them, what makes the reading of
+# them hang, and the reason that is told.
+
+@contextlib.contextmanager
+def version_that_is_a_fifo(packages, _):
+    fifo(packages)
+    yield packages, "", no_more, "torch/version.py is not a regular file"
+
+
+@contextlib.contextmanager
+def library_without_end(packages, _):
+    os.truncate(packages / "triton/_C/libtriton.so", 1 << 43)
+    yield packages, "", no_more, "libtriton.so has more than"
+
+
+@contextlib.contextmanager
+def file_system_that_hangs(packages, directory):
+    with hung_files(packages, directory / "hung") as hang:
+        yield directory / "hung", "", hang, "its file system does not answer"
+
+
+@contextlib.contextmanager
+def file_system_that_takes_requests_and_answers_none(packages, directory):
+    with hung_files(packages, directory / "hung", signal.SIGUSR1) as hang:
+        yield directory / "hung", "", hang, "its file system does not answer"
+
+
+@contextlib.contextmanager
+def mount_namespace(packages, _):
+    fifo(packages)
+    yield packages, "namespace", no_more, "torch/version.py is not a regular file"
+
+
+@contextlib.contextmanager
+def change_of_root(packages, _):
+    fifo(packages)
+    yield packages, "chroot", no_more, "torch/version.py is not a regular file"
+
+
+ATTACKS = [version_that_is_a_fifo, library_without_end, file_system_that_hangs,
+           file_system_that_takes_requests_and_answers_none, mount_namespace, change_of_root]
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
+def test_what_one_writer_has_loaded_holds_nobody_up(cluster, attack):
+    cluster.directory.chmod(0o755)
+    packages = environments.make(cluster.directory / "environment")
+    node = cluster.node("a", start=False)
+    node.cache.chmod(0o1777)
+    node.start("--writers", "matching", "--python", cluster.directory / "environment/bin/python", *mounts.QUICK)
+    with contextlib.ExitStack() as stack:
+        theirs = environments.make(cluster.directory / "theirs")
+        seen, change, hang, why = stack.enter_context(attack(theirs, cluster.directory))
+        hostile = stack.enter_context(Writer(node.cache, seen, change, NOBODY))
+        other = stack.enter_context(Writer(node.cache, packages))
+        hang()
+        kept = [hostile.write(f"print('hostile {i}')") for i in range(3)]
+        shared = [other.write(f"print('other {i}')") for i in range(3)]
+        wait_until(lambda: mounts.published(cluster) == sorted(shared), 10, "the other one's artefacts in the cluster")
+        done = node.cli("sync", node.cache, "--timeout", "60", seconds=70)
+        assert done.code == 0, done
+        for name in kept:
+            told = node.explain(name)
+            assert "stays here: the writer" in told and why in told, told
+        # What is written last must not keep the mount either. It is published at the end, or after the next mount, if its
+        # writer was looked at before that ended here: no promise.
+        hostile.write("print('hostile at the end')")
+        late = other.write("print('other at the end')")
+        for writer in (hostile, other):
+            writer.end()  # who is still in the mount may keep it
+        ended = node.cli("unmount", node.cache, seconds=40)
+        assert ended.code == 0 and ended.seconds < 25, ended
+        assert not compare.is_mounted(node.cache)
+        wait_until(lambda: not node.processes(), what="the daemon's end")
+        assert mounts.published(cluster) in (sorted(shared), sorted([*shared, late])), node.log.read_text()
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("end", ["crash", "upgrade"])
+def test_a_worker_that_the_kernel_keeps_is_replaced(cluster, end):
+    """Its file system has taken the request of a look at a writer, so that not even SIGKILL ends the thread that looks."""
+    cluster.directory.chmod(0o755)
+    packages = environments.make(cluster.directory / "environment")
+    node = cluster.node("a", start=False)
+    node.cache.chmod(0o1777)
+    node.start("--writers", "matching", "--python", cluster.directory / "environment/bin/python", *mounts.QUICK)
+    theirs = environments.make(cluster.directory / "theirs")
+    with hung_files(theirs, cluster.directory / "hung", signal.SIGUSR1) as hang:
+        with Writer(node.cache, cluster.directory / "hung", "", NOBODY) as hostile, Writer(node.cache, packages) as other:
+            hang()
+            hostile.write("print('hostile')")
+            shared = [other.write("print('before')")]
+            worker = node.worker()
+            wait_until(lambda: mounts.published(cluster) == shared, what="the end of the look at the other one")
+            assert "loose-look\n" in threads(worker)
+            if end == "crash":
+                os.kill(worker, signal.SIGSEGV)
+            else:
+                done = node.cli("upgrade", node.cache, seconds=30)
+                assert done.code == 0, done
+            # Whoever uses the mount waits for the next worker in the kernel, not in this test.
+            wait_until(lambda: node.daemons() not in ([], [worker]), 15, "the next worker")
+            done = run(["stat", "-f", node.cache], seconds=15)
+            assert done.code == 0, done
+            shared.append(other.write("print('after')"))
+            wait_until(lambda: mounts.published(cluster) == sorted(shared), 15, "the other one's artefacts in the cluster")
+        ended = node.cli("unmount", node.cache, seconds=40)
+        assert ended.code == 0 and ended.seconds < 25, ended
+        wait_until(lambda: not node.processes(), what="the supervisor's end")
+
+
+def threads(process):
+    names = []
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        with contextlib.suppress(OSError):
+            names.append((thread / "comm").read_text())
+    return names

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python environments with a torch and a Triton that nobody can run: enough for a daemon that reads them, and for a process that
+maps their libraries, which is what makes it a writer of that environment."""
+import subprocess
+import sysconfig
+from pathlib import Path
+
+from . import artefacts
+
+INTERPRETER = Path("/usr/bin/python3")
+SOABI = sysconfig.get_config_var("SOABI")
+TREE = {
+    "torch/__init__.py": "ROOT",
+    "torch/version.py": "__version__ = '9.9.9+test'\ncuda = None\n",
+    f"torch/_C.{SOABI}.so": "EXTENSION",
+    "torch/lib/libtorch_cpu.so": "TORCH",
+    "torch/lib/libc10.so": "C10",
+    "torch-9.9.9.dist-info/RECORD": "torch/__init__.py,sha256=AAA,4\n",
+    "triton/__init__.py": "__version__ = '8.8.8'\n",
+    "triton/runtime/cache.py": "def triton_key():",
+    "triton/compiler/__init__.py": "",
+    "triton/backends/__init__.py": "",
+    "triton/language/__init__.py": "",
+    "triton/_C/libtriton.so": "TRITON",
+}
+
+# Says a line when it is ready, and for each text it is told another one when it has written that code.
+WRITER = """
+import ctypes, ctypes.util, mmap, os, sys
+tools, cache, packages, change, user = sys.argv[1:]
+sys.path.insert(0, tools)
+from inductorfs_testing import artefacts
+cache = os.open(cache, os.O_RDONLY)
+libc = ctypes.CDLL(None, use_errno=True)
+
+def mount(source, target, kind, flags):
+    if libc.mount(source.encode(), target.encode(), kind.encode(), flags, None) != 0:
+        raise OSError(ctypes.get_errno(), target)
+
+if change in ("namespace", "chroot"):
+    if change == "namespace":
+        if libc.unshare(0x20000) != 0:  # CLONE_NEWNS
+            raise OSError(ctypes.get_errno(), "unshare")
+        mount("none", "/", "none", 0x44000)  # MS_REC | MS_PRIVATE
+        os.rename(packages, packages + ".moved")
+        os.mkdir(packages)
+        mount(packages + ".moved", packages, "none", 0x1000)  # MS_BIND
+    else:
+        os.chroot(packages)
+        packages = ""
+os.fchdir(cache)
+os.setgid(int(user))
+os.setuid(int(user))
+kept = []
+for name in sys.stdin.readline().split():
+    with open(packages + "/" + name, "rb") as file:
+        kept.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+print("ready", flush=True)
+for line in sys.stdin:
+    artefacts.write_atomic(".", artefacts.code(line.rstrip(), ".py"), line.rstrip())
+    print("written", flush=True)
+"""
+
+
+def make(directory: Path):
+    """The packages' directory of a virtual environment there, whose interpreter is bin/python."""
+    packages = directory / "lib" / INTERPRETER.resolve().name / "site-packages"
+    (directory / "bin").mkdir(parents=True)
+    (directory / "bin/python").symlink_to(INTERPRETER)
+    (directory / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
+    for name, text in TREE.items():
+        (packages / name).parent.mkdir(parents=True, exist_ok=True)
+        (packages / name).write_text(text)
+    return packages
+
+
+class Writer:
+    """A process that has these packages loaded and writes generated code, whose facets are torch and Triton. `change`: what it
+    does to its view of the files before, "namespace" or "chroot". Use as a context."""
+
+    def __init__(self, cache: Path, packages: Path, change="", user=0):
+        tools = Path(__file__).parent.parent
+        self._child = subprocess.Popen([INTERPRETER, "-B", "-c", WRITER, tools, cache, packages, change, str(user)],
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={"PATH": "/usr/bin:/bin"})
+        self._tell(f"torch/_C.{SOABI}.so torch/lib/libtorch_cpu.so triton/_C/libtriton.so", "ready")
+
+    def write(self, text):
+        """The path of the code below the mount."""
+        self._tell(text, "written")
+        return artefacts.code(text, ".py")
+
+    def _tell(self, line, answer):
+        self._child.stdin.write(line + "\n")
+        self._child.stdin.flush()
+        told = self._child.stdout.readline()
+        assert told == answer + "\n", (line, told, self._child.poll())
+
+    def __enter__(self):
+        return self
+
+    def end(self):
+        self._child.kill()
+        self._child.wait(20)
+
+    def __exit__(self, *_):
+        self.end()
+
+

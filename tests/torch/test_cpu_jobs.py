@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training step, inference and dynamic shapes on the CPU. The second node compiles nothing."""
+import pytest
+from inductorfs_testing import compare, places
+from inductorfs_testing.fixtures import Cluster
+
+JOBS = places.WORKLOADS / "cpu_jobs.py"
+GRAPHS, AUTOGRAD_ENTRIES = 4, 3
+
+
+@pytest.fixture(scope="module", params=["2.15", "2.9"])
+def runs(request):
+    """The same jobs, first on node a, then on node b, which was mounted before a compiled anything."""
+    with Cluster(torch=request.param, patient=True) as cluster:
+        a, b = cluster.node("a"), cluster.node("b")
+        cold = a.run(JOBS).json
+        compiled = a.compilers.counts()
+        a.sync()
+        b.catch_up(a)
+        before = compare.lasting(b.cache)
+        warm = b.run(JOBS).json
+        yield {"a": a, "b": b, "cold": cold, "compiled": compiled, "warm": warm, "before": before}
+
+
+def test_first_node_compiles_everything(runs):
+    """Else the other tests of this file say nothing."""
+    assert runs["cold"]["counters"]["inductor.fxgraph_cache_miss"] == GRAPHS
+    assert runs["cold"]["counters"]["aot_autograd.autograd_cache_miss"] == AUTOGRAD_ENTRIES
+    assert runs["compiled"]["link"] > 20
+    assert runs["compiled"]["header"] >= 1
+
+
+def test_second_node_hits_every_graph(runs):
+    counters = runs["warm"]["counters"]
+    assert counters["inductor.fxgraph_cache_hit"] == GRAPHS
+    assert counters["aot_autograd.autograd_cache_hit"] == AUTOGRAD_ENTRIES
+    assert [name for name in counters if "miss" in name or "bypass" in name or "saved" in name] == []
+
+
+def test_second_node_runs_no_compiler(runs):
+    """Only queries of the version and one -E for each set of headers, which torch does on every start."""
+    calls = runs["b"].compilers.calls()
+    assert [call for call in calls if call[0] not in ("query", "preprocess")] == []
+    headers = {call[1:] for call in runs["b"].compilers.calls() if call[0] == "preprocess"}
+    assert len(headers) == runs["compiled"]["preprocess"]
+
+
+def test_results_are_equal_to_the_bit(runs):
+    assert runs["warm"]["results"] == runs["cold"]["results"]
+
+
+def test_second_node_writes_nothing(runs):
+    assert compare.lasting(runs["b"].cache) - runs["before"] == set()
+
+
+def test_second_run_on_the_second_node_hits_too(runs):
+    again = runs["b"].run(JOBS).json
+    assert again["counters"] == runs["warm"]["counters"]
+    assert again["results"] == runs["cold"]["results"]

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Triton kernels for three architectures, written as triton/0 and read as triton/3 below another mountpoint."""
+import pytest
+from inductorfs_testing import compare, places
+from inductorfs_testing.fixtures import Cluster
+from inductorfs_testing.toolchain import CountingPtxas
+
+KERNELS = places.WORKLOADS / "triton_kernels.py"
+STAGES = ("make_ir", "ttir", "ttgir", "llir", "ptx", "cubin")
+COMPILES = 14 * 3
+
+
+@pytest.fixture(scope="module", params=["2.15", "2.9"])
+def runs(request):
+    with Cluster(torch=request.param, patient=True) as cluster:
+        a, b = cluster.node("a"), cluster.node("b")
+        tools = places.site_packages(request.param) / "triton" / "backends" / "nvidia" / "bin"
+        real = CountingPtxas(a.root / "ptxas", a.root / "ptxas.log", tools, works=True)
+        refusing = CountingPtxas(b.root / "ptxas", b.root / "ptxas.log", tools, works=False)
+        cold = a.run(KERNELS, TRITON_CACHE_DIR=a.cache / "triton" / "0", **real.env).json
+        a.sync()
+        b.catch_up(a)
+        warm = b.run(KERNELS, TRITON_CACHE_DIR=b.cache / "triton" / "3", **refusing.env).json
+        yield {"a": a, "b": b, "cold": cold, "warm": warm, "real": real, "refusing": refusing}
+
+
+def test_first_node_runs_every_stage(runs):
+    assert runs["cold"]["stages"] == {stage: COMPILES for stage in STAGES}
+    assert len(runs["real"].calls()) == COMPILES
+
+
+def test_second_node_runs_no_stage(runs):
+    assert runs["warm"]["stages"] == {}
+    assert runs["refusing"].calls() == []
+
+
+def test_keys_and_binaries_are_the_same(runs):
+    assert runs["warm"]["keys"] == runs["cold"]["keys"]
+    assert runs["warm"]["cubins"] == runs["cold"]["cubins"]
+
+
+def test_second_node_leaves_no_trace(runs):
+    """Every lookup makes the key directory (EEXIST), nothing else."""
+    if runs["b"].backing == "mount":
+        assert compare.shared_names(runs["b"].cache) == compare.shared_names(runs["a"].cache)
+
+
+def test_group_names_this_mounts_own_paths(runs):
+    groups = [name for name in compare.names(runs["b"].cache / "triton" / "3") if "__grp__" in name]
+    assert len(groups) == COMPILES
+    for name in groups[:5]:
+        text = (runs["b"].cache / "triton" / "3" / name).read_text()
+        assert str(runs["b"].cache / "triton" / "3") in text
+        assert str(runs["a"].cache) not in text

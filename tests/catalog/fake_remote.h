@@ -182,13 +182,10 @@ class FakeRemote final : public remote::Remote {
 
   // ---- What a test does as the rest of the cluster
 
-  void set(const remote::ScopeId& id, const codec::Entry& entry) {
-    state.notify_with([&](State& now) { fake::set_in(now, id, {entry}); });
-  }
-  /// Of a group that has a place in a contest.
-  void set_in_contest(const remote::ScopeId& id, const std::string& contest, const codec::Entry& entry) {
+  /// With a contest: the entry is a group that has a place in it.
+  void set(const remote::ScopeId& id, const codec::Entry& entry, const std::string& contest = {}) {
     state.notify_with([&](State& now) {
-      fake::enter(now.scopes[id], contest, {entry});
+      if (!contest.empty()) fake::enter(now.scopes[id], contest, {entry});
       fake::set_in(now, id, {entry});
     });
   }

@@ -144,7 +144,7 @@ TEST_F(PublisherTest, AHiddenCandidateCountsAsUnseenToo) {
 }
 
 TEST_F(PublisherTest, ALostCandidateStandsInNobodysWay) {
-  remote_.set_in_contest("aa", "key", elsewhere("key/theirs", "1"));
+  remote_.set("aa", elsewhere("key/theirs", "1"), "key");
   Catalog& catalog = start_synced();
   catalog.report_lost(*catalog.find("key/theirs"));
   EXPECT_EQ(publish(group(Publish::Kind::kCandidate, "key/ours", "2")).state, PublishState::kPublished);
@@ -161,7 +161,7 @@ TEST_F(PublisherTest, AKeyHasNoMoreThanItsLimitOfCandidates) {
   Publish ours = group(Publish::Kind::kCandidate, "key/ours", "x");
   for (int i = 0; i < 3; ++i) {
     const std::string path = "key/" + std::to_string(i);
-    remote_.set_in_contest("aa", "key", elsewhere(path, "1"));
+    remote_.set("aa", elsewhere(path, "1"), "key");
     ours.seen.push_back(path);
   }
   start_synced();

@@ -56,7 +56,8 @@ Result<void> close_to_others(const Fd& directory, const PlaceUser& user, const s
                                               "'s: remove it, or name a place of its owner");
   }
   if ((found.st_mode & kOthersWrite) == 0) return {};
-  // The numbers of directories that only the cluster has begin with this bit (src/vfs/lookup.cc).
+  // The numbers of directories that only the cluster has begin with this bit (inode_number_of,
+  // src/vfs/tree/root_tree.h).
   constexpr ino_t kNotOnDisk = ino_t{1} << 63;
   if ((found.st_ino & kNotOnDisk) == 0) {
     return fail(ErrorCode::kNotPermitted, path + " may be written to by others: look at what they put there, take " +

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "vfs/explain.h"
+
 #include <sys/stat.h>
 
-#include <algorithm>
-
-#include "vfs/overlay.h"
+#include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -35,24 +35,18 @@ std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const In
 
 }  // namespace
 
-std::string misplaced_triton_directory(std::string_view path, const std::string& mountpoint) {
-  if (layout::classify(path).family != layout::Family::kOther) return {};
-  for (size_t begin = 0; begin < path.size();) {
-    const size_t end = std::min(path.find('/', begin), path.size());
-    const std::string name(path.substr(begin, end - begin));
-    const std::string above(path.substr(0, begin == 0 ? 0 : begin - 1));
-    if (layout::is_triton_key_directory("triton/0/" + name) && !layout::is_triton_key_directory(path.substr(0, end))) {
-      return mountpoint + (above.empty() ? "" : "/" + above) +
-             " is used as Triton's cache directory and is of no family, " +
-             "so it stays on this host; set TRITON_CACHE_DIR=" + mountpoint +
-             "/triton/0, or only TORCHINDUCTOR_CACHE_DIR=" + mountpoint;
-    }
-    begin = end + 1;
-  }
-  return {};
-}
+Explainer::Explainer(const Services& services, const Parts& parts)
+    : host_(services.host),
+      catalog_(services.catalog),
+      store_(services.store),
+      tree_(parts.tree),
+      sets_(parts.sets),
+      marks_(parts.marks),
+      origin_(parts.origin),
+      sealer_(parts.sealer),
+      in_place_(parts.in_place) {}
 
-Explanation Overlay::explain(std::string_view path) {
+Explanation Explainer::explain(std::string_view path) {
   Explanation result;
   result.path = std::string(path);
   const auto place = layout::classify(path);
@@ -88,8 +82,8 @@ Explanation Overlay::explain(std::string_view path) {
   return result;
 }
 
-void Overlay::explain_place(Explanation& result) {
-  const auto status = moves_.read([&](const Moves&) { return tree_.stat(LocalTree::view(result.path)); });
+void Explainer::explain_place(Explanation& result) {
+  const auto status = moves_.read([&](const Moves&) { return disk_.stat(LocalTree::view(result.path)); });
   const auto walked = nodes_.walk(result.path.substr(0, result.path.rfind('/')));
   const auto known =
       walked.missing.empty() ? sets_.entry_of(*walked.node, result.path) : catalog_.find(result.canonical);
@@ -100,13 +94,14 @@ void Overlay::explain_place(Explanation& result) {
       result.why = "made on this host";
       return;
     }
-    auto file = tree_.open_file(LocalTree::view(result.path), false);
-    const auto seal = file ? tree_.seal_of(file->get()) : std::nullopt;
+    auto file = disk_.open_file(LocalTree::view(result.path), false);
+    const auto seal = file ? disk_.seal_of(file->get()) : std::nullopt;
     result.where = seal ? "sealed local file" : "local file";
     result.digest = seal.value_or("");
     result.origin = options_.origin;
-    const Provenance marks =
-        layout::rule_of(layout::classify(result.path).family).shared ? provenance_of(result.path) : Provenance{};
+    const Provenance marks = layout::rule_of(layout::classify(result.path).family).shared
+                                 ? origin_.provenance_of(result.path)
+                                 : Provenance{};
     result.made_for = marks.scopes;
     if (marks.is_private()) {
       result.why = "written on this host, and stays here: " + marks.why_private;
@@ -117,7 +112,7 @@ void Overlay::explain_place(Explanation& result) {
     } else {
       const bool shared = layout::rule_of(layout::classify(result.path).family).shared && !result.scope.empty();
       result.why =
-          shared ? why_not_sealed(tree_, sealer_, in_place_, result.path) : "written on this host, and private";
+          shared ? why_not_sealed(disk_, sealer_, in_place_, result.path) : "written on this host, and private";
     }
     return;
   }

@@ -3,19 +3,18 @@
 
 #include <sys/stat.h>
 
-#include <algorithm>
+#include <utility>
+#include <variant>
 
 #include "inductorfs/base/activity.h"
-#include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
-#include "vfs/resume.h"
+#include "inductorfs/takeover/request_slots.h"
 
 namespace inductorfs::vfs {
 namespace {
 
 constexpr Milliseconds kJanitorStep{250};
 constexpr int kDeadSetSteps = 8;
-constexpr size_t kPrefetchNewest = 20'000;
 constexpr size_t kReportedPaths = 5;
 
 }  // namespace
@@ -32,35 +31,73 @@ Result<std::unique_ptr<FileSystem>> FileSystem::open(const FileSystemOptions& op
   auto root = std::make_shared<Node>(kRootNode, S_IFDIR, (*status)->st_ino);
   auto overlay = std::make_unique<Overlay>(options, std::move(*tree), std::move(root),
                                            Services{host, catalog, store, remote, counters});
-  INDUCTORFS_TRY(options.resume ? Resume(*overlay).take_over() : overlay->recover());
+  INDUCTORFS_TRY(overlay->begin());
   return std::unique_ptr<FileSystem>(std::move(overlay));
 }
 
-Overlay::Overlay(FileSystemOptions options, LocalTree tree, NodePtr root, const Services& services)
+Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const Services& services)
     : options_(std::move(options)),
-      host_(services.host),
-      tree_(std::move(tree)),
-      catalog_(services.catalog),
-      store_(services.store),
-      counters_(services.counters),
-      root_(std::move(root)),
-      nodes_(root_, options_.region),
-      descriptors_(options_.descriptor_limit),
-      sets_({host_, catalog_, store_, nodes_, pins_, notifier_, counters_},
-            [this](const std::vector<NodePtr>& gone) { let_go(gone); }),
-      marks_(host_, tree_, counters_),
-      sealer_([this](const SealItem& item) { return seal(item); },
-              [this](const NodePtr& node) { let_go(nodes_.release(node)); }, options_.quiet_time),
+      services_(services),
+      tree_(options_, std::move(disk), std::move(root), services.store),
+      sets_(services, tree_, notifier_),
+      fit_(services, tree_, notifier_),
       fetcher_(services.remote, services.store, services.counters,
-               {[this](const codec::Entry& entry) { return check_fetched(entry); },
-                [this](const codec::Entry& entry, const std::string& why) { hide_unfit(entry, why, verdicts_.age()); }},
-               options_.fetch_threads, options_.fetch_total, options_.lookup_patience) {
-  store_.set_eviction_guard([this](const codec::Digest& digest) { return may_evict(digest); });
+               {[this](const codec::Entry& entry) { return fit_.check(entry); },
+                [this](const codec::Entry& entry, const std::string& why) { fit_.needs_newer_release(entry, why); }},
+               options_.fetch_threads, options_.fetch_total, options_.lookup_patience),
+      prefetch_(options_, services.catalog, fetcher_),
+      lookup_(services, tree_, sets_, fetcher_, prefetch_),
+      listings_(services, tree_, sets_),
+      changes_(services, tree_, sets_, notifier_),
+      marks_(services.host, tree_.disk(), services.counters),
+      origin_(services, tree_, lookup_, marks_),
+      refusals_(services.counters),
+      removal_(services, tree_, sets_),
+      sealer_([this](const SealItem& item) { return sealing_.seal(item); },
+              [this](const NodePtr& node) { tree_.let_go(tree_.nodes().release(node)); }, options_.quiet_time),
+      in_place_(services, tree_, origin_, marks_, sealer_),
+      sealing_(services, {tree_, lookup_, origin_, marks_, sealer_, in_place_, removal_, refusals_, notifier_, phase_}),
+      data_(services, tree_, fetcher_, origin_, in_place_, sealer_),
+      attributes_(services, tree_, origin_, data_),
+      key_sets_(services, tree_, origin_, marks_, sealer_),
+      names_({tree_, lookup_, origin_, in_place_, sealer_, data_, sealing_, removal_, refusals_}),
+      renames_(services, {tree_, lookup_, origin_, data_, sealing_, key_sets_, removal_}),
+      eviction_(services, tree_, sets_, notifier_, phase_),
+      stale_(services, tree_, origin_, marks_, removal_, notifier_),
+      explainer_(services, {tree_, sets_, marks_, origin_, sealer_, in_place_}),
+      recovery_(services, tree_, sealer_, sealing_, stale_, refusals_),
+      places_(tree_, notifier_),
+      follow_up_(services, {tree_, lookup_, changes_, notifier_, marks_, sealer_, in_place_, sealing_, phase_}),
+      replay_(tree_, places_, key_sets_, removal_, renames_) {
+  services_.store.set_eviction_guard([this](const codec::Digest& digest) { return eviction_.allows(digest); });
+}
+
+Result<void> Overlay::begin() {
+  if (!options_.resume) return recovery_.run();
+  return Takeover(services_, {tree_, sets_, lookup_, key_sets_, stale_, places_, phase_}).run();
+}
+
+Result<void> Overlay::rename(NodeId parent, std::string_view name, NodeId new_parent, std::string_view new_name,
+                             RenameMode mode, const Caller& caller) {
+  auto from = tree_.site(parent, name);
+  if (!from) return fail(std::move(from).error());
+  auto to = tree_.site(new_parent, new_name);
+  if (!to) return fail(std::move(to).error());
+  if (takeover::begun_effect()) {
+    if (auto done = replay_.run(*from, *to, mode, caller)) return *done;
+  }
+  return renames_.rename(*from, *to, mode, caller);
+}
+
+void Overlay::host_changed() {
+  fit_.judge_again();
+  stale_.drop_stale_below("");
+  sets_.drop_foreign();
 }
 
 Overlay::~Overlay() {
   stop();
-  store_.set_eviction_guard({});
+  services_.store.set_eviction_guard({});
 }
 
 void Overlay::start(KernelCache& kernel) {
@@ -71,7 +108,7 @@ void Overlay::start(KernelCache& kernel) {
 }
 
 void Overlay::requests_finished() {
-  resuming_.notify_with([](Resuming& resuming) {
+  phase_.notify_with([](Resuming& resuming) {
     if (resuming == Resuming::kRequests) resuming = Resuming::kFiles;
   });
 }
@@ -86,7 +123,7 @@ void Overlay::stop() {
   in_place_.stop();
   sealer_.stop();
   notifier_.stop();
-  mark_clean();
+  recovery_.mark_clean();
 }
 
 void Overlay::keep_house(const std::stop_token& stop) {
@@ -94,86 +131,24 @@ void Overlay::keep_house(const std::stop_token& stop) {
   const auto waits = [](Resuming resuming) { return resuming == Resuming::kRequests; };
   const auto goes_on = [&](Resuming resuming) { return !waits(resuming); };
   const auto step_from_now = [] { return std::chrono::steady_clock::now() + kJanitorStep; };
-  while (!stop.stop_requested() && resuming_.wait_until(step_from_now(), goes_on, waits)) {
+  while (!stop.stop_requested() && phase_.wait_until(step_from_now(), goes_on, waits)) {
   }
-  if (resuming_.with([](Resuming resuming) { return resuming == Resuming::kFiles; })) {
+  if (phase_.with([](Resuming resuming) { return resuming == Resuming::kFiles; })) {
     const Activity activity("looks at what an earlier worker has left", AwaitedBy::kSync);
-    Resume(*this).finish(stop);
+    follow_up_.run(stop);
   }
   Guarded<std::monostate> pause;
   for (int step = 0; !stop.stop_requested(); ++step) {
     (void)pause.wait_until(
         step_from_now(), [](const std::monostate&) { return false; }, [](const std::monostate&) { return true; });
     const Activity activity("looks after sets and the store's size");
-    if (step % kDeadSetSteps == 0) drop_dead_sets();
-    if (step % kDeadSetSteps == 0) store_.keep_floor();
-    if (!prefetched && catalog_.status().synced) {
+    if (step % kDeadSetSteps == 0) key_sets_.drop_dead_sets();
+    if (step % kDeadSetSteps == 0) services_.store.keep_floor();
+    if (!prefetched && services_.catalog.status().synced) {
       prefetched = true;
-      prefetch_newest();
+      prefetch_.newest();
     }
   }
-}
-
-void Overlay::prefetch_newest() {
-  std::vector<codec::Entry> wanted;
-  uint64_t bytes = 0;
-  for (auto& known : catalog_.newest(kPrefetchNewest)) {
-    bytes += known.entry.size;
-    if (bytes > options_.prefetch_bytes) break;
-    wanted.push_back(std::move(known.entry));
-  }
-  fetcher_.prefetch(wanted);
-}
-
-Result<void> Overlay::check_fetched(const codec::Entry& entry) {
-  const auto place = layout::classify(entry.path);
-  // Canonical group files are checked as a set (ClusterSets::take).
-  if (layout::is_group_file(entry.path.substr(entry.path.rfind('/') + 1))) return {};
-  if (verdicts_.fits(entry.path, entry.digest)) return {};
-  const uint64_t age = verdicts_.age();
-  auto blob = store_.open_blob(entry.digest);
-  if (!blob) return fail(std::move(blob).error());
-  std::string head(std::min(entry.size, layout::bytes_to_check(place, entry.size)), '\0');
-  const auto got = pread_full(blob->get(), head.data(), head.size(), 0);
-  if (!got) return fail(got.error());
-  head.resize(*got);
-  const auto fits = host_.check(place, head, entry.size);
-  if (fits) {
-    verdicts_.remember(entry.path, entry.digest, age);
-    return fits;
-  }
-  const ErrorCode code = fits.error().code();
-  if (code != ErrorCode::kCorrupt && code != ErrorCode::kNotSupported) return fits;
-  // Damaged on this host's disk, perhaps: that is no fault of the entry's, and its bytes can come again.
-  const auto digest = codec::digest_of_file(blob->get());
-  if (!digest) return fail(digest.error());
-  if (*digest != entry.digest) {
-    store_.discard(entry.digest);
-    log::write_limited(log::Level::kError, "store.damaged", {{"path", entry.path}, {"digest", entry.digest.to_hex()}});
-    return fail(ErrorCode::kUnavailable, "its bytes are damaged on this host's disk: " + entry.path);
-  }
-  hide_unfit(entry, fits.error().to_string(), age);
-  return fits;
-}
-
-/// What was published, and nothing for this host or this release: hidden from this mount, and nobody else is told.
-void Overlay::hide_unfit(const codec::Entry& entry, const std::string& why, uint64_t age) {
-  std::vector<codec::Entry> entries{entry};
-  if (layout::classify(entry.path).family == layout::Family::kTritonKernel) {
-    // One child that cannot be used makes the set useless.
-    for (auto& known : catalog_.entries_in(entry.path.substr(0, entry.path.rfind('/')))) {
-      const bool of_set = layout::classify(known.entry.path).family == layout::Family::kTritonKernel;
-      if (of_set && known.entry.path != entry.path) entries.push_back(std::move(known.entry));
-    }
-  }
-  for (const auto& unfit : entries) {
-    verdicts_.unless_changed(age, [&] { catalog_.set_unfit(unfit.path, unfit.digest, why); });
-    for (const auto& local : local_paths_of(unfit.path)) {
-      const auto directory = nodes_.walk(local.substr(0, local.rfind('/')));
-      if (directory.missing.empty()) notifier_.wish_content_forgotten(directory.node->id);
-    }
-  }
-  log::write_limited(log::Level::kWarning, "fetch.not_for_this_host", {{"path", entry.path}, {"why", why}});
 }
 
 Result<void> Overlay::sync(Deadline deadline) {
@@ -184,7 +159,7 @@ Result<void> Overlay::sync(Deadline deadline) {
   };
   // What an earlier worker had not begun to seal is found by then.
   const auto resumed = [](Resuming resuming) { return resuming == Resuming::kNo; };
-  if (!resuming_.wait_until(deadline.at(), resumed, resumed)) {
+  if (!phase_.wait_until(deadline.at(), resumed, resumed)) {
     return fail(ErrorCode::kTimedOut, "still looking at what an earlier worker of this mount has left");
   }
   do {
@@ -197,7 +172,7 @@ Result<void> Overlay::sync(Deadline deadline) {
                                             in_words(sealer_.waiting_paths(kReportedPaths)));
     }
   } while (in_place_.waiting() > 0 && !in_place_.is_held());  // the sealer gives back what it is given too early
-  INDUCTORFS_TRY(catalog_.drain(deadline));
+  INDUCTORFS_TRY(services_.catalog.drain(deadline));
   if (in_place_.waiting() > 0 && in_place_.is_held()) {
     return fail(ErrorCode::kBusy, "written in place just before the mount was taken away: " +
                                       in_words(in_place_.reasons(kReportedPaths)));
@@ -210,11 +185,11 @@ Result<void> Overlay::sync(Deadline deadline) {
 
 FileSystemStatus Overlay::status() const {
   FileSystemStatus result;
-  result.nodes = nodes_.size();
+  result.nodes = tree_.nodes().size();
   result.unsealed = sealer_.waiting() + in_place_.waiting();
   result.in_place = in_place_.reasons(kReportedPaths);
-  result.contested = contested_.with([](const auto& contested) { return contested.size(); });
-  result.refused = refused_.with([](const auto& refused) { return refused; });
+  result.contested = key_sets_.contested();
+  result.refused = refusals_.lines();
   result.foreign = marks_.foreign();
   result.foreign_reasons = marks_.reasons();
   return result;

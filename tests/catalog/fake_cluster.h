@@ -20,7 +20,7 @@ struct Scope {
   std::map<std::string, uint64_t> groups;  ///< by contest
   /// The group in which a path is, and its contest, while the group has a place in it.
   std::map<std::string, std::pair<std::string, uint64_t>> places;
-  std::deque<remote::Delta> scripted;      ///< given out first
+  std::deque<remote::Delta> scripted;  ///< given out first
   /// Where the last scripted delta led, and the log's length then: quiet there until something real happens.
   std::optional<std::pair<remote::Position, size_t>> scripted_end;
   uint64_t trimmed = 0;  ///< generations whose record is gone

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the arrows between modules and the owner of each third-party header, as layers.txt says. Exit code 1 and one line
-for each offence.   check_layers.py [ROOT]"""
+"""Holds the arrows between modules, those between a module's folders, and the owner of each third-party header, as
+layers.txt says. Exit code 1 and one line for each offence.   check_layers.py [ROOT]"""
 import re
 import sys
 from pathlib import Path
@@ -9,23 +9,32 @@ from pathlib import Path
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
+class Layers:
+    """What layers.txt says: {module: allowed}, {module: its folders, the lowest first}, [(header prefix, owners)],
+    {module: words}."""
+    def __init__(self):
+        self.modules, self.folders, self.owners, self.words = {}, {}, [], {}
+
+
 def read_layers(text):
-    """(modules, owners, words): {module: allowed}, [(header prefix, owners)], {module: words}"""
-    modules, owners, words = {}, [], {}
+    layers = Layers()
     for line in text.splitlines():
         line = line.split("#", 1)[0].strip()
         if not line:
             continue
         if line.startswith("<"):
             prefix, owner = line.split("=")
-            owners.append((prefix.strip().strip("<>"), owner.split()))
+            layers.owners.append((prefix.strip().strip("<>"), owner.split()))
         elif line.startswith("!"):
             module, some = line[1:].split(":")
-            words[module.strip()] = some.split()
+            layers.words[module.strip()] = some.split()
         else:
             module, allowed = line.split(":")
-            modules[module.strip()] = allowed.split()
-    return modules, owners, words
+            if module.endswith("/"):
+                layers.folders[module[:-1]] = allowed.split()
+            else:
+                layers.modules[module.strip()] = allowed.split()
+    return layers
 
 
 def check_table(modules):
@@ -38,8 +47,25 @@ def check_table(modules):
         seen.append(module)
 
 
-def check_file(path, module, is_contract, modules, owners, words, root):
+def check_folder(folder, header, folders):
+    """A file of a folder may include headers of its own folder and of lower ones; one beside the folders, of all."""
+    parts = header.split("/")
+    other = parts[1] if len(parts) > 2 else ""
+    if folder and not other:
+        return f"{folder} may not use a header that stands above the folders"
+    if folder and other in folders and folders.index(other) > folders.index(folder):
+        return f"{folder} may not use {other}"
+    return None
+
+
+def check_file(path, module, is_contract, layers, root):
+    modules, owners, words = layers.modules, layers.owners, layers.words
     where = path.relative_to(root)
+    folders = layers.folders.get(module, [])
+    folder = where.parts[2] if len(where.parts) > 3 and not is_contract else ""
+    if folder and folders and folder not in folders:
+        yield f"{where}: the folder {folder} is not in layers.txt"
+        return
     text = path.read_text(errors="replace")
     for number, line in enumerate(text.splitlines(), 1):
         code = line.split("//", 1)[0].lower()
@@ -58,6 +84,8 @@ def check_file(path, module, is_contract, modules, owners, words, root):
         elif header.split("/")[0] in modules and "/" in header and match[1] == '"':
             if header.split("/")[0] != module:
                 yield f"{where}:{number}: a private header of {header.split('/')[0]}"
+            elif folders and (offence := check_folder(folder, header, folders)):
+                yield f"{where}:{number}: {offence}"
         for prefix, allowed in owners:
             if header.startswith(prefix):
                 name = f"{module}/{path.name}"
@@ -70,17 +98,17 @@ def check_file(path, module, is_contract, modules, owners, words, root):
 
 
 def check(root, table):
-    modules, owners, words = read_layers(table)
-    yield from check_table(modules)
+    layers = read_layers(table)
+    yield from check_table(layers.modules)
     for base, is_contract in ((root / "include" / "inductorfs", True), (root / "src", False)):
         for path in sorted(base.rglob("*")):
             if path.suffix not in (".h", ".cc") or not path.is_file():
                 continue
             module = path.relative_to(base).parts[0]
-            if module not in modules:
+            if module not in layers.modules:
                 yield f"{path.relative_to(root)}: {module} is not in layers.txt"
                 continue
-            yield from check_file(path, module, is_contract, modules, owners, words, root)
+            yield from check_file(path, module, is_contract, layers, root)
 
 
 def main():

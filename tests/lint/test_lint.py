@@ -11,7 +11,7 @@ import check_layers  # noqa: E402
 import check_sources  # noqa: E402
 import run_tidy  # noqa: E402
 
-TABLE = "base:\nstore: base\nvfs: base store\n<sqlite3> = store\n<tl/> = base/result.h\n!vfs: redis\n"
+TABLE = "base:\nstore: base\nvfs: base store\nvfs/: tree read\n<sqlite3> = store\n<tl/> = base/result.h\n!vfs: redis\n"
 GOOD = "// SPDX-License-Identifier: Apache-2.0\n#pragma once\n"
 LICENCE = "# SPDX-License-Identifier: Apache-2.0\n"
 SKIP = "a skip that CI would not see; use INDUCTORFS_LACKS of tests/support/lacks.h, or lack()"
@@ -40,6 +40,9 @@ def source_offences(root):
     ("src/vfs/a.cc", '#include "store/private.h"', "a private header of store"),
     ("src/vfs/a.cc", "auto x = redis::find();", "the word redis has no place in vfs"),
     ("src/other/a.cc", "", "other is not in layers.txt"),
+    ("src/vfs/tree/a.cc", '#include "vfs/read/r.h"', "tree may not use read"),
+    ("src/vfs/read/a.h", '#include "vfs/private.h"', "read may not use a header that stands above the folders"),
+    ("src/vfs/other/a.cc", "", "the folder other is not in layers.txt"),
 ])
 def test_layers_finds(tmp_path, name, text, offence):
     write(tmp_path, name, text)
@@ -49,6 +52,8 @@ def test_layers_finds(tmp_path, name, text, offence):
 @pytest.mark.parametrize("name, text", [
     ("src/vfs/a.cc", '#include "inductorfs/store/s.h"\n#include "inductorfs/vfs/v.h"\n#include "vfs/private.h"\n#include <map>'),
     ("src/store/a.cc", "#include <sqlite3.h>"),
+    ("src/vfs/read/a.cc", '#include "vfs/read/r.h"\n#include "vfs/tree/t.h"\n#include "inductorfs/vfs/v.h"'),
+    ("src/vfs/a.cc", '#include "vfs/read/r.h"'),
     ("include/inductorfs/base/result.h", "#include <tl/expected.hpp>"),
     ("src/vfs/a.cc", "int x;  // as redis does"),
 ])
@@ -58,8 +63,8 @@ def test_layers_allows(tmp_path, name, text):
 
 
 def test_layers_refuses_a_circle_in_the_table():
-    modules, _, _ = check_layers.read_layers("base: store\nstore: base\n")
-    assert len(list(check_layers.check_table(modules))) == 1
+    layers = check_layers.read_layers("base: store\nstore: base\n")
+    assert len(list(check_layers.check_table(layers.modules))) == 1
 
 
 @pytest.mark.parametrize("name, text, offence", [

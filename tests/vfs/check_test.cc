@@ -12,7 +12,7 @@
 #include "inductorfs/layout/layout.h"
 #include "support/directory_image.h"
 #include "support/temporary_directory.h"
-#include "vfs/local_tree.h"
+#include "vfs/tree/local_tree.h"
 
 namespace inductorfs::testing {
 namespace {

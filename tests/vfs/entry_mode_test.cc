@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/entry_mode.h"
+#include "vfs/tree/entry_mode.h"
 
 #include <gtest/gtest.h>
 

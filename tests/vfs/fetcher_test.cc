@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/fetcher.h"
+#include "vfs/read/fetcher.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/local_tree.h"
+#include "vfs/tree/local_tree.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

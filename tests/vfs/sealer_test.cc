@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/sealer.h"
+#include "vfs/write/sealer.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/verdicts.h"
+#include "vfs/read/verdicts.h"
 
 #include <gtest/gtest.h>
 

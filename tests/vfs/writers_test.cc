@@ -8,7 +8,7 @@
 
 #include "vfs/host.h"
 #include "vfs/process.h"
-#include "vfs/provenance.h"
+#include "vfs/tree/provenance.h"
 
 namespace inductorfs::testing {
 namespace {

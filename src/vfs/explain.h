@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+#include "vfs/origin/origin.h"
+#include "vfs/read/cluster_sets.h"
+#include "vfs/read/services.h"
+#include "vfs/tree/root_tree.h"
+#include "vfs/write/in_place.h"
+#include "vfs/write/sealer.h"
+
+namespace inductorfs::vfs {
+
+/// Says of a path what is there, where it came from, and why it is shared or not (`inductorfs explain`). Changes
+/// nothing. Blocks on the local disk only. Safe for concurrent use.
+class Explainer {
+ public:
+  struct Parts {
+    RootTree& tree;
+    ClusterSets& sets;
+    Marks& marks;
+    Origin& origin;
+    Sealer& sealer;
+    InPlace& in_place;
+  };
+  Explainer(const Services& services, const Parts& parts);
+
+  [[nodiscard]] Explanation explain(std::string_view path);
+
+ private:
+  void explain_place(Explanation& result);
+
+  const Host& host_;
+  catalog::Catalog& catalog_;
+  store::BlobStore& store_;
+  RootTree& tree_;
+  ClusterSets& sets_;
+  Marks& marks_;
+  Origin& origin_;
+  Sealer& sealer_;
+  InPlace& in_place_;
+  const FileSystemOptions& options_{tree_.options()};
+  LocalTree& disk_{tree_.disk()};
+  NodeTable& nodes_{tree_.nodes()};
+  SharedGuarded<Moves>& moves_{tree_.moves()};
+};
+
+}  // namespace inductorfs::vfs

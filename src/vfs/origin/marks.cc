@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/origin/marks.h"
+
+#include <algorithm>
+
+#include "inductorfs/base/fail_point.h"
+#include "inductorfs/base/log.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr size_t kReasonLimit = 512;
+constexpr size_t kReasonsKept = 20;
+/// A file has one name in practice, and a second one after a rename or a link between families.
+constexpr size_t kScopesLimit = 8;
+constexpr size_t kUnjudgedLimit = 8;
+constexpr uint64_t kMetadataLimit = 1 << 20;
+constexpr std::string_view kGroupPrefix = "__grp__";
+
+}  // namespace
+
+bool Provenance::is_for(std::string_view scope) const {
+  if (scope.empty()) return false;
+  for (std::string_view rest = scopes; !rest.empty();) {
+    const size_t end = rest.find(' ');
+    if (rest.substr(0, end) == scope) return true;
+    rest = end == std::string_view::npos ? std::string_view{} : rest.substr(end + 1);
+  }
+  return false;
+}
+
+void Provenance::make_private(std::string_view why) {
+  why_private = why.empty() ? "its writer has another environment" : std::string(why.substr(0, kReasonLimit));
+  scopes.clear();
+  unjudged.clear();
+}
+
+void Provenance::add_scope(const std::string& scope) {
+  if (is_for(scope)) return;
+  if (static_cast<size_t>(std::count(scopes.begin(), scopes.end(), ' ')) + 1 >= kScopesLimit) {
+    scopes.erase(0, scopes.find(' ') + 1);
+  }
+  if (!scopes.empty()) scopes += ' ';
+  scopes += scope;
+}
+
+void Provenance::add(const Verdict& verdict) {
+  if (is_private()) return;
+  switch (verdict.judgement.fit) {
+    case fingerprint::Fit::kLater:
+      if (unjudged.size() >= kUnjudgedLimit) return make_private("too many processes wrote to it at once");
+      unjudged.push_back(verdict.writer);
+      break;
+    case fingerprint::Fit::kFits:
+      break;
+    case fingerprint::Fit::kDiffers:
+    case fingerprint::Fit::kUnknown:
+      return make_private(verdict.judgement.why);
+  }
+  add_scope(verdict.scope);
+}
+
+Verdict Marks::glance(layout::Family family, std::string_view architecture, pid_t process) const {
+  const auto& rule = layout::rule_of(family);
+  layout::Scope scope;
+  if (rule.shared) scope = host_.scope_of(family, architecture);
+  Verdict verdict{scope.id, {}, nullptr};
+  if (scope.id.empty()) {
+    verdict.judgement = {fingerprint::Fit::kUnknown, scope.why_private};
+    // Another reason than the family's own: only artefacts for this device are private.
+    const bool own = !architecture.empty() && host_.scope_of(family, {}).why_private != scope.why_private;
+    if (own) verdict.other_device = scope.why_private;
+    return verdict;
+  }
+  fingerprint::Writers* const writers = host_.writers();
+  if (writers == nullptr) {
+    verdict.judgement.fit = fingerprint::Fit::kFits;
+    return verdict;
+  }
+  verdict.writer = writers->identify(process);
+  verdict.judgement = writers->glance(verdict.writer.get(), rule.facets);
+  return verdict;
+}
+
+std::optional<std::string> Marks::judge(layout::Family family,
+                                        std::span<const std::shared_ptr<const fingerprint::Writer>> writers) const {
+  fingerprint::Writers* const judges = host_.writers();
+  if (judges == nullptr) return std::string();
+  bool later = false;
+  for (const auto& writer : writers) {
+    auto judgement = judges->judge(writer.get(), layout::rule_of(family).facets);
+    later = later || judgement.fit == fingerprint::Fit::kLater;
+    if (judgement.fit == fingerprint::Fit::kFits || judgement.fit == fingerprint::Fit::kLater) continue;
+    return judgement.why.empty() ? std::string("its writer has another environment") : std::move(judgement.why);
+  }
+  return later ? std::nullopt : std::optional<std::string>(std::string());
+}
+
+Provenance Marks::read(const std::string& place) const {
+  Provenance result;
+  result.why_private = tree_.mark_of(place, LocalTree::kPrivateName).value_or("");
+  if (!result.is_private()) result.scopes = tree_.mark_of(place, LocalTree::kScopeName).value_or("");
+  return result;
+}
+
+void Marks::write(const std::string& place, const Provenance& before, const Provenance& now) const {
+  const bool shows_scopes = !now.is_private() && now.unjudged.empty() && !now.scopes.empty();
+  if (shows_scopes) {
+    tree_.set_mark(place, LocalTree::kScopeName, now.scopes);
+    fail_point("mark.written");
+  } else if (!before.scopes.empty()) {
+    tree_.remove_mark(place, LocalTree::kScopeName);
+  }
+  if (now.is_private()) {
+    tree_.set_mark(place, LocalTree::kPrivateName, now.why_private);
+  } else if (before.is_private()) {
+    tree_.remove_mark(place, LocalTree::kPrivateName);
+  }
+}
+
+std::string Marks::architecture_of_set(const std::string& directory) const {
+  for (const auto& item : tree_.list(directory).value_or(std::vector<LocalTree::Item>{})) {
+    if (!layout::is_group_file(item.name)) continue;
+    // triton/compiler/compiler.py: compile() names the group after the metadata file.
+    const std::string metadata = item.name.substr(kGroupPrefix.size());
+    const auto text = read_file(tree_.fd(), join(directory, metadata), kMetadataLimit);
+    if (!text) continue;
+    if (auto architecture = layout::triton_architecture(*text); !architecture.empty()) return architecture;
+  }
+  return {};
+}
+
+std::string Marks::architecture_of(const std::string& path) const {
+  if (layout::classify(path).family != layout::Family::kTritonKernel) return {};
+  return architecture_of_set(LocalTree::view(path.substr(0, path.rfind('/'))));
+}
+
+std::vector<std::string> Marks::scopes_now(const std::string& path) const {
+  const auto family = layout::classify(path).family;
+  std::vector<std::string> ids;
+  // Files of a set that came one by one were marked before its architecture could be read.
+  for (const auto& architecture : {architecture_of(path), std::string()}) {
+    if (auto scope = host_.scope_of(family, architecture); !scope.id.empty()) ids.push_back(std::move(scope.id));
+  }
+  return ids;
+}
+
+void Marks::stays_here(const std::string& path, const std::string& why, uint64_t files) {
+  counters_.get("seal.foreign").add(files);
+  remember(why, files);
+  log::write_limited(log::Level::kWarning, "seal.foreign", {{"path", path}, {"why", why}});
+}
+
+void Marks::still_here(const std::string& why) { remember(why, 1); }
+
+void Marks::remember(const std::string& why, uint64_t files) {
+  foreign_.with([&](Foreign& foreign) {
+    foreign.files += files;
+    if (std::find(foreign.reasons.begin(), foreign.reasons.end(), why) != foreign.reasons.end()) return;
+    if (foreign.reasons.size() >= kReasonsKept) foreign.reasons.erase(foreign.reasons.begin());
+    foreign.reasons.push_back(why);
+  });
+}
+
+uint64_t Marks::foreign() const {
+  return foreign_.with([](const Foreign& foreign) { return foreign.files; });
+}
+
+std::vector<std::string> Marks::reasons() const {
+  return foreign_.with([](const Foreign& foreign) { return foreign.reasons; });
+}
+
+}  // namespace inductorfs::vfs

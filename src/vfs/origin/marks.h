@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "inductorfs/base/counters.h"
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/vfs/file_system.h"
+#include "vfs/tree/local_tree.h"
+#include "vfs/tree/provenance.h"
+
+namespace inductorfs::vfs {
+
+/// Who wrote what: asks for the writers of files, keeps the answers as marks on the local files, and counts those that
+/// stay here. Safe for concurrent use.
+class Marks {
+ public:
+  Marks(const Host& host, const LocalTree& tree, Counters& counters) : host_(host), tree_(tree), counters_(counters) {}
+
+  /// From what is known already: a job's own thread waits for it.
+  [[nodiscard]] Verdict glance(layout::Family family, std::string_view architecture, pid_t process) const;
+  /// Why one of these writers does not fit; an empty text when all do. Nothing while that is not known yet: what it
+  /// takes is read in the background, and a later call tells.
+  [[nodiscard]] std::optional<std::string> judge(
+      layout::Family family, std::span<const std::shared_ptr<const fingerprint::Writer>> writers) const;
+  /// Without knowledge of its writer a file can only be shared when everybody may write.
+  [[nodiscard]] bool everyone_fits() const { return host_.writers() == nullptr; }
+
+  /// The marks of a file, by its path below the file system's directory.
+  [[nodiscard]] Provenance read(const std::string& place) const;
+  void write(const std::string& place, const Provenance& before, const Provenance& now) const;
+
+  /// The architecture that the metadata of a Triton set name; `directory` below the file system's directory.
+  [[nodiscard]] std::string architecture_of_set(const std::string& directory) const;
+  /// As above, of the set that a file of the view belongs to; empty when it belongs to none.
+  [[nodiscard]] std::string architecture_of(const std::string& path) const;
+  /// Ids of the scopes that a file of this path may have been made for, if it fits this host.
+  [[nodiscard]] std::vector<std::string> scopes_now(const std::string& path) const;
+
+  /// Counted, said in the log and the status: `files` that stay here.
+  void stays_here(const std::string& path, const std::string& why, uint64_t files);
+  /// As above, of an earlier life.
+  void still_here(const std::string& why);
+  [[nodiscard]] uint64_t foreign() const;
+  [[nodiscard]] std::vector<std::string> reasons() const;
+
+  static constexpr std::string_view kWriterLost = "its writer is not known any more; let it be made again to share it";
+
+ private:
+  struct Foreign {
+    uint64_t files = 0;
+    std::vector<std::string> reasons;
+  };
+  void remember(const std::string& why, uint64_t files);
+
+  const Host& host_;
+  const LocalTree& tree_;
+  Counters& counters_;
+  Guarded<Foreign> foreign_;
+};
+
+}  // namespace inductorfs::vfs

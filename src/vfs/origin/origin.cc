@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/origin/origin.h"
+
+#include <sys/stat.h>
+
+#include "inductorfs/layout/layout.h"
+
+/// Who wrote what stands under a final name: looked at when the name is given, and judged before anything leaves the
+/// host.
+namespace inductorfs::vfs {
+namespace {
+
+constexpr auto kKernel = layout::Family::kTritonKernel;
+
+bool is_shared(layout::Family family) { return layout::rule_of(family).shared; }
+
+}  // namespace
+
+Provenance Origin::provenance(const Content& content, const std::string& place) const {
+  return content.provenance ? *content.provenance : marks_.read(place);
+}
+
+bool Origin::change_provenance(const NodePtr& node, const std::function<void(Provenance&)>& change) {
+  return moves_.read([&](const Moves&) {
+    return node->content.with([&](Content& content) {
+      if (content.backing != Backing::kLocal) return false;
+      const auto place = tree_.location(*node, content);
+      if (!place) return false;
+      const Provenance before = provenance(content, *place);
+      Provenance now = before;
+      change(now);
+      if (now == before) return false;
+      marks_.write(*place, before, now);
+      content.provenance = std::make_shared<const Provenance>(now);
+      content.attributes_valid = false;
+      return now.is_private() && !before.is_private();
+    });
+  });
+}
+
+void Origin::saw_writer(const NodePtr& node, const std::string& path, pid_t writer, bool anew) {
+  if (!node->is_regular()) return;
+  const auto family = layout::classify(path).family;
+  if (!is_shared(family)) return;
+  const Verdict verdict = marks_.glance(family, marks_.architecture_of(path), writer);
+  node->content.with([&](Content& content) { content.last_writer = writer; });
+  const bool stays = change_provenance(node, [&](Provenance& now) {
+    if (anew) now = {};
+    if (verdict.scope.empty() && verdict.other_device.empty()) {
+      now.scopes.clear();
+      now.unjudged.clear();
+    } else {
+      now.add(verdict);
+    }
+  });
+  if (stays) marks_.stays_here(path, verdict.judgement.why, 1);
+}
+
+void Origin::saw_writer_in_place(const NodePtr& node, pid_t writer, bool anew) {
+  const auto path = nodes_.path_of(*node);
+  if (!path) return;
+  const auto& rule = layout::rule_of(layout::classify(*path).family);
+  if (!rule.shared) return;
+  if (rule.seal == layout::SealSign::kBuildDirectory) {
+    // A linker at work: who started it is looked at when the build directory goes.
+    const bool known = moves_.read([&](const Moves&) {
+      return node->content.with([&](const Content& content) {
+        const auto place = tree_.location(*node, content);
+        return place && provenance(content, *place).is_known();
+      });
+    });
+    if (!known) return;
+  }
+  saw_writer(node, *path, writer, anew);
+}
+
+void Origin::saw_writer_of_set(const NodePtr& directory, const std::string& path, pid_t writer) {
+  const auto names = tree_.local_set(path);
+  const Verdict verdict = marks_.glance(kKernel, marks_.architecture_of_set(LocalTree::view(path)), writer);
+  Provenance set;
+  moves_.read([&](const Moves&) {
+    mark_set(LocalTree::view(path), names, set, verdict);
+    for (const auto& name : names) {
+      // What was remembered of a file in the staging directory is not true any more.
+      const NodePtr node = nodes_.child(directory, name);
+      if (node) node->content.with([](Content& content) { content.provenance.reset(); });
+    }
+  });
+  if (directory->key) directory->key->state.with([&](KeyState& state) { state.provenance = set; });
+  if (set.is_private()) marks_.stays_here(path, set.why_private, names.size());
+}
+
+void Origin::mark_set(const std::string& place, const std::vector<std::string>& names, Provenance& set,
+                      const Verdict& verdict) const {
+  set = {};
+  if (verdict.scope.empty() && verdict.other_device.empty()) return;
+  set.add(verdict);
+  for (const auto& name : names) {
+    const Provenance before = marks_.read(join(place, name));
+    Provenance now = before;
+    now.add(verdict);
+    marks_.write(join(place, name), before, now);
+    if (now.is_private() && !set.is_private()) set.make_private(now.why_private);
+  }
+}
+
+/// Judges the writers that wait for it. Never waits for a judgement.
+Standing Origin::judge_writers(const NodePtr& node, const std::string& path) {
+  const auto waiting = node->content.with([](const Content& content) {
+    return content.provenance ? content.provenance->unjudged
+                              : std::vector<std::shared_ptr<const fingerprint::Writer>>{};
+  });
+  if (waiting.empty()) return Standing::kFits;
+  const auto judged = marks_.judge(layout::classify(path).family, waiting);
+  if (!judged) return Standing::kUnjudged;
+  const std::string& why = *judged;
+  bool more = false;
+  const bool stays = change_provenance(node, [&](Provenance& now) {
+    more = now.unjudged.size() > waiting.size();  // one that wrote while the others were judged
+    if (more || now.is_private()) return;
+    now.unjudged.clear();
+    if (!why.empty()) now.make_private(why);
+  });
+  if (stays) marks_.stays_here(path, why, 1);
+  return more ? Standing::kChanged : Standing::kFits;
+}
+
+Standing Origin::standing(const NodePtr& node, const std::string& path, const std::string& scope) {
+  if (const auto judged = judge_writers(node, path); judged != Standing::kFits) return judged;
+  // The node's, whatever has the path by now: a rename may come in between.
+  Provenance now;
+  const bool lost = change_provenance(node, [&](Provenance& known) {
+    if (!known.is_known()) known.make_private(Marks::kWriterLost);
+    now = known;
+  });
+  if (lost) marks_.stays_here(path, std::string(Marks::kWriterLost), 1);
+  return now.is_for(scope) ? Standing::kFits : Standing::kStays;  // stays: Stale::host_changed() may take it away
+}
+
+Standing Origin::standing_of_set(const NodePtr& directory, const std::string& path, const layout::Scope& scope) {
+  Provenance set;
+  if (directory->key) set = directory->key->state.with([](const KeyState& state) { return state.provenance; });
+  if (scope.id.empty()) {
+    if (!set.is_private())
+      counters_.get("seal.unknown").add(tree_.local_set(path).size());  // else it is counted already
+    return Standing::kStays;
+  }
+  const auto any = host_.scope_of(kKernel, {}).id;
+  const auto fits = [&](const Provenance& found) { return found.is_for(scope.id) || found.is_for(any); };
+  if (!set.unjudged.empty()) {
+    if (!fits(set)) return Standing::kStays;
+    const auto why = marks_.judge(kKernel, set.unjudged);
+    if (!why) return Standing::kUnjudged;
+    if (!why->empty()) {
+      set.make_private(*why);
+      keep_set_private(path, *why);
+    } else {
+      set.unjudged.clear();
+      change_set(path, [&](Provenance& now) { now.add_scope(scope.id); });
+    }
+    directory->key->state.with([&](KeyState& state) { state.provenance = set; });
+  }
+  for (const auto& name : tree_.local_set(path)) {
+    const std::string file = join(path, name);
+    const auto walked = nodes_.walk(file);
+    if (walked.missing.empty()) {
+      if (const auto judged = judge_writers(walked.node, file); judged != Standing::kFits) return judged;
+    }
+    if (!moves_.read(
+            [&](const Moves&) { return disk_.stat(LocalTree::view(file)).value_or(std::nullopt).has_value(); })) {
+      return Standing::kStays;  // the set, or this file of it, has another name by now
+    }
+    Provenance member = provenance_of(file);
+    if (!member.is_known()) member = set;  // where the disk keeps no marks
+    if (!member.is_known() && marks_.everyone_fits()) {
+      member.add_scope(scope.id);
+      change_set(path, [&](Provenance& now) { now.add_scope(scope.id); });
+    }
+    if (!member.is_known()) {
+      keep_set_private(path, std::string(Marks::kWriterLost));
+      return Standing::kStays;
+    }
+    if (!fits(member)) return Standing::kStays;
+  }
+  return Standing::kFits;
+}
+
+Provenance Origin::provenance_of(const std::string& path) const {
+  return moves_.read([&](const Moves&) {
+    const auto walked = nodes_.walk(path);
+    if (!walked.missing.empty()) return marks_.read(LocalTree::view(path));
+    return walked.node->content.with(
+        [&](const Content& content) { return provenance(content, LocalTree::view(path)); });
+  });
+}
+
+void Origin::change_set(const std::string& path, const std::function<void(Provenance&)>& change) {
+  for (const auto& name : tree_.local_set(path)) {
+    auto node = lookup_.pin_path(join(path, name));
+    if (!node) continue;
+    (void)change_provenance(*node, change);  // the caller says it of the set as a whole
+    tree_.unpin(*node);
+  }
+}
+
+void Origin::keep_set_private(const std::string& path, const std::string& why) {
+  change_set(path, [&](Provenance& now) { now.make_private(why); });
+  marks_.stays_here(path, why, tree_.local_set(path).size());
+}
+
+}  // namespace inductorfs::vfs

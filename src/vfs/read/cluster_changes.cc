@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/read/cluster_changes.h"
+
+#include <set>
+
+/// What the cluster changed: names appear, change and go behind the kernel's back.
+namespace inductorfs::vfs {
+void ClusterChanges::on_catalog_change(const std::vector<std::string>& canonical_paths) {
+  std::set<NodeId> directories;
+  for (const auto& canonical : canonical_paths) {
+    for (const auto& path : tree_.local_paths_of(canonical)) {
+      const NodeId directory = apply(path, canonical);
+      directories.insert(directory);
+    }
+  }
+  // Listings that the kernel keeps; a name that it did not know makes no notice of its own drop them.
+  for (const NodeId directory : directories) notifier_.forget_content(directory);
+}
+
+NodeId ClusterChanges::apply(const std::string& path, const std::string& canonical) {
+  const auto walked = nodes_.walk(path);
+  const NodePtr directory = walked.missing.empty() ? walked.parent : walked.node;
+  if (directory && sets_.stays(directory, canonical)) return directory->id;
+  if (!walked.missing.empty()) {
+    // The kernel may hold the absence of this name; what lies below it, it has never asked for.
+    notifier_.forget_name(walked.node->id, walked.missing);
+    return walked.node->id;
+  }
+  const auto known = catalog_.find(canonical);
+  const bool stale = walked.node->content.with([&](const Content& content) {
+    return content.backing == Backing::kShared && (!known || known->entry.digest != content.entry.digest);
+  });
+  if (stale) {
+    // Who has it open keeps the old bytes; the name is looked up anew.
+    (void)nodes_.detach(walked.parent, walked.name);
+    tree_.let_go(nodes_.release(walked.node));
+    notifier_.forget_name(walked.parent->id, walked.name);
+  }
+  return walked.parent->id;
+}
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "vfs/read/cluster_sets.h"
+#include "vfs/read/notifier.h"
+#include "vfs/read/services.h"
+#include "vfs/tree/root_tree.h"
+
+namespace inductorfs::vfs {
+
+/// Follows the catalog: names appear, change and go behind the kernel's back, and the kernel is told to forget them.
+/// Called from the catalog's threads, and waits for room in the Notifier. Safe for concurrent use.
+class ClusterChanges {
+ public:
+  ClusterChanges(const Services& services, RootTree& tree, ClusterSets& sets, Notifier& notifier)
+      : catalog_(services.catalog), tree_(tree), sets_(sets), notifier_(notifier) {}
+
+  /// FileSystem::on_catalog_change.
+  void on_catalog_change(const std::vector<std::string>& canonical_paths);
+  /// Of one name; the directory whose listing has changed.
+  NodeId apply(const std::string& path, const std::string& canonical);
+
+ private:
+  catalog::Catalog& catalog_;
+  RootTree& tree_;
+  ClusterSets& sets_;
+  Notifier& notifier_;
+  NodeTable& nodes_{tree_.nodes()};
+};
+
+}  // namespace inductorfs::vfs

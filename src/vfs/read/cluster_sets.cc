@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/read/cluster_sets.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "vfs/tree/paths.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr uint64_t kGroupFileLimit = 1 << 20;
+
+}  // namespace
+
+std::optional<catalog::Known> ClusterSets::entry_of(const Node& directory, const std::string& path) const {
+  if (directory.key && is_kernel_file(path)) {
+    std::optional<catalog::Known> shown;
+    const bool taken = directory.key->state.with([&](const KeyState& state) {
+      if (state.committed != KeyState::Committed::kCluster) return false;
+      if (const auto found = state.cluster.find(last_component(path)); found != state.cluster.end())
+        shown = found->second;
+      return true;
+    });
+    if (taken) return shown;
+  }
+  return catalog_.find(layout::canonical_path(path));
+}
+
+bool ClusterSets::is_whole(const std::vector<catalog::Known>& set) const {
+  if (set.empty()) return false;
+  const std::string directory = parent_path(set.front().entry.path);
+  bool has_group = false;
+  for (const auto& known : set) {
+    if (known.entry.origin != set.front().entry.origin) return false;
+    if (!layout::is_group_file(last_component(known.entry.path))) continue;
+    auto blob = store_.open_blob(known.entry.digest);
+    if (!blob) return false;
+    const auto text = read_file(AT_FDCWD, proc_path(blob->get()), kGroupFileLimit);
+    if (!text) return false;
+    // The canonical form names children below a placeholder; rendered for any directory it is a plain group file.
+    const auto rendered = layout::render_group(*text, "/" + directory);
+    if (!rendered) return false;
+    const auto children = layout::group_children(*rendered, last_component(directory));
+    if (!children) return false;
+    has_group = true;
+    for (const auto& child : *children) {
+      const std::string path = join(directory, child);
+      if (std::none_of(set.begin(), set.end(), [&](const auto& k) { return k.entry.path == path; })) return false;
+    }
+  }
+  return has_group;
+}
+
+bool ClusterSets::fits(const Set& set) const {
+  return std::all_of(set.begin(), set.end(),
+                     [&](const auto& item) { return host_.follows(item.second.scope, item.second.entry.path); });
+}
+
+void ClusterSets::note(const Node& directory, const KeyState& state) {
+  nodes_.note_key(directory, NodeJournal::cluster_set(directory.id, state.cluster));
+}
+
+void ClusterSets::pin(const Node& directory, const catalog::Known& known) {
+  pins_.with([&](Pins& pins) { pins.shared[known.entry.digest].push_back(directory.id); });
+}
+
+void ClusterSets::unpin(const Node& directory, const catalog::Known& known) {
+  pins_.with([&](Pins& pins) { pins.unshare(known.entry.digest, directory.id); });
+}
+
+bool ClusterSets::take(const NodePtr& directory, const std::vector<catalog::Known>& set) {
+  if (!is_whole(set)) return false;
+  Set names;
+  for (const auto& known : set) names.emplace(last_component(known.entry.path), known);
+  bool first = false;
+  const bool shown = directory->key->state.with([&](KeyState& state) {
+    if (state.committed != KeyState::Committed::kNone) return true;
+    if (!fits(names)) return false;  // under the lock: drop_foreign() comes before, and then this sees it, or after
+    first = true;
+    state.committed = KeyState::Committed::kCluster;
+    state.cluster = names;
+    for (const auto& [name, known] : names) pin(*directory, known);
+    note(*directory, state);
+    return true;
+  });
+  if (!first) return shown;
+  for (const auto& [name, child] : nodes_.children(directory)) {
+    const auto now = names.find(name);
+    // Of a set that went while this name was looked up.
+    const bool other = child->content.with([&, &label = name](const Content& content) {
+      return content.backing == Backing::kShared && is_kernel_file(content.entry.path) &&
+             (now == names.end() || content.entry.digest != now->second.entry.digest);
+    });
+    if (!other) continue;
+    (void)nodes_.detach(directory, name);
+    tree_.let_go(nodes_.release(child));
+    notifier_.wish_forgotten(directory->id, name);
+  }
+  return true;
+}
+
+void ClusterSets::restore(const Node& directory, Set set) {
+  directory.key->state.with([&](KeyState& state) {
+    if (state.committed == KeyState::Committed::kLocal || !fits(set)) return note(directory, state);
+    state.committed = KeyState::Committed::kCluster;
+    state.cluster = std::move(set);
+    for (const auto& [name, known] : state.cluster) pin(directory, known);
+  });
+}
+
+bool ClusterSets::stays(const NodePtr& directory, const std::string& canonical) {
+  if (!directory->key || !is_kernel_file(canonical)) return false;
+  bool fitting = false;
+  bool same = false;
+  const auto now = catalog_.find(canonical);
+  const bool taken = directory->key->state.with([&](const KeyState& state) {
+    if (state.committed != KeyState::Committed::kCluster) return false;
+    fitting = fits(state.cluster);
+    const auto shown = state.cluster.find(last_component(canonical));
+    same = shown == state.cluster.end() ? !now : now && now->entry.digest == shown->second.entry.digest;
+    return true;
+  });
+  if (taken && !fitting) drop(directory, &Notifier::forget_name);
+  if (taken && fitting && !same) counters_.get("triton.changes_not_shown").add();
+  return taken;
+}
+
+void ClusterSets::take_node_away(const NodePtr& directory, const std::string& name, const catalog::Known& known) {
+  const NodePtr child = nodes_.child(directory, name);
+  const bool shows = child && child->content.with([&](const Content& content) {
+    return content.backing == Backing::kShared && content.entry.digest == known.entry.digest;
+  });
+  if (!shows) return;
+  (void)nodes_.detach(directory, name);
+  tree_.let_go(nodes_.release(child));
+}
+
+void ClusterSets::hide(const std::vector<std::string>& paths) {
+  for (const auto& path : paths) {
+    const auto walked = nodes_.walk(parent_path(path));
+    if (!walked.missing.empty() || !walked.node->key || !is_kernel_file(path)) continue;
+    const std::string name = last_component(path);
+    std::optional<catalog::Known> hidden;
+    walked.node->key->state.with([&](KeyState& state) {
+      const auto found = state.cluster.find(name);
+      if (found == state.cluster.end()) return;
+      hidden = found->second;
+      state.cluster.erase(found);
+      if (state.cluster.empty()) state.committed = KeyState::Committed::kNone;
+      note(*walked.node, state);
+    });
+    if (!hidden) continue;
+    unpin(*walked.node, *hidden);
+    take_node_away(walked.node, name, *hidden);
+    notifier_.wish_forgotten(walked.node->id, name);
+  }
+}
+
+void ClusterSets::drop(const NodePtr& directory, Tell tell) {
+  Set set;
+  directory->key->state.with([&](KeyState& state) {
+    if (state.committed != KeyState::Committed::kCluster) return;
+    set.swap(state.cluster);
+    state.committed = KeyState::Committed::kNone;
+    note(*directory, state);
+  });
+  for (const auto& [name, known] : set) {
+    unpin(*directory, known);
+    take_node_away(directory, name, known);
+    (notifier_.*tell)(directory->id, name);
+  }
+  const auto path = nodes_.path_of(*directory);
+  if (set.empty() || !path) return;
+  // Absences that the kernel kept while this set stood: the cluster's may have these names.
+  for (const auto& known : catalog_.entries_in(layout::canonical_path(*path)))
+    (notifier_.*tell)(directory->id, last_component(known.entry.path));
+  notifier_.wish_content_forgotten(directory->id);
+}
+
+void ClusterSets::each_directory(const std::function<void(const NodePtr&)>& use) const {
+  const auto triton = nodes_.walk("triton");
+  if (!triton.missing.empty()) return;
+  for (const auto& [device, device_node] : nodes_.children(triton.node)) {
+    for (const auto& [key, node] : nodes_.children(device_node)) {
+      if (node->key) use(node);
+    }
+  }
+}
+
+void ClusterSets::drop_foreign() {
+  each_directory([&](const NodePtr& directory) {
+    if (!directory->key->state.with([&](const KeyState& state) { return fits(state.cluster); }))
+      drop(directory, &Notifier::forget_name);
+  });
+}
+
+bool ClusterSets::evict(const NodePtr& directory) {
+  bool used = false;
+  for (const auto& [name, child] : nodes_.children(directory)) {
+    notifier_.wish_forgotten(directory->id, name);
+    used = true;
+  }
+  if (!used) drop(directory);
+  return !used;
+}
+
+bool ClusterSets::shown_at(const NodePtr& directory) const {
+  if (directory->key) return directory->key->state.with([](const KeyState& state) { return !state.cluster.empty(); });
+  const auto children = nodes_.children(directory);
+  return std::any_of(children.begin(), children.end(),
+                     [&](const auto& child) { return child.second->is_directory() && shown_at(child.second); });
+}
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/read/fetcher.h"
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "inductorfs/base/log.h"
+#include "inductorfs/codec/frame.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr size_t kNeededQueue = 4096;
+constexpr size_t kBackgroundQueue = 256;
+constexpr size_t kBatchEntries = 128;
+constexpr uint64_t kBatchBytes = 32ULL << 20;
+
+/// What goes wrong on this host's disk says nothing about the entry, whatever the file system calls it: others may have
+/// room for it, and a disk that works.
+Result<void> own_fault(Result<void> outcome) {
+  if (outcome) return outcome;
+  const ErrorCode code = outcome.error().code();
+  const bool of_disk = code == ErrorCode::kNoSpace || code == ErrorCode::kReadOnly || code == ErrorCode::kNotPermitted;
+  return fail(of_disk ? code : ErrorCode::kUnavailable, outcome.error().what());
+}
+
+/// Of a check: these bytes cannot be used here.
+bool is_unfit(const Error& error) {
+  return error.code() == ErrorCode::kNotSupported || error.code() == ErrorCode::kCorrupt;
+}
+
+}  // namespace
+
+bool is_here(store::BlobStore& store, const codec::Entry& entry) {
+  const auto blob = store.find(entry.digest);
+  return blob && blob->size == entry.size;
+}
+
+struct Fetcher::Ticket {
+  struct Progress {
+    std::vector<FetchOutcome> outcomes;
+    size_t open = 0;
+  };
+  Ticket(size_t count, Done finished) : done(std::move(finished)) {
+    progress.with([&](Progress& now) {
+      now.outcomes.assign(count, FetchOutcome::kNotNow);
+      now.open = count;
+    });
+  }
+  void settle(size_t index, FetchOutcome outcome) {
+    const bool last = progress.with([&](Progress& now) {
+      now.outcomes[index] = outcome;
+      return --now.open == 0;
+    });
+    if (last) done(progress.with([](Progress& now) { return now.outcomes; }));
+  }
+  Guarded<Progress> progress;
+  const Done done;
+};
+
+/// Decodes frames into the store as they come, and settles each blob as soon as it is whole.
+class Fetcher::Sink final : public remote::BlobSink {
+ public:
+  Sink(Fetcher& fetcher, const std::vector<codec::Entry>& entries) : fetcher_(fetcher) {
+    for (const auto& entry : entries) blobs_.try_emplace(entry.digest).first->second.entry = entry;
+  }
+
+  Result<void> piece(const codec::Digest& digest, std::string_view frame_piece) override {
+    const auto found = blobs_.find(digest);
+    if (found == blobs_.end()) return fail(ErrorCode::kInternal, "a blob that nobody asked for");
+    Blob& blob = found->second;
+    if (!blob.writer) {
+      auto writer = fetcher_.store_.create(blob.entry.size);
+      if (!writer) return own_fault(fail(std::move(writer).error()));
+      blob.writer = std::move(*writer);
+      blob.size = std::make_shared<uint64_t>(0);
+      blob.decoder.emplace(digest, blob.entry.size, [size = blob.size, &writer = *blob.writer](std::string_view bytes) {
+        *size += bytes.size();
+        return own_fault(writer.append(bytes));
+      });
+    }
+    auto fed = blob.decoder->feed(frame_piece);
+    fetcher_.heard_.note();  // work of this host, too: a slow disk is not the server's silence
+    return fed;
+  }
+
+  void done(const codec::Digest& digest, Result<void> outcome) override {
+    const auto found = blobs_.find(digest);
+    if (found == blobs_.end()) return;
+    Blob blob = std::move(found->second);
+    blobs_.erase(found);
+    // Before this host has looked at the bytes itself, there is one who can say so: the decoder, or the remote.
+    const bool newer = !outcome && outcome.error().code() == ErrorCode::kNotSupported;
+    if (newer) return settle_newer(blob, outcome.error());
+    if (outcome) {
+      outcome = finish(blob);
+      fetcher_.heard_.note();
+    }
+    const FetchOutcome judged = judge(blob, outcome);
+    fetcher_.settle(digest, judged, {blob.entry.path, blob.refused, {}});
+  }
+
+  /// For the digests that the remote, against its contract, never answered.
+  void settle_rest() {
+    for (const auto& [digest, blob] : std::exchange(blobs_, {})) fetcher_.settle(digest, FetchOutcome::kNotNow, {});
+  }
+
+ private:
+  struct Blob {
+    codec::Entry entry;
+    std::unique_ptr<store::BlobWriter> writer;
+    std::optional<codec::FrameDecoder> decoder;
+    std::shared_ptr<uint64_t> size;  ///< of the bytes that came; the decoder's sink counts them
+    bool unfit = false;
+    bool refused = false;
+  };
+
+  void settle_newer(const Blob& blob, const Error& error) {
+    fetcher_.unfit_.add();
+    fetcher_.hooks_.newer(blob.entry, error.to_string());
+    fetcher_.settle(blob.entry.digest, FetchOutcome::kUnfit, {blob.entry.path, false, error.to_string()});
+  }
+
+  Result<void> finish(Blob& blob) {
+    if (!blob.decoder) return fail(ErrorCode::kCorrupt, "an empty frame");
+    INDUCTORFS_TRY(blob.decoder->finish());
+    if (*blob.size != blob.entry.size) return fail(ErrorCode::kCorrupt, "the entry says another size");
+    INDUCTORFS_TRY(own_fault(blob.writer->commit(blob.entry.digest)));
+    if (auto fits = fetcher_.hooks_.check(blob.entry); !fits) {
+      fetcher_.store_.discard(blob.entry.digest);
+      blob.refused = true;
+      blob.unfit = is_unfit(fits.error());
+      return blob.unfit ? fits : own_fault(fits);
+    }
+    return {};
+  }
+
+  FetchOutcome judge(const Blob& blob, const Result<void>& outcome) {
+    if (outcome) {
+      fetcher_.fetched_.add();
+      fetcher_.fetched_bytes_.add(blob.entry.size);
+      return FetchOutcome::kHere;
+    }
+    if (blob.unfit) {
+      fetcher_.unfit_.add();
+      return FetchOutcome::kUnfit;
+    }
+    const ErrorCode code = outcome.error().code();
+    if (code == ErrorCode::kNotFound) {
+      fetcher_.absent_.add();
+      return FetchOutcome::kLost;
+    }
+    if (code == ErrorCode::kCorrupt || code == ErrorCode::kTooLarge) {
+      fetcher_.found_corrupt(blob.entry, outcome.error());
+      return FetchOutcome::kLost;
+    }
+    fetcher_.failed_.add();
+    log::write_limited(log::Level::kWarning, "fetch.failed",
+                       {{"path", blob.entry.path}, {"error", outcome.error().to_string()}});
+    return FetchOutcome::kNotNow;
+  }
+
+  Fetcher& fetcher_;
+  std::map<codec::Digest, Blob> blobs_;
+};
+
+Fetcher::Fetcher(remote::Remote& remote, store::BlobStore& store, Counters& counters, Hooks hooks, size_t threads,
+                 Milliseconds total, Milliseconds patience)
+    : own_remote_(remote.cancellable([this] { return stopping_.load(); })),
+      remote_(own_remote_ != nullptr ? *own_remote_ : remote),
+      store_(store),
+      hooks_(std::move(hooks)),
+      total_(total),
+      patience_(patience),
+      fetched_(counters.get("fetch.blobs")),
+      fetched_bytes_(counters.get("fetch.bytes")),
+      corrupt_(counters.get("fetch.corrupt")),
+      absent_(counters.get("fetch.absent")),
+      failed_(counters.get("fetch.failed")),
+      unfit_(counters.get("fetch.not_for_this_host")),
+      refused_(counters.get("fetch.refused")),
+      late_(counters.get("fetch.late")),
+      needed_pool_("fetch", threads, kNeededQueue),
+      background_pool_("prefetch", 1, kBackgroundQueue) {}
+
+Fetcher::~Fetcher() { stop(); }
+
+void Fetcher::stop() {
+  stopping_ = true;
+  background_pool_.stop();
+  needed_pool_.stop();
+}
+
+void Fetcher::found_corrupt(const codec::Entry& entry, const Error& error) {
+  corrupt_.add();
+  log::write_limited(log::Level::kError, "fetch.corrupt",
+                     {{"path", entry.path},
+                      {"digest", entry.digest.to_hex()},
+                      {"origin", entry.origin},
+                      {"error", error.to_string()}});
+}
+
+FetchOutcome Fetcher::judge_present(const codec::Entry& entry) {
+  const Result<void> fits = hooks_.check(entry);
+  if (fits) return FetchOutcome::kHere;
+  if (!is_unfit(fits.error())) return FetchOutcome::kNotNow;  // evicted, or the disk's error
+  unfit_.add();
+  return FetchOutcome::kUnfit;
+}
+
+void Fetcher::fetch(const std::vector<codec::Entry>& needed, Done done) {
+  if (needed.empty()) return done({});
+  const auto ticket = std::make_shared<Ticket>(needed.size(), std::move(done));
+  const bool resting = remote_.resting();
+  std::vector<codec::Entry> missing;
+  std::vector<std::pair<size_t, FetchOutcome>> known;
+  for (size_t i = 0; i < needed.size(); ++i) {
+    if (is_here(store_, needed[i])) {
+      known.emplace_back(i, judge_present(needed[i]));
+      continue;
+    }
+    if (resting) {
+      refused_.add();
+      known.emplace_back(i, FetchOutcome::kNotNow);
+      continue;
+    }
+    flights_.with([&](Flights& flights) {
+      Flight& flight = flights[needed[i].digest];
+      flight.waiters.push_back({ticket, i, needed[i]});
+      if (!flight.started) missing.push_back(needed[i]);  // it overtakes what was only prefetched
+    });
+  }
+  if (!missing.empty()) submit(needed_pool_, std::move(missing));
+  for (const auto& [index, outcome] : known) ticket->settle(index, outcome);
+}
+
+void Fetcher::prefetch(const std::vector<codec::Entry>& wanted) {
+  if (remote_.resting()) return;
+  std::vector<codec::Entry> batch;
+  uint64_t bytes = 0;
+  const auto flush = [&] {
+    if (!batch.empty()) submit(background_pool_, std::exchange(batch, {}));
+    bytes = 0;
+  };
+  for (const auto& entry : wanted) {
+    if (store_.find(entry.digest)) continue;
+    const bool first = flights_.with([&](Flights& flights) { return flights.try_emplace(entry.digest).second; });
+    if (!first) continue;
+    batch.push_back(entry);
+    bytes += entry.size;
+    if (batch.size() >= kBatchEntries || bytes >= kBatchBytes) flush();
+  }
+  flush();
+}
+
+void Fetcher::submit(WorkerPool& pool, std::vector<codec::Entry> entries) {
+  const auto shared = std::make_shared<const std::vector<codec::Entry>>(std::move(entries));
+  const bool waited_for = &pool == &needed_pool_;
+  const SteadyTime asked = std::chrono::steady_clock::now();
+  if (pool.submit(
+          [this, shared, waited_for, asked] { run(*shared, waited_for ? asked : std::chrono::steady_clock::now()); })) {
+    return;
+  }
+  for (const auto& entry : *shared) settle(entry.digest, FetchOutcome::kNotNow, {});
+}
+
+std::vector<codec::Entry> Fetcher::take_off(const std::vector<codec::Entry>& entries) {
+  return flights_.with([&](Flights& flights) {
+    std::vector<codec::Entry> mine;
+    for (const auto& entry : entries) {
+      const auto found = flights.find(entry.digest);
+      if (found == flights.end() || found->second.started) continue;
+      found->second.started = true;
+      mine.push_back(entry);
+    }
+    return mine;
+  });
+}
+
+void Fetcher::run(const std::vector<codec::Entry>& entries, SteadyTime asked) {
+  const auto mine = take_off(entries);
+  if (mine.empty()) return;
+  Sink sink(*this, mine);
+  Budget budget(Deadline(asked + total_), patience_, asked, &heard_);
+  budget.take_turn();
+  if (budget.end().passed()) {
+    late_.add(mine.size());
+  } else if (!stopping_) {
+    std::vector<codec::Digest> digests;
+    digests.reserve(mine.size());
+    for (const auto& entry : mine) digests.push_back(entry.digest);
+    remote_.fetch_within(digests, sink, budget);
+  }
+  sink.settle_rest();
+}
+
+FetchOutcome Fetcher::outcome_for(const codec::Entry& waiting, FetchOutcome outcome, const Judged& judged) {
+  if (judged.path.empty() || judged.path == waiting.path) return outcome;
+  if (!judged.newer.empty()) {
+    hooks_.newer(waiting, judged.newer);
+    return outcome;
+  }
+  if (outcome == FetchOutcome::kHere) return judge_present(waiting);
+  return judged.refused ? FetchOutcome::kNotNow : outcome;
+}
+
+void Fetcher::settle(const codec::Digest& digest, FetchOutcome outcome, const Judged& judged) {
+  const auto waiters = flights_.with([&](Flights& flights) {
+    std::vector<Waiter> taken;
+    if (const auto found = flights.find(digest); found != flights.end()) {
+      taken = std::move(found->second.waiters);
+      flights.erase(found);
+    }
+    return taken;
+  });
+  for (const auto& waiter : waiters) waiter.ticket->settle(waiter.index, outcome_for(waiter.entry, outcome, judged));
+}
+
+}  // namespace inductorfs::vfs

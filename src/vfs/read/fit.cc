@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/read/fit.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "inductorfs/base/log.h"
+#include "inductorfs/layout/layout.h"
+
+namespace inductorfs::vfs {
+
+Fit::Fit(const Services& services, RootTree& tree, Notifier& notifier)
+    : host_(services.host), catalog_(services.catalog), store_(services.store), tree_(tree), notifier_(notifier) {}
+
+void Fit::judge_again() {
+  verdicts_.forget();
+  catalog_.forget_unfit();
+}
+
+Result<void> Fit::check(const codec::Entry& entry) {
+  const auto place = layout::classify(entry.path);
+  // Canonical group files are checked as a set (ClusterSets::take).
+  if (layout::is_group_file(entry.path.substr(entry.path.rfind('/') + 1))) return {};
+  if (verdicts_.fits(entry.path, entry.digest)) return {};
+  const uint64_t age = verdicts_.age();
+  auto blob = store_.open_blob(entry.digest);
+  if (!blob) return fail(std::move(blob).error());
+  std::string head(std::min(entry.size, layout::bytes_to_check(place, entry.size)), '\0');
+  const auto got = pread_full(blob->get(), head.data(), head.size(), 0);
+  if (!got) return fail(got.error());
+  head.resize(*got);
+  const auto fits = host_.check(place, head, entry.size);
+  if (fits) {
+    verdicts_.remember(entry.path, entry.digest, age);
+    return fits;
+  }
+  const ErrorCode code = fits.error().code();
+  if (code != ErrorCode::kCorrupt && code != ErrorCode::kNotSupported) return fits;
+  // Damaged on this host's disk, perhaps: that is no fault of the entry's, and its bytes can come again.
+  const auto digest = codec::digest_of_file(blob->get());
+  if (!digest) return fail(digest.error());
+  if (*digest != entry.digest) {
+    store_.discard(entry.digest);
+    log::write_limited(log::Level::kError, "store.damaged", {{"path", entry.path}, {"digest", entry.digest.to_hex()}});
+    return fail(ErrorCode::kUnavailable, "its bytes are damaged on this host's disk: " + entry.path);
+  }
+  hide(entry, fits.error().to_string(), age);
+  return fits;
+}
+
+/// What was published, and nothing for this host or this release: hidden from this mount, and nobody else is told.
+void Fit::hide(const codec::Entry& entry, const std::string& why, uint64_t age) {
+  std::vector<codec::Entry> entries{entry};
+  if (layout::classify(entry.path).family == layout::Family::kTritonKernel) {
+    // One child that cannot be used makes the set useless.
+    for (auto& known : catalog_.entries_in(entry.path.substr(0, entry.path.rfind('/')))) {
+      const bool of_set = layout::classify(known.entry.path).family == layout::Family::kTritonKernel;
+      if (of_set && known.entry.path != entry.path) entries.push_back(std::move(known.entry));
+    }
+  }
+  for (const auto& unfit : entries) {
+    verdicts_.unless_changed(age, [&] { catalog_.set_unfit(unfit.path, unfit.digest, why); });
+    for (const auto& local : tree_.local_paths_of(unfit.path)) {
+      const auto directory = tree_.nodes().walk(local.substr(0, local.rfind('/')));
+      if (directory.missing.empty()) notifier_.wish_content_forgotten(directory.node->id);
+    }
+  }
+  log::write_limited(log::Level::kWarning, "fetch.not_for_this_host", {{"path", entry.path}, {"why", why}});
+}
+
+}  // namespace inductorfs::vfs

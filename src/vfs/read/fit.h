@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "vfs/read/notifier.h"
+#include "vfs/read/services.h"
+#include "vfs/read/verdicts.h"
+#include "vfs/tree/root_tree.h"
+
+namespace inductorfs::vfs {
+
+/// Decides whether this host, and this release, can use what the cluster has under a name, and hides what they cannot
+/// use from this mount. Nobody else is told: another host may use it. Reads files of the store; never waits for the
+/// cluster. Safe for concurrent use.
+class Fit {
+ public:
+  Fit(const Services& services, RootTree& tree, Notifier& notifier);
+
+  /// Whether the bytes of the entry, which are in the store, fit its name (Fetcher::Check).
+  [[nodiscard]] Result<void> check(const codec::Entry& entry);
+  /// Only a newer release can read the entry's bytes.
+  void needs_newer_release(const codec::Entry& entry, const std::string& why) { hide(entry, why, verdicts_.age()); }
+  /// The host's facts have changed: what was found out does not count any more.
+  void judge_again();
+
+ private:
+  void hide(const codec::Entry& entry, const std::string& why, uint64_t age);
+
+  const Host& host_;
+  catalog::Catalog& catalog_;
+  store::BlobStore& store_;
+  RootTree& tree_;
+  Notifier& notifier_;
+  Verdicts verdicts_;
+};
+
+}  // namespace inductorfs::vfs

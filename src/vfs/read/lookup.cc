@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/read/lookup.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "inductorfs/layout/layout.h"
+#include "vfs/tree/paths.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr uint64_t kGroupFileLimit = 1 << 20;
+
+/// Of a file that was not known: whether its bytes may be the store's, too. One without a seal may be, when who took it
+/// into the store was killed then, or does it just now: `status` may be older than that. So a writer asks the disk.
+SealState seal_state_of(const LocalTree& tree, const std::string& path, const struct stat& status) {
+  if (!tree.keeps_seals() || (status.st_nlink <= 1 && !layout::rule_of(layout::classify(path).family).shared)) {
+    return SealState::kOpen;
+  }
+  const auto file = tree.open_file(LocalTree::view(path), false);
+  return file && tree.seal_of(file->get()) ? SealState::kSealed : SealState::kAskDisk;
+}
+
+/// A rename has moved the file on the disk, and its node not yet: another node for it would take its place.
+bool is_being_renamed(const NodeTable& nodes, const LocalTree& tree, const std::string& path) {
+  const auto status = tree.stat(LocalTree::view(path));
+  if (!status || !*status || !S_ISREG((*status)->st_mode) || (*status)->st_nlink > 1) return false;
+  const NodePtr known = nodes.find_local((*status)->st_ino);
+  return known && nodes.links_of(known) > 0;
+}
+
+}  // namespace
+
+void answer_absent(const LookupDone& done, bool keep) { done({fail(ErrorCode::kNotFound), keep}); }
+
+Lookup::Lookup(const Services& services, RootTree& tree, ClusterSets& sets, Fetcher& fetcher, Prefetch& prefetch)
+    : catalog_(services.catalog),
+      store_(services.store),
+      counters_(services.counters),
+      tree_(tree),
+      sets_(sets),
+      fetcher_(fetcher),
+      prefetch_(prefetch) {}
+
+void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) {
+  const NodePtr directory = nodes_.find(parent);
+  if (!directory) return answer_absent(done, false);
+  // The hot path: mkdir and O_EXCL of an existing name send a LOOKUP whatever the timeouts, and an
+  // answer from memory is all they need.
+  if (!directory->key) {
+    if (const NodePtr known = nodes_.look_up_child(directory, name)) {
+      const bool keep = kernel_may_keep(nodes_.path_of(*known).value_or(""));
+      return done({moves_.read([&](const Moves&) { return found(known, keep); }), false});
+    }
+  }
+  auto where = tree_.site(parent, name);
+  if (!where) return done({fail(std::move(where).error()), false});
+  if (directory->key) return lookup_in_key_directory(*where, caller, std::move(done));
+  resolve(*where, std::move(done));
+}
+
+void Lookup::resolve(const Site& site, LookupDone done) {
+  if (auto local = resolve_locally(site, true)) return done({std::move(*local), false});
+  if (site.canonical == site.path && site.path == std::string("triton/") + std::string(layout::kAnyDevice)) {
+    return answer_absent(done, true);
+  }
+  if (const auto known = catalog_.find(site.canonical)) return resolve_entry(site, *known, true, std::move(done));
+  if (catalog_.has_directory(site.canonical)) {
+    prefetch_.directory(site.canonical);
+    return done({add_virtual(site, 1), false});
+  }
+  answer_absent(done, true);
+}
+
+std::optional<Result<Found>> Lookup::resolve_locally(const Site& site, bool keep) {
+  return moves_.read([&](const Moves&) -> std::optional<Result<Found>> {
+    auto status = disk_.stat(LocalTree::view(site.path));
+    if (!status) return fail(std::move(status).error());
+    if (!*status) return std::nullopt;
+    auto result = add_local(site, **status, 1);
+    if (result) result->keep = keep && kernel_may_keep(site.path);
+    if (result && S_ISDIR((*status)->st_mode)) prefetch_.directory(site.canonical);
+    return result;
+  });
+}
+
+void Lookup::resolve_entry(const Site& site, const catalog::Known& known, bool keep, LookupDone done) {
+  if (is_here(store_, known.entry)) {
+    // It may have come under another name, or from this host's own files.
+    if (const auto fits = fetcher_.judge_present(known.entry); fits != FetchOutcome::kHere) {
+      return fetched(site, known, fits, done);
+    }
+    auto result = add_shared(site, known.entry, 1);
+    if (result) result->keep = keep;
+    return done({std::move(result), false});
+  }
+  prefetch_.companions(known.entry);
+  fetcher_.fetch({known.entry}, [this, site, known, done = std::move(done)](const std::vector<FetchOutcome>& got) {
+    fetched(site, known, got.front(), done);
+  });
+}
+
+void Lookup::fetched(const Site& site, const catalog::Known& known, FetchOutcome outcome, const LookupDone& done) {
+  switch (outcome) {
+    case FetchOutcome::kHere:
+      break;
+    case FetchOutcome::kLost:
+      counters_.get("lookup.lost").add();
+      catalog_.report_lost(known);
+      if (site.parent->key) sets_.drop(site.parent);
+      return answer_absent(done, false);
+    case FetchOutcome::kNotNow:
+      counters_.get("lookup.not_now").add();
+      return answer_absent(done, false);
+    case FetchOutcome::kUnfit:
+      if (site.parent->key) sets_.drop(site.parent);
+      return answer_absent(done, false);  // hidden by now (hide_unfit); the next one may fit
+  }
+  counters_.get("lookup.first_touch").add();
+  done({add_shared(site, known.entry, 1), false});
+}
+
+Result<Found> Lookup::found(const NodePtr& node, bool keep) {
+  auto current = node->content.with([&](Content& content) { return tree_.attributes(*node, content); });
+  if (!current) {
+    tree_.forget(node->id, 1);
+    return fail(std::move(current).error());
+  }
+  return Found{node->id, *current, keep};
+}
+
+Result<Found> Lookup::add_local(const Site& site, const struct stat& status, uint64_t references) {
+  // A second link of a file that is known is the same inode. (A link to the store's blob is no second name.)
+  const NodeTable::LocalFile file{status.st_ino, status.st_nlink > 1};
+  const NodePtr same = S_ISREG(status.st_mode) && file.has_more_names ? nodes_.find_local(status.st_ino) : nullptr;
+  if (same) {
+    const NodePtr linked = nodes_.add(site.parent, site.name, same, references, file);
+    tree_.named_again(linked);
+    return found(linked, true);
+  }
+  NodePtr node = tree_.new_node(status.st_mode & S_IFMT, status.st_ino, site);
+  const SealState sealed = node->is_regular() ? seal_state_of(disk_, site.path, status) : SealState::kOpen;
+  node->content.with([&](Content& content) {
+    content.backing = Backing::kLocal;
+    content.sealed = sealed;
+    content.attributes = attributes_of(status);
+    if (sealed == SealState::kSealed) content.attributes.links = 1;
+    content.attributes_valid = true;
+  });
+  const auto local = node->is_regular() ? std::optional(file) : std::nullopt;
+  const NodePtr winner = nodes_.add(site.parent, site.name, node, references, local);
+  if (winner != node) tree_.named_again(winner);
+  return found(winner, true);
+}
+
+/// The text of a group file for this mount; nothing for every other file.
+Result<std::shared_ptr<const std::string>> Lookup::rendered_group(const std::string& path, const codec::Entry& entry) {
+  using Text = std::shared_ptr<const std::string>;
+  const size_t slash = path.rfind('/');
+  if (layout::classify(path).family != layout::Family::kTritonKernel || slash == std::string::npos ||
+      !layout::is_group_file(path.substr(slash + 1))) {
+    return Text();
+  }
+  auto blob = store_.open_blob(entry.digest);
+  if (!blob) return fail(std::move(blob).error());
+  auto canonical = read_file(AT_FDCWD, proc_path(blob->get()), kGroupFileLimit);
+  if (!canonical) return fail(std::move(canonical).error());
+  auto text = layout::render_group(*canonical, tree_.options().mountpoint + "/" + path.substr(0, slash));
+  if (!text) return fail(std::move(text).error());
+  return Text(std::make_shared<const std::string>(std::move(*text)));
+}
+
+Result<Found> Lookup::add_shared(const Site& site, const codec::Entry& entry, uint64_t references) {
+  auto rendered = rendered_group(site.path, entry);
+  if (!rendered) return fail(std::move(rendered).error());
+  NodePtr node = tree_.new_node(S_IFREG, inode_number_of(site.path), site);
+  node->content.with([&](Content& content) {
+    content.backing = Backing::kShared;
+    content.entry = entry;
+    content.rendered = *rendered;
+    tree_.set_entry_attributes(*node, content);
+  });
+  nodes_.note_content(*node, NodeJournal::shared(node->id, entry));
+  tree_.pins().with([&](Pins& pins) { pins.shared[entry.digest].push_back(node->id); });
+  const NodePtr winner = nodes_.add(site.parent, site.name, node, references);
+  if (winner != node) tree_.let_go({node});
+  // A change that the catalog told between our look and the node's entry into the table would have found no node to
+  // take away: look again, now that it would find it.
+  const auto now = sets_.entry_of(*site.parent, site.path);
+  // The blob too: it was found before the pin that keeps it, and may have been evicted in between.
+  const bool gone = !now || now->entry.digest != entry.digest || !store_.find(entry.digest);
+  if (winner == node && gone) {
+    (void)nodes_.detach(site.parent, site.name);
+    tree_.let_go(nodes_.forget(node->id, references));
+    return fail(ErrorCode::kNotFound);
+  }
+  catalog_.note_use(entry.digest);
+  return found(winner, true);
+}
+
+Result<Found> Lookup::add_virtual(const Site& site, uint64_t references) {
+  NodePtr node = tree_.new_node(S_IFDIR, inode_number_of(site.path), site);
+  node->content.with([&](Content& content) {
+    content.backing = Backing::kVirtual;
+    tree_.set_virtual_attributes(*node, content);
+  });
+  nodes_.note_content(*node, NodeJournal::virtual_directory(node->id));
+  return found(nodes_.add(site.parent, site.name, node, references), true);
+}
+
+Result<NodePtr> Lookup::pin_path(std::string_view path) {
+  NodePtr node = tree_.root();
+  node->pins.fetch_add(1);
+  while (!path.empty()) {
+    const size_t slash = path.find('/');
+    auto next_site = tree_.site(node->id, path.substr(0, slash));
+    Result<Found> next = fail(ErrorCode::kNotFound);
+    if (next_site) {
+      if (const NodePtr known = nodes_.look_up_child(node, next_site->name)) {
+        next = found(known, true);
+      } else if (is_being_renamed(nodes_, disk_, next_site->path)) {
+        next = fail(ErrorCode::kBusy, next_site->path);
+      } else if (auto local = resolve_locally(*next_site, true)) {
+        next = std::move(*local);
+      }
+    }
+    NodePtr child = next ? nodes_.find(next->node) : nullptr;
+    if (child) {
+      // The pin takes the place of the kernel's reference that the resolution counted.
+      child->pins.fetch_add(1);
+      tree_.forget(child->id, 1);
+    }
+    tree_.unpin(node);
+    if (!child) return fail(next ? Error(ErrorCode::kNotFound) : next.error());
+    node = std::move(child);
+    path = slash == std::string_view::npos ? std::string_view{} : path.substr(slash + 1);
+  }
+  return node;
+}
+
+Result<NodePtr> Lookup::existing(const Site& site) {
+  if (NodePtr known = nodes_.child(site.parent, site.name)) return known;
+  // The kernel has looked up both names of a rename, so this happens only when it forgot one in between.
+  auto node = pin_path(site.path);
+  if (!node) return node;
+  tree_.unpin(*node);
+  return nodes_.child(site.parent, site.name) ? node : Result<NodePtr>(fail(ErrorCode::kNotFound));
+}
+
+}  // namespace inductorfs::vfs

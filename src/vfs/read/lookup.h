@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "vfs/read/cluster_sets.h"
+#include "vfs/read/fetcher.h"
+#include "vfs/read/prefetch.h"
+#include "vfs/read/services.h"
+#include "vfs/tree/root_tree.h"
+
+namespace inductorfs::vfs {
+
+/// Answers what a name is: a file of the local disk, an entry of the cluster, or nothing. A first use of an entry waits
+/// for its bytes on a fetch thread, which then gives the answer; no function here blocks on the cluster. Safe for
+/// concurrent use.
+class Lookup {
+ public:
+  Lookup(const Services& services, RootTree& tree, ClusterSets& sets, Fetcher& fetcher, Prefetch& prefetch);
+
+  /// FileSystem::lookup.
+  void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done);
+
+  /// A node for a name that the local disk has, with `references` of the kernel. Requires: moves().
+  [[nodiscard]] Result<Found> add_local(const Site& site, const struct stat& status, uint64_t references);
+  /// The answer for a node that the caller has counted a reference of; it is given back on an error. Requires: moves().
+  [[nodiscard]] Result<Found> found(const NodePtr& node, bool keep);
+  /// The node of a path of the local disk, pinned: RootTree::unpin() ends that. Never asks the cluster.
+  [[nodiscard]] Result<NodePtr> pin_path(std::string_view path);
+  /// The node of a name that is known, or is on the local disk.
+  [[nodiscard]] Result<NodePtr> existing(const Site& site);
+  /// The text of a group file for this mount; nothing for every other file.
+  [[nodiscard]] Result<std::shared_ptr<const std::string>> rendered_group(const std::string& path,
+                                                                          const codec::Entry& entry);
+
+ private:
+  void resolve(const Site& site, LookupDone done);
+  [[nodiscard]] std::optional<Result<Found>> resolve_locally(const Site& site, bool keep);
+  void resolve_entry(const Site& site, const catalog::Known& known, bool keep, LookupDone done);
+  void fetched(const Site& site, const catalog::Known& known, FetchOutcome outcome, const LookupDone& done);
+  [[nodiscard]] Result<Found> add_shared(const Site& site, const codec::Entry& entry, uint64_t references);
+  [[nodiscard]] Result<Found> add_virtual(const Site& site, uint64_t references);
+  // In a Triton key directory (set_lookup.cc)
+  void lookup_in_key_directory(const Site& site, const Caller& caller, LookupDone done);
+  void show_cluster_set(const Site& site, const std::vector<catalog::Known>& set, LookupDone done);
+  [[nodiscard]] std::optional<Found> own_pending_file(const Site& site, const Caller& caller);
+
+  catalog::Catalog& catalog_;
+  store::BlobStore& store_;
+  Counters& counters_;
+  RootTree& tree_;
+  ClusterSets& sets_;
+  Fetcher& fetcher_;
+  Prefetch& prefetch_;
+  LocalTree& disk_{tree_.disk()};
+  NodeTable& nodes_{tree_.nodes()};
+  SharedGuarded<Moves>& moves_{tree_.moves()};
+};
+
+/// Answers that there is no such name; `keep`: the kernel may remember that.
+void answer_absent(const LookupDone& done, bool keep);
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/read/prefetch.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr size_t kPrefetchEntries = 1024;
+constexpr size_t kPrefetchNewest = 20'000;
+/// Artefacts of one start-up are made by one writer within minutes (a cold start of the largest graphs takes that
+/// long).
+constexpr int64_t kCompanionNanoseconds = 10LL * 60 * 1'000'000'000;
+constexpr uint64_t kCompanionBytes = 256ULL << 20;
+constexpr size_t kCompanionsRemembered = 64;
+
+}  // namespace
+
+void Prefetch::directory(const std::string& canonical) {
+  if (options_.prefetch_bytes == 0) return;
+  std::vector<codec::Entry> wanted;
+  uint64_t bytes = 0;
+  for (auto& known : catalog_.entries_in(canonical)) {
+    bytes += known.entry.size;
+    if (bytes > options_.prefetch_bytes || wanted.size() >= kPrefetchEntries) break;
+    wanted.push_back(std::move(known.entry));
+  }
+  if (!wanted.empty()) fetcher_.prefetch(wanted);
+}
+
+void Prefetch::companions(const codec::Entry& entry) {
+  if (options_.prefetch_bytes == 0) return;
+  const bool fresh = windows_.with([&](std::vector<std::pair<std::string, int64_t>>& windows) {
+    const auto covers = [&](const auto& window) {
+      return window.first == entry.origin && std::abs(window.second - entry.mtime_ns) < kCompanionNanoseconds / 2;
+    };
+    if (std::any_of(windows.begin(), windows.end(), covers)) return false;
+    if (windows.size() >= kCompanionsRemembered) windows.erase(windows.begin());
+    windows.emplace_back(entry.origin, entry.mtime_ns);
+    return true;
+  });
+  if (!fresh) return;
+  std::vector<codec::Entry> wanted;
+  uint64_t bytes = 0;
+  for (auto& known : catalog_.newest(kPrefetchNewest)) {
+    if (known.entry.origin != entry.origin) continue;
+    if (std::abs(known.entry.mtime_ns - entry.mtime_ns) > kCompanionNanoseconds) continue;
+    bytes += known.entry.size;
+    if (bytes > std::min(kCompanionBytes, options_.prefetch_bytes) || wanted.size() >= kPrefetchEntries) break;
+    wanted.push_back(std::move(known.entry));
+  }
+  if (!wanted.empty()) fetcher_.prefetch(wanted);
+}
+
+void Prefetch::newest() {
+  std::vector<codec::Entry> wanted;
+  uint64_t bytes = 0;
+  for (auto& known : catalog_.newest(kPrefetchNewest)) {
+    bytes += known.entry.size;
+    if (bytes > options_.prefetch_bytes) break;
+    wanted.push_back(std::move(known.entry));
+  }
+  fetcher_.prefetch(wanted);
+}
+
+}  // namespace inductorfs::vfs

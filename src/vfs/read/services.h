@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "inductorfs/base/counters.h"
+#include "inductorfs/catalog/catalog.h"
+#include "inductorfs/remote/remote.h"
+#include "inductorfs/store/blob_store.h"
+#include "inductorfs/vfs/file_system.h"
+
+namespace inductorfs::vfs {
+
+/// What a file system works with beside its own tree. All of it belongs to the caller of FileSystem::open() and
+/// outlives the file system.
+struct Services {
+  const Host& host;
+  catalog::Catalog& catalog;
+  store::BlobStore& store;
+  remote::Remote& remote;
+  Counters& counters;
+};
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "vfs/read/lookup.h"
+#include "vfs/tree/paths.h"
+
+/// Lookups in Triton key directories: whose files one shows (see KeyState).
+
+namespace inductorfs::vfs {
+
+void Lookup::lookup_in_key_directory(const Site& site, const Caller& caller, LookupDone done) {
+  if (!is_kernel_file(site.path)) {
+    if (const NodePtr known = nodes_.look_up_child(site.parent, site.name)) {
+      return done({found(known, kernel_may_keep(site.path)), false});
+    }
+    return resolve(site, std::move(done));
+  }
+  if (auto own = own_pending_file(site, caller)) return done({*own, false});
+  const auto [committed, contested] = site.parent->key->state.with(
+      [](const KeyState& state) { return std::make_pair(state.committed, !state.writers.empty()); });
+  const bool keep = !contested;
+  if (const NodePtr known = nodes_.look_up_child(site.parent, site.name)) return done({found(known, keep), false});
+  if (auto local = resolve_locally(site, keep)) return done({std::move(*local), false});
+  if (committed == KeyState::Committed::kLocal) {
+    // A set that leaves the view in this moment leaves no absence behind.
+    const bool still = site.parent->key->state.with(
+        [](const KeyState& state) { return state.committed == KeyState::Committed::kLocal; });
+    return answer_absent(done, keep && still);
+  }
+
+  if (committed == KeyState::Committed::kCluster) {
+    const auto shown = sets_.entry_of(*site.parent, site.path);
+    return shown ? resolve_entry(site, *shown, keep, std::move(done)) : answer_absent(done, keep);
+  }
+  std::vector<catalog::Known> set;
+  for (auto& known : catalog_.entries_in(parent_path(site.canonical))) {
+    if (is_kernel_file(known.entry.path)) set.push_back(std::move(known));
+  }
+  // A set may be committed at any moment, without the kernel being told of each name.
+  if (set.empty()) return answer_absent(done, false);
+  show_cluster_set(site, set, std::move(done));
+}
+
+std::optional<Found> Lookup::own_pending_file(const Site& site, const Caller& caller) {
+  const bool contested = site.parent->key->state.with([](const KeyState& state) { return !state.writers.empty(); });
+  if (!contested) return std::nullopt;
+  const SetOwner writer = set_owner_of(caller.pid);
+  const bool mine = site.parent->key->state.with([&](const KeyState& state) {
+    const auto set = state.writers.find(writer);
+    if (set == state.writers.end() || !set->second.files.contains(site.name)) return false;
+    // Half a set beside the committed one would be a mixture, to another thread of the writer.
+    return set->second.complete || state.committed == KeyState::Committed::kNone;
+  });
+  if (!mine) return std::nullopt;
+  const std::string place = pending_path(*site.parent, writer) + "/" + site.name;
+  const auto status = disk_.stat(place);
+  if (!status || !*status) return std::nullopt;
+  NodePtr node = nodes_.find_local((*status)->st_ino);
+  if (!node) {
+    node = tree_.new_node(S_IFREG, (*status)->st_ino, site);
+    node->content.with([&](Content& content) {
+      content.elsewhere = place;
+      nodes_.note_content(*node, NodeJournal::local(node->id, place));
+      content.attributes = attributes_of(**status);
+      content.attributes_valid = true;
+    });
+    nodes_.remember_local((*status)->st_ino, node);
+  }
+  nodes_.add_unnamed(node, 1);
+  auto result = found(node, false);
+  if (!result) return std::nullopt;
+  return *result;
+}
+
+void Lookup::show_cluster_set(const Site& site, const std::vector<catalog::Known>& set, LookupDone done) {
+  std::vector<codec::Entry> entries;
+  entries.reserve(set.size());
+  for (const auto& known : set) entries.push_back(known.entry);
+  // The whole set or nothing: a reader that has seen the group file takes a missing child for an error
+  // (triton/compiler/compiler.py: CompiledKernel.__init__).
+  fetcher_.fetch(entries, [this, site, set, done = std::move(done)](const std::vector<FetchOutcome>& got) {
+    const bool lost = std::find(got.begin(), got.end(), FetchOutcome::kLost) != got.end();
+    const bool here = std::all_of(got.begin(), got.end(), [](auto outcome) { return outcome == FetchOutcome::kHere; });
+    if (lost) {
+      // One lost child makes the set useless: all of it goes, so that the cluster takes the next writer's.
+      for (const auto& known : set) catalog_.report_lost(known);
+    }
+    if (!here || !sets_.take(site.parent, set)) {
+      counters_.get(lost ? "lookup.lost" : "lookup.not_now").add();
+      return answer_absent(done, false);
+    }
+    counters_.get("lookup.first_touch").add();
+    const bool keep = site.parent->key->state.with([](const KeyState& state) { return state.writers.empty(); });
+    if (auto local = resolve_locally(site, keep)) return done({std::move(*local), false});
+    const auto shown = sets_.entry_of(*site.parent, site.path);
+    if (!shown) return answer_absent(done, false);
+    auto result = add_shared(site, shown->entry, 1);
+    if (result) result->keep = keep;
+    done({std::move(result), false});
+  });
+}
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/vfs/check.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "inductorfs/layout/layout.h"
+#include "vfs/tree/local_tree.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr uint64_t kGroupFileLimit = 1 << 20;
+
+/// Needs external synchronisation.
+class Checker {
+ public:
+  Checker(const LocalTree& tree, std::string name, const store::CheckedStore& store, bool repair,
+          store::Findings& findings)
+      : tree_(tree), name_(std::move(name)), store_(store), repair_(repair), findings_(findings) {}
+
+  Result<CheckedView> run() {
+    check_directory("");
+    for (const auto& item : tree_.list("set-aside").value_or(std::vector<LocalTree::Item>{})) {
+      findings_.add({name_ + "/set-aside/" + item.name,
+                     "could not be read and was set aside; look at it and remove it",
+                     true,
+                     {}});
+    }
+    for (const char* folder : {"pending", "orphans"}) {
+      auto items = tree_.list(folder);
+      if (!items) return fail(std::move(items).error());
+      for (const auto& item : *items) {
+        findings_.add({name_ + "/" + folder + "/" + item.name, "has no name in the mount any more", true, {}});
+      }
+    }
+    return result_;
+  }
+
+ private:
+  void check_directory(const std::string& path) {
+    auto items = tree_.list(LocalTree::view(path));
+    if (!items) return cannot_read(path, items.error().to_string());
+    for (const auto& item : *items) {
+      const std::string child = path.empty() ? item.name : join(path, item.name);
+      if (child.size() > LocalTree::kPathLimit) {
+        cannot_read(child, "its path is too long; the next mount sets it aside");
+        continue;
+      }
+      if (item.type == S_IFDIR) check_directory(child);
+      if (item.type == S_IFREG) check_file(child);
+    }
+  }
+
+  void cannot_read(const std::string& path, const std::string& why) {
+    store::Finding finding{name_ + "/" + LocalTree::view(path), "cannot be read: " + why, false, {}};
+    if (const auto moved =
+            repair_ && !path.empty() ? tree_.set_aside(path) : Result<std::string>(fail(ErrorCode::kBusy))) {
+      finding.repair = "set aside as " + name_ + "/" + *moved;
+    }
+    findings_.add(std::move(finding));
+  }
+
+  /// As recovery.cc: the seal of a group file is the digest of what the cluster has of it.
+  static Result<codec::Digest> digest_to_seal(int file, const std::string& path) {
+    const size_t slash = path.rfind('/');
+    if (slash == std::string::npos || !layout::is_group_file(path.substr(slash + 1))) {
+      return codec::digest_of_file(file);
+    }
+    const auto text = read_file(AT_FDCWD, proc_path(file), kGroupFileLimit);
+    if (!text) return fail(text.error());
+    const auto canonical = layout::canonical_group(*text, path.substr(path.rfind('/', slash - 1) + 1, 52));
+    if (!canonical) return fail(canonical.error());
+    return codec::digest_of(*canonical);
+  }
+
+  void check_file(const std::string& path) {
+    ++result_.files;
+    const std::string place = LocalTree::view(path);
+    const auto file = tree_.open_file(place, false);
+    struct stat info {};
+    if (!file || ::fstat(file->get(), &info) != 0) {
+      return findings_.add({name_ + "/" + place, "cannot be read", false, {}});
+    }
+    const auto inode = store_.inodes.find(info.st_ino);
+    const auto seal = tree_.seal_of(file->get());
+    if (!seal) {
+      if (inode == store_.inodes.end()) return;
+      return findings_.add({name_ + "/" + place, "is a blob without a seal; the next mount gives it a copy", true, {}});
+    }
+    ++result_.sealed;
+    const auto sealed = codec::Digest::from_hex(*seal);
+    if (sealed && inode != store_.inodes.end() && inode->second == *sealed) return;
+    const auto actual = digest_to_seal(file->get(), path);
+    if (sealed && actual && *actual == *sealed) return;
+    store::Finding finding{name_ + "/" + place, "its bytes are not those that its seal names", false, {}};
+    if (repair_ && tree_.unlink(place)) finding.repair = "removed";
+    findings_.add(std::move(finding));
+  }
+
+  const LocalTree& tree_;
+  const std::string name_;
+  const store::CheckedStore& store_;
+  const bool repair_;
+  store::Findings& findings_;
+  CheckedView result_;
+};
+
+}  // namespace
+
+Result<CheckedView> check(const std::string& directory, const std::string& name, const store::CheckedStore& store,
+                          bool repair, store::Findings& findings) {
+  struct stat info {};
+  const std::string path = directory + "/" + name;
+  if (::stat((path + "/view").c_str(), &info) != 0 && errno == ENOENT) return CheckedView{};
+  const auto tree = LocalTree::open(path, ::geteuid(), ::getegid(), 0755);
+  if (!tree) return fail(tree.error());
+  return Checker(*tree, name, store, repair, findings).run();
+}
+
+}  // namespace inductorfs::vfs

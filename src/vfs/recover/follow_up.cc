@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/recover/follow_up.h"
+
+#include <sys/stat.h>
+
+#include "inductorfs/base/fail_point.h"
+#include "inductorfs/base/log.h"
+#include "inductorfs/layout/layout.h"
+#include "vfs/tree/paths.h"
+
+namespace inductorfs::vfs {
+
+FollowUp::FollowUp(const Services& services, const Parts& parts)
+    : host_(services.host),
+      catalog_(services.catalog),
+      tree_(parts.tree),
+      lookup_(parts.lookup),
+      changes_(parts.changes),
+      notifier_(parts.notifier),
+      marks_(parts.marks),
+      sealer_(parts.sealer),
+      in_place_(parts.in_place),
+      sealing_(parts.sealing),
+      phase_(parts.phase) {}
+
+void FollowUp::run(const std::stop_token& stop) {
+  refresh_kernel("", tree_.root(), stop);
+  fail_point("takeover.kernel_told");
+  look_below("", stop);
+  phase_.notify_with([](Resuming& resuming) { resuming = Resuming::kNo; });
+  fail_point("takeover.finished");
+  log::info("view.resumed", {{"nodes", static_cast<uint64_t>(nodes_.size())}});
+}
+
+/// The catalog may have changed between the last notice to the kernel and now: an absence that the kernel keeps would
+/// stay for ever.
+void FollowUp::refresh_kernel(const std::string& path, const NodePtr& directory, const std::stop_token& stop) {
+  for (const auto& child : catalog_.list(layout::canonical_path(path))) {
+    if (stop.stop_requested()) return;
+    if (!nodes_.child(directory, child.name)) notifier_.forget_name(directory->id, child.name);
+  }
+  notifier_.forget_content(directory->id);
+  for (const auto& [name, child] : nodes_.children(directory)) {
+    const std::string child_path = path.empty() ? name : join(path, name);
+    if (child->is_directory()) {
+      refresh_kernel(child_path, child, stop);
+      continue;
+    }
+    const bool replaced = child->content.with([&](const Content& content) {
+      if (content.backing != Backing::kShared) return false;
+      const auto known = catalog_.find(layout::canonical_path(child_path));
+      return !known || known->entry.digest != content.entry.digest;
+    });
+    if (replaced) (void)changes_.apply(child_path, layout::canonical_path(child_path));
+  }
+}
+
+void FollowUp::look_below(const std::string& path, const std::stop_token& stop) {
+  const auto items = moves_.read([&](const Moves&) { return disk_.list(LocalTree::view(path)); });
+  if (!items || stop.stop_requested()) return;
+  for (const auto& item : *items) {
+    const std::string child = path.empty() ? item.name : join(path, item.name);
+    if (item.type == S_IFDIR) look_below(child, stop);
+    if (item.type == S_IFREG) look_at_file(path, item.name, *items);
+  }
+  if (layout::is_triton_key_directory(path)) look_at_set(path);
+}
+
+void FollowUp::look_at_set(const std::string& path) {
+  const bool asks = in_place_.is_on();
+  bool is_open = false;
+  for (const auto& name : tree_.local_set(path)) {
+    if (!tree_.seal_on_disk(join(path, name)).empty()) continue;
+    is_open = true;
+    if (!asks) break;
+    const auto node = lookup_.pin_path(join(path, name));
+    if (!node) continue;
+    // Somebody may be writing to it, also where files of the set are still to come. The last of them seals the set.
+    in_place_.add(*node, join(path, name));
+    tree_.unpin(*node);
+  }
+  if (is_open && !asks && tree_.local_set_is_whole(path)) sealing_.seal_later(path);
+}
+
+void FollowUp::look_at_file(const std::string& directory, const std::string& name,
+                            const std::vector<LocalTree::Item>& siblings) {
+  const std::string path = directory.empty() ? name : join(directory, name);
+  const auto& rule = layout::rule_of(layout::classify(path).family);
+  if (!rule.shared || !disk_.keeps_seals()) return;
+  const std::string place = LocalTree::view(path);
+  const auto file = disk_.open_file(place, false);
+  if (!file) return;
+  if (const auto seal = disk_.seal_of(file->get())) {
+    const auto digest = codec::Digest::from_hex(*seal);
+    if (digest) pins_.with([&](Pins& pins) { pins.sealed_paths.try_emplace(*digest, path); });
+    return;
+  }
+  if (disk_.is_changed(file->get()) || layout::classify(path).family == layout::Family::kTritonKernel) return;
+  // Its compiler is at work: the end of that seals it.
+  if (rule.seal == layout::SealSign::kBuildDirectory && is_being_built(directory, name, siblings)) return;
+  const Provenance found = marks_.read(place);
+  if (!found.is_known() && marks_.everyone_fits()) {
+    Provenance now;
+    now.add_scope(host_.scope_of(layout::classify(path).family, {}).id);
+    marks_.write(place, found, now);
+  }
+  auto node = lookup_.pin_path(path);
+  if (!node) return;
+  if (in_place_.is_on()) {
+    in_place_.add(*node, path);  // somebody may be writing to it
+  } else if (rule.seal == layout::SealSign::kQuiet) {
+    sealer_.add_quiet({*node, path, false});
+  } else {
+    sealer_.add({*node, path, false});
+  }
+  tree_.unpin(*node);
+}
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "vfs/origin/marks.h"
+#include "vfs/read/cluster_changes.h"
+#include "vfs/read/lookup.h"
+#include "vfs/read/services.h"
+#include "vfs/tree/resuming.h"
+#include "vfs/tree/root_tree.h"
+#include "vfs/write/in_place.h"
+#include "vfs/write/sealer.h"
+#include "vfs/write/sealing.h"
+
+namespace inductorfs::vfs {
+
+/// The rest of a takeover, while requests are served: which blobs local files are, what is to be sealed, and what the
+/// kernel may not have been told. Blocks on the local disk. Confined to the `janitor` thread.
+class FollowUp {
+ public:
+  struct Parts {
+    RootTree& tree;
+    Lookup& lookup;
+    ClusterChanges& changes;
+    Notifier& notifier;
+    Marks& marks;
+    Sealer& sealer;
+    InPlace& in_place;
+    Sealing& sealing;
+    TakeoverPhase& phase;
+  };
+  FollowUp(const Services& services, const Parts& parts);
+
+  void run(const std::stop_token& stop);
+
+ private:
+  void refresh_kernel(const std::string& path, const NodePtr& directory, const std::stop_token& stop);
+  void look_below(const std::string& path, const std::stop_token& stop);
+  void look_at_set(const std::string& path);
+  void look_at_file(const std::string& directory, const std::string& name,
+                    const std::vector<LocalTree::Item>& siblings);
+
+  const Host& host_;
+  catalog::Catalog& catalog_;
+  RootTree& tree_;
+  Lookup& lookup_;
+  ClusterChanges& changes_;
+  Notifier& notifier_;
+  Marks& marks_;
+  Sealer& sealer_;
+  InPlace& in_place_;
+  Sealing& sealing_;
+  TakeoverPhase& phase_;
+  LocalTree& disk_{tree_.disk()};
+  NodeTable& nodes_{tree_.nodes()};
+  SharedGuarded<Moves>& moves_{tree_.moves()};
+  Guarded<Pins>& pins_{tree_.pins()};
+};
+
+}  // namespace inductorfs::vfs

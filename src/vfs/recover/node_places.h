@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "vfs/read/notifier.h"
+#include "vfs/tree/root_tree.h"
+
+namespace inductorfs::vfs {
+
+/// Finds out where the files of nodes really are: an earlier worker may have been killed between a step on the disk and
+/// its note in the journal. Blocks on the local disk only. Safe for concurrent use.
+class NodePlaces {
+ public:
+  NodePlaces(RootTree& tree, Notifier& notifier) : tree_(tree), notifier_(notifier) {}
+
+  /// Corrects the names of a node, and where its bytes are. False: its file is at none of the places that are known.
+  bool find_place(const NodePtr& node);
+  /// The inode number of the node's file, if that is what lies there; 0: it is not.
+  [[nodiscard]] uint64_t inode_at(const std::string& place, const Node& node) const;
+  /// Its name is another than the one that its seal may have been looked for under.
+  static void ask_for_seal(const NodePtr& node);
+
+ private:
+  [[nodiscard]] std::pair<std::string, uint64_t> noted_place(const NodePtr& node) const;
+  void lose_names(const NodePtr& node, const std::string& place);
+
+  RootTree& tree_;
+  Notifier& notifier_;
+  LocalTree& disk_{tree_.disk()};
+  NodeTable& nodes_{tree_.nodes()};
+};
+
+}  // namespace inductorfs::vfs

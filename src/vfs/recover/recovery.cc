@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/recover/recovery.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "inductorfs/base/activity.h"
+#include "inductorfs/base/fail_point.h"
+#include "inductorfs/base/log.h"
+#include "vfs/tree/paths.h"
+
+/// What an earlier life left on the disk. Runs before the first request.
+namespace inductorfs::vfs {
+namespace {
+
+constexpr const char* kBootIdFile = "/proc/sys/kernel/random/boot_id";
+constexpr const char* kMarker = "state";
+constexpr size_t kMarkerLimit = 256;
+constexpr uint64_t kGroupFileLimit = 1 << 20;
+
+std::string boot_id() {
+  auto text = read_file(AT_FDCWD, kBootIdFile, kMarkerLimit);
+  return text ? text->substr(0, text->find('\n')) : std::string("unknown");
+}
+
+/// What the seal of a sound file says: of a group file it is the digest of what the cluster has of it.
+Result<codec::Digest> digest_to_seal(int file, const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos || !layout::is_group_file(path.substr(slash + 1))) return codec::digest_of_file(file);
+  const auto text = read_file(AT_FDCWD, proc_path(file), kGroupFileLimit);
+  if (!text) return fail(text.error());
+  const std::string directory = path.substr(0, slash);
+  const auto canonical = layout::canonical_group(*text, directory.substr(directory.rfind('/') + 1));
+  if (!canonical) return fail(canonical.error());
+  return codec::digest_of(*canonical);
+}
+
+/// Of a sealed file: neither the queue nor the cluster has it although the queue may have lost rows.
+bool may_be_unpublished(const catalog::Catalog& catalog, const std::string& path) {
+  if (!catalog.queue_may_be_short()) return false;
+  const std::string canonical = layout::canonical_path(path);
+  const auto state = catalog.publish_state(canonical);
+  return !catalog.find(canonical) && !(state && state->state == catalog::PublishState::kQueued);
+}
+
+}  // namespace
+
+Result<void> Recovery::run() {
+  for (const char* name : {"pending", "orphans"}) {
+    auto items = disk_.list(name);
+    if (!items) return fail(std::move(items).error());
+    for (const auto& item : *items)
+      INDUCTORFS_TRY(remove_tree(tree_.options().directory + "/" + name + "/" + item.name));
+  }
+  fail_point("recovery.cleared");
+  stale_.recover_stale();
+  // "boot id, then `clean` after a close that synced": another boot without it means that the host went down while
+  // data were not on the disk (torch never calls fsync, so neither do we on its path).
+  const auto marker = read_file(disk_.fd(), kMarker, kMarkerLimit);
+  const std::string boot = boot_id();
+  const bool torn = marker && !marker->starts_with(boot) && !marker->ends_with("clean");
+  // Who is killed on the way through a torn view leaves the marker that says so to the next start. One that replaces
+  // "clean" must not be lost with the host, or what is written from here on would be trusted.
+  if (!torn) INDUCTORFS_TRY(write_file_durably(disk_.fd(), kMarker, boot + " open"));
+  fail_point("recovery.marked");
+  if (torn) {
+    log::warning("view.host_crash", {{"action", "local artefacts are verified"}});
+    catalog_.note_queue(false);
+  }
+  recover_directory("", torn);
+  return torn ? write_file_atomically(disk_.fd(), kMarker, boot + " open") : Result<void>{};
+}
+
+void Recovery::recover_directory(const std::string& path, bool torn) {
+  auto items = disk_.list(LocalTree::view(path));
+  if (!items) return set_aside(path, items.error(), torn);
+  for (const auto& item : *items) {
+    const std::string child = path.empty() ? item.name : join(path, item.name);
+    if (child.size() > LocalTree::kPathLimit) {
+      set_aside(child, Error(ErrorCode::kNameTooLong, "its path has more bytes than a system call takes"), torn);
+      continue;
+    }
+    if (item.type == S_IFREG) recover_file(path, item.name, *items, torn);
+    if (item.type == S_IFDIR) recover_directory(child, torn);
+  }
+  if (layout::is_triton_key_directory(path)) recover_group(path, torn);
+}
+
+/// One name that cannot be read must not keep the others from being served.
+void Recovery::set_aside(const std::string& path, const Error& why, bool torn) {
+  constexpr size_t kShown = 100;
+  const std::string shown = path.size() > kShown ? path.substr(0, kShown) + "..." : path;
+  // What the disk cannot tell at this moment (too many open files, an I/O error) may be sound, and shows nothing as
+  // long as it cannot be read. After a host crash it was not verified.
+  const bool stays = path.empty() || (why.code() == ErrorCode::kInternal && !torn);
+  const auto moved = stays ? Result<std::string>(fail(why)) : disk_.set_aside(path);
+  const std::string outcome = moved ? "set aside as files/" + *moved + " in the store; look at it and remove it"
+                                    : "cannot be read, and stays as it is: " + moved.error().to_string();
+  counters_.get("recovery.set_aside").add();
+  log::error("recovery.set_aside", {{"path", shown}, {"why", why.to_string()}, {"outcome", outcome}});
+  refusals_.note(shown + ": " + outcome);
+}
+
+void Recovery::recover_file(const std::string& directory, const std::string& name,
+                            const std::vector<LocalTree::Item>& siblings, bool torn) {
+  const std::string path = directory.empty() ? name : join(directory, name);
+  const auto family = layout::classify(path).family;
+  const auto& rule = layout::rule_of(family);
+  if (!rule.shared) return;
+  const bool in_set = family == layout::Family::kTritonKernel;  // recover_group sees to its marks
+  const std::string view_path = LocalTree::view(path);
+  auto file = disk_.open_file(view_path, false);
+  if (!file) return;
+  const auto seal = disk_.seal_of(file->get());
+  const auto sealed = seal ? codec::Digest::from_hex(*seal) : std::nullopt;
+  const auto remove = [&](const char* why) {
+    (void)disk_.unlink(view_path);  // it is compiled again; a file that stays is met again at the next start
+    fail_point("recovery.removed");
+    counters_.get("recovery.removed").add();
+    log::warning("recovery.removed", {{"path", path}, {"why", why}});
+  };
+  // Another life's files tell nothing of their writers there.
+  if (!disk_.keeps_seals()) return remove("the disk keeps no extended attributes");
+  if (sealed) {
+    if (torn && digest_to_seal(file->get(), path).value_or(codec::Digest{}) != *sealed) {
+      store_.discard(*sealed);  // the same inode
+      return remove("damaged");
+    }
+    if (!in_set && !stale_.recover_provenance(path)) return;
+    pins_.with([&](Pins& pins) { pins.sealed_paths[*sealed] = path; });
+    if (!in_set && may_be_unpublished(catalog_, path)) sealing_.seal_later(path);
+    return;
+  }
+  if (torn) return remove("not sealed when the host went down");
+  if (rule.seal == layout::SealSign::kBuildDirectory && is_being_built(directory, name, siblings)) {
+    // Its compiler lost the mount in the middle of the file; torch would load what it finds under the final name.
+    return remove("its build was not finished");
+  }
+  const bool fits = !in_set && stale_.recover_provenance(path);
+  if (fits && !disk_.is_changed(file->get())) sealing_.seal_later(path);
+}
+
+void Recovery::recover_group(const std::string& path, bool torn) {
+  auto names = tree_.local_set(path);
+  const auto is_group = [](const auto& name) { return layout::is_group_file(name); };
+  const bool has_group = std::any_of(names.begin(), names.end(), is_group);
+  if (!has_group || (torn && !tree_.local_set_is_whole(path))) {
+    // What a crash left of a set would show beside the files of the cluster's set; and whoever has read a group file
+    // takes a child that the host crash took for an error. The group file first: without it the rest is no set.
+    std::stable_partition(names.begin(), names.end(), is_group);
+    for (const auto& name : names) {
+      (void)disk_.unlink(LocalTree::view(join(path, name)));  // as in recover_file
+      fail_point("recovery.set_file_removed");
+    }
+    return;
+  }
+  if (!stale_.recover_set(path, names)) return;
+  const auto is_open = [&](const auto& name) {
+    return tree_.seal_on_disk(join(path, name)).empty() || may_be_unpublished(catalog_, join(path, name));
+  };
+  if (std::any_of(names.begin(), names.end(), is_open)) sealing_.seal_later(path);
+}
+
+void Recovery::mark_clean() {
+  const Activity activity("writes the local tree back");
+  if (sealer_.waiting() == 0) catalog_.note_queue(true);
+  if (::syncfs(disk_.fd()) != 0) return;  // not clean then: the next boot verifies
+  fail_point("view.synced");
+  (void)write_file_atomically(disk_.fd(), kMarker, boot_id() + " clean");  // as above
+  fail_point("view.marked_clean");
+}
+
+}  // namespace inductorfs::vfs

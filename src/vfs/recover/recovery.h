@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "vfs/read/services.h"
+#include "vfs/tree/root_tree.h"
+#include "vfs/write/refusals.h"
+#include "vfs/write/sealer.h"
+#include "vfs/write/sealing.h"
+#include "vfs/write/stale.h"
+
+namespace inductorfs::vfs {
+
+/// Looks after what an earlier life of this store left on the disk: deleted files, unfinished sets, files that a host
+/// crash tore. Blocks on the local disk. Confined to the thread that opens, and later closes, the file system.
+class Recovery {
+ public:
+  Recovery(const Services& services, RootTree& tree, Sealer& sealer, Sealing& sealing, Stale& stale, Refusals& refusals)
+      : catalog_(services.catalog),
+        store_(services.store),
+        counters_(services.counters),
+        tree_(tree),
+        sealer_(sealer),
+        sealing_(sealing),
+        stale_(stale),
+        refusals_(refusals) {}
+
+  /// Before the first request of a mount that takes over from no worker.
+  [[nodiscard]] Result<void> run();
+  /// At the end: notes that all is on the disk, so that the next start has nothing to verify.
+  void mark_clean();
+
+ private:
+  void recover_directory(const std::string& path, bool torn);
+  void recover_file(const std::string& directory, const std::string& name, const std::vector<LocalTree::Item>& siblings,
+                    bool torn);
+  void recover_group(const std::string& path, bool torn);
+  void set_aside(const std::string& path, const Error& why, bool torn);
+
+  catalog::Catalog& catalog_;
+  store::BlobStore& store_;
+  Counters& counters_;
+  RootTree& tree_;
+  Sealer& sealer_;
+  Sealing& sealing_;
+  Stale& stale_;
+  Refusals& refusals_;
+  LocalTree& disk_{tree_.disk()};
+  Guarded<Pins>& pins_{tree_.pins()};
+};
+
+}  // namespace inductorfs::vfs

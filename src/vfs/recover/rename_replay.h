@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "vfs/recover/node_places.h"
+#include "vfs/tree/root_tree.h"
+#include "vfs/write/key_sets.h"
+#include "vfs/write/removal.h"
+#include "vfs/write/renames.h"
+
+namespace inductorfs::vfs {
+
+/// A rename request that comes again because the worker that served it was killed: if its effect is on the disk
+/// already, the rest of it. Safe for concurrent use.
+class RenameReplay {
+ public:
+  RenameReplay(RootTree& tree, NodePlaces& places, KeySets& key_sets, Removal& removal, Renames& renames)
+      : tree_(tree), places_(places), key_sets_(key_sets), removal_(removal), renames_(renames) {}
+
+  /// Requires: takeover::begun_effect(). Nothing: the effect is not there, and the rename is done as any other.
+  [[nodiscard]] std::optional<Result<void>> run(const Site& from, const Site& to, RenameMode mode,
+                                                const Caller& caller);
+
+ private:
+  [[nodiscard]] std::optional<Result<void>> finish_in_set(const Site& from, const Site& to, const Caller& caller);
+  [[nodiscard]] Result<bool> finish_rename(const Site& from, const Site& to, RenameMode mode, uint64_t witness);
+  void finish_move(const Site& from, const Site& to, const NodePtr& moved);
+  void finish_exchange(const Site& from, const Site& to, const NodePtr& moved);
+
+  RootTree& tree_;
+  NodePlaces& places_;
+  KeySets& key_sets_;
+  Removal& removal_;
+  Renames& renames_;
+  LocalTree& disk_{tree_.disk()};
+  NodeTable& nodes_{tree_.nodes()};
+  SharedGuarded<Moves>& moves_{tree_.moves()};
+};
+
+}  // namespace inductorfs::vfs

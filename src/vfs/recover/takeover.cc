@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/recover/takeover.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+#include <vector>
+
+#include "inductorfs/base/fail_point.h"
+#include "vfs/tree/paths.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+template <typename T>
+std::optional<T> number_in(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+Takeover::Takeover(const Services& services, const Parts& parts)
+    : counters_(services.counters),
+      tree_(parts.tree),
+      sets_(parts.sets),
+      lookup_(parts.lookup),
+      key_sets_(parts.key_sets),
+      stale_(parts.stale),
+      places_(parts.places),
+      phase_(parts.phase) {}
+
+Result<void> Takeover::run() {
+  const NodeRecords records = nodes_.left_over();
+  std::vector<NodePtr> nodes;
+  nodes.reserve(records.nodes.size());
+  for (const auto& [id, record] : records.nodes) nodes.push_back(node_of(record));
+  nodes_.restore(records, nodes);
+  fail_point("takeover.nodes_restored");
+  // By path, so only now.
+  for (const NodePtr& node : nodes) {
+    if (const auto path = nodes_.path_of(*node)) tree_.make_key_directory(*node, *path);
+    restore_content(node, records.nodes.at(static_cast<uint64_t>(node->id)));
+  }
+  std::vector<NodePtr> lost;
+  for (const NodePtr& node : nodes) {
+    if (node->is_regular() && !places_.find_place(node)) lost.push_back(node);
+  }
+  // By these the requests that come again find what they moved.
+  for (const NodePtr& node : lost) {
+    if (node->local_inode != 0 && !nodes_.find_local(node->local_inode)) nodes_.remember_local(node->local_inode, node);
+  }
+  // Background threads of the earlier worker held them, not the kernel.
+  for (const NodePtr& node : nodes) tree_.let_go(nodes_.release(node));
+  fail_point("takeover.files_found");
+  restore_pending();
+  fail_point("takeover.sets_restored");
+  sweep_orphans();
+  fail_point("takeover.orphans_swept");
+  stale_.recover_stale();
+  phase_.with([](Resuming& resuming) { resuming = Resuming::kRequests; });
+  counters_.get("view.resumed_nodes").add(nodes.size());
+  return {};
+}
+
+NodePtr Takeover::node_of(const NodeRecord& record) {
+  auto node = std::make_shared<Node>(NodeId{record.id}, record.type, record.inode_number);
+  node->lookups = record.lookups;
+  node->local_inode = record.local_inode;
+  if (record.backing == Backing::kShared) node->content_record = NodeJournal::shared(node->id, record.entry);
+  if (record.backing == Backing::kVirtual) node->content_record = NodeJournal::virtual_directory(node->id);
+  if (!record.elsewhere.empty()) node->content_record = NodeJournal::local(node->id, record.elsewhere);
+  if (!record.cluster_set.empty()) node->key_record = NodeJournal::cluster_set(node->id, record.cluster_set);
+  return node;
+}
+
+void Takeover::restore_content(const NodePtr& node, const NodeRecord& record) {
+  const auto path = nodes_.path_of(*node);
+  node->content.with([&](Content& content) {
+    content.backing = record.backing;
+    if (record.backing == Backing::kShared) {
+      content.entry = record.entry;
+      // Its bytes stay those that the kernel keeps pages of, whatever the catalog says of the name by now.
+      content.rendered = lookup_.rendered_group(path.value_or(record.entry.path), record.entry).value_or(nullptr);
+      tree_.set_entry_attributes(*node, content);
+      if (!path) content.attributes.links = 0;
+      pins_.with([&](Pins& pins) { pins.shared[record.entry.digest].push_back(node->id); });
+    } else if (record.backing == Backing::kVirtual) {
+      tree_.set_virtual_attributes(*node, content);
+    } else {
+      content.elsewhere = record.elsewhere;
+      if (record.elsewhere.starts_with("orphans/")) orphans_.with([](Orphans& orphans) { ++orphans.left; });
+      if (node->is_regular()) content.sealed = SealState::kAskDisk;
+    }
+  });
+  if (node->key && !record.cluster_set.empty()) sets_.restore(*node, record.cluster_set);
+}
+
+void Takeover::restore_pending() {
+  for (const auto& item : disk_.list("pending").value_or(std::vector<LocalTree::Item>{})) {
+    const size_t dash = item.name.find('-');
+    const auto id = number_in<uint64_t>(std::string_view(item.name).substr(0, dash));
+    const NodePtr directory = id && dash != std::string::npos ? nodes_.find(NodeId{*id}) : nullptr;
+    const std::string place = "pending/" + item.name;
+    const bool taken =
+        directory && directory->key && restore_set(directory, std::string_view(item.name).substr(dash + 1), place);
+    // What stays is met again at the next start.
+    if (!taken) (void)remove_tree(tree_.options().directory + "/" + place);
+  }
+}
+
+/// The writer of a set, from the end of its directory's name; nothing when it is nobody's any more.
+std::optional<SetOwner> Takeover::owner_of_set(std::string_view text, const std::string& place) const {
+  const size_t dash = text.find('-');
+  const auto process = number_in<pid_t>(text.substr(0, dash));
+  if (!process) return std::nullopt;
+  if (dash != std::string_view::npos) {
+    const auto start = number_in<uint64_t>(text.substr(dash + 1));
+    return start ? std::optional(SetOwner{*process, *start}) : std::nullopt;
+  }
+  // An earlier release noted the number alone. Who has it now and is younger than one of the files did not write them.
+  if (*process <= 0) return SetOwner{};
+  std::optional<std::chrono::seconds> oldest;
+  for (const auto& file : disk_.list(place).value_or(std::vector<LocalTree::Item>{})) {
+    const auto status = disk_.stat(join(place, file.name));
+    if (!status || !*status) return std::nullopt;
+    const std::chrono::seconds put((*status)->st_ctim.tv_sec);
+    oldest = std::min(oldest.value_or(put), put);
+  }
+  const SetOwner owner = oldest ? set_owner_since(*process, *oldest) : SetOwner{};
+  return owner.is_known() ? std::optional(owner) : std::nullopt;
+}
+
+/// False: there is nothing in it for anybody.
+bool Takeover::restore_set(const NodePtr& directory, std::string_view owner, const std::string& place) {
+  const auto path = nodes_.path_of(*directory);
+  const auto writer = owner_of_set(owner, place);
+  if (!path || !writer) return false;
+  KeyState::WriterSet set;
+  set.place = place;
+  set.last_change = std::chrono::steady_clock::now();
+  for (const auto& file : disk_.list(place).value_or(std::vector<LocalTree::Item>{})) {
+    const bool disputed = disk_.mark_of(join(place, file.name), LocalTree::kDisputedName).has_value();
+    set.files[file.name] = {0, disputed};
+  }
+  if (set.files.empty()) return false;
+  // A commit that was cut: its group file had not moved yet (KeySets::commit), the request that caused it comes again.
+  if (!tree_.local_set_is_whole(*path)) {
+    for (const auto& name : tree_.local_set(*path)) set.files.try_emplace(name);
+  }
+  set.complete = set.is_of_one_thread() && set_is_whole(set.names(), disk_, place, path->substr(path->rfind('/') + 1));
+  // False: one is there already, and this is what a janitor could not remove.
+  return key_sets_.restore(directory, *writer, std::move(set));
+}
+
+void Takeover::sweep_orphans() {
+  for (const auto& item : disk_.list("orphans").value_or(std::vector<LocalTree::Item>{})) {
+    const auto id = number_in<uint64_t>(item.name);
+    const NodePtr node = id ? nodes_.find(NodeId{*id}) : nullptr;
+    const std::string place = "orphans/" + item.name;
+    const bool used = node && node->content.with([&](const Content& content) { return content.elsewhere == place; });
+    if (node && !used && places_.inode_at(place, *node) != 0 && nodes_.path_of(*node)) {
+      // Its file is at a name, and would be counted to have this one, too.
+      (void)disk_.unlink(place);  // as below
+      continue;
+    }
+    // What a request began is made again by it; `keep_orphan` of one that comes again replaces what it finds.
+    if (!used && !(node && item.name == std::to_string(static_cast<uint64_t>(node->id)))) {
+      (void)disk_.unlink(place);  // what stays is removed at the next start
+    }
+  }
+}
+
+}  // namespace inductorfs::vfs

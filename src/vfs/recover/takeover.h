@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "vfs/read/cluster_sets.h"
+#include "vfs/read/lookup.h"
+#include "vfs/read/services.h"
+#include "vfs/recover/node_places.h"
+#include "vfs/tree/resuming.h"
+#include "vfs/tree/root_tree.h"
+#include "vfs/write/key_sets.h"
+#include "vfs/write/stale.h"
+
+namespace inductorfs::vfs {
+
+/// Puts this file system in the place of one of an earlier worker, whose nodes the kernel and the processes go on
+/// using. What that worker was in the middle of is finished by its requests, which come again (takeover::RequestSlots),
+/// and by FollowUp. Blocks on the local disk. Confined to the thread that opens the file system.
+class Takeover {
+ public:
+  struct Parts {
+    RootTree& tree;
+    ClusterSets& sets;
+    Lookup& lookup;
+    KeySets& key_sets;
+    Stale& stale;
+    NodePlaces& places;
+    TakeoverPhase& phase;
+  };
+  Takeover(const Services& services, const Parts& parts);
+
+  /// Before the first request: nodes, names, sets that are not complete.
+  [[nodiscard]] Result<void> run();
+
+ private:
+  [[nodiscard]] NodePtr node_of(const NodeRecord& record);
+  void restore_content(const NodePtr& node, const NodeRecord& record);
+  void restore_pending();
+  [[nodiscard]] std::optional<SetOwner> owner_of_set(std::string_view text, const std::string& place) const;
+  [[nodiscard]] bool restore_set(const NodePtr& directory, std::string_view owner, const std::string& place);
+  void sweep_orphans();
+
+  Counters& counters_;
+  RootTree& tree_;
+  ClusterSets& sets_;
+  Lookup& lookup_;
+  KeySets& key_sets_;
+  Stale& stale_;
+  NodePlaces& places_;
+  TakeoverPhase& phase_;
+  LocalTree& disk_{tree_.disk()};
+  NodeTable& nodes_{tree_.nodes()};
+  Guarded<Pins>& pins_{tree_.pins()};
+  Guarded<Orphans>& orphans_{tree_.orphans()};
+};
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/tree/key_directory.h"
+
+#include <fcntl.h>
+#include <signal.h>
+
+#include <cerrno>
+#include <charconv>
+#include <ctime>
+#include <optional>
+
+#include "inductorfs/base/fd.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr uint64_t kStatusLimit = uint64_t{16} * 1024;
+constexpr uint64_t kStatLimit = 4096;
+/// Of the start in /proc/PID/stat (proc_pid_stat(5): 22), counted from the blank behind the name, which is field 2.
+constexpr int kBlanksBeforeStart = 20;
+/// Seconds are cut off in the times that are compared, and the clock may have been set a little.
+constexpr std::chrono::seconds kStartSlack{2};
+
+/// When the process of this /proc/PID/stat began.
+std::optional<uint64_t> start_in(const Result<std::string>& stat) {
+  // The name stands in parentheses and may itself hold parentheses and blanks.
+  size_t at = stat ? stat->rfind(')') : std::string::npos;
+  for (int i = 0; i < kBlanksBeforeStart && at != std::string::npos; ++i) at = stat->find(' ', at + 1);
+  if (at == std::string::npos) return std::nullopt;
+  uint64_t start = 0;
+  const auto parsed = std::from_chars(stat->data() + at + 1, stat->data() + stat->size(), start);
+  return parsed.ec == std::errc() ? std::optional(start) : std::nullopt;
+}
+
+std::optional<uint64_t> start_of(pid_t process) {
+  return start_in(read_file(AT_FDCWD, "/proc/" + std::to_string(process) + "/stat", kStatLimit));
+}
+
+}  // namespace
+
+std::set<std::string> KeyState::WriterSet::names() const {
+  std::set<std::string> result;
+  for (const auto& [name, put] : files) result.insert(name);
+  return result;
+}
+
+bool KeyState::WriterSet::is_of_one_thread() const {
+  if (std::ranges::none_of(files, [](const auto& file) { return file.second.disputed; })) return true;
+  const pid_t thread = files.begin()->second.thread;
+  return thread != 0 && std::ranges::all_of(files, [&](const auto& file) { return file.second.thread == thread; });
+}
+
+SetOwner set_owner_of(pid_t thread) {
+  if (thread <= 0) return {};
+  // A FUSE request carries the thread's id, not the process's (linux fs/fuse/dev.c: fuse_get_req). All that is read
+  // through this descriptor is of one process, whoever has the number by then.
+  const Fd directory(::open(("/proc/" + std::to_string(thread)).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!directory) return {};
+  const auto status = read_file(directory.get(), "status", kStatusLimit);
+  if (!status) return {};
+  constexpr std::string_view kKey = "\nTgid:\t";
+  const size_t at = status->find(kKey);
+  if (at == std::string::npos) return {};
+  pid_t process = 0;
+  const char* begin = status->data() + at + kKey.size();
+  (void)std::from_chars(begin, status->data() + status->size(), process);  // 0 stays when it is no number
+  const auto start = start_in(read_file(directory.get(), "task/" + std::to_string(process) + "/stat", kStatLimit));
+  return process > 0 && start ? SetOwner{process, *start} : SetOwner{};
+}
+
+bool is_gone(const SetOwner& owner) {
+  if (::kill(owner.process, 0) != 0 && errno == ESRCH) return true;
+  const auto start = start_of(owner.process);
+  return start && *start != owner.start;
+}
+
+SetOwner set_owner_since(pid_t process, std::chrono::seconds time) {
+  const auto start = start_of(process);
+  const int64_t ticks = ::sysconf(_SC_CLK_TCK);
+  timespec now{};
+  timespec since_boot{};
+  if (!start || ticks <= 0) return {};
+  if (::clock_gettime(CLOCK_REALTIME, &now) != 0 || ::clock_gettime(CLOCK_BOOTTIME, &since_boot) != 0) return {};
+  const std::chrono::seconds boot(now.tv_sec - since_boot.tv_sec);
+  const std::chrono::seconds began = boot + std::chrono::seconds(*start / static_cast<uint64_t>(ticks));
+  return began <= time + kStartSlack ? SetOwner{process, *start} : SetOwner{};
+}
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/tree/local_tree.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "inductorfs/base/fail_point.h"
+#include "inductorfs/base/handle.h"
+#include "inductorfs/takeover/request_slots.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr size_t kCopyPiece = 1 << 20;
+constexpr size_t kXattrLimit = size_t{64} * 1024;  // XATTR_SIZE_MAX and XATTR_LIST_MAX of linux/limits.h
+
+Timestamp timestamp_of(const struct timespec& time) { return {time.tv_sec, time.tv_nsec}; }
+
+void copy_xattrs(int from, int to) {
+  std::array<char, kXattrLimit> names{};
+  const ssize_t length = ::flistxattr(from, names.data(), names.size());
+  std::string value(kXattrLimit, '\0');
+  for (ssize_t at = 0; at < length;) {
+    const std::string name(names.data() + at);
+    at += static_cast<ssize_t>(name.size()) + 1;
+    if (name == LocalTree::kSealName || name == LocalTree::kEntryName) continue;
+    const ssize_t size = ::fgetxattr(from, name.c_str(), value.data(), value.size());
+    if (size < 0) continue;
+    // What the disk refuses on a copy (security labels, say) it would have refused to the program itself.
+    (void)::fsetxattr(to, name.c_str(), value.data(), static_cast<size_t>(size), 0);
+  }
+}
+
+}  // namespace
+
+Attributes attributes_of(const struct stat& status) {
+  Attributes result;
+  result.inode_number = status.st_ino;
+  result.mode = status.st_mode;
+  // 1 is "not counted" for directories: those from the cluster are not in the local count (find(1) knows this form).
+  result.links = S_ISDIR(status.st_mode) ? 1 : status.st_nlink;
+  result.uid = status.st_uid;
+  result.gid = status.st_gid;
+  result.device = status.st_rdev;
+  result.size = static_cast<uint64_t>(status.st_size);
+  result.blocks = static_cast<uint64_t>(status.st_blocks);
+  result.accessed = timestamp_of(status.st_atim);
+  result.modified = timestamp_of(status.st_mtim);
+  result.changed = timestamp_of(status.st_ctim);
+  return result;
+}
+
+std::string join(std::string_view directory, std::string_view name) {
+  std::string path(directory);
+  path += '/';
+  path += name;
+  return path;
+}
+
+std::string proc_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+
+Result<void> copy_bytes(int from, int to, uint64_t size) {
+  std::string buffer(std::min<uint64_t>(size, kCopyPiece), '\0');
+  for (uint64_t offset = 0; offset < size;) {
+    const auto got = pread_full(from, buffer.data(), std::min<uint64_t>(buffer.size(), size - offset), offset);
+    if (!got) return fail(got.error());
+    if (*got == 0) break;
+    INDUCTORFS_TRY(pwrite_full(to, std::string_view(buffer.data(), *got), offset));
+    takeover::note_progress();
+    offset += *got;
+  }
+  return {};
+}
+
+Result<LocalTree> LocalTree::open(const std::string& directory, uid_t owner, gid_t group, mode_t mode) {
+  INDUCTORFS_TRY(make_directories(directory, 0700));
+  LocalTree tree;
+  auto root = open_at(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY);
+  if (!root) return fail(std::move(root).error());
+  tree.root_ = std::move(*root);
+  tree.owner_ = owner;
+  tree.group_ = group;
+  tree.mode_ = mode;
+  for (const char* name : {"view", "pending", "orphans", "stale"}) {
+    if (::mkdirat(tree.fd(), name, 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", directory + "/" + name);
+  }
+  tree.keeps_seals_ = ::setxattr((directory + "/orphans").c_str(), "user.inductorfs.probe", "1", 1, 0) == 0;
+  return tree;
+}
+
+Result<void> LocalTree::dress_root() const {
+  const std::string root = view("");
+  if (::geteuid() == 0 && ::fchownat(fd(), root.c_str(), owner_, group_, AT_SYMLINK_NOFOLLOW) != 0) {
+    return fail_errno("chown", root);
+  }
+  if (::fchmodat(fd(), root.c_str(), mode_, 0) != 0) return fail_errno("chmod", root);  // a chown takes bits away
+  return {};
+}
+
+Result<std::optional<struct stat>> LocalTree::stat(const std::string& path) const {
+  struct stat status {};
+  if (::fstatat(fd(), path.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return status;
+  if (errno == ENOENT || errno == ENOTDIR) return std::optional<struct stat>{};
+  return fail_errno("stat", path);
+}
+
+Result<std::vector<LocalTree::Item>> LocalTree::list(const std::string& path) const {
+  std::vector<Item> items;
+  auto directory = open_at(fd(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!directory) {
+    if (directory.error().code() == ErrorCode::kNotFound) return items;
+    return fail(std::move(directory).error());
+  }
+  const Handle<DIR, ::closedir> stream(::fdopendir(directory->get()));
+  if (!stream) return fail_errno("opendir", path);
+  (void)directory->release();  // the stream owns it now
+  while (true) {
+    errno = 0;
+    const struct dirent* entry = ::readdir(stream.get());
+    if (entry == nullptr) break;
+    const std::string_view name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    items.push_back({std::string(name), entry->d_ino, static_cast<mode_t>(DTTOIF(entry->d_type))});
+  }
+  if (errno != 0) return fail_errno("readdir", path);
+  return items;
+}
+
+bool LocalTree::is_empty(const std::string& path) const {
+  const auto items = list(path);
+  return items && items->empty();
+}
+
+Result<Fd> LocalTree::open_file(const std::string& path, bool writable) const {
+  auto file = open_at(fd(), path, (writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW);
+  if (file || !writable || file.error().code() != ErrorCode::kNotPermitted) return file;
+  // A file created read-only is still written through the descriptor that created it (git does so). With no handles
+  // the daemon opens again, which an ordinary user's daemon may only do while the owner may write.
+  const auto status = stat(path);
+  if (!status || !*status) return file;
+  const mode_t mode = (*status)->st_mode & 07777;
+  if (::fchmodat(fd(), path.c_str(), mode | S_IWUSR | S_IRUSR, 0) != 0) return file;
+  auto again = open_at(fd(), path, O_RDWR | O_NOFOLLOW);
+  (void)::fchmodat(fd(), path.c_str(), mode, 0);  // it was just allowed to
+  return again;
+}
+
+Result<void> LocalTree::rename(const std::string& from, const std::string& to, unsigned flags) const {
+  if (::renameat2(fd(), from.c_str(), fd(), to.c_str(), flags) != 0) return fail_errno("rename", from);
+  return {};
+}
+
+Result<void> LocalTree::unlink(const std::string& path) const {
+  if (::unlinkat(fd(), path.c_str(), 0) != 0 && errno != ENOENT) return fail_errno("unlink", path);
+  return {};
+}
+
+Result<void> LocalTree::link(const std::string& from, const std::string& to) const {
+  if (::linkat(fd(), from.c_str(), fd(), to.c_str(), 0) != 0) return fail_errno("link", from);
+  return {};
+}
+
+Result<void> LocalTree::make_view_directories(std::string_view path) const {
+  for (size_t end = 0; end != std::string_view::npos && !path.empty();) {
+    end = path.find('/', end == 0 ? 0 : end + 1);
+    const std::string prefix = view(path.substr(0, end));
+    if (::mkdirat(fd(), prefix.c_str(), mode_) != 0) {
+      if (errno == EEXIST) continue;
+      return fail_errno("mkdir", prefix);
+    }
+    fail_point("view.directory_made");
+    if (::fchmodat(fd(), prefix.c_str(), mode_, 0) != 0) return fail_errno("chmod", prefix);
+    if (::geteuid() == 0 && ::fchownat(fd(), prefix.c_str(), owner_, group_, AT_SYMLINK_NOFOLLOW) != 0) {
+      return fail_errno("chown", prefix);
+    }
+  }
+  return {};
+}
+
+Result<void> LocalTree::unshare(const std::string& path, std::optional<uint64_t> size) const {
+  auto from = open_at(fd(), path, O_RDONLY | O_NOFOLLOW);
+  if (!from) return fail(std::move(from).error());
+  struct stat status {};
+  if (::fstat(from->get(), &status) != 0) return fail_errno("stat", path);
+  // Beside the other nameless files, so that the copy never shows in the view.
+  const std::string copy = "orphans/copy-" + std::to_string(status.st_ino);
+  (void)::unlinkat(fd(), copy.c_str(), 0);  // left by a copy that failed
+  auto to = open_at(fd(), copy, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+  if (!to) return fail(std::move(to).error());
+  const auto undo = [&](Error error) -> Result<void> {
+    (void)::unlinkat(fd(), copy.c_str(), 0);  // the error that is reported came first
+    return fail(std::move(error));
+  };
+  const uint64_t wanted = std::min(size.value_or(UINT64_MAX), static_cast<uint64_t>(status.st_size));
+  if (auto copied = copy_bytes(from->get(), to->get(), wanted); !copied) return undo(copied.error());
+  copy_xattrs(from->get(), to->get());
+  mark_changed(to->get(), status.st_ino);
+  if (::geteuid() == 0) (void)::fchown(to->get(), status.st_uid, status.st_gid);  // root may
+  const struct timespec times[2] = {status.st_atim, status.st_mtim};
+  if (::fchmod(to->get(), status.st_mode & 07777) != 0) return undo(error_from_errno(errno, "chmod", path));
+  (void)::futimens(to->get(), times);  // the write that follows changes them anyway
+  fail_point("unshare.copied");
+  if (auto renamed = rename(copy, path); !renamed) return undo(renamed.error());
+  fail_point("unshare.renamed");
+  return {};
+}
+
+Result<std::string> LocalTree::set_aside(const std::string& path) const {
+  constexpr int kMost = 10'000;
+  const size_t slash = path.rfind('/');
+  const std::string above = slash == std::string::npos ? std::string() : path.substr(0, slash);
+  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+  auto directory = open_at(fd(), view(above), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!directory) return fail(std::move(directory).error());
+  if (::mkdirat(fd(), "set-aside", 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", "set-aside");
+  for (int number = 1; number < kMost; ++number) {
+    std::string place = "set-aside/" + std::to_string(number);
+    if (::renameat2(directory->get(), name.c_str(), fd(), place.c_str(), RENAME_NOREPLACE) == 0) return place;
+    if (errno != EEXIST) return fail_errno("rename", path);
+  }
+  return fail(ErrorCode::kTooLarge, "set-aside/ holds " + std::to_string(kMost) + " items; remove some");
+}
+
+bool LocalTree::same_bytes(const std::string& one, const std::string& other) const {
+  const auto a = open_file(one, false);
+  const auto b = open_file(other, false);
+  if (!a || !b) return false;
+  std::string piece(kCopyPiece, '\0');
+  std::string beside(kCopyPiece, '\0');
+  for (uint64_t offset = 0;; offset += kCopyPiece) {
+    const auto got = pread_full(a->get(), piece.data(), piece.size(), offset);
+    const auto there = pread_full(b->get(), beside.data(), beside.size(), offset);
+    if (!got || !there || *got != *there) return false;
+    if (piece.compare(0, *got, beside, 0, *got) != 0) return false;
+    if (*got < piece.size()) return true;
+    takeover::note_progress();
+  }
+}
+
+std::optional<std::string> LocalTree::seal_of(int file) const {
+  if (!keeps_seals_) return std::nullopt;
+  std::array<char, 128> value{};
+  const ssize_t size = ::fgetxattr(file, kSealName, value.data(), value.size());
+  if (size < 0) return std::nullopt;
+  return std::string(value.data(), static_cast<size_t>(size));
+}
+
+Result<void> LocalTree::set_seal(int file, std::string_view digest_hex) const {
+  if (!keeps_seals_) return {};
+  if (::fsetxattr(file, kSealName, digest_hex.data(), digest_hex.size(), 0) != 0) {
+    return fail_errno("setxattr", kSealName);
+  }
+  return {};
+}
+
+bool LocalTree::is_changed(int file) const { return ::fgetxattr(file, kChangedName, nullptr, 0) >= 0; }
+
+void LocalTree::mark_changed(int file, uint64_t instead_of) const {
+  if (!keeps_seals_) return;
+  const std::string value = std::to_string(instead_of);
+  // Without it the next start publishes what checks out.
+  (void)::fsetxattr(file, kChangedName, value.data(), value.size(), 0);
+}
+
+std::optional<std::string> LocalTree::mark_of(const std::string& path, const char* name) const {
+  if (!keeps_seals_) return std::nullopt;
+  std::array<char, kMarkLimit> value{};
+  const ssize_t size = ::lgetxattr(join(proc_path(fd()), path).c_str(), name, value.data(), value.size());
+  if (size < 0) return std::nullopt;
+  return std::string(value.data(), static_cast<size_t>(size));
+}
+
+void LocalTree::set_mark(const std::string& path, const char* name, const std::string& value) const {
+  if (!keeps_seals_) return;
+  const std::string whole = join(proc_path(fd()), path);
+  const auto set = [&] { return ::lsetxattr(whole.c_str(), name, value.data(), value.size(), 0) == 0; };
+  if (set() || errno != EACCES) return;
+  // An ordinary user's daemon may only do it while the owner may write (xattr(7)).
+  const auto status = stat(path);
+  if (!status || !*status || !S_ISREG((*status)->st_mode)) return;
+  const mode_t mode = (*status)->st_mode & 07777;
+  if (::fchmodat(fd(), path.c_str(), mode | S_IWUSR, 0) != 0) return;
+  (void)set();                                    // best effort
+  (void)::fchmodat(fd(), path.c_str(), mode, 0);  // it was just allowed to
+}
+
+void LocalTree::remove_mark(const std::string& path, const char* name) const {
+  if (keeps_seals_) (void)::lremovexattr(join(proc_path(fd()), path).c_str(), name);  // most have none
+}
+
+}  // namespace inductorfs::vfs

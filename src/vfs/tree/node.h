@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/codec/entry.h"
+#include "inductorfs/vfs/types.h"
+#include "vfs/tree/key_directory.h"
+#include "vfs/tree/provenance.h"
+
+namespace inductorfs::vfs {
+
+/// Where a node's bytes or children are.
+enum class Backing {
+  kLocal,    ///< in view/ under its path, or under Content::elsewhere (pending/, orphans/)
+  kShared,   ///< a regular file whose bytes are a blob of the store
+  kVirtual,  ///< a directory that is there only because entries lie below it
+};
+
+/// Whether a local file's inode is shared with the store, so that it is never written to again.
+enum class SealState {
+  kOpen,
+  kSealed,
+  kAskDisk,  ///< not sealed under this node: RootTree::is_sealed() finds out when it matters
+};
+
+/// What a node is made of. Guarded by the node's own lock, which may be held while its bytes are copied.
+struct Content {
+  Backing backing = Backing::kLocal;
+  std::string elsewhere;  ///< kLocal: path below the file system's directory when it is not in view/
+  Attributes attributes;
+  bool attributes_valid = false;
+  // kLocal regular files
+  SealState sealed = SealState::kOpen;
+  uint64_t active_writes = 0;
+  uint64_t version = 0;     ///< counts changes of the bytes
+  bool unfinished = false;  ///< written in place, and somebody may still have it open for writing (InPlace)
+  SteadyTime last_change{};
+  pid_t last_writer = 0;  ///< the thread that was looked at last
+  /// Under a final name: what was learned of its writers in this life; none: its marks on the disk tell.
+  std::shared_ptr<const Provenance> provenance;
+  // kShared
+  codec::Entry entry;
+  std::shared_ptr<const std::string> rendered;  ///< bytes that differ from the blob (a group file for this mount)
+};
+
+/// What a listing of a directory goes through. A cookie is the hash of its name, so that a listing may go on after
+/// anything was created or removed (rm -rf does exactly that), and after another worker has taken the mount over.
+struct Listing {
+  struct Item {
+    std::string name;
+    uint64_t inode_number = 0;
+    mode_t type = 0;
+  };
+  std::map<uint64_t, Item> by_cookie;
+  bool known = false;
+};
+
+/// One inode that the kernel, or a background thread, knows.
+///
+/// `lookups` counts the kernel's references, `pins` those of background threads; a node leaves the table when both
+/// are zero and it has no known children. names and children are guarded by the table's lock.
+struct Node {
+  Node(NodeId node_id, mode_t file_type, uint64_t number) : id(node_id), type(file_type), inode_number(number) {}
+
+  const NodeId id;
+  const mode_t type;  ///< S_IFMT bits
+  const uint64_t inode_number;
+  std::atomic<uint64_t> lookups{0};
+  std::atomic<uint32_t> pins{0};
+  /// Of the local file, as its attributes were asked for last: whose turn it is to have one sealed.
+  mutable std::atomic<uid_t> owner{0};
+
+  std::vector<std::pair<NodeId, std::string>> names;  ///< every link; a directory has one; empty: deleted
+  std::map<std::string, NodeId, std::less<>> children;
+  // For the next worker (NodeJournal), as the table noted them last; guarded by its lock too.
+  std::string content_record;  ///< empty: a local file or directory under its path
+  std::string key_record;
+  uint64_t local_inode = 0;
+  std::vector<std::string> shown;  ///< candidate directories: entries that the last listing showed
+
+  Guarded<Content> content;
+  Guarded<Listing> listing;
+  std::unique_ptr<KeyDirectory> key;  ///< directories that are, or become, Triton key directories; set at creation
+
+  [[nodiscard]] bool is_directory() const { return type == S_IFDIR; }
+  [[nodiscard]] bool is_regular() const { return type == S_IFREG; }
+};
+using NodePtr = std::shared_ptr<Node>;
+
+/// After a name in the directory came or went: its times are the disk's to say.
+inline void changed_names_in(const NodePtr& directory) {
+  directory->content.with([](Content& content) {
+    if (content.backing == Backing::kLocal) content.attributes_valid = false;
+  });
+}
+
+/// Uses the contents of two nodes at once, locked in one order for all (their ids'); `second` may be none, or the
+/// first. While a name is taken away or moved, on the disk and then in the table, nobody may ask where the node's bytes
+/// are.
+template <typename F>
+decltype(auto) with_contents(const NodePtr& first, const NodePtr& second, F&& use) {
+  if (!second || second == first) {
+    return first->content.with([&](Content& content) { return use(content, static_cast<Content*>(nullptr)); });
+  }
+  if (first->id < second->id) {
+    return first->content.with(
+        [&](Content& a) { return second->content.with([&](Content& b) { return use(a, &b); }); });
+  }
+  return second->content.with([&](Content& b) { return first->content.with([&](Content& a) { return use(a, &b); }); });
+}
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "inductorfs/codec/entry.h"
+#include "inductorfs/takeover/node_log.h"
+#include "vfs/tree/key_directory.h"
+#include "vfs/tree/node.h"
+
+namespace inductorfs::vfs {
+
+/// A node as an earlier worker left it.
+struct NodeRecord {
+  uint64_t id = 0;
+  mode_t type = 0;
+  uint64_t inode_number = 0;
+  uint64_t lookups = 0;
+  uint64_t local_inode = 0;  ///< of the local disk; 0: none was noted
+  Backing backing = Backing::kLocal;
+  std::string elsewhere;
+  codec::Entry entry;
+  std::map<std::string, catalog::Known> cluster_set;  ///< of a key directory
+};
+
+/// All that an earlier worker left: nodes by id, and their names.
+struct NodeRecords {
+  std::map<uint64_t, NodeRecord> nodes;
+  std::map<std::pair<uint64_t, std::string>, uint64_t> names;  ///< (parent, name) -> node
+  uint64_t last_id = 0;
+};
+
+/// Writes what changes in the table of nodes into the log that outlives this worker. Where there is none it does
+/// nothing. What is written says at least as many kernel references as there are: the answer that gives one may get
+/// lost, never the note of it. Needs external synchronisation: the table's lock, except for count().
+class NodeJournal {
+ public:
+  /// Several changes in one step: added when the batch goes.
+  class Batch {
+   public:
+    explicit Batch(NodeJournal& journal) : journal_(journal) {}
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+    ~Batch();
+    void node(const Node& node);
+    void name(NodeId parent, std::string_view name, NodeId node);
+    void no_name(NodeId parent, std::string_view name);
+    void count(NodeId node, uint64_t references);
+    void forget(NodeId node, uint64_t references);
+    void gone(NodeId node);
+    void local_inode(NodeId node, uint64_t number);
+    void raw(std::string record);
+    /// What was said so far, which is then not added.
+    [[nodiscard]] std::vector<std::string> take() { return std::exchange(records_, {}); }
+
+   private:
+    NodeJournal& journal_;
+    std::vector<std::string> records_;
+  };
+
+  explicit NodeJournal(const takeover::Region* region);
+  [[nodiscard]] bool kept() const { return log_ != nullptr; }
+  void set_last_id(uint64_t id);
+  [[nodiscard]] bool wants_snapshot(size_t nodes) const;
+  /// Starts anew with these nodes.
+  void snapshot(const std::vector<NodePtr>& nodes);
+  [[nodiscard]] NodeRecords read() const;
+
+  // Records that a node carries along (Node::content_record, Node::key_record), so that a snapshot has them.
+  [[nodiscard]] static std::string shared(NodeId node, const codec::Entry& entry);
+  [[nodiscard]] static std::string local(NodeId node, std::string_view elsewhere);
+  [[nodiscard]] static std::string virtual_directory(NodeId node);
+  [[nodiscard]] static std::string cluster_set(NodeId node, const std::map<std::string, catalog::Known>& set);
+
+ private:
+  void append(const std::vector<std::string>& records);
+  std::unique_ptr<takeover::NodeLog> log_;
+};
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/tree/paths.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "inductorfs/base/fd.h"
+#include "inductorfs/layout/layout.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr uint64_t kGroupFileLimit = 1 << 20;
+
+}  // namespace
+
+std::string parent_path(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? std::string() : path.substr(0, slash);
+}
+
+std::string last_component(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+bool is_kernel_file(const std::string& path) { return layout::classify(path).family == layout::Family::kTritonKernel; }
+
+bool is_being_built(const std::string& directory, const std::string& name,
+                    const std::vector<LocalTree::Item>& siblings) {
+  return std::any_of(siblings.begin(), siblings.end(), [&](const auto& sibling) {
+    if (sibling.type != S_IFDIR) return false;
+    const std::string prefix = directory.empty() ? std::string() : directory + "/";
+    const auto sealed = layout::sealed_by_removal_of(prefix + sibling.name);
+    return std::find(sealed.begin(), sealed.end(), prefix + name) != sealed.end();
+  });
+}
+
+bool set_is_whole(const std::set<std::string>& files, const LocalTree& tree, const std::string& directory,
+                  const std::string& key) {
+  bool has_group = false;
+  for (const auto& name : files) {
+    if (!layout::is_group_file(name)) continue;
+    const auto text = read_file(tree.fd(), join(directory, name), kGroupFileLimit);
+    if (!text) return false;
+    const auto children = layout::group_children(*text, key);
+    if (!children) return false;
+    has_group = true;
+    if (!std::all_of(children->begin(), children->end(), [&](const auto& c) { return files.contains(c); }))
+      return false;
+  }
+  return has_group;
+}
+
+void put_groups_first(std::vector<std::string>& names) {
+  std::stable_partition(names.begin(), names.end(), [](const auto& name) { return layout::is_group_file(name); });
+}
+
+bool kernel_may_keep(std::string_view path) {
+  return !path.starts_with("triton/") || layout::classify(path).family != layout::Family::kTemporary;
+}
+
+std::string misplaced_triton_directory(std::string_view path, const std::string& mountpoint) {
+  if (layout::classify(path).family != layout::Family::kOther) return {};
+  for (size_t begin = 0; begin < path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    const std::string name(path.substr(begin, end - begin));
+    const std::string above(path.substr(0, begin == 0 ? 0 : begin - 1));
+    if (layout::is_triton_key_directory("triton/0/" + name) && !layout::is_triton_key_directory(path.substr(0, end))) {
+      return mountpoint + (above.empty() ? "" : "/" + above) +
+             " is used as Triton's cache directory and is of no family, " +
+             "so it stays on this host; set TRITON_CACHE_DIR=" + mountpoint +
+             "/triton/0, or only TORCHINDUCTOR_CACHE_DIR=" + mountpoint;
+    }
+    begin = end + 1;
+  }
+  return {};
+}
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/tree/root_tree.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <utility>
+
+#include "inductorfs/layout/layout.h"
+#include "vfs/tree/entry_mode.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr size_t kNameLimit = 255;
+
+Attributes attributes_of_entry(const codec::Entry& entry, uint64_t size, const FileSystemOptions& options) {
+  Attributes result;
+  result.mode = S_IFREG | mode_of(entry);
+  result.uid = options.owner_uid;
+  result.gid = options.owner_gid;
+  result.size = size;
+  result.blocks = (size + 511) / 512;
+  constexpr int64_t kSecond = 1'000'000'000;
+  result.modified = {entry.mtime_ns / kSecond, entry.mtime_ns % kSecond};
+  result.accessed = result.changed = result.modified;
+  return result;
+}
+
+}  // namespace
+
+uint64_t inode_number_of(std::string_view path) { return std::hash<std::string_view>{}(path) | (1ULL << 63); }
+
+std::string pending_path(const Node& directory, const SetOwner& writer) {
+  auto known = directory.key->state.with([&](const KeyState& state) {
+    const auto set = state.writers.find(writer);
+    return set == state.writers.end() ? std::string() : set->second.place;
+  });
+  if (!known.empty()) return known;
+  return "pending/" + std::to_string(static_cast<uint64_t>(directory.id)) + "-" + std::to_string(writer.process) + "-" +
+         std::to_string(writer.start);
+}
+
+RootTree::RootTree(const FileSystemOptions& options, LocalTree disk, NodePtr root, store::BlobStore& store)
+    : options_(options),
+      disk_(std::move(disk)),
+      store_(store),
+      root_(std::move(root)),
+      nodes_(root_, options.region),
+      descriptors_(options.descriptor_limit) {}
+
+Result<NodePtr> RootTree::live(NodeId id) const {
+  NodePtr node = nodes_.find(id);
+  if (!node) return fail(ErrorCode::kNotFound);
+  return node;
+}
+
+Result<Site> RootTree::site(NodeId parent, std::string_view name) const {
+  if (name.size() > kNameLimit)
+    return fail(ErrorCode::kNameTooLong, "a name of " + std::to_string(name.size()) + " bytes");
+  auto directory = live(parent);
+  if (!directory) return fail(std::move(directory).error());
+  if (!(*directory)->is_directory()) return fail(ErrorCode::kNotDirectory);
+  auto path = nodes_.path_of(**directory, name);
+  if (!path) return fail(ErrorCode::kNotFound);
+  Site result{std::move(*directory), std::string(name), std::move(*path), {}};
+  result.canonical = layout::canonical_path(result.path);
+  return result;
+}
+
+std::vector<std::string> RootTree::local_paths_of(const std::string& canonical) const {
+  const std::string prefix = "triton/" + std::string(layout::kAnyDevice) + "/";
+  if (!canonical.starts_with(prefix)) return {canonical};
+  // One entry shows in every device's directory.
+  std::vector<std::string> paths;
+  const std::string rest = canonical.substr(prefix.size());
+  const auto triton = nodes_.walk("triton");
+  std::set<std::string> devices{"0"};
+  if (triton.missing.empty()) {
+    for (const auto& [name, node] : nodes_.children(triton.node)) {
+      if (layout::is_device_name(name)) devices.insert(name);
+    }
+  }
+  paths.reserve(devices.size());
+  for (const auto& device : devices) paths.push_back(join(join("triton", device), rest));
+  return paths;
+}
+
+NodePtr RootTree::new_node(mode_t type, uint64_t inode_number, const Site& site) {
+  auto node = std::make_shared<Node>(nodes_.next_id(), type, inode_number);
+  make_key_directory(*node, site.path);
+  return node;
+}
+
+void RootTree::make_key_directory(Node& node, const std::string& path) {
+  // Staging directories too (triton/<device>/tmp.<uuid>): the bundler renames them to key directories.
+  if (node.type != S_IFDIR || !path.starts_with("triton/") || std::count(path.begin(), path.end(), '/') != 2) return;
+  node.key = std::make_unique<KeyDirectory>();
+  const auto names = local_set(path);
+  if (std::any_of(names.begin(), names.end(), [](const auto& name) { return layout::is_group_file(name); })) {
+    node.key->state.with([](KeyState& state) { state.committed = KeyState::Committed::kLocal; });
+  }
+}
+
+void RootTree::set_entry_attributes(const Node& node, Content& content) const {
+  content.attributes =
+      attributes_of_entry(content.entry, content.rendered ? content.rendered->size() : content.entry.size, options_);
+  content.attributes.inode_number = node.inode_number;
+  content.attributes_valid = true;
+}
+
+void RootTree::set_virtual_attributes(const Node& node, Content& content) const {
+  Attributes& attributes = content.attributes;
+  attributes.inode_number = node.inode_number;
+  attributes.mode = S_IFDIR | (options_.root_mode & 07777);
+  attributes.uid = options_.owner_uid;
+  attributes.gid = options_.owner_gid;
+  attributes.size = 4096;
+  content.attributes_valid = true;
+}
+
+Result<Attributes> RootTree::attributes(const Node& node, Content& content) {
+  if (content.attributes_valid) return content.attributes;
+  auto path = location(node, content);
+  if (!path) {
+    // Deleted, and known to the kernel still: a directory, or bytes of the cluster. Its last attributes stand.
+    content.attributes.links = 0;
+    return content.attributes;
+  }
+  const auto status = disk_.stat(*path);
+  if (!status) return fail(status.error());
+  if (!*status) return fail(ErrorCode::kNotFound);
+  content.attributes = attributes_of(**status);
+  node.owner = content.attributes.uid;
+  // The other links of a sealed file are the store's and the sealer's.
+  if (content.attributes.links > 1 && is_sealed(node, content)) content.attributes.links = 1;
+  // One of its names is ours. Others may be there that nobody has looked up yet.
+  if (content.elsewhere.starts_with("orphans/") && content.attributes.links > 0) --content.attributes.links;
+  content.attributes.inode_number = node.inode_number;
+  content.attributes_valid = true;
+  return content.attributes;
+}
+
+void RootTree::forget(NodeId node, uint64_t count) { let_go(nodes_.forget(node, count)); }
+
+void RootTree::let_go(const std::vector<NodePtr>& gone) {
+  for (const NodePtr& node : gone) {
+    descriptors_.drop(node->id);
+    unpin_set(*node);
+    node->content.with([&](const Content& content) { end(*node, content); });
+  }
+}
+
+void RootTree::end(const Node& node, const Content& content) {
+  if (content.backing == Backing::kShared) {
+    pins_.with([&](Pins& pins) { pins.unshare(content.entry.digest, node.id); });
+  } else if (content.elsewhere.starts_with("orphans/")) {
+    (void)disk_.unlink(content.elsewhere);  // what stays is removed at the next start
+    orphans_.notify_with([](Orphans& orphans) { orphans.one_is_gone(); });
+  }
+}
+
+/// The blobs of a set of the cluster that a key directory showed.
+void RootTree::unpin_set(const Node& directory) {
+  if (!directory.key) return;
+  directory.key->state.with([&](const KeyState& state) {
+    for (const auto& [name, known] : state.cluster) {
+      pins_.with([&](Pins& pins) { pins.unshare(known.entry.digest, directory.id); });
+    }
+  });
+}
+
+void Pins::unshare(const codec::Digest& digest, NodeId node) {
+  const auto pin = shared.find(digest);
+  if (pin == shared.end()) return;
+  if (const auto one = std::find(pin->second.begin(), pin->second.end(), node); one != pin->second.end())
+    pin->second.erase(one);
+  if (pin->second.empty()) shared.erase(pin);
+}
+
+void RootTree::unpin(const NodePtr& node) {
+  node->pins.fetch_sub(1);
+  let_go(nodes_.release(node));
+}
+
+void RootTree::named_again(const NodePtr& node) {
+  node->content.with([&](Content& content) {
+    if (content.backing != Backing::kLocal || !content.elsewhere.starts_with("orphans/")) return;
+    if (!nodes_.path_of(*node)) return;  // that name went meanwhile, too
+    const std::string place = content.elsewhere;
+    become(node, content, Backing::kLocal, {});
+    (void)disk_.unlink(place);  // what stays is removed by the next worker, or at the next start
+    orphans_.notify_with([](Orphans& orphans) { orphans.one_is_gone(); });
+  });
+}
+
+Result<void> RootTree::make_local_directory(const NodePtr& directory, const std::string& path) {
+  const bool is_virtual =
+      directory->content.with([](const Content& content) { return content.backing == Backing::kVirtual; });
+  if (!is_virtual) return {};
+  INDUCTORFS_TRY(disk_.make_view_directories(path));
+  directory->content.with([&](Content& content) { become(directory, content, Backing::kLocal, {}); });
+  return {};
+}
+
+void RootTree::become(const NodePtr& node, Content& content, Backing backing, std::string elsewhere) {
+  content.backing = backing;
+  content.elsewhere = std::move(elsewhere);
+  content.attributes_valid = false;
+  nodes_.note_content(*node, NodeJournal::local(node->id, content.elsewhere));
+}
+
+void RootTree::become_orphan(const Node& node, Content& content, std::string place) {
+  content.elsewhere = std::move(place);
+  nodes_.note_content(node, NodeJournal::local(node.id, content.elsewhere));
+  orphans_.with([](Orphans& orphans) { ++orphans.left; });
+}
+
+}  // namespace inductorfs::vfs

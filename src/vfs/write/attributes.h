@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "vfs/origin/origin.h"
+#include "vfs/read/services.h"
+#include "vfs/tree/root_tree.h"
+#include "vfs/write/data.h"
+
+namespace inductorfs::vfs {
+
+/// Attributes and extended attributes, as in FileSystem. Blocks on the local disk only. Safe for concurrent use.
+class FileAttributes {
+ public:
+  FileAttributes(const Services& services, RootTree& tree, Origin& origin, Data& data)
+      : catalog_(services.catalog), tree_(tree), origin_(origin), data_(data) {}
+
+  [[nodiscard]] Result<Attributes> get_attributes(NodeId node);
+  [[nodiscard]] Result<Attributes> set_attributes(NodeId node, const AttributeChange& change, const Caller& caller);
+  [[nodiscard]] Result<std::string> get_xattr(NodeId node, const std::string& name);
+  [[nodiscard]] Result<std::vector<std::string>> list_xattrs(NodeId node);
+  [[nodiscard]] Result<void> set_xattr(NodeId node, const std::string& name, std::string_view value, int flags);
+  [[nodiscard]] Result<void> remove_xattr(NodeId node, const std::string& name);
+  [[nodiscard]] Result<struct statvfs> statistics();
+
+ private:
+  [[nodiscard]] Result<Attributes> apply_change(const NodePtr& node, const AttributeChange& change);
+  [[nodiscard]] Result<std::string> own_xattr(const NodePtr& node, const std::string& name);
+  [[nodiscard]] Result<void> change_xattr(NodeId id, const std::string& name,
+                                          const std::function<Result<void>(const std::string&)>& change);
+
+  catalog::Catalog& catalog_;
+  RootTree& tree_;
+  Origin& origin_;
+  Data& data_;
+  LocalTree& disk_{tree_.disk()};
+  NodeTable& nodes_{tree_.nodes()};
+  SharedGuarded<Moves>& moves_{tree_.moves()};
+};
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/write/data.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+
+#include "inductorfs/base/fail_point.h"
+#include "inductorfs/takeover/request_slots.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr size_t kCopyPiece = 1 << 20;
+/// Most that one request copies: the caller asks again for the rest. With coreutils' 2 GiB in one request, a slow disk
+/// would keep a thread busy for minutes, and the request could not be told from one that is stuck.
+constexpr size_t kCopyMost = 8 << 20;
+constexpr off_t kSyncPiece = 8 << 20;
+constexpr uint64_t kAllocatePiece = 1ULL << 30;
+/// How often somebody who waits for a fetch says that he is not stuck.
+constexpr std::chrono::seconds kFetchStep{1};
+
+/// Writes a file's bytes to the disk in pieces, and says that it makes progress: an fsync(2) of much on a slow disk
+/// does not. What is left for that call is little.
+Result<void> write_back(int file) {
+  constexpr unsigned kWriteAndWait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  struct stat status {};
+  if (::fstat(file, &status) != 0) return fail_errno("stat");
+  if (status.st_size <= kSyncPiece) return {};
+  for (off_t at = 0; at < status.st_size; at += kSyncPiece) {
+    at = ::lseek(file, at, SEEK_DATA);
+    if (at < 0) return {};  // only a hole is left
+    if (::sync_file_range(file, at, kSyncPiece, kWriteAndWait) != 0) {
+      // Who asks here takes the error of an earlier write, so that fsync(2) would not tell it again.
+      return errno == EINVAL || errno == ENOSYS || errno == ESPIPE ? Result<void>() : fail_errno("fsync");
+    }
+    takeover::note_progress();
+  }
+  return {};
+}
+
+}  // namespace
+
+bool Data::fetch_again(const codec::Entry& entry) {
+  // A blob that a known inode shows is never evicted; it can only have been damaged on the disk.
+  counters_.get("read.fetched_again").add();
+  const auto settled = std::make_shared<std::promise<FetchOutcome>>();
+  fetcher_.fetch({entry}, [settled](const std::vector<FetchOutcome>& got) { settled->set_value(got.front()); });
+  std::future<FetchOutcome> outcome = settled->get_future();
+  // A fetch has a deadline of its own, which may be later than --hang-timeout.
+  while (outcome.wait_for(kFetchStep) != std::future_status::ready) takeover::note_progress();
+  return outcome.get() == FetchOutcome::kHere;
+}
+
+/// What a node is read from: its rendered bytes, or a descriptor. Fetches a damaged blob once more, with no lock held.
+Result<DescriptorCache::Pointer> Data::reading(const NodePtr& node, std::shared_ptr<const std::string>& rendered) {
+  for (bool again = false;; again = true) {
+    std::optional<codec::Entry> lost;
+    auto file = moves_.read([&](const Moves&) {
+      return node->content.with([&](Content& content) -> Result<DescriptorCache::Pointer> {
+        rendered = content.rendered;
+        if (rendered) return DescriptorCache::Pointer{};
+        auto open = tree_.descriptor(*node, content, false);
+        if (!open && content.backing == Backing::kShared) lost = content.entry;
+        return open;
+      });
+    });
+    if (file || !lost) return file;
+    if (again || !fetch_again(*lost)) {
+      return fail(ErrorCode::kInternal, "blob " + lost->digest.to_hex() + " vanished from the store");
+    }
+  }
+}
+
+Result<size_t> Data::read(NodeId id, char* out, size_t size, uint64_t offset) {
+  auto node = tree_.live(id);
+  if (!node) return fail(std::move(node).error());
+  if ((*node)->is_directory()) return fail(ErrorCode::kIsDirectory);
+  std::shared_ptr<const std::string> rendered;
+  auto file = reading(*node, rendered);
+  if (!file) return fail(std::move(file).error());
+  if (!rendered) return pread_full((*file)->fd.get(), out, size, offset);
+  if (offset >= rendered->size()) return size_t{0};
+  const size_t count = std::min<size_t>(size, rendered->size() - static_cast<size_t>(offset));
+  std::copy_n(rendered->data() + offset, count, out);
+  return count;
+}
+
+Result<void> Data::copy_bytes_of(const Node& node, Content& content, const Fd& to, uint64_t size) {
+  if (content.rendered) return pwrite_full(to.get(), std::string_view(*content.rendered).substr(0, size), 0);
+  if (size == 0) return {};
+  auto from = tree_.descriptor(node, content, false);
+  if (!from) return fail(std::move(from).error());
+  return copy_bytes((*from)->fd.get(), to.get(), size);
+}
+
+Result<void> Data::copy_entry_to_view(const NodePtr& node, Content& content, std::optional<uint64_t> keep_bytes) {
+  const auto path = nodes_.path_of(*node);
+  const uint64_t size = content.rendered ? content.rendered->size() : content.entry.size;
+  std::string place = path ? LocalTree::view(*path) : LocalTree::orphan(node->id);
+  if (path && path->find('/') != std::string::npos) {
+    INDUCTORFS_TRY(disk_.make_view_directories(path->substr(0, path->rfind('/'))));
+  }
+  const std::string copy = LocalTree::orphan(node->id) + ".copy";
+  (void)disk_.unlink(copy);  // left by a copy that failed
+  auto to = open_at(disk_.fd(), copy, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+  if (!to) return fail(std::move(to).error());
+  const auto write_copy = [&]() -> Result<void> {
+    INDUCTORFS_TRY(copy_bytes_of(*node, content, *to, std::min(size, keep_bytes.value_or(size))));
+    disk_.mark_changed(to->get(), 0);
+    const Attributes& attributes = content.attributes;
+    if (::geteuid() == 0 && ::fchown(to->get(), attributes.uid, attributes.gid) != 0) return fail_errno("chown", copy);
+    if (::fchmod(to->get(), attributes.mode & 07777) != 0) return fail_errno("chmod", copy);
+    const struct timespec times[2] = {{attributes.accessed.seconds, attributes.accessed.nanoseconds},
+                                      {attributes.modified.seconds, attributes.modified.nanoseconds}};
+    if (::futimens(to->get(), times) != 0) return fail_errno("utimens", copy);
+    fail_point("copy.written");
+    return disk_.rename(copy, place);
+  };
+  if (auto written = write_copy(); !written) {
+    (void)disk_.unlink(copy);  // the error that is reported came first
+    return written;
+  }
+  fail_point("copy.named");
+  struct stat status {};
+  if (::fstat(to->get(), &status) == 0) nodes_.remember_local(status.st_ino, node);
+  // Made for the scope that it came in, whoever changes it from here on.
+  if (const auto known = path ? catalog_.find(layout::canonical_path(*path)) : std::nullopt) {
+    disk_.set_mark(place, LocalTree::kScopeName, known->scope);
+  }
+  content.provenance.reset();
+  if (!path) tree_.become_orphan(*node, content, std::move(place));
+  return {};
+}
+
+Result<void> Data::make_private(const NodePtr& node, Content& content, std::optional<uint64_t> keep_bytes) {
+  if (content.backing == Backing::kShared) {
+    INDUCTORFS_TRY(copy_entry_to_view(node, content, keep_bytes));
+    pins_.with([&](Pins& pins) { pins.unshare(content.entry.digest, node->id); });
+    tree_.become(node, content, Backing::kLocal, content.elsewhere);
+    content.rendered.reset();
+    counters_.get("view.copied_up").add();
+  } else if (tree_.is_sealed(*node, content)) {
+    auto path = tree_.location(*node, content);
+    if (!path) return fail(std::move(path).error());
+    INDUCTORFS_TRY(disk_.unshare(*path, keep_bytes));
+    if (const auto status = disk_.stat(*path); status && *status) nodes_.remember_local((*status)->st_ino, node);
+    disk_.set_mark(*path, LocalTree::kChangedName, "0");
+    content.sealed = SealState::kOpen;
+    counters_.get("view.unsealed").add();
+  } else {
+    return {};
+  }
+  descriptors_.drop(node->id);
+  content.attributes_valid = false;
+  return {};
+}
+
+Result<DescriptorCache::Pointer> Data::begin_write(const NodePtr& node, std::optional<uint64_t> keep_bytes,
+                                                   pid_t writer) {
+  if (node->is_directory()) return fail(ErrorCode::kIsDirectory);
+  bool other_writer = false;
+  uint64_t size = 0;
+  const auto begin = [&] {
+    return moves_.read([&](const Moves&) {
+      return node->content.with([&](Content& content) -> Result<DescriptorCache::Pointer> {
+        size = content.attributes.size;
+        if (auto own = make_private(node, content, keep_bytes); !own) return fail(std::move(own).error());
+        auto file = tree_.descriptor(*node, content, true);
+        if (!file) return file;
+        ++content.active_writes;
+        other_writer = content.last_writer != writer;
+        content.last_writer = writer;
+        return file;
+      });
+    });
+  };
+  auto file = begin();
+  // For the copy that becomes its own.
+  if (!file && file.error().code() == ErrorCode::kNoSpace && tree_.make_room(size)) file = begin();
+  // Before the first byte: from here to the end of the write nothing is sealed.
+  const bool anew = keep_bytes == uint64_t{0};
+  if (file && (other_writer || anew)) origin_.saw_writer_in_place(node, writer, anew);
+  return file;
+}
+
+void Data::end_write(const NodePtr& node, bool changed) {
+  // Before this write counts as over: nothing may take the file for finished in between.
+  if (changed) in_place_.add_names(node);
+  node->content.with([&](Content& content) {
+    --content.active_writes;
+    if (!changed) return;
+    ++content.version;
+    content.attributes_valid = false;
+    content.last_change = std::chrono::steady_clock::now();
+  });
+  if (!changed || in_place_.is_on()) return;
+  const auto path = nodes_.path_of(*node);
+  if (!path) return;
+  const auto& rule = layout::rule_of(layout::classify(*path).family);
+  if (rule.shared && rule.seal == layout::SealSign::kQuiet) sealer_.add_quiet({node, *path, false});
+}
+
+Result<void> Data::write(NodeId id, std::string_view bytes, uint64_t offset, const Caller& caller) {
+  auto node = tree_.live(id);
+  if (!node) return fail(std::move(node).error());
+  auto file = begin_write(*node, std::nullopt, caller.pid);
+  if (!file) return fail(std::move(file).error());
+  auto written = pwrite_full((*file)->fd.get(), bytes, offset);
+  if (!written && written.error().code() == ErrorCode::kNoSpace && tree_.make_room(bytes.size())) {
+    written = pwrite_full((*file)->fd.get(), bytes, offset);
+  }
+  fail_point("data.written");
+  end_write(*node, true);
+  return written;
+}
+
+Result<void> Data::allocate(NodeId id, int mode, uint64_t offset, uint64_t length, const Caller& caller) {
+  auto node = tree_.live(id);
+  if (!node) return fail(std::move(node).error());
+  auto file = begin_write(*node, std::nullopt, caller.pid);
+  if (!file) return fail(std::move(file).error());
+  // In pieces, which all modes that the kernel passes on can be done in (fs/fuse/file.c: fuse_file_fallocate).
+  uint64_t done_bytes = 0;
+  const auto allocated = [&] {
+    for (; done_bytes < length; takeover::note_progress()) {
+      const uint64_t piece = std::min(length - done_bytes, kAllocatePiece);
+      const uint64_t from = offset + done_bytes;
+      if (::fallocate((*file)->fd.get(), mode, static_cast<off_t>(from), static_cast<off_t>(piece)) != 0) return false;
+      done_bytes += piece;
+    }
+    return true;
+  };
+  bool done = allocated();
+  int saved_errno = errno;
+  if (!done && saved_errno == ENOSPC && tree_.make_room(length - done_bytes)) {
+    done = allocated();
+    saved_errno = errno;
+  }
+  end_write(*node, done || done_bytes > 0);
+  if (!done) return fail(error_from_errno(saved_errno, "fallocate"));
+  return {};
+}
+
+Result<size_t> Data::copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset, size_t length,
+                                const Caller& caller) {
+  auto target = tree_.live(to);
+  if (!target) return fail(std::move(target).error());
+  length = std::min(length, kCopyMost);
+  std::string buffer(std::min(length, kCopyPiece), '\0');
+  size_t copied = 0;
+  while (copied < length) {
+    auto got = read(from, buffer.data(), std::min(buffer.size(), length - copied), from_offset + copied);
+    if (!got) return copied > 0 ? Result<size_t>(copied) : got;
+    if (*got == 0) break;
+    if (auto put = write(to, std::string_view(buffer.data(), *got), to_offset + copied, caller); !put) {
+      return copied > 0 ? Result<size_t>(copied) : fail(std::move(put).error());
+    }
+    copied += *got;
+    takeover::note_progress();
+  }
+  return copied;
+}
+
+/// The names that the view has there. Those of the cluster only are the cluster's, and what is put into a Triton set
+/// has no name before the set is whole.
+Result<void> Data::sync_names(const Node& directory) {
+  return moves_.read([&](const Moves&) -> Result<void> {
+    const auto path = nodes_.path_of(directory);
+    if (!path) return {};  // removed
+    const auto names = open_at(disk_.fd(), LocalTree::view(*path), O_RDONLY | O_DIRECTORY);
+    if (!names) return names.error().code() == ErrorCode::kNotFound ? Result<void>() : fail(names.error());
+    if (fail_point_error("disk.sync") || ::fsync(names->get()) != 0) return fail_errno("fsync");
+    return {};
+  });
+}
+
+Result<void> Data::sync_file(NodeId id, bool data_only) {
+  auto node = tree_.live(id);
+  if (!node) return fail(std::move(node).error());
+  if ((*node)->is_directory()) return sync_names(**node);
+  if (!(*node)->is_regular()) return {};
+  auto file = moves_.read([&](const Moves&) {
+    return (*node)->content.with([&](Content& content) -> Result<DescriptorCache::Pointer> {
+      if (content.backing == Backing::kShared) return DescriptorCache::Pointer{};  // the cluster has it
+      return tree_.descriptor(**node, content, false);
+    });
+  });
+  if (!file) return fail(std::move(file).error());
+  if (fail_point_error("disk.sync")) return fail_errno("fsync");
+  if (*file) INDUCTORFS_TRY(write_back((*file)->fd.get()));
+  if (*file && (data_only ? ::fdatasync((*file)->fd.get()) : ::fsync((*file)->fd.get())) != 0) {
+    return fail_errno("fsync");
+  }
+  return {};
+}
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "vfs/origin/origin.h"
+#include "vfs/read/fetcher.h"
+#include "vfs/read/services.h"
+#include "vfs/tree/root_tree.h"
+#include "vfs/write/in_place.h"
+#include "vfs/write/sealer.h"
+
+namespace inductorfs::vfs {
+
+/// Reads and writes the bytes of files. A file whose bytes the store has too gets bytes of its own before the first
+/// write. Blocks on the local disk; a read of a blob that was damaged fetches it once more. Safe for concurrent use.
+class Data {
+ public:
+  Data(const Services& services, RootTree& tree, Fetcher& fetcher, Origin& origin, InPlace& in_place, Sealer& sealer)
+      : catalog_(services.catalog),
+        store_(services.store),
+        counters_(services.counters),
+        tree_(tree),
+        fetcher_(fetcher),
+        origin_(origin),
+        in_place_(in_place),
+        sealer_(sealer) {}
+
+  // ---- as in FileSystem
+  [[nodiscard]] Result<size_t> read(NodeId node, char* out, size_t size, uint64_t offset);
+  [[nodiscard]] Result<void> write(NodeId node, std::string_view bytes, uint64_t offset, const Caller& caller);
+  [[nodiscard]] Result<void> allocate(NodeId node, int mode, uint64_t offset, uint64_t length, const Caller& caller);
+  [[nodiscard]] Result<size_t> copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset,
+                                          size_t length, const Caller& caller);
+  [[nodiscard]] Result<void> sync_file(NodeId node, bool data_only);
+
+  /// A descriptor to write through; the file is not sealed until end_write(). `keep_bytes`: a truncation follows, so a
+  /// copy needs no more than that. Requires: no lock is held.
+  [[nodiscard]] Result<DescriptorCache::Pointer> begin_write(const NodePtr& node, std::optional<uint64_t> keep_bytes,
+                                                             pid_t writer);
+  /// Follows each begin_write() that succeeded.
+  void end_write(const NodePtr& node, bool changed);
+  /// Gives the node bytes of its own, if the store has them. Requires: the content's lock, and moves().
+  [[nodiscard]] Result<void> make_private(const NodePtr& node, Content& content, std::optional<uint64_t> keep_bytes);
+
+ private:
+  [[nodiscard]] bool fetch_again(const codec::Entry& entry);
+  [[nodiscard]] Result<DescriptorCache::Pointer> reading(const NodePtr& node,
+                                                         std::shared_ptr<const std::string>& rendered);
+  [[nodiscard]] Result<void> copy_bytes_of(const Node& node, Content& content, const Fd& to, uint64_t size);
+  [[nodiscard]] Result<void> copy_entry_to_view(const NodePtr& node, Content& content, std::optional<uint64_t> keep);
+  [[nodiscard]] Result<void> sync_names(const Node& directory);
+
+  catalog::Catalog& catalog_;
+  store::BlobStore& store_;
+  Counters& counters_;
+  RootTree& tree_;
+  Fetcher& fetcher_;
+  Origin& origin_;
+  InPlace& in_place_;
+  Sealer& sealer_;
+  LocalTree& disk_{tree_.disk()};
+  NodeTable& nodes_{tree_.nodes()};
+  DescriptorCache& descriptors_{tree_.descriptors()};
+  SharedGuarded<Moves>& moves_{tree_.moves()};
+  Guarded<Pins>& pins_{tree_.pins()};
+};
+
+}  // namespace inductorfs::vfs

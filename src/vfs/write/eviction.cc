@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/write/eviction.h"
+
+#include <utility>
+#include <vector>
+
+#include "inductorfs/base/fail_point.h"
+#include "inductorfs/layout/layout.h"
+#include "vfs/tree/paths.h"
+
+namespace inductorfs::vfs {
+
+bool Eviction::allows(const codec::Digest& digest) {
+  if (phase_.with([](Resuming resuming) { return resuming != Resuming::kNo; })) return false;
+  const auto [shown_by, path] = pins_.with([&](const Pins& pins) {
+    const auto local = pins.sealed_paths.find(digest);
+    const auto shared = pins.shared.find(digest);
+    return std::make_pair(shared == pins.shared.end() ? std::vector<NodeId>() : shared->second,
+                          local == pins.sealed_paths.end() ? std::string() : local->second);
+  });
+  bool shown = false;
+  bool set_stays = false;
+  for (const NodeId id : shown_by) {
+    // When the kernel lets the name go, and nobody has the file open, a later round may evict it.
+    const NodePtr node = nodes_.find(id);
+    if (node && node->key) {
+      set_stays = !sets_.evict(node) || set_stays;
+      continue;
+    }
+    shown = true;
+    const auto shown_path = node ? nodes_.path_of(*node) : std::nullopt;
+    if (!shown_path) continue;
+    const auto walked = nodes_.walk(*shown_path);
+    if (walked.missing.empty() && walked.parent) notifier_.wish_forgotten(walked.parent->id, walked.name);
+  }
+  if (shown || set_stays) return false;
+  if (path.empty()) return true;
+  return drop_local(path, digest);
+}
+
+bool Eviction::drop_local(const std::string& path, const codec::Digest& digest) {
+  const auto place = layout::classify(path);
+  const auto state = catalog_.publish_state(place.canonical);
+  if (state && state->state == catalog::PublishState::kQueued) return false;
+  const auto walked = nodes_.walk(path);
+  if (walked.missing.empty() && walked.node->is_regular()) {
+    // The kernel knows it: when it lets the name go, a later round may drop the file.
+    notifier_.wish_forgotten(walked.parent->id, walked.name);
+    return false;
+  }
+  if (place.family == layout::Family::kTritonKernel) {
+    if (!drop_local_set(parent_path(path))) return false;
+  } else if (tree_.seal_on_disk(path) == digest.to_hex()) {  // else it was written to, or replaced, since
+    (void)disk_.unlink(LocalTree::view(path));  // a file that stays keeps its bytes, and the limit is met elsewhere
+  }
+  fail_point("evict.dropped");
+  (void)disk_.unlink(LocalTree::stale(digest.to_hex()));  // as above
+  pins_.with([&](Pins& pins) { pins.sealed_paths.erase(digest); });
+  counters_.get("view.dropped").add();
+  return true;
+}
+
+bool Eviction::drop_local_set(const std::string& directory) {
+  for (const auto& name : tree_.local_set(directory)) {
+    if (tree_.seal_on_disk(join(directory, name)).empty()) return true;  // somebody's own files; the blob alone goes
+    const auto state = catalog_.publish_state(layout::canonical_path(join(directory, name)));
+    if (state && state->state == catalog::PublishState::kQueued) return false;
+    const auto walked = nodes_.walk(join(directory, name));
+    if (walked.missing.empty()) {
+      notifier_.wish_forgotten(walked.parent->id, walked.name);
+      return false;
+    }
+  }
+  auto names = tree_.local_set(directory);
+  put_groups_first(names);
+  for (const auto& name : names) {
+    (void)disk_.unlink(LocalTree::view(join(directory, name)));  // as in drop_local
+    fail_point("evict.set_file_dropped");
+  }
+  if (const auto walked = nodes_.walk(directory); walked.missing.empty() && walked.node->key) {
+    walked.node->key->state.with([](KeyState& state) { state.committed = KeyState::Committed::kNone; });
+  }
+  return true;
+}
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "vfs/read/cluster_sets.h"
+#include "vfs/read/notifier.h"
+#include "vfs/read/services.h"
+#include "vfs/tree/resuming.h"
+#include "vfs/tree/root_tree.h"
+
+namespace inductorfs::vfs {
+
+/// Tells the store which blobs may go when it needs room. What is shown to somebody stays; the kernel is asked to let
+/// its name go, so that a later round may take it. Never waits for the kernel. Safe for concurrent use.
+class Eviction {
+ public:
+  Eviction(const Services& services, RootTree& tree, ClusterSets& sets, Notifier& notifier, TakeoverPhase& phase)
+      : catalog_(services.catalog),
+        counters_(services.counters),
+        tree_(tree),
+        sets_(sets),
+        notifier_(notifier),
+        phase_(phase) {}
+
+  /// Whether this blob may go now. A sealed file of the view that shares its inode goes with it.
+  [[nodiscard]] bool allows(const codec::Digest& digest);
+
+ private:
+  [[nodiscard]] bool drop_local(const std::string& path, const codec::Digest& digest);
+  [[nodiscard]] bool drop_local_set(const std::string& directory);
+
+  catalog::Catalog& catalog_;
+  Counters& counters_;
+  RootTree& tree_;
+  ClusterSets& sets_;
+  Notifier& notifier_;
+  TakeoverPhase& phase_;
+  LocalTree& disk_{tree_.disk()};
+  NodeTable& nodes_{tree_.nodes()};
+  Guarded<Pins>& pins_{tree_.pins()};
+};
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/vfs/file_system.h"
+#include "vfs/origin/origin.h"
+#include "vfs/read/services.h"
+#include "vfs/tree/root_tree.h"
+#include "vfs/write/sealer.h"
+
+namespace inductorfs::vfs {
+
+/// Files of shared families that somebody wrote in place under their final names (cp does, and most programs that are
+/// not torch or Triton). Nothing shows when such a file is complete but that nobody has it open for writing and that
+/// nothing was written to it for the quiet time. Only a mount that publishes what anybody writes (--writers all) goes
+/// by that: a program of the mount's own environment renames, or removes its build directory, and a file that it left
+/// half-written must stay here.
+///
+/// A file is unfinished (Content::unfinished) from the moment it is added until the kernel has said that nobody has it
+/// open for writing and no byte has changed since that was asked. The sealer takes no unfinished file, whoever gives it
+/// to it.
+///
+/// A thread of its own asks the kernel, because that blocks for as long as FileSystemOptions::who_writes does; no other
+/// function waits for it but drain(), hold() and stop(). Safe for concurrent use, but for start() and stop().
+class InPlace {
+ public:
+  InPlace(const Services& services, RootTree& tree, Origin& origin, Marks& marks, Sealer& sealer)
+      : counters_(services.counters), tree_(tree), origin_(origin), marks_(marks), sealer_(sealer) {}
+
+  /// Starts the thread, if such files are published at all.
+  void start();
+  /// While it is held the kernel is not asked; a question that is under way is ended.
+  void hold(bool held);
+  /// Lets go what is left; the next start finds it.
+  void stop();
+
+  /// Whether such files are published at all.
+  [[nodiscard]] bool is_on() const;
+  /// The file got this name, or was written to: it is looked at when it was quiet. Does nothing for a file of a family
+  /// that is not shared.
+  void add(const NodePtr& node, const std::string& path);
+  /// As add(), for all names of the file: a file with several of them is a file of the cluster under each.
+  void add_names(const NodePtr& node);
+  /// Another sign shows the file to be complete.
+  void is_complete(const NodePtr& node);
+  [[nodiscard]] bool is_unfinished(const NodePtr& node) const;
+  /// Whether a file of the Triton set in this directory is unfinished.
+  [[nodiscard]] bool set_is_unfinished(const std::string& directory) const;
+
+  [[nodiscard]] bool is_held() const;
+  /// Waits until nothing is left to be looked at, or the questions are held. False at the deadline.
+  [[nodiscard]] bool drain(Deadline deadline);
+  [[nodiscard]] size_t waiting() const;
+  /// "path: why it waits" of files that were looked at; of all of them where none was.
+  [[nodiscard]] std::vector<std::string> reasons(size_t limit) const;
+  /// Why this file waits; empty: it does not.
+  [[nodiscard]] std::string why_waits(const std::string& path) const;
+
+ private:
+  struct Item {
+    NodePtr node;  ///< pinned
+    std::string path;
+    SteadyTime due;
+    uint64_t version = 0;            ///< Content::version when the kernel was asked
+    std::optional<OpenState> state;  ///< the last answer
+    int unknown = 0;                 ///< how often the kernel did not tell
+  };
+  using Key = std::pair<NodeId, std::string>;
+  struct State {
+    std::map<Key, Item> items;
+    std::map<std::string, size_t> sets;  ///< how many items of a Triton set there are, by its directory
+    size_t leaving = 0;                  ///< off the list, and on their way to the sealer
+    std::stop_source question;           ///< ends the one that is under way
+    bool asking = false;
+    bool held = false;
+    bool stopped = false;
+  };
+  enum class Next { kAsk, kLater, kDrop };
+
+  void run(const std::stop_token& stop);
+  [[nodiscard]] std::vector<Item> due_items(SteadyTime now) const;
+  void look();
+  [[nodiscard]] std::vector<OpenState> ask(const std::vector<OpenQuestion>& questions);
+  [[nodiscard]] Next next_of(Item& item);
+  void take_answer(const Item& item, OpenState state);
+  void put_off(const Item& item, OpenState state, Milliseconds wait);
+  void finish(const Item& item);
+  void drop(const Item& item);
+  [[nodiscard]] bool take(const Item& item, bool although_added_again, bool& last_of_set);
+  void left(const Item& item);
+  void hand_over(const Item& item, bool complete, bool last_of_set);
+  [[nodiscard]] static SteadyTime next_due(const State& state, SteadyTime latest);
+  [[nodiscard]] static std::string why(const Item& item);
+
+  Counters& counters_;
+  RootTree& tree_;
+  Origin& origin_;
+  Marks& marks_;
+  Sealer& sealer_;
+  LocalTree& disk_{tree_.disk()};
+  NodeTable& nodes_{tree_.nodes()};
+  SharedGuarded<Moves>& moves_{tree_.moves()};
+  Guarded<State> state_;
+  std::jthread thread_;
+};
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "inductorfs/base/guarded.h"
+#include "vfs/origin/origin.h"
+#include "vfs/read/services.h"
+#include "vfs/tree/root_tree.h"
+#include "vfs/write/sealer.h"
+
+namespace inductorfs::vfs {
+
+/// The sets of files that writers put into Triton key directories (KeyState): collects each process's files outside of
+/// the view until they are whole, and then moves them in. Holds a key directory's lock while it renames on the local
+/// disk, because a reader must not see half a set. Safe for concurrent use.
+class KeySets {
+ public:
+  KeySets(const Services& services, RootTree& tree, Origin& origin, Marks& marks, Sealer& sealer)
+      : counters_(services.counters), tree_(tree), origin_(origin), marks_(marks), sealer_(sealer) {}
+
+  /// A rename from a temporary name into a key directory. The writer of the set that took the file; nothing when it is
+  /// a file like others. Requires: moves().
+  [[nodiscard]] Result<std::optional<SetOwner>> put_into_set(const Site& from, const Site& to, const Caller& caller);
+  /// After that, without a lock: shows the set if it is whole and the first one.
+  void commit_if_complete(const Site& site, const SetOwner& set, pid_t writer);
+  /// A set that an earlier worker left. False: the directory has one of this owner.
+  [[nodiscard]] bool restore(const NodePtr& directory, const SetOwner& owner, KeyState::WriterSet set);
+  /// Forgets the sets of processes that have ended.
+  void drop_dead_sets();
+  /// How many directories have a set that is not complete.
+  [[nodiscard]] size_t contested() const;
+
+ private:
+  [[nodiscard]] Result<void> keep_pending_orphan(const std::string& place);
+  [[nodiscard]] Result<void> commit(const NodePtr& directory, const std::string& path, KeyState& state,
+                                    const SetOwner& writer);
+  void note_contested(const NodePtr& directory);
+
+  Counters& counters_;
+  RootTree& tree_;
+  Origin& origin_;
+  Marks& marks_;
+  Sealer& sealer_;
+  LocalTree& disk_{tree_.disk()};
+  NodeTable& nodes_{tree_.nodes()};
+  SharedGuarded<Moves>& moves_{tree_.moves()};
+  Guarded<std::unordered_map<uint64_t, std::weak_ptr<Node>>> contested_;
+};
+
+}  // namespace inductorfs::vfs

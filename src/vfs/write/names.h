@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "vfs/origin/origin.h"
+#include "vfs/read/services.h"
+#include "vfs/tree/root_tree.h"
+#include "vfs/write/data.h"
+#include "vfs/write/in_place.h"
+#include "vfs/write/refusals.h"
+#include "vfs/write/removal.h"
+#include "vfs/write/sealing.h"
+
+namespace inductorfs::vfs {
+
+/// Makes and removes names, as in FileSystem. An operation that comes again after its worker was killed meets its own
+/// effect and says that it succeeded (takeover::begun_effect). Blocks on the local disk only. Safe for concurrent use.
+class Names {
+ public:
+  struct Parts {
+    RootTree& tree;
+    Lookup& lookup;
+    Origin& origin;
+    InPlace& in_place;
+    Sealer& sealer;
+    Data& data;
+    Sealing& sealing;
+    Removal& removal;
+    Refusals& refusals;
+  };
+  explicit Names(const Parts& parts);
+
+  [[nodiscard]] Result<Found> create(NodeId parent, std::string_view name, mode_t mode, const Caller& caller);
+  [[nodiscard]] Result<Found> make_node(NodeId parent, std::string_view name, mode_t mode, dev_t device,
+                                        const Caller& caller);
+  [[nodiscard]] Result<Found> make_directory(NodeId parent, std::string_view name, mode_t mode, const Caller& caller);
+  [[nodiscard]] Result<Found> make_symlink(NodeId parent, std::string_view name, const std::string& target,
+                                           const Caller& caller);
+  [[nodiscard]] Result<Found> link(NodeId node, NodeId new_parent, std::string_view new_name, const Caller& caller);
+  [[nodiscard]] Result<std::string> read_link(NodeId node);
+  [[nodiscard]] Result<void> unlink(NodeId parent, std::string_view name);
+  [[nodiscard]] Result<void> remove_directory(NodeId parent, std::string_view name, const Caller& caller);
+
+ private:
+  [[nodiscard]] Result<Found> made(const Site& site, const Caller& caller, std::optional<Fd> file);
+  [[nodiscard]] Result<Found> make_name(const std::function<Result<Found>(const Moves&)>& make);
+  [[nodiscard]] Result<NodePtr> link_file(const NodePtr& node, Content& content, const Site& to);
+
+  RootTree& tree_;
+  Lookup& lookup_;
+  Origin& origin_;
+  InPlace& in_place_;
+  Sealer& sealer_;
+  Data& data_;
+  Sealing& sealing_;
+  Removal& removal_;
+  Refusals& refusals_;
+  const FileSystemOptions& options_{tree_.options()};
+  LocalTree& disk_{tree_.disk()};
+  NodeTable& nodes_{tree_.nodes()};
+  DescriptorCache& descriptors_{tree_.descriptors()};
+  SharedGuarded<Moves>& moves_{tree_.moves()};
+};
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "inductorfs/base/counters.h"
+#include "inductorfs/base/guarded.h"
+
+namespace inductorfs::vfs {
+
+/// The last things that were refused, for `status`. Safe for concurrent use.
+class Refusals {
+ public:
+  explicit Refusals(Counters& counters) : counters_(counters) {}
+
+  /// A file that is not sealed or not published. Counted, and said in the log.
+  void add(const std::string& path, const std::string& why);
+  /// Anything else that an operator should know; a line that is there already is not added.
+  void note(const std::string& line);
+  [[nodiscard]] std::vector<std::string> lines() const;
+
+ private:
+  Counters& counters_;
+  Guarded<std::vector<std::string>> lines_;
+};
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/write/removal.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "inductorfs/base/fail_point.h"
+#include "inductorfs/layout/layout.h"
+#include "inductorfs/takeover/request_slots.h"
+
+namespace inductorfs::vfs {
+
+void Removal::hide_entry(const std::string& canonical) {
+  if (!layout::rule_of(layout::classify(canonical).family).shared) return;
+  if (catalog_.find(canonical)) counters_.get("view.hidden").add();
+  // Without an entry too: what is on its way to the cluster must not come back from there.
+  queueing_.with([&](const Queueing&) { catalog_.hide(canonical); });
+  sets_.hide(tree_.local_paths_of(canonical));
+}
+
+void Removal::hide_moved(const std::string& from, const std::string& to) {
+  const std::string canonical = layout::canonical_path(from);
+  if (canonical == layout::canonical_path(to)) return;
+  const auto status = disk_.stat(LocalTree::view(to));
+  if (!status || !*status) return;
+  if (!S_ISDIR((*status)->st_mode)) return hide_entry(canonical);
+  for (const auto& item : disk_.list(LocalTree::view(to)).value_or(std::vector<LocalTree::Item>{})) {
+    hide_moved(join(from, item.name), join(to, item.name));
+  }
+}
+
+Result<void> Removal::keep_orphan(const Site& site, const NodePtr& node) {
+  const bool referred = node && nodes_.links_of(node) <= 1 && (node->lookups.load() != 0 || node->pins.load() != 0);
+  if (!referred || !node->is_regular()) return {};
+  // A second name, so that who has the file open reads it to the end; the first one goes in the next step.
+  (void)disk_.unlink(LocalTree::orphan(node->id));  // of a node with this number in an earlier life
+  return disk_.link(LocalTree::view(site.path), LocalTree::orphan(node->id));
+}
+
+void Removal::orphaned(const Node& node, Content& content, bool has_file) {
+  const bool last_name = nodes_.path_of(node) == std::nullopt;
+  content.attributes_valid = content.attributes_valid && content.backing == Backing::kShared;
+  const bool kept = last_name && has_file && node.is_regular() && content.backing == Backing::kLocal;
+  if (kept) tree_.become_orphan(node, content, LocalTree::orphan(node.id));
+  if (last_name) content.attributes.links = 0;
+}
+
+Result<void> Removal::remove_first_name(const std::string& view_path, const NodePtr& node, Content* content,
+                                        Result<void> kept) {
+  // A disk that is full to its last inode has no room for a second name: the first one becomes it.
+  bool moves = !kept && kept.error().code() == ErrorCode::kNoSpace;
+  if (!kept && !moves) return kept;
+  fail_point("name.unlinking");
+  if (moves) {
+    auto moved = disk_.rename(view_path, LocalTree::orphan(node->id));
+    if (!moved && moved.error().code() != ErrorCode::kNoSpace) return moved;
+    // Under a quota that counts names too (btrfs) nothing but unlink(2) is left, and refusing it would leave no way
+    // back. Who has the file open reads it as long as its descriptor is kept.
+    moves = moved.has_value();
+    if (!moves && content != nullptr) (void)tree_.descriptor(*node, *content, false);  // without one nobody reads on
+  }
+  if (!moves && ::unlinkat(disk_.fd(), view_path.c_str(), 0) != 0) return fail_errno("unlink", view_path);
+  fail_point("name.unlinked");
+  return {};
+}
+
+Result<void> Removal::take_name_away(const Site& site, const NodePtr& node, Content* content) {
+  const std::string view_path = LocalTree::view(site.path);
+  const auto status = disk_.stat(view_path);
+  if (!status) return fail(status.error());
+  if (!*status && !node && !catalog_.find(site.canonical)) {
+    if (!takeover::begun_effect()) return fail(ErrorCode::kNotFound);
+  } else {
+    auto kept = *status ? keep_orphan(site, node) : Result<void>{};
+    takeover::begin_effect();
+    if (*status) INDUCTORFS_TRY(remove_first_name(view_path, node, content, std::move(kept)));
+  }
+  (void)nodes_.detach(site.parent, site.name);
+  if (content != nullptr) orphaned(*node, *content, status->has_value());
+  return {};
+}
+
+bool Removal::shows_set(const NodePtr& directory, const std::string& path) const {
+  return directory && directory->is_directory() && path.starts_with("triton") && sets_.shown_at(directory);
+}
+
+bool Removal::directory_is_empty(const NodePtr& directory, const std::string& path) const {
+  if (directory && directory->key) {
+    // Triton removes the key directory, and then its parents, after every put (os.removedirs): a set that is not
+    // complete yet must hold it.
+    const bool pending = directory->key->state.with([](const KeyState& state) { return !state.writers.empty(); });
+    if (pending) return false;
+  }
+  if (catalog_.has_directory(layout::canonical_path(path)) || shows_set(directory, path)) return false;
+  const auto status = disk_.stat(LocalTree::view(path));
+  return !status || !*status || disk_.is_empty(LocalTree::view(path));
+}
+
+}  // namespace inductorfs::vfs

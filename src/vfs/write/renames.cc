@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/write/renames.h"
+
+#include <linux/fs.h>
+#include <sys/stat.h>
+
+#include "inductorfs/base/fail_point.h"
+#include "inductorfs/takeover/request_slots.h"
+#include "vfs/tree/paths.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+/// The inode that moves is the witness: where it is tells whether it has moved.
+Result<void> begin_rename(const LocalTree& tree, const Site& from) {
+  const auto status = tree.stat(LocalTree::view(from.path));
+  if (!status) return fail(status.error());
+  if (*status) takeover::begin_effect((*status)->st_ino);
+  return {};
+}
+
+/// Files are reached by their whole paths. A directory that was renamed by descriptor to a deeper place would make
+/// paths that no system call takes: nothing there could be read or removed any more.
+Result<void> check_paths_below(const LocalTree& tree, const std::string& path, size_t new_size) {
+  const auto items = tree.list(LocalTree::view(path));
+  if (!items) return fail(items.error());
+  for (const auto& item : *items) {
+    const size_t size = new_size + 1 + item.name.size();
+    if (size > LocalTree::kPathLimit) {
+      return fail(ErrorCode::kNameTooLong, "rename: a path below the directory would have more than " +
+                                               std::to_string(LocalTree::kPathLimit) + " bytes");
+    }
+    if (item.type == S_IFDIR) INDUCTORFS_TRY(check_paths_below(tree, join(path, item.name), size));
+  }
+  return {};
+}
+
+/// A directory that goes from one path to another.
+Result<void> check_new_path(const LocalTree& tree, const std::string& from, const std::string& to) {
+  return to.size() > from.size() ? check_paths_below(tree, from, to.size()) : Result<void>{};
+}
+
+}  // namespace
+
+Renames::Renames(const Services& services, const Parts& parts)
+    : catalog_(services.catalog),
+      tree_(parts.tree),
+      lookup_(parts.lookup),
+      origin_(parts.origin),
+      data_(parts.data),
+      sealing_(parts.sealing),
+      key_sets_(parts.key_sets),
+      removal_(parts.removal) {}
+
+Result<void> Renames::rename(const Site& from, const Site& to, RenameMode mode, const Caller& caller) {
+  if (mode == RenameMode::kExchange) {
+    INDUCTORFS_TRY(exchange(from, to));
+    sealing_.saw_writer_below(from.path, caller.pid);
+    sealing_.saw_writer_below(to.path, caller.pid);
+  } else {
+    auto node = lookup_.existing(from);
+    if (!node) return fail(std::move(node).error());
+    INDUCTORFS_TRY(rename_one(from, to, *node, mode, caller));
+  }
+  changed_names_in(from.parent);
+  changed_names_in(to.parent);
+  return {};
+}
+
+Result<void> Renames::rename_one(const Site& from, const Site& to, const NodePtr& node, RenameMode mode,
+                                 const Caller& caller) {
+  if (node->is_directory()) {
+    INDUCTORFS_TRY(moves_.write([&](Moves&) { return rename_directory(from, to, node, mode); }));
+    sealing_.saw_writer_below(to.path, caller.pid);
+    return {};
+  }
+  auto set = moves_.read([&](const Moves&) -> Result<std::optional<SetOwner>> {
+    if (mode == RenameMode::kReplace) {
+      auto put = key_sets_.put_into_set(from, to, caller);
+      if (!put || *put) return put;
+    }
+    if (auto done = rename_file(from, to, node, mode); !done) return fail(std::move(done).error());
+    return std::nullopt;
+  });
+  if (!set) return fail(std::move(set).error());
+  if (*set) {
+    key_sets_.commit_if_complete(to, **set, caller.pid);
+    return {};
+  }
+  origin_.saw_writer(node, to.path, caller.pid);
+  sealing_.seal_if_final(node, to.path);
+  return {};
+}
+
+void Renames::follow_up(const Site& from, const Site& to, const Caller& caller) {
+  sealing_.saw_writer_below(to.path, caller.pid);
+  if (const NodePtr node = nodes_.child(to.parent, to.name)) sealing_.seal_if_final(node, to.path);
+  changed_names_in(from.parent);
+  changed_names_in(to.parent);
+}
+
+Result<void> Renames::rename_file(const Site& from, const Site& to, const NodePtr& node, RenameMode mode) {
+  INDUCTORFS_TRY(tree_.make_local_directory(to.parent, parent_path(to.path)));
+  const NodePtr target = nodes_.child(to.parent, to.name);
+  if (target && target->is_directory()) return fail(ErrorCode::kIsDirectory);
+  const auto there = disk_.stat(LocalTree::view(to.path));
+  if (!there) return fail(there.error());
+  if (mode == RenameMode::kNoReplace && (*there || catalog_.find(to.canonical))) return fail(ErrorCode::kExists);
+  if (target == node) return {};  // two links of one file: rename(2) does nothing
+  auto renamed = with_contents(node, target, [&](Content& content, Content* replaced) -> Result<void> {
+    content.attributes_valid = false;
+    // Bytes of the cluster get a file of their own before they can have another name.
+    if (content.backing == Backing::kShared) INDUCTORFS_TRY(data_.make_private(node, content, std::nullopt));
+    if (*there && target) INDUCTORFS_TRY(removal_.keep_orphan(to, target));
+    INDUCTORFS_TRY(begin_rename(disk_, from));
+    INDUCTORFS_TRY(disk_.rename(LocalTree::view(from.path), LocalTree::view(to.path)));
+    fail_point("rename.file");
+    (void)nodes_.move(from.parent, from.name, to.parent, to.name);  // what it replaces is `target`
+    if (replaced != nullptr) removal_.orphaned(*target, *replaced, there->has_value());
+    return {};
+  });
+  if (!renamed) return renamed;
+  removal_.hide_entry(from.canonical);
+  if (target) tree_.let_go(nodes_.release(target));
+  return {};
+}
+
+Result<void> Renames::rename_directory(const Site& from, const Site& to, const NodePtr& node, RenameMode mode) {
+  // Entries of the cluster have their names for good: as on overlayfs, a directory that shows some cannot be moved.
+  if (catalog_.has_directory(from.canonical) || removal_.shows_set(node, from.path)) {
+    return fail(ErrorCode::kCrossDevice, "rename " + from.path + ": it shows entries of the cluster; copy it");
+  }
+  INDUCTORFS_TRY(tree_.make_local_directory(to.parent, parent_path(to.path)));
+  const NodePtr target = nodes_.child(to.parent, to.name);
+  const auto there = disk_.stat(LocalTree::view(to.path));
+  if (!there) return fail(there.error());
+  const bool visible = *there || catalog_.has_directory(to.canonical) || removal_.shows_set(target, to.path);
+  if (mode == RenameMode::kNoReplace && visible) return fail(ErrorCode::kExists);
+  if (target && !target->is_directory()) return fail(ErrorCode::kNotDirectory);
+  // rename(2) replaces an empty directory only; the Triton bundler relies on both answers
+  // (torch/_inductor/triton_bundler.py: read_and_emit).
+  if (visible && !removal_.directory_is_empty(target, to.path)) return fail(ErrorCode::kNotEmpty);
+  if (auto made_local = tree_.make_local_directory(node, from.path); !made_local) return made_local;
+  INDUCTORFS_TRY(check_new_path(disk_, from.path, to.path));
+  INDUCTORFS_TRY(begin_rename(disk_, from));
+  INDUCTORFS_TRY(disk_.rename(LocalTree::view(from.path), LocalTree::view(to.path)));
+  fail_point("rename.directory");
+  const NodePtr replaced = nodes_.move(from.parent, from.name, to.parent, to.name);
+  if (replaced) tree_.let_go(nodes_.release(replaced));
+  if (node->key && !tree_.local_set(to.path).empty()) {
+    node->key->state.with([](KeyState& state) { state.committed = KeyState::Committed::kLocal; });
+  }
+  removal_.hide_moved(from.path, to.path);
+  return {};
+}
+
+Result<void> Renames::exchange(const Site& from, const Site& to) {
+  auto first = lookup_.existing(from);
+  if (!first) return fail(std::move(first).error());
+  auto second = lookup_.existing(to);
+  if (!second) return fail(std::move(second).error());
+  return moves_.write([&](Moves&) -> Result<void> {
+    for (const auto& [site, node] : {std::make_pair(&from, *first), std::make_pair(&to, *second)}) {
+      if (node->is_directory() && (catalog_.has_directory(site->canonical) || removal_.shows_set(node, site->path))) {
+        return fail(ErrorCode::kCrossDevice, "rename " + site->path + ": it shows entries of the cluster; copy it");
+      }
+    }
+    if ((*first)->is_directory()) INDUCTORFS_TRY(check_new_path(disk_, from.path, to.path));
+    if ((*second)->is_directory()) INDUCTORFS_TRY(check_new_path(disk_, to.path, from.path));
+    auto exchanged = with_contents(*first, *second, [&](Content& a, Content* b) -> Result<void> {
+      a.attributes_valid = false;
+      if (b != nullptr) b->attributes_valid = false;
+      auto own = a.backing == Backing::kShared ? data_.make_private(*first, a, std::nullopt) : Result<void>{};
+      if (own && b != nullptr && b->backing == Backing::kShared) own = data_.make_private(*second, *b, std::nullopt);
+      if (!own) return own;
+      own = begin_rename(disk_, from);
+      if (own) own = disk_.rename(LocalTree::view(from.path), LocalTree::view(to.path), RENAME_EXCHANGE);
+      if (!own) return own;
+      fail_point("rename.exchanged");
+      nodes_.exchange(from.parent, from.name, to.parent, to.name);
+      return {};
+    });
+    if (!exchanged) return exchanged;
+    removal_.hide_moved(from.path, to.path);
+    removal_.hide_moved(to.path, from.path);
+    return {};
+  });
+}
+
+}  // namespace inductorfs::vfs

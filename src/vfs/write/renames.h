@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vfs/origin/origin.h"
+#include "vfs/read/services.h"
+#include "vfs/tree/root_tree.h"
+#include "vfs/write/data.h"
+#include "vfs/write/key_sets.h"
+#include "vfs/write/removal.h"
+#include "vfs/write/sealing.h"
+
+namespace inductorfs::vfs {
+
+/// Renames, as in FileSystem: the sign of completeness in most families, and how Triton puts files into its sets. The
+/// rename of a directory holds moves() alone. Blocks on the local disk only. Safe for concurrent use.
+class Renames {
+ public:
+  struct Parts {
+    RootTree& tree;
+    Lookup& lookup;
+    Origin& origin;
+    Data& data;
+    Sealing& sealing;
+    KeySets& key_sets;
+    Removal& removal;
+  };
+  Renames(const Services& services, const Parts& parts);
+
+  [[nodiscard]] Result<void> rename(const Site& from, const Site& to, RenameMode mode, const Caller& caller);
+  /// What follows a rename that an earlier worker had done on the disk.
+  void follow_up(const Site& from, const Site& to, const Caller& caller);
+
+ private:
+  [[nodiscard]] Result<void> rename_one(const Site& from, const Site& to, const NodePtr& node, RenameMode mode,
+                                        const Caller& caller);
+  [[nodiscard]] Result<void> rename_file(const Site& from, const Site& to, const NodePtr& node, RenameMode mode);
+  [[nodiscard]] Result<void> rename_directory(const Site& from, const Site& to, const NodePtr& node, RenameMode mode);
+  [[nodiscard]] Result<void> exchange(const Site& from, const Site& to);
+
+  catalog::Catalog& catalog_;
+  RootTree& tree_;
+  Lookup& lookup_;
+  Origin& origin_;
+  Data& data_;
+  Sealing& sealing_;
+  KeySets& key_sets_;
+  Removal& removal_;
+  LocalTree& disk_{tree_.disk()};
+  NodeTable& nodes_{tree_.nodes()};
+  SharedGuarded<Moves>& moves_{tree_.moves()};
+};
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/write/sealer.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "inductorfs/base/activity.h"
+#include "inductorfs/base/thread.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr Milliseconds kRetry{50};
+constexpr Milliseconds kRest{1000};
+/// A judgement takes one to two seconds, and as long as the deadline of a package where its file system is stuck.
+constexpr Milliseconds kJudgementStep{100};
+constexpr int kQuietTimesUntilRoom = 5;
+/// A file that is renamed again and again waits under so many names, and then until it is quiet, under its last.
+constexpr size_t kNamesOfOne = 16;
+
+}  // namespace
+
+/// It is to be sealed for another reason, and has a pin for that.
+void Sealer::forget_wait(State::Timed& waits, NodeId node) {
+  const auto found = waits.find(node);
+  if (found == waits.end()) return;
+  found->second.second.node->pins.fetch_sub(1);  // not the last one
+  waits.erase(found);
+}
+
+Sealer::Sealer(Seal seal, Unpin unpin, Milliseconds quiet_time)
+    : seal_(std::move(seal)), unpin_(std::move(unpin)), quiet_time_(quiet_time) {}
+
+Sealer::~Sealer() { stop(); }
+
+void Sealer::start() {
+  thread_ = start_thread("seal", [this](const std::stop_token& stop) { run(stop); });
+}
+
+void Sealer::stop() {
+  state_.notify_with([](State& state) { state.stopped = true; });
+  if (!thread_.joinable()) return;
+  thread_.request_stop();
+  thread_.join();
+}
+
+/// With its pin, which is not the last one when the same is queued already.
+void Sealer::add_ready(State& state, SealItem item) {
+  if (!state.queued[item.node->id].insert(item.path).second) {
+    item.node->pins.fetch_sub(1);
+    return;
+  }
+  const uid_t user = item.node->owner;
+  state.ready[user].push_back(std::move(item));
+}
+
+void Sealer::add(SealItem item) {
+  item.node->pins.fetch_add(1);
+  state_.notify_with([&](State& state) {
+    forget_wait(state.no_room, item.node->id);
+    const auto names = state.queued.find(item.node->id);
+    if (names != state.queued.end() && names->second.size() >= kNamesOfOne) {
+      add_quiet(state, std::move(item));
+    } else {
+      add_ready(state, std::move(item));
+    }
+  });
+}
+
+void Sealer::add_quiet(SealItem item) {
+  item.node->pins.fetch_add(1);
+  state_.notify_with([&](State& state) { add_quiet(state, std::move(item)); });
+}
+
+/// With its pin.
+void Sealer::add_quiet(State& state, SealItem item) const {
+  const SteadyTime due = std::chrono::steady_clock::now() + quiet_time_;
+  const NodeId id = item.node->id;
+  ++state.quiet_added;
+  if (const auto known = state.quiet.find(id); known != state.quiet.end()) {
+    known->second.first = due;
+    known->second.second.path = item.path;
+    item.node->pins.fetch_sub(1);  // one wait, one pin
+    return;
+  }
+  forget_wait(state.no_room, id);
+  state.quiet.emplace(id, std::make_pair(due, std::move(item)));
+}
+
+size_t Sealer::waiting() const {
+  return state_.with([](const State& state) {
+    size_t count = state.quiet.size() + state.no_room.size() + state.unjudged.size() + (state.working ? 1U : 0U);
+    for (const auto& [user, items] : state.ready) count += items.size();
+    return count;
+  });
+}
+
+void Sealer::add_paths(const State::Timed& from, size_t limit, std::vector<std::string>& to) {
+  for (const auto& [id, timed] : from) {
+    if (to.size() < limit) to.push_back(timed.second.path);
+  }
+}
+
+std::vector<std::string> Sealer::waiting_paths(size_t limit) const {
+  return state_.with([&](const State& state) {
+    std::vector<std::string> paths;
+    for (const auto& [user, items] : state.ready) {
+      for (const auto& item : items) {
+        if (paths.size() >= limit) break;
+        paths.push_back(item.path);
+      }
+    }
+    add_paths(state.quiet, limit, paths);
+    for (const auto& [due, item] : state.unjudged) {
+      if (paths.size() < limit) paths.push_back(item.path);
+    }
+    return paths;
+  });
+}
+
+std::vector<std::string> Sealer::paths_without_room(size_t limit) const {
+  return state_.with([&](const State& state) {
+    std::vector<std::string> paths;
+    add_paths(state.no_room, limit, paths);
+    return paths;
+  });
+}
+
+bool Sealer::drain(Deadline deadline) {
+  const auto idle = [](const State& state) {
+    return state.ready.empty() && state.quiet.empty() && state.unjudged.empty() && !state.working;
+  };
+  return state_.wait_until(deadline.at(), idle, idle);
+}
+
+/// What has waited long enough takes its turn among the files of its owner.
+void Sealer::add_due(State& state, SteadyTime now) {
+  for (State::Timed* timed : {&state.quiet, &state.no_room}) {
+    for (auto one = timed->begin(); one != timed->end();) {
+      const auto here = one++;
+      if (here->second.first > now) continue;
+      here->second.second.was_quiet = timed == &state.quiet;
+      add_ready(state, std::move(here->second.second));
+      timed->erase(here);
+    }
+  }
+  while (!state.unjudged.empty() && state.unjudged.front().first <= now) {
+    SealItem item = std::move(state.unjudged.front().second);
+    state.unjudged.pop_front();
+    if (!state.quiet.contains(item.node->id)) {
+      add_ready(state, std::move(item));
+    } else {
+      item.node->pins.fetch_sub(1);  // written to since: it waits until it is quiet, with another pin
+    }
+  }
+}
+
+/// The next of the user whose turn it is.
+SealItem Sealer::take_ready(State& state) {
+  auto turn = state.ready.upper_bound(state.served);
+  if (turn == state.ready.end()) turn = state.ready.begin();
+  state.served = turn->first;
+  SealItem item = std::move(turn->second.front());
+  turn->second.pop_front();
+  if (turn->second.empty()) state.ready.erase(turn);
+  const auto names = state.queued.find(item.node->id);
+  names->second.erase(item.path);
+  if (names->second.empty()) state.queued.erase(names);
+  return item;
+}
+
+bool Sealer::take_due(State& state, SteadyTime now, SealItem& item) {
+  add_due(state, now);
+  while (!state.ready.empty()) {
+    item = take_ready(state);
+    const bool waits_anew = item.was_quiet && state.quiet.contains(item.node->id);
+    item.was_quiet = false;
+    if (!waits_anew) return true;
+    item.node->pins.fetch_sub(1);  // not the last one
+  }
+  return false;
+}
+
+void Sealer::put_off(State::Timed& to, SealItem item, Milliseconds wait) {
+  const NodeId id = item.node->id;
+  const auto due = std::chrono::steady_clock::now() + wait;
+  if (!to.emplace(id, std::make_pair(due, std::move(item))).second)
+    to.at(id).second.node->pins.fetch_sub(1);  // one wait, one pin
+}
+
+SteadyTime Sealer::next_due(const State& state) {
+  SteadyTime next = std::chrono::steady_clock::now() + kRest;
+  for (const auto* waits : {&state.quiet, &state.no_room}) {
+    for (const auto& [id, timed] : *waits) next = std::min(next, timed.first);
+  }
+  return state.unjudged.empty() ? next : std::min(next, state.unjudged.front().first);
+}
+
+void Sealer::take_back(State& state, SealItem item, SealOutcome outcome) const {
+  if (outcome == SealOutcome::kUnjudged) {
+    state.unjudged.emplace_back(std::chrono::steady_clock::now() + kJudgementStep, std::move(item));
+    return;
+  }
+  const bool no_room = outcome == SealOutcome::kNoRoom;
+  const bool waits_again = no_room && state.quiet.contains(item.node->id);
+  put_off(no_room && !waits_again ? state.no_room : state.quiet, std::move(item),
+          no_room ? kQuietTimesUntilRoom * quiet_time_ : kRetry);
+}
+
+void Sealer::run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    SealItem item;
+    const auto [until, added] =
+        state_.with([](const State& state) { return std::make_pair(next_due(state), state.quiet_added); });
+    const bool has_item = state_.wait_until(
+        until,
+        [seen = added](const State& state) {
+          return state.stopped || !state.ready.empty() || state.quiet_added != seen;
+        },
+        [&](State& state) {
+          if (state.stopped) return false;
+          return state.working = take_due(state, std::chrono::steady_clock::now(), item);
+        });
+    if (!has_item) continue;
+    std::optional<Activity> activity(std::in_place, "seals " + item.path, AwaitedBy::kSync);
+    const SealOutcome outcome = seal_(item);
+    const bool later = outcome != SealOutcome::kDone;
+    NodePtr done = later ? nullptr : item.node;
+    if (done) {
+      done->pins.fetch_sub(1);
+      unpin_(done);
+    }
+    activity.reset();
+    state_.notify_with([&](State& state) {
+      state.working = false;
+      if (later) take_back(state, std::move(item), outcome);
+    });
+  }
+}
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/guarded.h"
+#include "vfs/tree/node.h"
+
+namespace inductorfs::vfs {
+
+/// Something that stands under its final name and is to be made an immutable blob with an entry.
+struct SealItem {
+  NodePtr node;  ///< the file, or the key directory of a group; pinned while it is queued
+  std::string path;
+  bool group = false;
+  bool was_quiet = false;  ///< it waited for that; a write since then makes it wait anew
+};
+
+enum class SealOutcome {
+  kDone,      ///< sealed, or never to be (refused, replaced, private)
+  kLater,     ///< it is being written to right now
+  kUnjudged,  ///< what its writers have loaded is being read, which must not delay what others wrote
+  kNoRoom,    ///< the store is full of what is in use: some quiet times later there may be room
+};
+
+/// The queue of what is to be sealed and one thread that does it, which takes turns between the users whose files wait:
+/// bytes are hashed, and one user may have many. A job never waits for it; a crash loses nothing, because the scan at
+/// the next start finds what has no seal. Safe for concurrent use.
+class Sealer {
+ public:
+  using Seal = std::function<SealOutcome(const SealItem&)>;
+  using Unpin = std::function<void(const NodePtr&)>;
+
+  Sealer(Seal seal, Unpin unpin, Milliseconds quiet_time);
+  ~Sealer();
+  void start();
+  /// Ends the thread; what is queued is left for the next start. Idempotent.
+  void stop();
+
+  /// Now. Pins the node until it is done.
+  void add(SealItem item);
+  /// When nothing was written for the quiet time; a further call begins the wait anew.
+  void add_quiet(SealItem item);
+  [[nodiscard]] size_t waiting() const;
+  /// Waits until nothing is left to seal, quiet files included, but for what waits for room. False at the deadline.
+  [[nodiscard]] bool drain(Deadline deadline);
+  [[nodiscard]] std::vector<std::string> waiting_paths(size_t limit) const;
+  [[nodiscard]] std::vector<std::string> paths_without_room(size_t limit) const;
+
+ private:
+  struct State {
+    std::map<uid_t, std::deque<SealItem>> ready;                      ///< by the owner of the file; none is empty
+    std::map<NodeId, std::set<std::string>> queued;                   ///< the names of each node in `ready`
+    uid_t served = 0;                                                 ///< whose turn it was last
+    using Timed = std::map<NodeId, std::pair<SteadyTime, SealItem>>;  ///< due time
+    Timed quiet;
+    Timed no_room;
+    /// As quiet; all wait equally long, so the first is due first.
+    std::deque<std::pair<SteadyTime, SealItem>> unjudged;
+    uint64_t quiet_added = 0;  ///< lets the thread see that it has to wait for another due time
+    bool working = false;
+    bool stopped = false;
+  };
+  void run(const std::stop_token& stop);
+  [[nodiscard]] static bool take_due(State& state, SteadyTime now, SealItem& item);
+  [[nodiscard]] static SealItem take_ready(State& state);
+  static void add_due(State& state, SteadyTime now);
+  static void add_ready(State& state, SealItem item);
+  void add_quiet(State& state, SealItem item) const;
+  static void add_paths(const State::Timed& from, size_t limit, std::vector<std::string>& to);
+  static void forget_wait(State::Timed& waits, NodeId node);
+  static void put_off(State::Timed& to, SealItem item, Milliseconds wait);
+  [[nodiscard]] static SteadyTime next_due(const State& state);
+  void take_back(State& state, SealItem item, SealOutcome outcome) const;
+
+  const Seal seal_;
+  const Unpin unpin_;
+  const Milliseconds quiet_time_;
+  Guarded<State> state_;
+  std::jthread thread_;
+};
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/write/sealing.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "inductorfs/base/fail_point.h"
+#include "inductorfs/base/log.h"
+#include "vfs/tree/paths.h"
+
+/// Sealing: a private file under its final name becomes an immutable blob with an entry, on its way to the cluster.
+namespace inductorfs::vfs {
+namespace {
+
+constexpr uint64_t kGroupFileLimit = 1 << 20;
+constexpr size_t kMostWaitingForRoom = 1000;
+constexpr int64_t kSecond = 1'000'000'000;
+
+catalog::Publish::Kind kind_of(layout::Contest contest) {
+  switch (contest) {
+    case layout::Contest::kNone:
+      return catalog::Publish::Kind::kPlain;
+    case layout::Contest::kFirst:
+      return catalog::Publish::Kind::kFirst;
+    case layout::Contest::kCandidates:
+      return catalog::Publish::Kind::kCandidate;
+    case layout::Contest::kMerge:
+      return catalog::Publish::Kind::kMerge;
+    case layout::Contest::kFirstOfPath:
+      return catalog::Publish::Kind::kFirstOfPath;
+  }
+  return catalog::Publish::Kind::kPlain;
+}
+
+Result<void> copy_to_store(store::BlobStore& store, int file, uint64_t size, const codec::Digest& digest) {
+  if (store.find(digest)) return {};
+  auto writer = store.create(size);
+  if (!writer) return fail(std::move(writer).error());
+  std::string buffer(std::min<uint64_t>(size, 1 << 20), '\0');
+  for (uint64_t offset = 0; offset < size;) {
+    const auto got = pread_full(file, buffer.data(), buffer.size(), offset);
+    if (!got) return fail(got.error());
+    if (*got == 0) break;
+    INDUCTORFS_TRY((*writer)->append(std::string_view(buffer.data(), *got)));
+    offset += *got;
+  }
+  auto committed = (*writer)->commit(digest);
+  fail_point("seal.copied");
+  // Written to while it was copied: no artefact yet.
+  if (!committed && committed.error().code() == ErrorCode::kCorrupt) return fail(ErrorCode::kBusy);
+  return committed;
+}
+
+/// Of a file, or a set, that may not be sealed now.
+SealOutcome outcome_of(Standing standing) {
+  switch (standing) {
+    case Standing::kUnjudged:
+      return SealOutcome::kUnjudged;
+    case Standing::kChanged:
+      return SealOutcome::kLater;
+    case Standing::kFits:
+    case Standing::kStays:
+      break;
+  }
+  return SealOutcome::kDone;
+}
+
+}  // namespace
+
+Sealing::Sealing(const Services& services, const Parts& parts)
+    : host_(services.host),
+      catalog_(services.catalog),
+      store_(services.store),
+      counters_(services.counters),
+      tree_(parts.tree),
+      lookup_(parts.lookup),
+      origin_(parts.origin),
+      marks_(parts.marks),
+      sealer_(parts.sealer),
+      in_place_(parts.in_place),
+      removal_(parts.removal),
+      refusals_(parts.refusals),
+      notifier_(parts.notifier),
+      phase_(parts.phase) {}
+
+void Sealing::seal_if_final(const NodePtr& node, const std::string& path) {
+  if (!node->is_regular()) return;
+  const auto place = layout::classify(path);
+  const auto& rule = layout::rule_of(place.family);
+  if (!rule.shared) return;  // a rename is a sign of completeness in every family (layout::SealSign)
+  if (place.family == layout::Family::kTritonKernel) {
+    // A set that somebody copies in by names and renames (rsync) is whole when its group file says so. That comes last
+    // by Triton's hand, and among the first where files are copied by name.
+    const NodePtr directory = nodes_.walk(parent_path(path)).node;
+    if (!directory || !directory->key) return;
+    const bool is_group = layout::is_group_file(path.substr(path.rfind('/') + 1));
+    if (is_group || (marks_.everyone_fits() && tree_.local_set_is_whole(parent_path(path)))) {
+      sealer_.add({directory, parent_path(path), true});
+    }
+    return;
+  }
+  sealer_.add({node, path, false});
+}
+
+void Sealing::seal_after_build(const std::string& directory_path, pid_t builder) {
+  const std::string above = parent_path(directory_path);
+  for (const auto& path : layout::sealed_by_removal_of(directory_path)) {
+    if (parent_path(path) != above) continue;
+    auto node = lookup_.pin_path(path);
+    if (!node) continue;
+    // torch, which ran the compiler: a better witness than the linker, and of every byte.
+    origin_.saw_writer(*node, path, builder, true);
+    in_place_.is_complete(*node);
+    sealer_.add({*node, path, false});
+    tree_.unpin(*node);
+    return;
+  }
+}
+
+SealOutcome Sealing::not_sealed(const std::string& path, const Error& error) {
+  if (error.code() == ErrorCode::kBusy) return SealOutcome::kLater;
+  // What waits holds a node each, and its bytes are read again for each try.
+  if (error.code() == ErrorCode::kNoSpace && sealer_.waiting() < kMostWaitingForRoom) {
+    counters_.get("seal.no_room").add();
+    log::write_limited(log::Level::kWarning, "seal.no_room", {{"path", path}, {"why", error.to_string()}});
+    return SealOutcome::kNoRoom;
+  }
+  refusals_.add(path, error.to_string());
+  return SealOutcome::kDone;
+}
+
+SealOutcome Sealing::seal(const SealItem& item) {
+  // A request of an earlier worker may have written a part of its bytes, and nobody counts that as an active write.
+  if (phase_.with([](Resuming resuming) { return resuming == Resuming::kRequests; })) return SealOutcome::kLater;
+  if (item.group) return seal_group(item);
+  // The name may have gone, or be another file's by now.
+  const auto walked = nodes_.walk(item.path);
+  if (!walked.missing.empty() || walked.node != item.node) return SealOutcome::kDone;
+  const auto place = layout::classify(item.path);
+  const auto& rule = layout::rule_of(place.family);
+  if (!rule.shared) return SealOutcome::kDone;
+  const auto scope = host_.scope_of(place.family, {});
+  if (scope.id.empty()) {
+    counters_.get("seal.unknown").add();  // a fact of this host is not known
+    return SealOutcome::kDone;
+  }
+  if (in_place_.is_unfinished(item.node)) {
+    in_place_.add(item.node, item.path);  // it may have another name than it waits under
+    return SealOutcome::kDone;
+  }
+  const bool busy = item.node->content.with([](const Content& content) { return content.active_writes > 0; });
+  if (busy) return SealOutcome::kLater;
+  if (const auto known = origin_.standing(item.node, item.path, scope.id); known != Standing::kFits)
+    return outcome_of(known);
+
+  auto entry = seal_file(item.node, item.path);
+  if (!entry) {
+    if (entry.error().code() != ErrorCode::kNotFound) return not_sealed(item.path, entry.error());
+    return SealOutcome::kDone;
+  }
+  // A foreign write that came and went before the file was hashed has left its mark; a later one has a copy.
+  if (!origin_.provenance_of(item.path).is_settled_for(scope.id)) return SealOutcome::kDone;
+  catalog::Publish publish;
+  publish.kind = kind_of(rule.contest);
+  publish.scope = scope.id;
+  publish.contest = place.key_directory;
+  if (rule.contest == layout::Contest::kCandidates) {
+    if (const auto directory = nodes_.walk(parent_path(item.path)); directory.missing.empty()) {
+      publish.seen = nodes_.shown(directory.node);
+    }
+  }
+  publish.entries.push_back(entry->entry);
+  const auto still_here = [&] { return has_name(*entry, item.path); };
+  if (!enqueue(publish, item.path, still_here)) return SealOutcome::kDone;
+  mark_sealed(*entry, item.path);
+  // Published before it had its mark? Then what the cluster has merged was not adopted: this file was in the way.
+  if (const auto state = catalog_.publish_state(place.canonical); state && state->merged) adopt_merged(*state->merged);
+  return SealOutcome::kDone;
+}
+
+/// Not what was deleted or replaced while it was hashed: whoever did that found nothing in the queue to hide.
+bool Sealing::enqueue(const catalog::Publish& publish, const std::string& path,
+                      const std::function<bool()>& still_here) {
+  auto queued = removal_.queueing().with([&](const Queueing&) -> Result<bool> {
+    if (!still_here()) return false;
+    INDUCTORFS_TRY(catalog_.enqueue(publish));
+    return true;
+  });
+  fail_point("seal.queued");
+  if (!queued) refusals_.add(path, queued.error().to_string());
+  return queued.value_or(false);
+}
+
+bool Sealing::has_name(const Sealed& sealed, const std::string& path) const {
+  struct stat hashed {};
+  const auto named = disk_.stat(LocalTree::view(path));
+  return named && *named && ::fstat(sealed.file.get(), &hashed) == 0 && hashed.st_ino == (*named)->st_ino;
+}
+
+Result<Sealed> Sealing::seal_file(const NodePtr& node, const std::string& path) {
+  const auto place = layout::classify(path);
+  bool shares_inode = false;
+  // The descriptor is taken in the same step as the mark: from here on a writer gets an inode of its own, and whatever
+  // is renamed over the path meanwhile, what is hashed is what is stored.
+  auto file = moves_.read([&](const Moves&) {
+    return node->content.with([&](Content& content) -> Result<Fd> {
+      if (content.backing != Backing::kLocal) return fail(ErrorCode::kNotFound);
+      if (content.active_writes > 0 || (content.unfinished && !tree_.is_sealed(*node, content))) {
+        return fail(ErrorCode::kBusy);
+      }
+      auto where = tree_.location(*node, content);
+      if (!where) return fail(std::move(where).error());
+      auto opened = disk_.open_file(*where, false);
+      if (!opened) return opened;
+      struct stat status {};
+      if (::fstat(opened->get(), &status) != 0) return fail_errno("stat", path);
+      // A file with further names keeps its inode for them, so the store gets a copy.
+      shares_inode = disk_.keeps_seals() && (status.st_nlink == 1 || tree_.is_sealed(*node, content));
+      content.sealed = shares_inode ? SealState::kSealed : SealState::kOpen;
+      return opened;
+    });
+  });
+  if (!file) return fail(std::move(file).error());
+  auto entry = store_file(*file, path, place, shares_inode);
+  const bool written_to = node->content.with([&](Content& content) {
+    if (!entry) content.sealed = SealState::kOpen;
+    content.attributes_valid = false;
+    return !shares_inode && content.unfinished;
+  });
+  if (entry && written_to) return fail(ErrorCode::kBusy);
+  if (!entry) return fail(std::move(entry).error());
+  return Sealed{std::move(*entry), std::move(*file), shares_inode};
+}
+
+Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path, const layout::Place& place,
+                                         bool shares_inode) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) return fail_errno("stat", path);
+  const auto size = static_cast<uint64_t>(status.st_size);
+  if (size > options_.artefact_limit) {
+    return fail(ErrorCode::kTooLarge, std::to_string(size) + " bytes, over the limit of one artefact");
+  }
+  std::string head(std::min(size, layout::bytes_to_check(place, size)), '\0');
+  const auto got = pread_full(file.get(), head.data(), head.size(), 0);
+  if (!got) return fail(got.error());
+  head.resize(*got);
+  if (auto fits = host_.check(place, head, size); !fits) return fail(std::move(fits).error());
+
+  codec::Entry entry;
+  entry.path = place.canonical;
+  entry.size = size;
+  entry.mode = status.st_mode & 07777;
+  entry.mtime_ns = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
+  entry.origin = options_.origin;
+  const auto digest = codec::digest_of_file(file.get());
+  if (!digest) return fail(digest.error());
+  entry.digest = *digest;
+  if (!shares_inode) {
+    // Without a seal on the inode a later life could not tell that the blob shares it.
+    INDUCTORFS_TRY(copy_to_store(store_, file.get(), size, *digest));
+    return entry;
+  }
+  // Before the blob is there, so that no eviction takes it while nothing is queued yet.
+  pins_.with([&](Pins& pins) { pins.sealed_paths[*digest] = path; });
+  // By a name of its own: the path may be another file's by now.
+  const std::string name = "orphans/seal-" + std::to_string(status.st_ino);
+  INDUCTORFS_TRY(disk_.unlink(name));  // left by a seal that failed
+  if (::linkat(AT_FDCWD, proc_path(file.get()).c_str(), disk_.fd(), name.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+    return fail_errno("link", path);
+  }
+  fail_point("seal.linked");
+  auto adopted = store_.adopt(disk_.fd(), name, *digest);
+  fail_point("seal.adopted");
+  (void)disk_.unlink(name);  // what stays is removed at the next start
+  fail_point("seal.unlinked");
+  if (!adopted) return fail(std::move(adopted).error());
+  return entry;
+}
+
+void Sealing::mark_sealed(const Sealed& sealed, const std::string& path) {
+  // On the inode that was hashed, whatever has its path by now. Without it the next start publishes once more, which is
+  // harmless.
+  if (sealed.shares_inode) (void)disk_.set_seal(sealed.file.get(), sealed.entry.digest.to_hex());
+  fail_point("seal.marked");
+  pins_.with([&](Pins& pins) { pins.sealed_paths[sealed.entry.digest] = path; });
+  counters_.get("seal.sealed").add();
+}
+
+SealOutcome Sealing::seal_group(const SealItem& item) {
+  const auto path = nodes_.path_of(*item.node);
+  if (!path) return SealOutcome::kDone;
+  // An incomplete set (TritonBundler skips files that it cannot read) would win the key and serve nobody.
+  if (!tree_.local_set_is_whole(*path)) {
+    counters_.get("seal.incomplete_sets").add();
+    return SealOutcome::kDone;
+  }
+  if (in_place_.set_is_unfinished(*path)) return SealOutcome::kDone;  // the last of its files comes with the set
+  const auto scope = host_.scope_of(layout::Family::kTritonKernel, marks_.architecture_of_set(LocalTree::view(*path)));
+  if (const auto known = origin_.standing_of_set(item.node, *path, scope); known != Standing::kFits)
+    return outcome_of(known);
+  catalog::Publish publish;
+  publish.kind = catalog::Publish::Kind::kFirst;
+  publish.scope = scope.id;
+  publish.contest = layout::canonical_path(*path);
+  std::vector<std::pair<std::string, Sealed>> members;
+  for (const auto& name : tree_.local_set(*path)) {
+    const std::string file_path = join(*path, name);
+    auto entry = seal_member(file_path, path->substr(path->rfind('/') + 1));
+    if (!entry) {
+      return not_sealed(file_path, entry.error());
+    }
+    if (origin_.provenance_of(file_path).is_private()) return SealOutcome::kDone;  // as in seal()
+    publish.entries.push_back(entry->entry);
+    members.emplace_back(file_path, std::move(*entry));
+  }
+  if (publish.entries.empty() || in_place_.set_is_unfinished(*path)) return SealOutcome::kDone;
+  const auto still_here = [&] {
+    return std::all_of(members.begin(), members.end(), [&](const auto& m) { return has_name(m.second, m.first); });
+  };
+  if (!enqueue(publish, *path, still_here)) return SealOutcome::kDone;
+  for (const auto& [file_path, member] : members) mark_sealed(member, file_path);
+  counters_.get("seal.groups").add();
+  return SealOutcome::kDone;
+}
+
+Result<Sealed> Sealing::seal_member(const std::string& path, const std::string& key) {
+  auto node = lookup_.pin_path(path);
+  if (!node) return fail(std::move(node).error());
+  auto sealed =
+      layout::is_group_file(path.substr(path.rfind('/') + 1)) ? seal_group_file(path, key) : seal_file(*node, path);
+  tree_.unpin(*node);
+  return sealed;
+}
+
+/// The cluster's copy names no directory; the file itself stays as its writer made it. Its seal is the copy's digest.
+Result<Sealed> Sealing::seal_group_file(const std::string& path, const std::string& key) {
+  auto file = disk_.open_file(LocalTree::view(path), false);
+  if (!file) return fail(std::move(file).error());
+  struct stat status {};
+  if (::fstat(file->get(), &status) != 0) return fail_errno("stat", path);
+  const auto text = read_file(AT_FDCWD, proc_path(file->get()), kGroupFileLimit);
+  if (!text) return fail(text.error());
+  auto canonical = layout::canonical_group(*text, key);
+  if (!canonical) return fail(std::move(canonical).error());
+  auto digest = store_.put(*canonical);
+  if (!digest) return fail(std::move(digest).error());
+  fail_point("seal.group_put");
+  codec::Entry entry;
+  entry.path = layout::classify(path).canonical;
+  entry.digest = *digest;
+  entry.size = canonical->size();
+  entry.mode = status.st_mode & 07777;
+  entry.mtime_ns = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
+  entry.origin = options_.origin;
+  return Sealed{std::move(entry), std::move(*file), true};
+}
+
+void Sealing::saw_writer_below(const std::string& path, pid_t writer) {
+  const auto status = moves_.read([&](const Moves&) { return disk_.stat(LocalTree::view(path)); });
+  if (!status || !*status) return;
+  const bool regular = S_ISREG((*status)->st_mode);
+  if (!regular && !S_ISDIR((*status)->st_mode)) return;
+  if (regular && !layout::rule_of(layout::classify(path).family).shared) return;
+  const bool is_set = !regular && layout::is_triton_key_directory(path) && !tree_.local_set(path).empty();
+  if (regular || is_set) {
+    auto node = lookup_.pin_path(path);
+    if (!node) return;
+    if (is_set) {
+      origin_.saw_writer_of_set(*node, path, writer);
+      sealer_.add({*node, path, true});
+    } else {
+      origin_.saw_writer(*node, path, writer);
+      seal_if_final(*node, path);
+    }
+    tree_.unpin(*node);
+  }
+  if (regular) return;
+  for (const auto& item : disk_.list(LocalTree::view(path)).value_or(std::vector<LocalTree::Item>{})) {
+    const std::string child = path.empty() ? item.name : join(path, item.name);
+    if (!is_set || layout::classify(child).family != layout::Family::kTritonKernel) saw_writer_below(child, writer);
+  }
+}
+void Sealing::seal_later(const std::string& path) {
+  auto node = lookup_.pin_path(path);
+  if (!node) return;
+  sealer_.add({*node, path, (*node)->is_directory()});
+  tree_.unpin(*node);
+}
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "vfs/origin/origin.h"
+#include "vfs/read/notifier.h"
+#include "vfs/read/services.h"
+#include "vfs/tree/resuming.h"
+#include "vfs/tree/root_tree.h"
+#include "vfs/write/in_place.h"
+#include "vfs/write/refusals.h"
+#include "vfs/write/removal.h"
+#include "vfs/write/sealer.h"
+
+namespace inductorfs::vfs {
+
+/// A file that has become a blob.
+struct Sealed {
+  codec::Entry entry;
+  Fd file;
+  bool shares_inode = false;  ///< with the blob: it is never written to again
+};
+
+/// Decides when a private file under its final name is complete, and makes it an immutable blob with an entry, on its
+/// way to the cluster. seal() hashes whole files and runs on the `seal` thread; all else is quick. Safe for concurrent
+/// use.
+class Sealing {
+ public:
+  struct Parts {
+    RootTree& tree;
+    Lookup& lookup;
+    Origin& origin;
+    Marks& marks;
+    Sealer& sealer;
+    InPlace& in_place;
+    Removal& removal;
+    Refusals& refusals;
+    Notifier& notifier;
+    TakeoverPhase& phase;
+  };
+  Sealing(const Services& services, const Parts& parts);
+
+  /// Sealer::Seal.
+  SealOutcome seal(const SealItem& item);
+
+  /// A file got its final name: queues it if that shows it to be complete.
+  void seal_if_final(const NodePtr& node, const std::string& path);
+  /// All that got a final name by the rename of a directory, or of a file, by this process.
+  void saw_writer_below(const std::string& path, pid_t writer);
+  /// A compiler's directory went: what it built is complete.
+  void seal_after_build(const std::string& directory_path, pid_t builder);
+  /// Queues what was found on the disk.
+  void seal_later(const std::string& path);
+
+  /// FileSystem::on_published.
+  void on_published(const catalog::PublishReport& report);
+
+ private:
+  [[nodiscard]] SealOutcome not_sealed(const std::string& path, const Error& error);
+  [[nodiscard]] SealOutcome seal_group(const SealItem& item);
+  [[nodiscard]] Result<Sealed> seal_file(const NodePtr& node, const std::string& path);
+  [[nodiscard]] Result<codec::Entry> store_file(const Fd& file, const std::string& path, const layout::Place& place,
+                                                bool shares_inode);
+  [[nodiscard]] Result<Sealed> seal_member(const std::string& path, const std::string& key);
+  [[nodiscard]] Result<Sealed> seal_group_file(const std::string& path, const std::string& key);
+  [[nodiscard]] bool enqueue(const catalog::Publish& publish, const std::string& path,
+                             const std::function<bool()>& still_here);
+  [[nodiscard]] bool has_name(const Sealed& sealed, const std::string& path) const;
+  void mark_sealed(const Sealed& sealed, const std::string& path);
+  // merges.cc
+  void adopt_merged(const codec::Entry& merged);
+
+  const Host& host_;
+  catalog::Catalog& catalog_;
+  store::BlobStore& store_;
+  Counters& counters_;
+  RootTree& tree_;
+  Lookup& lookup_;
+  Origin& origin_;
+  Marks& marks_;
+  Sealer& sealer_;
+  InPlace& in_place_;
+  Removal& removal_;
+  Refusals& refusals_;
+  Notifier& notifier_;
+  TakeoverPhase& phase_;
+  const FileSystemOptions& options_{tree_.options()};
+  LocalTree& disk_{tree_.disk()};
+  NodeTable& nodes_{tree_.nodes()};
+  SharedGuarded<Moves>& moves_{tree_.moves()};
+  Guarded<Pins>& pins_{tree_.pins()};
+};
+
+}  // namespace inductorfs::vfs

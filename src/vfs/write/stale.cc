@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/write/stale.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "inductorfs/base/fail_point.h"
+#include "vfs/tree/paths.h"
+
+/// What was made for other facts than this host's leaves the view: the facts may change between two mounts, or under
+/// one.
+namespace inductorfs::vfs {
+/// Of a file of a shared family. What is private belongs to another environment by name and stays.
+bool Stale::is_stale(const std::string& path, const std::vector<std::string>& scopes) const {
+  const auto walked = nodes_.walk(path);
+  const std::string place = LocalTree::view(path);
+  const Provenance found =
+      walked.missing.empty() && walked.node->is_regular()
+          ? walked.node->content.with([&](const Content& c) { return origin_.provenance(c, place); })
+          : marks_.read(place);
+  if (found.is_private()) return false;
+  if (found.is_known()) {
+    return std::none_of(scopes.begin(), scopes.end(), [&](const auto& scope) { return found.is_for(scope); });
+  }
+  // Nobody knows what it was made for: an artefact when it was sealed once, or could not be marked.
+  return !disk_.keeps_seals() || !tree_.seal_on_disk(path).empty();
+}
+
+void Stale::drop_stale_below(const std::string& path) {
+  const auto items = moves_.read([&](const Moves&) { return disk_.list(LocalTree::view(path)); });
+  if (!items) return;
+  std::vector<std::string> kernel;
+  for (const auto& item : *items) {
+    const std::string child = path.empty() ? item.name : join(path, item.name);
+    if (item.type == S_IFDIR) drop_stale_below(child);
+    if (item.type != S_IFREG) continue;
+    const auto family = layout::classify(child).family;
+    if (family == layout::Family::kTritonKernel) {
+      kernel.push_back(item.name);
+    } else if (layout::rule_of(family).shared) {
+      drop_stale(path, {item.name});
+    }
+  }
+  if (!kernel.empty()) drop_stale(path, std::move(kernel));
+}
+
+/// All of them when one is stale: the files of a Triton set go together.
+void Stale::drop_stale(const std::string& directory, std::vector<std::string> names) {
+  const auto path_of = [&](const std::string& name) { return directory.empty() ? name : join(directory, name); };
+  const auto any_stale = [&] {
+    const auto scopes = marks_.scopes_now(path_of(names.front()));
+    return std::any_of(names.begin(), names.end(), [&](const auto& name) { return is_stale(path_of(name), scopes); });
+  };
+  // Most are not, and nobody has to wait for that to be seen.
+  if (!moves_.read([&](const Moves&) { return any_stale(); })) return;
+  put_groups_first(names);
+  std::vector<NodeTable::Walk> gone;
+  // Nobody may be on the way to one of these names while it goes.
+  moves_.write([&](Moves&) {
+    if (!any_stale()) return;
+    if (const auto walked = nodes_.walk(directory); walked.missing.empty() && walked.node->key) {
+      walked.node->key->state.with([](KeyState& state) {
+        if (state.committed == KeyState::Committed::kLocal) state.committed = KeyState::Committed::kNone;
+        state.provenance = {};
+      });
+    }
+    for (const auto& name : names) {
+      const std::string path = path_of(name);
+      keep_what_is_queued(path);
+      auto walked = nodes_.walk(path);
+      if (!walked.missing.empty()) {
+        (void)disk_.unlink(LocalTree::view(path));  // one that stays is met again at the next start
+      } else if (walked.node->content.with([&](Content& content) {
+                   const Site where{walked.parent, walked.name, path, layout::canonical_path(path)};
+                   return content.backing == Backing::kLocal && removal_.take_name_away(where, walked.node, &content);
+                 })) {
+        gone.push_back(std::move(walked));
+      }
+      fail_point("stale.dropped");
+      counters_.get("view.stale").add();
+    }
+  });
+  for (const auto& walked : gone) {
+    tree_.let_go(nodes_.release(walked.node));
+    notifier_.forget_name(walked.parent->id, walked.name);
+  }
+  if (const auto walked = nodes_.walk(directory); walked.missing.empty()) {
+    changed_names_in(walked.node);
+    if (walked.node->key) {
+      // Absences that were kept while the local set stood: the cluster's may have these names.
+      for (const auto& known : catalog_.entries_in(layout::canonical_path(directory))) {
+        notifier_.forget_name(walked.node->id, known.entry.path.substr(known.entry.path.rfind('/') + 1));
+      }
+    }
+    notifier_.forget_content(walked.node->id);
+  }
+}
+
+/// A sealed file that is still on its way to the cluster: its blob must outlive its name, over restarts too.
+void Stale::keep_what_is_queued(const std::string& path) {
+  const auto digest = codec::Digest::from_hex(tree_.seal_on_disk(path));
+  if (!digest) return;
+  const std::string canonical = layout::canonical_path(path);
+  const auto state = catalog_.publish_state(canonical);
+  if (!state || state->state != catalog::PublishState::kQueued) {
+    return pins_.with([&](Pins& pins) { pins.sealed_paths.erase(*digest); });
+  }
+  pins_.with([&](Pins& pins) { pins.sealed_paths[*digest] = path; });
+  const std::string kept = LocalTree::stale(digest->to_hex());
+  (void)disk_.unlink(kept);  // of the same bytes
+  // Should this fail, the blob is pinned until the daemon ends.
+  const auto linked = disk_.link(LocalTree::view(path), kept);
+  fail_point("stale.linked");
+  if (linked) disk_.set_mark(kept, LocalTree::kEntryName, canonical);
+  fail_point("stale.kept");
+}
+
+void Stale::recover_stale() {
+  for (const auto& item : disk_.list("stale").value_or(std::vector<LocalTree::Item>{})) {
+    const std::string kept = LocalTree::stale(item.name);
+    const auto digest = codec::Digest::from_hex(item.name);
+    const auto canonical = disk_.mark_of(kept, LocalTree::kEntryName);
+    const auto state = canonical ? catalog_.publish_state(*canonical) : std::nullopt;
+    if (digest && state && state->state == catalog::PublishState::kQueued) {
+      pins_.with([&](Pins& pins) { pins.sealed_paths[*digest] = *canonical; });
+    } else {
+      (void)disk_.unlink(kept);  // what stays is met again at the next start
+    }
+  }
+}
+
+bool Stale::recover_provenance(const std::string& path) {
+  const std::string place = LocalTree::view(path);
+  if (is_stale(path, marks_.scopes_now(path))) {
+    keep_what_is_queued(path);
+    (void)disk_.unlink(place);  // it is a cache; a file that stays is met again at the next start
+    fail_point("stale.removed");
+    counters_.get("view.stale").add();
+    return false;
+  }
+  const Provenance found = marks_.read(place);
+  if (found.is_private()) marks_.still_here(found.why_private);
+  if (found.is_known()) return !found.is_private();
+  const auto scope = host_.scope_of(layout::classify(path).family, {});
+  if (scope.id.empty() || disk_.mark_of(place, LocalTree::kChangedName)) return false;
+  Provenance now;
+  if (marks_.everyone_fits()) {
+    now.add_scope(scope.id);
+  } else {
+    now.make_private(Marks::kWriterLost);
+    marks_.stays_here(path, now.why_private, 1);
+  }
+  marks_.write(place, found, now);
+  return !now.is_private();
+}
+
+bool Stale::recover_set(const std::string& path, std::vector<std::string> names) {
+  const auto scopes = marks_.scopes_now(join(path, names.front()));
+  const auto stale = [&](const auto& name) { return is_stale(join(path, name), scopes); };
+  if (std::any_of(names.begin(), names.end(), stale)) {
+    put_groups_first(names);
+    for (const auto& name : names) {
+      keep_what_is_queued(join(path, name));
+      (void)disk_.unlink(LocalTree::view(join(path, name)));  // as in recover_provenance
+      counters_.get("view.stale").add();
+    }
+    return false;
+  }
+  if (scopes.empty()) return false;
+  bool known = true;
+  for (const auto& name : names) {
+    const Provenance found = marks_.read(LocalTree::view(join(path, name)));
+    if (found.is_private()) {
+      marks_.still_here(found.why_private);
+      return false;
+    }
+    known = known && found.is_known();
+  }
+  if (known) return true;
+  if (marks_.everyone_fits()) {
+    origin_.change_set(path, [&](Provenance& now) { now.add_scope(scopes.front()); });
+    return true;
+  }
+  origin_.keep_set_private(path, std::string(Marks::kWriterLost));
+  return false;
+}
+
+}  // namespace inductorfs::vfs

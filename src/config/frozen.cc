@@ -47,6 +47,9 @@ Result<Frozen> from_json(const Json& json) {
   for (const Json& one : json.at("given")) {
     GivenValues given{one.at("values").get<RawValues>(), one.at("where").get<std::string>(),
                       one.at("base").get<std::string>()};
+    // An earlier release took an empty remote for a local mount, and its mount may be upgraded.
+    const auto remote = given.values.find("remote");
+    if (remote != given.values.end() && remote->second == std::vector<std::string>{""}) given.values.erase(remote);
     INDUCTORFS_TRY(apply(given.values, given.where, given.base, settings));
     settings.given.push_back(std::move(given));
   }

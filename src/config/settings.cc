@@ -38,9 +38,10 @@ Result<uint64_t> parse_number(std::string_view text, uint64_t least, uint64_t mo
   return *value;
 }
 
-template <std::string Settings::*Field>
-Result<void> set_text(Settings& settings, const std::string& value, const std::string&) {
-  settings.*Field = value;
+Result<void> set_remote(Settings& settings, const std::string& value, const std::string&) {
+  // An unset variable in a script must not silently turn a shared mount into a local one.
+  if (value.empty()) return fail(ErrorCode::kInvalid, "give a URL, or leave it out for a local mount");
+  settings.remote = value;
   return {};
 }
 
@@ -181,7 +182,7 @@ Result<void> add_also(Settings& settings, const std::string& value, const std::s
 constexpr std::array kMountOptions{
     Option{"remote", Kind::kText, "URL", "",
            "share through this server (redis, rediss, unix, redis+sentinel); without it the cache is local",
-           set_text<&Settings::remote>},
+           set_remote},
     Option{"password-file", Kind::kText, "FILE", "", "read the password of the remote from FILE",
            set_path<&Settings::password_file>},
     Option{"ca-file", Kind::kText, "FILE", "the system's", "check a rediss:// server against the certificates in FILE",

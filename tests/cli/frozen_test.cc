@@ -39,6 +39,14 @@ TEST(Frozen, SettingsComeBackAsTheyWere) {
   EXPECT_EQ(after->ownership.mode, 01777U);
 }
 
+TEST(Frozen, AnEmptyRemoteOfAnEarlierReleaseIsALocalMount) {
+  config::Settings before = settings_from({"/m", "--store", "/s"});
+  before.given.push_back({{{"remote", {""}}}, "command line", "/"});
+  const Result<config::Frozen> after = config::thaw(config::freeze(before, {}));
+  ASSERT_TRUE(after.has_value()) << after.error().what();
+  EXPECT_EQ(after->settings.remote, "");
+}
+
 TEST(Frozen, AFileOfOptionsIsNotReadAgain) {
   const testing::TemporaryDirectory directory;
   const std::string file = directory / "c.toml";

@@ -170,6 +170,7 @@ TEST(Apply, NamesTheOptionTheValueAndWhatItMayBe) {
         Case{"also", "nothing", "also \"nothing\": here: give NAME=PATH"},
         Case{"also", "../up=/x", "also \"../up=/x\": here: give NAME=PATH"},
         Case{"also", "x=", "also \"x=\": here: give NAME=PATH"}, Case{"store", "", "store \"\": here: give a path"},
+        Case{"remote", "", "remote \"\": here: give a URL, or leave it out for a local mount"},
         Case{"colour", "red", "unknown option: colour (here)"}}) {
     Settings settings = mounted_at("/m");
     const std::string error = error_of(apply({{c.name, {c.value}}}, "here", "/", settings));

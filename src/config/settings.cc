@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <limits>
 
@@ -215,7 +216,8 @@ constexpr std::array kMountOptions{
     Option{"log-level", Kind::kText, "LEVEL", "info", "log from this level on: debug, info, warning or error",
            set_log_level},
     Option{"store-limit", Kind::kText, "BYTES", "20G",
-           "keep at most BYTES of blobs on the local disk (suffixes K, M, G, T)", set_size<&Settings::store_limit>},
+           "keep at most BYTES of blobs on the local disk; sizes are written as 512M, 20G or 1.5 GiB (powers of 1024)",
+           set_size<&Settings::store_limit>},
     Option{"store-floor", Kind::kText, "BYTES", "2 % of the disk, at most 1G",
            "leave at least BYTES free on the local disk; 0 disables the limit", set_size<&Settings::store_floor>},
     Option{"artefact-limit", Kind::kText, "BYTES", "512M", "keep artefacts larger than BYTES on this host",
@@ -284,6 +286,19 @@ void add_default_also(Settings& settings, const std::string& torch) {
   settings.default_place = path;
 }
 
+/// Of a unit as people write it: "", "B", "g", " GiB", "gb".
+std::optional<unsigned> shift_of_unit(std::string_view unit) {
+  constexpr std::string_view kLetters = "KMGT";
+  if (unit.size() > 1 && unit.front() == ' ') unit.remove_prefix(1);
+  std::string upper(unit);
+  for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  const size_t letter = upper.empty() ? std::string_view::npos : kLetters.find(upper.front());
+  const std::string rest = letter == std::string_view::npos ? upper : upper.substr(1);
+  if (rest.empty() || rest == "B") return letter == std::string_view::npos ? 0 : 10 * (letter + 1);
+  if (rest == "IB" && letter != std::string_view::npos) return 10 * (letter + 1);
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::span<const Option> mount_options() { return kMountOptions; }
@@ -291,32 +306,23 @@ std::span<const Option> mount_options() { return kMountOptions; }
 std::string_view to_string(WritersPolicy policy) { return policy == WritersPolicy::kAll ? "all" : "matching"; }
 
 Result<uint64_t> parse_size(std::string_view text) {
-  unsigned shift = 0;
-  std::string_view digits = text;
-  if (!digits.empty()) {
-    switch (digits.back()) {
-      case 'K':
-        shift = 10;
-        break;
-      case 'M':
-        shift = 20;
-        break;
-      case 'G':
-        shift = 30;
-        break;
-      case 'T':
-        shift = 40;
-        break;
-      default:
-        break;
-    }
-  }
-  if (shift > 0) digits.remove_suffix(1);
-  const std::optional<uint64_t> value = to_number(digits);
-  if (!value || *value > (static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) >> shift)) {
-    return fail(ErrorCode::kInvalid, "give a number of bytes, with K, M, G or T for powers of 1024");
-  }
-  return *value << shift;
+  constexpr size_t kMostDecimals = 6;
+  const auto bad = [] {
+    return fail(ErrorCode::kInvalid,
+                "give a number of bytes, as 512M, 20G or 1.5 GiB: K, M, G and T are powers of 1024");
+  };
+  const std::string_view number = text.substr(0, text.find_first_not_of("0123456789."));
+  const std::optional<unsigned> shift = shift_of_unit(text.substr(number.size()));
+  const size_t point = std::min(number.find('.'), number.size());
+  const std::optional<uint64_t> whole = to_number(number.substr(0, point));
+  if (!shift || !whole || *whole > (static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) >> *shift)) return bad();
+  if (point == number.size()) return *whole << *shift;
+  const std::string_view decimals = number.substr(point + 1);
+  const std::optional<uint64_t> part = to_number(decimals);
+  if (*shift == 0 || !part || decimals.size() > kMostDecimals) return bad();
+  uint64_t divisor = 1;
+  for (size_t i = 0; i < decimals.size(); ++i) divisor *= 10;
+  return (*whole << *shift) + (*part << *shift) / divisor;
 }
 
 namespace {

@@ -78,7 +78,7 @@ TEST(CommandLine, AnswersAWrongOneWithOneLineAndCodeTwo) {
        {parse({}), parse({"mount"}), parse({"status"}), parse({"paint", "/m"}),
         parse({"mount", "/m", "--colour", "red"}), parse({"sync", "/m", "--timeout", "x"}),
         parse({"sync", "/m", "--timeout", "-1"}), parse({"mount", "/m", "--threads", "many"}),
-        parse({"mount", "/m", "--store-limit", "1.5G"}), parse({"mount", "/m", "--also", "x"}),
+        parse({"mount", "/m", "--store-limit", "1.5"}), parse({"mount", "/m", "--also", "x"}),
         parse({"status", "/m", "/n"}), parse({"fingerprint", "--families", "--compare", "f"}),
         parse({"mount", "/m", "--writers", "some"}), parse({"fingerprint", "--environment", "HOME=/x"}),
         parse({"upgrade"}), parse({"upgrade", "/m", "--all"}), parse({"check"})}) {

@@ -47,8 +47,39 @@ TEST(ParseSize, KnowsPowersOf1024) {
   EXPECT_EQ(parse_size("1T").value(), 1ULL << 40);
 }
 
+TEST(ParseSize, TakesTheFormsThatPeopleWrite) {
+  for (const char* text : {"10G", "10g", "10GiB", "10gib", "10GB", "10gb", "10 GiB", "10 g", "10.0G", "10240M"}) {
+    EXPECT_EQ(parse_size(text).value_or(0), 10ULL << 30) << text;
+  }
+  EXPECT_EQ(parse_size("512B").value_or(0), 512U);
+  EXPECT_EQ(parse_size("1.5K").value_or(0), 1536U);
+  EXPECT_EQ(parse_size("1.5G").value_or(0), 3ULL << 29);
+  EXPECT_EQ(parse_size("0.25 TiB").value_or(0), 1ULL << 38);
+  EXPECT_EQ(parse_size("1.999999T").value_or(0), (1ULL << 40) + (999999ULL << 40) / 1000000);
+}
+
 TEST(ParseSize, RefusesAllElse) {
-  for (const char* text : {"", "K", "-1", "1.5G", "10KB", "1k", " 1", "99999999999999999999", "9999999999T"}) {
+  for (const char* text : {"",
+                           "K",
+                           "-1",
+                           " 1",
+                           "1.5",
+                           "1.5B",
+                           ".5G",
+                           "1.G",
+                           "1..5G",
+                           "1.5.5G",
+                           "1e3",
+                           "1iB",
+                           "1 ",
+                           "1KK",
+                           "1  G",
+                           "1G ",
+                           "1E",
+                           "1.0000001G",
+                           "99999999999999999999",
+                           "9999999999T",
+                           "8388608.5T"}) {
     EXPECT_FALSE(parse_size(text).has_value()) << text;
   }
 }

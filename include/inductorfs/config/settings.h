@@ -127,7 +127,8 @@ struct Configuration {
 /// this process's user looks.
 void give_default_place(Settings& settings, const User& owner);
 
-/// "512", "20G": K, M, G and T are powers of 1024.
+/// Reads a number of bytes as people write it: "512", "20G", "20 GiB", "20gb", "1.5G". K, M, G and T are powers of 1024
+/// in each of these forms; a fraction needs a unit and has at most six digits.
 [[nodiscard]] Result<uint64_t> parse_size(std::string_view text);
 
 }  // namespace inductorfs::config

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mount_options.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "inductorfs/config/paths.h"
 
 namespace inductorfs::cli {
@@ -54,7 +57,21 @@ void MountOptions::add_facts_to(CLI::App& app, const std::string& config_help) {
   }
 }
 
+Result<void> MountOptions::check_toggles() const {
+  for (const Given& one : given_) {
+    if (one.option->kind != config::Option::Kind::kToggle) continue;
+    const std::vector<std::string>& results = one.handle->results();
+    if (std::adjacent_find(results.begin(), results.end(), std::not_equal_to<>()) == results.end()) continue;
+    const std::string name(one.option->name);
+    return fail(ErrorCode::kInvalid,
+                "--" + name + " and --no-" + name + " contradict each other: command line: give one of them");
+  }
+  return {};
+}
+
 Result<void> MountOptions::check() const {
+  INDUCTORFS_TRY(check_toggles());
+  INDUCTORFS_TRY(config::check_contradictions(values(), "command line"));
   config::Settings scratch;
   return config::apply(values(), "command line", "/", scratch);
 }
@@ -81,6 +98,7 @@ Result<void> MountOptions::apply_to(config::Settings& settings) const {
     const std::string file = config::absolute_path(file_, here);
     Result<config::Configuration> configuration = config::read_configuration(file);
     if (!configuration) return fail(configuration.error());
+    INDUCTORFS_TRY(config::check_contradictions(configuration->values, file));
     settings.given.push_back({std::move(configuration->values), file, config::absolute_path("..", file)});
     settings.families = std::move(configuration->families);
   }

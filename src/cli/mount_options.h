@@ -24,7 +24,7 @@ class MountOptions {
   void add_to(CLI::App& app, const std::string& config_help);
   /// Only those that concern the facts of this host.
   void add_facts_to(CLI::App& app, const std::string& config_help);
-  /// kInvalid for a value that no mount can have.
+  /// kInvalid for a value that no mount can have, and for options that contradict each other.
   [[nodiscard]] Result<void> check() const;
 
   /// As given, by name; what was not given is absent.
@@ -48,6 +48,7 @@ class MountOptions {
     bool flag = false;
   };
   void add(CLI::App& app, const config::Option& option);
+  [[nodiscard]] Result<void> check_toggles() const;
   void add_file(CLI::App& app, const std::string& config_help);
   [[nodiscard]] Result<void> apply_to(config::Settings& settings) const;
 

@@ -352,6 +352,17 @@ Result<void> apply(const RawValues& values, const std::string& where, const std:
   return {};
 }
 
+Result<void> check_contradictions(const RawValues& values, const std::string& where) {
+  const std::vector<std::string> on{"true"};
+  for (const auto& [name, given] : values) {
+    const auto negation = values.find("no-" + name);
+    if (negation == values.end() || negation->second != on || given.empty()) continue;
+    return fail(ErrorCode::kInvalid,
+                "--" + name + " and --no-" + name + " contradict each other: " + where + ": give one of them");
+  }
+  return {};
+}
+
 void give_default_place(Settings& settings, const User& owner) {
   if (settings.default_place.empty()) return;
   const std::string temporary = absolute_path("../..", settings.default_place);

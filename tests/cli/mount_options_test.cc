@@ -33,6 +33,37 @@ TEST(MountOptions, AlsoTakesOneValueEachTime) {
   EXPECT_EQ(given.options.values().at("also"), std::vector<std::string>{"a=/x"});
 }
 
+TEST(MountOptions, BothOfAPairAreAContradiction) {
+  const auto error = [](std::initializer_list<std::string> words) {
+    const Given given(words);
+    const Result<void> checked = given.options.check();
+    return checked ? "no error" : checked.error().what();
+  };
+  const std::string other = "--allow-other and --no-allow-other contradict each other: command line: give one of them";
+  EXPECT_EQ(error({"--allow-other", "--no-allow-other"}), other);
+  EXPECT_EQ(error({"--no-allow-other", "--threads", "2", "--allow-other"}), other);
+  EXPECT_EQ(error({"--also", "a=/x", "--no-also"}),
+            "--also and --no-also contradict each other: command line: give one of them");
+  EXPECT_EQ(error({"--allow-other", "--allow-other"}), "no error");
+  EXPECT_EQ(error({"--no-allow-other", "--no-also"}), "no error");
+}
+
+TEST(MountOptions, BothOfAPairInOneFileAreAContradiction) {
+  const testing::TemporaryDirectory directory;
+  const std::string file = directory / "c.toml";
+  const auto error = [&](const std::string& text, std::initializer_list<std::string> more) {
+    EXPECT_TRUE(write_file_atomically(AT_FDCWD, file, text).has_value());
+    std::vector<std::string> words{"--config", file};
+    words.insert(words.end(), more);
+    const Result<config::Settings> settings = Given(words).settings("/m");
+    return settings ? "no error" : settings.error().what();
+  };
+  EXPECT_EQ(error("also = [\"a=/x\"]\nno-also = true\n", {}),
+            "--also and --no-also contradict each other: " + file + ": give one of them");
+  EXPECT_EQ(error("also = [\"a=/x\"]\nno-also = false\n", {}), "no error");
+  EXPECT_EQ(error("also = [\"a=/x\"]\n", {"--no-also"}), "no error") << "the command line wins over the file";
+}
+
 TEST(MountOptions, TheCommandLineWinsOverTheFile) {
   const testing::TemporaryDirectory directory;
   const std::string file = directory / "c.toml";

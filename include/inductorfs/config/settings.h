@@ -108,6 +108,9 @@ struct Option {
 /// `where` says who gave it ("command line", or the file's path).
 [[nodiscard]] Result<void> apply(const RawValues& values, const std::string& where, const std::string& base,
                                  Settings& settings);
+/// kInvalid when one source of options gives both of a pair --X and --no-X. A pair that two sources give is no
+/// contradiction: the later source counts.
+[[nodiscard]] Result<void> check_contradictions(const RawValues& values, const std::string& where);
 /// What a configuration file says.
 struct Configuration {
   RawValues values;

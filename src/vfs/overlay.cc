@@ -55,7 +55,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
       removal_(services, tree_, sets_),
       sealer_([this](const SealItem& item) { return sealing_.seal(item); },
               [this](const NodePtr& node) { tree_.let_go(tree_.nodes().release(node)); }, options_.quiet_time),
-      in_place_(services, tree_, origin_, marks_, sealer_),
+      in_place_(services, tree_, lookup_, origin_, marks_, sealer_),
       sealing_(services, {tree_, lookup_, origin_, marks_, sealer_, in_place_, removal_, refusals_, notifier_, phase_}),
       data_(services, tree_, fetcher_, origin_, in_place_, sealer_),
       attributes_(services, tree_, origin_, data_),
@@ -65,7 +65,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
       eviction_(services, tree_, sets_, notifier_, phase_),
       stale_(services, tree_, origin_, marks_, removal_, notifier_),
       explainer_(services, {tree_, sets_, marks_, origin_, sealer_, in_place_}),
-      recovery_(services, tree_, sealer_, sealing_, stale_, refusals_),
+      recovery_(services, {tree_, sealer_, in_place_, sealing_, stale_, refusals_}),
       places_(tree_, notifier_),
       follow_up_(services, {tree_, lookup_, changes_, notifier_, marks_, sealer_, in_place_, sealing_, phase_}),
       replay_(tree_, places_, key_sets_, removal_, renames_) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/xattr.h>
 
 #include <algorithm>
 #include <functional>
@@ -269,6 +270,71 @@ TEST_F(InPlaceTest, TheNextWorkerAsksBeforeItSeals) {
   ASSERT_TRUE(a.sync());
   EXPECT_TRUE(is_in_cluster(a, path));
   EXPECT_TRUE(is_in_cluster(a, member));
+}
+
+/// What a program of the mount's own environment wrote in place, where others' files stay here (--writers matching).
+class LeftInPlace : public InPlaceTest {
+ protected:
+  [[nodiscard]] HostOptions matching() const {
+    HostOptions options = asking();
+    options.writers = std::make_shared<FakeWriters>();
+    options.writers->set(::getpid(), fingerprint::Fit::kFits);
+    return options;
+  }
+  void write_half(Host& a) {
+    kernel->set(code, OpenState::kForWriting);
+    ASSERT_TRUE(create(a, code, "half, "));
+  }
+  void is_published_when_closed(Host& a) {
+    EXPECT_NE(why_not_synced(a).find(code + ": somebody has it open for writing"), std::string::npos)
+        << why_not_synced(a);
+    EXPECT_FALSE(is_in_cluster(a, code));
+    ASSERT_TRUE(a.append(code, "whole"));
+    kernel->set(code, OpenState::kNotForWriting);
+    ASSERT_TRUE(a.sync());
+    EXPECT_TRUE(is_in_cluster(a, code));
+    EXPECT_EQ(a.read(code).value_or(""), "half, whole");
+  }
+
+  const std::string code = code_path("code");
+};
+
+TEST_F(LeftInPlace, IsNotSealedByTheNextWorkerWhileSomebodyHasItOpen) {
+  Host a(cluster, matching());
+  write_half(a);
+  a.take_over();
+  is_published_when_closed(a);
+}
+
+TEST_F(LeftInPlace, IsNotSealedByTheNextMountWhileSomebodyHasItOpen) {
+  Host a(cluster, matching());
+  write_half(a);
+  a.restart();
+  is_published_when_closed(a);
+}
+
+TEST_F(LeftInPlace, SetIsNotSealedByTheNextMountWhileSomebodyHasAFileOfItOpen) {
+  Host a(cluster, matching());
+  const std::string member = directory + "/k.ttir";
+  ASSERT_TRUE(a.triton_compile(directory, "first", ::getpid()));
+  ASSERT_TRUE(a.sync());
+  a.stop();
+  ASSERT_EQ(::removexattr((a.directory / "local/view/" + member).c_str(), "user.inductorfs.sealed"), 0);
+  kernel->set(member, OpenState::kForWriting);
+  a.start();
+  EXPECT_NE(why_not_synced(a).find(member + ": somebody has it open for writing"), std::string::npos)
+      << why_not_synced(a);
+  kernel->set(member, OpenState::kNotForWriting);
+  ASSERT_TRUE(a.sync());
+}
+
+TEST_F(LeftInPlace, WhatIsWrittenInPlaceLaterStaysHereUnasked) {
+  Host a(cluster, matching());
+  a.restart();
+  ASSERT_TRUE(create(a, code, "code"));
+  ASSERT_TRUE(a.sync());
+  EXPECT_FALSE(is_in_cluster(a, code));
+  EXPECT_EQ(kernel->questions(), 0U);
 }
 
 }  // namespace

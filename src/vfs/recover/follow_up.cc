@@ -3,6 +3,8 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/layout/layout.h"
@@ -67,19 +69,11 @@ void FollowUp::look_below(const std::string& path, const std::stop_token& stop) 
 }
 
 void FollowUp::look_at_set(const std::string& path) {
-  const bool asks = in_place_.is_on();
-  bool is_open = false;
-  for (const auto& name : tree_.local_set(path)) {
-    if (!tree_.seal_on_disk(join(path, name)).empty()) continue;
-    is_open = true;
-    if (!asks) break;
-    const auto node = lookup_.pin_path(join(path, name));
-    if (!node) continue;
-    // Somebody may be writing to it, also where files of the set are still to come. The last of them seals the set.
-    in_place_.add(*node, join(path, name));
-    tree_.unpin(*node);
-  }
-  if (is_open && !asks && tree_.local_set_is_whole(path)) sealing_.seal_later(path);
+  const auto names = tree_.local_set(path);
+  const bool is_open = std::any_of(names.begin(), names.end(),
+                                   [&](const auto& name) { return tree_.seal_on_disk(join(path, name)).empty(); });
+  // Somebody may be writing to one, also where files of the set are still to come.
+  if (is_open && !in_place_.add_left_set(path, names) && tree_.local_set_is_whole(path)) sealing_.seal_later(path);
 }
 
 void FollowUp::look_at_file(const std::string& directory, const std::string& name,
@@ -104,11 +98,10 @@ void FollowUp::look_at_file(const std::string& directory, const std::string& nam
     now.add_scope(host_.scope_of(layout::classify(path).family, {}).id);
     marks_.write(place, found, now);
   }
+  if (in_place_.add_left(path)) return;  // somebody may be writing to it
   auto node = lookup_.pin_path(path);
   if (!node) return;
-  if (in_place_.is_on()) {
-    in_place_.add(*node, path);  // somebody may be writing to it
-  } else if (rule.seal == layout::SealSign::kQuiet) {
+  if (rule.seal == layout::SealSign::kQuiet) {
     sealer_.add_quiet({*node, path, false});
   } else {
     sealer_.add({*node, path, false});

@@ -48,6 +48,17 @@ bool may_be_unpublished(const catalog::Catalog& catalog, const std::string& path
 
 }  // namespace
 
+Recovery::Recovery(const Services& services, const Parts& parts)
+    : catalog_(services.catalog),
+      store_(services.store),
+      counters_(services.counters),
+      tree_(parts.tree),
+      sealer_(parts.sealer),
+      in_place_(parts.in_place),
+      sealing_(parts.sealing),
+      stale_(parts.stale),
+      refusals_(parts.refusals) {}
+
 Result<void> Recovery::run() {
   for (const char* name : {"pending", "orphans"}) {
     auto items = disk_.list(name);
@@ -140,7 +151,8 @@ void Recovery::recover_file(const std::string& directory, const std::string& nam
     return remove("its build was not finished");
   }
   const bool fits = !in_set && stale_.recover_provenance(path);
-  if (fits && !disk_.is_changed(file->get())) sealing_.seal_later(path);
+  // A job may still be writing to it, after a kill of the worker, or open it again while it is hashed.
+  if (fits && !disk_.is_changed(file->get()) && !in_place_.add_left(path)) sealing_.seal_later(path);
 }
 
 void Recovery::recover_group(const std::string& path, bool torn) {
@@ -161,7 +173,8 @@ void Recovery::recover_group(const std::string& path, bool torn) {
   const auto is_open = [&](const auto& name) {
     return tree_.seal_on_disk(join(path, name)).empty() || may_be_unpublished(catalog_, join(path, name));
   };
-  if (std::any_of(names.begin(), names.end(), is_open)) sealing_.seal_later(path);
+  if (!std::any_of(names.begin(), names.end(), is_open)) return;
+  if (!in_place_.add_left_set(path, names)) sealing_.seal_later(path);
 }
 
 void Recovery::mark_clean() {

@@ -6,6 +6,7 @@
 
 #include "vfs/read/services.h"
 #include "vfs/tree/root_tree.h"
+#include "vfs/write/in_place.h"
 #include "vfs/write/refusals.h"
 #include "vfs/write/sealer.h"
 #include "vfs/write/sealing.h"
@@ -17,15 +18,15 @@ namespace inductorfs::vfs {
 /// crash tore. Blocks on the local disk. Confined to the thread that opens, and later closes, the file system.
 class Recovery {
  public:
-  Recovery(const Services& services, RootTree& tree, Sealer& sealer, Sealing& sealing, Stale& stale, Refusals& refusals)
-      : catalog_(services.catalog),
-        store_(services.store),
-        counters_(services.counters),
-        tree_(tree),
-        sealer_(sealer),
-        sealing_(sealing),
-        stale_(stale),
-        refusals_(refusals) {}
+  struct Parts {
+    RootTree& tree;
+    Sealer& sealer;
+    InPlace& in_place;
+    Sealing& sealing;
+    Stale& stale;
+    Refusals& refusals;
+  };
+  Recovery(const Services& services, const Parts& parts);
 
   /// Before the first request of a mount that takes over from no worker.
   [[nodiscard]] Result<void> run();
@@ -44,6 +45,7 @@ class Recovery {
   Counters& counters_;
   RootTree& tree_;
   Sealer& sealer_;
+  InPlace& in_place_;
   Sealing& sealing_;
   Stale& stale_;
   Refusals& refusals_;

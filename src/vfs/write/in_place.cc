@@ -33,7 +33,7 @@ bool quiet_is_enough(const std::string& path) {
 }  // namespace
 
 void InPlace::start() {
-  if (!is_on()) return;
+  if (!asks()) return;
   thread_ = start_thread("in_place", [this](const std::stop_token& stop) { run(stop); });
 }
 
@@ -50,10 +50,39 @@ void InPlace::stop() {
   for (const auto& [key, item] : rest) tree_.unpin(item.node);
 }
 
-bool InPlace::is_on() const { return tree_.options().who_writes && marks_.everyone_fits(); }
+bool InPlace::asks() const { return static_cast<bool>(tree_.options().who_writes); }
+
+bool InPlace::is_on() const { return asks() && marks_.everyone_fits(); }
+
+/// Where only a left file is asked about, Content::unfinished tells that this is one.
+bool InPlace::watches(const NodePtr& node) const {
+  if (!asks()) return false;
+  return is_on() || node->content.with([](const Content& content) { return content.unfinished; });
+}
 
 void InPlace::add(const NodePtr& node, const std::string& path) {
-  if (!is_on() || !node->is_regular() || !layout::rule_of(layout::classify(path).family).shared) return;
+  if (watches(node)) wait_for(node, path);
+}
+
+bool InPlace::add_left(const std::string& path) {
+  if (!asks()) return false;
+  const auto node = lookup_.pin_path(path);
+  if (!node) return true;  // it has gone
+  wait_for(*node, path);
+  tree_.unpin(*node);
+  return true;
+}
+
+bool InPlace::add_left_set(const std::string& directory, const std::vector<std::string>& names) {
+  bool added = false;
+  for (const auto& name : names) {
+    if (tree_.seal_on_disk(join(directory, name)).empty()) added = add_left(join(directory, name)) || added;
+  }
+  return added;
+}
+
+void InPlace::wait_for(const NodePtr& node, const std::string& path) {
+  if (!node->is_regular() || !layout::rule_of(layout::classify(path).family).shared) return;
   node->content.with([](Content& content) { content.unfinished = true; });
   const SteadyTime due = std::chrono::steady_clock::now() + tree_.options().quiet_time;
   const bool first = state_.with([&](State& state) {
@@ -71,7 +100,7 @@ void InPlace::add(const NodePtr& node, const std::string& path) {
 }
 
 void InPlace::add_names(const NodePtr& node) {
-  if (!is_on()) return;
+  if (!watches(node)) return;
   for (const auto& [parent_id, name] : nodes_.names_of(node)) {
     const NodePtr parent = nodes_.find(parent_id);
     if (const auto path = parent ? nodes_.path_of(*parent, name) : std::nullopt) add(node, *path);
@@ -90,7 +119,7 @@ bool InPlace::is_unfinished(const NodePtr& node) const {
 }
 
 bool InPlace::set_is_unfinished(const std::string& directory) const {
-  if (!is_on()) return false;
+  if (!asks()) return false;
   const auto names = tree_.local_set(directory);
   return std::any_of(names.begin(), names.end(), [&](const auto& name) {
     const auto walked = nodes_.walk(join(directory, name));  // an unfinished file is pinned, and so known
@@ -301,7 +330,7 @@ void InPlace::hand_over(const Item& item, bool complete, bool last_of_set) {
   if (!complete) return;
   const bool known = origin_.provenance_of(item.path).is_known();
   const pid_t writer = item.node->content.with([](const Content& content) { return content.last_writer; });
-  if (!known) origin_.saw_writer(item.node, item.path, writer);
+  if (!known && is_on()) origin_.saw_writer(item.node, item.path, writer);
   sealer_.add({item.node, item.path, false});
 }
 

@@ -25,6 +25,9 @@ namespace inductorfs::vfs {
 /// by that: a program of the mount's own environment renames, or removes its build directory, and a file that it left
 /// half-written must stay here.
 ///
+/// Every mount asks about the files without a seal that an earlier worker or an earlier mount has left (add_left()):
+/// nothing on the disk tells whether such a file was renamed to its name or is still being written there.
+///
 /// A file is unfinished (Content::unfinished) from the moment it is added until the kernel has said that nobody has it
 /// open for writing and no byte has changed since that was asked. The sealer takes no unfinished file, whoever gives it
 /// to it.
@@ -33,10 +36,10 @@ namespace inductorfs::vfs {
 /// function waits for it but drain(), hold() and stop(). Safe for concurrent use, but for start() and stop().
 class InPlace {
  public:
-  InPlace(const Services& services, RootTree& tree, Origin& origin, Marks& marks, Sealer& sealer)
-      : counters_(services.counters), tree_(tree), origin_(origin), marks_(marks), sealer_(sealer) {}
+  InPlace(const Services& services, RootTree& tree, Lookup& lookup, Origin& origin, Marks& marks, Sealer& sealer)
+      : counters_(services.counters), tree_(tree), lookup_(lookup), origin_(origin), marks_(marks), sealer_(sealer) {}
 
-  /// Starts the thread, if such files are published at all.
+  /// Starts the thread, if somebody can ask the kernel.
   void start();
   /// While it is held the kernel is not asked; a question that is under way is ended.
   void hold(bool held);
@@ -45,9 +48,16 @@ class InPlace {
 
   /// Whether such files are published at all.
   [[nodiscard]] bool is_on() const;
+  /// Whether somebody can ask the kernel.
+  [[nodiscard]] bool asks() const;
   /// The file got this name, or was written to: it is looked at when it was quiet. Does nothing for a file of a family
   /// that is not shared.
   void add(const NodePtr& node, const std::string& path);
+  /// As add(), for a file without a seal that an earlier worker or an earlier mount has left, whoever wrote it. False
+  /// where nobody can ask the kernel: the caller seals it by the sign of its family.
+  [[nodiscard]] bool add_left(const std::string& path);
+  /// As add_left(), for each file of a Triton set that has no seal. False when there is none.
+  [[nodiscard]] bool add_left_set(const std::string& directory, const std::vector<std::string>& names);
   /// As add(), for all names of the file: a file with several of them is a file of the cluster under each.
   void add_names(const NodePtr& node);
   /// Another sign shows the file to be complete.
@@ -86,6 +96,8 @@ class InPlace {
   };
   enum class Next { kAsk, kLater, kDrop };
 
+  [[nodiscard]] bool watches(const NodePtr& node) const;
+  void wait_for(const NodePtr& node, const std::string& path);
   void run(const std::stop_token& stop);
   [[nodiscard]] std::vector<Item> due_items(SteadyTime now) const;
   void look();
@@ -103,6 +115,7 @@ class InPlace {
 
   Counters& counters_;
   RootTree& tree_;
+  Lookup& lookup_;
   Origin& origin_;
   Marks& marks_;
   Sealer& sealer_;

@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -67,9 +68,32 @@ Part part_of(const std::vector<std::string>& words, const std::string& path) {
   return has(2) && words[1] == "worker" ? Part::kWorker : Part::kNone;
 }
 
+/// Whether the process is root's or the mount's owner's. Anybody can give a process any command line. The real uid
+/// counts too: what a user starts from a set-user-id program is root's by its effective uid, and by its place in /proc.
+bool may_be_of_mount(const std::string& pid, uid_t owner) {
+  constexpr uint64_t kStatusLimit = 64ULL << 10;
+  constexpr std::string_view kKey = "\nUid:";
+  const Result<std::string> text = read_file(AT_FDCWD, "/proc/" + pid + "/status", kStatusLimit);
+  const size_t at = text ? text->find(kKey) : std::string::npos;
+  if (at == std::string::npos) return false;
+  unsigned real = 0;
+  unsigned effective = 0;
+  unsigned saved = 0;
+  if (std::sscanf(text->c_str() + at + kKey.size(), "%u %u %u", &real, &effective, &saved) != 3) return false;
+  const auto fits = [owner](unsigned uid) { return uid == 0 || uid == owner; };
+  return fits(real) && fits(effective) && fits(saved);
+}
+
+/// Who mounted what is on top at `path`. Root when there is nothing: then only root's processes count.
+uid_t owner_at(const std::string& path) {
+  const std::vector<MountEntry> table = read_mount_table();
+  const MountEntry* top = find_mount_at(table, path);
+  return top == nullptr ? 0 : fuse_user_of(*top).value_or(0);
+}
+
 /// Calls `look(pid, part)` for the processes of the mount that are seen here, until it answers false.
 template <typename Look>
-void look_at_processes(const std::string& path, Look&& look) {
+void look_at_processes(const std::string& path, uid_t owner, Look&& look) {
   const Handle<DIR, ::closedir> proc(::opendir("/proc"));
   while (const dirent* item = proc ? ::readdir(proc.get()) : nullptr) {
     const std::string pid(item->d_name);
@@ -82,7 +106,7 @@ void look_at_processes(const std::string& path, Look&& look) {
       if (thread->d_name != pid && part == Part::kNone)
         part = part_of(command_of(pid + "/task/" + thread->d_name), path);
     }
-    if (part != Part::kNone && !look(pid, part)) return;
+    if (part != Part::kNone && may_be_of_mount(pid, owner) && !look(pid, part)) return;
   }
 }
 
@@ -91,7 +115,7 @@ void look_at_processes(const std::string& path, Look&& look) {
 bool only_messenger_is_left(const std::string& path) {
   bool messenger = false;
   bool others = false;
-  look_at_processes(path, [&](const std::string&, Part part) {
+  look_at_processes(path, owner_at(path), [&](const std::string&, Part part) {
     (part == Part::kMessenger ? messenger : others) = true;
     return !others;
   });
@@ -119,7 +143,7 @@ bool is_dead_mount(const std::string& path) {
 bool has_processes_here(const MountEntry& mount) {
   constexpr uint64_t kTableLimit = 64ULL << 20;
   bool found = false;
-  look_at_processes(mount.mount_point, [&](const std::string& pid, Part) {
+  look_at_processes(mount.mount_point, fuse_user_of(mount).value_or(0), [&](const std::string& pid, Part) {
     const Result<std::string> text = read_file(AT_FDCWD, "/proc/" + pid + "/mountinfo", kTableLimit);
     found = text && find_mount_by_id(parse_mount_table(*text), mount.id) != nullptr;
     return !found;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "answers.h"
@@ -53,7 +54,11 @@ int mount_with(config::Settings settings) {
   if (forked->child) ::_exit(launch_or_report(settings, std::move(forked->readiness)));
   const Result<std::string> ready = mount::await_ready(*forked, settings.start_timeout, mount::log_path(settings));
   if (ready) {
-    if (!ready->empty()) (void)::fputs(mount::warning_line(*ready).c_str(), stderr);
+    for (size_t at = 0; at < ready->size();) {
+      const size_t end = std::min(ready->find('\n', at), ready->size());
+      (void)::fputs(mount::warning_line(ready->substr(at, end - at)).c_str(), stderr);
+      at = end + 1;
+    }
     return kExitDone;
   }
   return fail_with(ready.error());

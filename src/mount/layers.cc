@@ -67,8 +67,7 @@ Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& sett
   if (continuation.resume) return opened;  // the remote watch asks it, while the mount is served
   Result<remote::ServerFacts> facts = (*opened)->probe(Deadline::after(kProbePatience));
   if (!facts && is_wrong_server(facts.error())) return fail(std::move(facts).error().with_context("remote " + shown));
-  if (!facts) log::warning("remote_absent", {{"remote", shown}, {"why", facts.error().what()}});
-  return opened;
+  return opened;  // one that does not answer is a warning of the mount (remote_warning)
 }
 
 Result<std::unique_ptr<catalog::Catalog>> open_catalog(const config::Settings& settings, const std::string& origin,

@@ -114,7 +114,7 @@ void Readiness::say(std::string_view text) {
   pipe_.reset();
 }
 
-void Readiness::ready(const std::string& warning) { say(kReadyMark + warning.substr(0, kWarningLimit)); }
+void Readiness::ready(const std::string& warnings) { say(kReadyMark + warnings.substr(0, kWarningLimit)); }
 
 void Readiness::failed(const Error& error) {
   say(kErrorMark + std::string(to_string(error.code())) + "\n" + error.what());

@@ -315,6 +315,15 @@ bool Service::is_mounted() const {
   return false;
 }
 
+std::vector<std::string> Service::warnings() const {
+  std::vector<std::string> warnings;
+  for (std::string warning : {sharing_warning(settings_, layers_->host->state()->facts),
+                              remote_warning(settings_, layers_->remote->health())}) {
+    if (!warning.empty()) warnings.push_back(std::move(warning));
+  }
+  return warnings;
+}
+
 std::string Service::status() {
   return status_json(
       {settings_, *layers_, watch_.knowledge(), also_.states(), host_watch_.news(), supervision_.news()});

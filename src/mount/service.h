@@ -68,8 +68,8 @@ class Service final : public control::MountControl {
   /// Whether the mountpoint still shows this mount: it may have been unmounted from outside.
   [[nodiscard]] bool is_mounted() const;
 
-  /// What who mounted should know (sharing.h); mostly empty.
-  [[nodiscard]] std::string warning() const { return sharing_warning(settings_, layers_->host->state()->facts); }
+  /// What the person who mounts should know (sharing.h), one sentence each; mostly empty.
+  [[nodiscard]] std::vector<std::string> warnings() const;
 
   [[nodiscard]] std::string status() override;
   [[nodiscard]] std::string where() override;

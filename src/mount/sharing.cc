@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "inductorfs/base/log.h"
 #include "inductorfs/config/text.h"
 
 namespace inductorfs::mount {
@@ -30,6 +31,13 @@ std::string sharing_warning(const config::Settings& settings, const fingerprint:
   if (torch.known) return start + torch.source + " has no torch; name the job's interpreter with --python";
   const Fact& python = facts.get(Facet::kPython);
   return start + (python.known ? "torch is not known: " + torch.problem : python.problem);
+}
+
+std::string remote_warning(const config::Settings& settings, const remote::Remote::Health& health) {
+  if (settings.remote.empty() || health.reachable) return {};
+  const std::string why = health.last_error.empty() ? "no answer yet" : health.last_error;
+  return "the remote cannot be reached: " + log::redact_url(settings.remote) + ": " + why +
+         "; the mount serves what is on this host, and shares when the remote answers: check host, port and network";
 }
 
 Json sync_report(const config::Settings& settings, Counters& counters, const vfs::FileSystemStatus& files,

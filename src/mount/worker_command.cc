@@ -167,6 +167,18 @@ Result<Inheritance> inherit() {
   ::_exit(EXIT_SUCCESS);  // to its supervisor: no other worker is wanted
 }
 
+/// To the log, and to the person who mounts, who may not look there.
+void tell_warnings(const config::Settings& settings, const std::vector<std::string>& warnings, Readiness& readiness) {
+  std::string lines;
+  for (const std::string& warning : warnings) {
+    log::warning("mount_warning", {{"what", warning}});
+    lines += (lines.empty() ? "" : "\n") + warning;
+    const bool log_is_elsewhere = settings.foreground && !log_path(settings).empty();
+    if (log_is_elsewhere) (void)::fputs(warning_line(warning).c_str(), stderr);
+  }
+  readiness.ready(lines);
+}
+
 /// From nothing, or from where another worker left it, to a mount that answers, and back.
 Result<void> serve(const config::Settings& settings, Inheritance& inherited) {
   Result<Signals> signals = Signals::open();
@@ -188,9 +200,7 @@ Result<void> serve(const config::Settings& settings, Inheritance& inherited) {
                                                           {"remote", log::redact_url(settings.remote)},
                                                           {"store", settings.store},
                                                           {"version", INDUCTORFS_VERSION}});
-  const std::string warning = (*service)->warning();
-  if (!warning.empty()) log::warning("nothing_shared", {{"why", warning}});
-  inherited.readiness.ready(warning);
+  tell_warnings(settings, (*service)->warnings(), inherited.readiness);
   if (!supervision.resumes()) notify_systemd("READY=1\nSTATUS=serving " + settings.mountpoint);
   MainLoop loop(settings, **service, *signals, **ended);
   loop.run();

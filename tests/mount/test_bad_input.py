@@ -242,12 +242,26 @@ def test_the_password_of_a_url_is_never_shown(cluster, place):
 @pytest.mark.parametrize("remote", ["redis://127.0.0.1:1/0", "unix:///nonexistent/socket", "redis://no.such.host.invalid"])
 def test_server_that_is_away_is_no_error(cluster, place, remote):
     done = mount(cluster, place, remote=remote)
-    assert (done.code, done.err) == (0, "")
+    assert done.code == 0 and done.err.count("\n") == 1, done.err
+    assert done.err.startswith(f"inductorfs: warning: the remote cannot be reached: {remote}: "), done.err
+    assert done.err.endswith("; the mount serves what is on this host, and shares when the remote answers: "
+                             "check host, port and network\n"), done.err
     assert done.seconds < 5 * PATIENCE
     assert artefacts.write_graph(place.cache, "k", "value").read_bytes() == b"value"
     assert place.status()["remote"]["reachable"] is False
     failed = run([PROGRAM, "sync", place.cache, "--timeout", "1"], place.env(), seconds=30)
     refused(failed)
+    place.unmount()
+
+
+def test_a_remote_that_is_away_and_an_environment_without_torch_are_two_warnings(place):
+    done = place.cli("mount", place.cache, "--store", place.store, "--log", place.log, "--remote", "redis://:s3cret@127.0.0.1:1/0",
+                     *mounts.QUICK, "--python", "/usr/bin/python3")
+    first, second = done.err.splitlines()
+    assert done.code == 0 and done.out == ""
+    assert first.startswith("inductorfs: warning: nothing that torch makes will be shared")
+    assert second.startswith("inductorfs: warning: the remote cannot be reached: redis://***@127.0.0.1:1/0: ")
+    assert "s3cret" not in place.log.read_text()
     place.unmount()
 
 

@@ -19,8 +19,8 @@ class Readiness {
  public:
   Readiness() = default;
   explicit Readiness(Fd pipe) : pipe_(std::move(pipe)) {}
-  /// `warning`: one line for who started it; empty for none.
-  void ready(const std::string& warning = {});
+  /// `warnings`: for the person who started it, one a line; empty for none.
+  void ready(const std::string& warnings = {});
   void failed(const Error& error);
   /// Whether a process waits for the word, which then prints it.
   [[nodiscard]] bool has_listener() const { return static_cast<bool>(pipe_); }
@@ -40,8 +40,8 @@ struct Forked {
 };
 /// Forks; the child leads a session of its own. Requires: one thread.
 [[nodiscard]] Result<Forked> fork_daemon();
-/// The parent's part: the child's warning, mostly empty, when it said ready; else its error, or kTimedOut (the child is
-/// ended then), or kInternal when it died without a word.
+/// The parent's part: the child's warnings, mostly empty, when it said ready; else its error, or kTimedOut (the child
+/// is ended then), or kInternal when it died without a word.
 [[nodiscard]] Result<std::string> await_ready(const Forked& forked, std::chrono::seconds patience,
                                               const std::string& log);
 

@@ -8,6 +8,7 @@
 #include "inductorfs/config/settings.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "inductorfs/host/host.h"
+#include "inductorfs/remote/remote.h"
 #include "inductorfs/vfs/file_system.h"
 
 /// Whether a mount shares what is written to it, in words for who expects that it does.
@@ -17,6 +18,10 @@ namespace inductorfs::mount {
 /// fact, so that no family is private for it, and yet every job's artefact stays on its host. Empty too for a local
 /// cache of which neither an interpreter nor facts were named.
 [[nodiscard]] std::string sharing_warning(const config::Settings& settings, const fingerprint::Fingerprint& facts);
+
+/// One line for the person who mounts, when the remote that was named has not answered; empty when it has, and for a
+/// local cache. Shows no password.
+[[nodiscard]] std::string remote_warning(const config::Settings& settings, const remote::Remote::Health& health);
 
 /// What became of all that was written since this daemon started: {"published": groups, "kept": artefacts that stay on
 /// this host, "why": [reasons], "nothing_shared": whether something was kept and nothing else went to the cluster or

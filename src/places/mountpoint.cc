@@ -91,22 +91,25 @@ uid_t owner_at(const std::string& path) {
   return top == nullptr ? 0 : fuse_user_of(*top).value_or(0);
 }
 
-/// Calls `look(pid, part)` for the processes of the mount that are seen here, until it answers false.
+/// Calls `look(task, part)` for the processes of the mount that are seen here, until it answers false. `task` is the
+/// place below /proc of the process, or of the thread that still shows what the process no longer does.
 template <typename Look>
 void look_at_processes(const std::string& path, uid_t owner, Look&& look) {
   const Handle<DIR, ::closedir> proc(::opendir("/proc"));
   while (const dirent* item = proc ? ::readdir(proc.get()) : nullptr) {
     const std::string pid(item->d_name);
     if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::string task = pid;
     Part part = part_of(command_of(pid), path);
     // One that was killed shows its command no more while a thread of it still waits in the kernel; the thread does.
     const Handle<DIR, ::closedir> threads(part == Part::kNone ? ::opendir(("/proc/" + pid + "/task").c_str())
                                                               : nullptr);
     while (const dirent* thread = threads ? ::readdir(threads.get()) : nullptr) {
-      if (thread->d_name != pid && part == Part::kNone)
-        part = part_of(command_of(pid + "/task/" + thread->d_name), path);
+      if (thread->d_name == pid || part != Part::kNone) continue;
+      task = pid + "/task/" + thread->d_name;
+      part = part_of(command_of(task), path);
     }
-    if (part != Part::kNone && may_be_of_mount(pid, owner) && !look(pid, part)) return;
+    if (part != Part::kNone && may_be_of_mount(task, owner) && !look(task, part)) return;
   }
 }
 
@@ -143,8 +146,8 @@ bool is_dead_mount(const std::string& path) {
 bool has_processes_here(const MountEntry& mount) {
   constexpr uint64_t kTableLimit = 64ULL << 20;
   bool found = false;
-  look_at_processes(mount.mount_point, fuse_user_of(mount).value_or(0), [&](const std::string& pid, Part) {
-    const Result<std::string> text = read_file(AT_FDCWD, "/proc/" + pid + "/mountinfo", kTableLimit);
+  look_at_processes(mount.mount_point, fuse_user_of(mount).value_or(0), [&](const std::string& task, Part) {
+    const Result<std::string> text = read_file(AT_FDCWD, "/proc/" + task + "/mountinfo", kTableLimit);
     found = text && find_mount_by_id(parse_mount_table(*text), mount.id) != nullptr;
     return !found;
   });

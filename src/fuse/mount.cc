@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -92,6 +93,21 @@ Result<void> check_empty(const std::string& mountpoint, const std::string& way) 
   return {};
 }
 
+/// Nothing when it is not there: whoever opens it says so.
+Result<void> check_device() {
+  constexpr unsigned kMajor = 10;  // Documentation/admin-guide/devices.txt
+  constexpr unsigned kMinor = 229;
+  struct stat found {};
+  if (::stat(kDevice, &found) != 0) return {};
+  if (S_ISCHR(found.st_mode) && major(found.st_rdev) == kMajor && minor(found.st_rdev) == kMinor) return {};
+  const std::string is = S_ISCHR(found.st_mode) ? "device " + std::to_string(major(found.st_rdev)) + ":" +
+                                                      std::to_string(minor(found.st_rdev)) + " instead of 10:229"
+                                                : std::string("no device");
+  return fail(ErrorCode::kNotSupported, std::string(kDevice) + " is not the device of FUSE: it is " + is +
+                                            "; remove it and load the module with `modprobe fuse`, in a container "
+                                            "start it with --device /dev/fuse");
+}
+
 Result<Fd> open_device() {
   auto device = open_at(AT_FDCWD, kDevice, O_RDWR);
   if (device) return device;
@@ -175,6 +191,7 @@ Result<Fd> mount(const MountOptions& options) {
   const bool open = options.directory >= 0;
   const std::string way = open ? "/proc/self/fd/" + std::to_string(options.directory) : mountpoint;
   INDUCTORFS_TRY(check_empty(mountpoint, way));
+  INDUCTORFS_TRY(check_device());
   return geteuid() == 0 ? mount_as_root(mountpoint, way, options) : mount_as_user(mountpoint, options);
 }
 

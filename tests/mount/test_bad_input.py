@@ -475,6 +475,14 @@ def mount_as_nobody(cluster, node, program, mode, path=None):
 
 
 @needs_root
+@pytest.mark.parametrize("make, told", [("mknod /dev/fuse c 1 3", "it is device 1:3 instead of 10:229"), ("touch /dev/fuse", "it is no device")])
+def test_fuse_device_that_is_another_device(cluster, place, make, told):
+    refused(mount(cluster, place, before=in_namespace(f"mount -t tmpfs tmpfs /dev; touch /dev/null; {make}")),
+            f"/dev/fuse is not the device of FUSE: {told}; ", "modprobe fuse", "--device /dev/fuse")
+    not_mounted(place)
+
+
+@needs_root
 def test_fuse_device_without_permission(cluster, nobodys):
     refused(mount_as_nobody(cluster, *nobodys, "600"), "/dev/fuse", "(?i)chmod|permission|group")
 

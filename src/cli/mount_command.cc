@@ -28,6 +28,8 @@ Result<void> launch(config::Settings& settings, mount::Readiness& readiness) {
   if (!real) return fail(real.error());
   settings.mountpoint = std::move(*real);
   INDUCTORFS_TRY(places::free_mountpoint(settings.mountpoint));
+  INDUCTORFS_TRY(places::check_outside_of_mounts("the mountpoint", settings.mountpoint));
+  INDUCTORFS_TRY(places::check_outside_of_mounts("--store", settings.store));
   const Result<config::Ownership> ownership = places::ownership_of(settings.mountpoint);
   if (!ownership) return fail(ownership.error());
   if (::geteuid() == 0 && ownership->uid != 0) config::give_default_place(settings, config::user_by_id(ownership->uid));

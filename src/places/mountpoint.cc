@@ -190,6 +190,19 @@ Result<void> free_mountpoint(const std::string& path) {
   return fail(ErrorCode::kBusy, "too many mounts: " + path + ": unmount them first");
 }
 
+Result<void> check_outside_of_mounts(const std::string& what, const std::string& path) {
+  std::array<char, PATH_MAX> real{};
+  for (std::string at = path; ::realpath(at.c_str(), real.data()) == nullptr;) {
+    if (errno != ENOENT || at.size() <= 1) return {};  // whoever uses it says what is wrong with it
+    at.resize(std::max<size_t>(at.rfind('/'), 1));
+  }
+  const std::vector<MountEntry> table = read_mount_table();
+  const MountEntry* around = find_mount_of(table, real.data());
+  if (around == nullptr || !around->is_ours()) return {};
+  return fail(ErrorCode::kInvalid, what + " must not lie in an inductorfs mount: " + path + " lies in " +
+                                       around->mount_point + ": name a directory outside of it");
+}
+
 Result<std::string> resolve_mountpoint(const std::string& path) {
   std::array<char, PATH_MAX> real{};
   if (::realpath(path.c_str(), real.data()) != nullptr) {

@@ -222,6 +222,29 @@ def test_disk_that_becomes_full_is_enospc_to_the_writer_and_reads_go_on(cluster,
         place.unmount()
 
 
+def test_mountpoint_in_another_mount(cluster, place):
+    outer = cluster.quick("outer")
+    inner = outer.cache / "inner"
+    inner.mkdir()
+    link = cluster.directory / "link"
+    link.symlink_to(inner)
+    for mountpoint in (inner, link):
+        refused(mount(cluster, place, mountpoint=mountpoint), "the mountpoint must not lie in an inductorfs mount",
+                f"{inner} lies in {outer.cache}: name a directory outside of it")
+    assert compare.mounts_below(inner) == []
+
+
+def test_store_in_another_mount(cluster, place):
+    outer = cluster.quick("outer")
+    link = cluster.directory / "link"
+    link.symlink_to(outer.cache)
+    for store in (outer.cache, outer.cache / "not" / "made", link / "store"):
+        refused(mount(cluster, place, store=store), "--store must not lie in an inductorfs mount",
+                f"{store} lies in {outer.cache}: name a directory outside of it")
+    not_mounted(place)
+    assert os.listdir(outer.cache) == []
+
+
 # ---- servers
 
 @pytest.mark.parametrize("url", ["http://localhost:6379", "redis://", "localhost:6379", "redis://host:99999", "redis://host:x",

@@ -30,6 +30,10 @@ namespace inductorfs::places {
 /// Takes away what a dead daemon left mounted there. kBusy when anything living is mounted there.
 [[nodiscard]] Result<void> free_mountpoint(const std::string& path);
 
+/// kInvalid when `path`, or where it would be made, lies in an inductorfs mount: a mount in a mount, or a store that a
+/// mount serves, waits for itself. `what`: the path in the words of the command line.
+[[nodiscard]] Result<void> check_outside_of_mounts(const std::string& what, const std::string& path);
+
 /// The path with symbolic links followed; kNotFound and kNotDirectory with the remedy.
 [[nodiscard]] Result<std::string> resolve_mountpoint(const std::string& path);
 [[nodiscard]] Result<config::Ownership> ownership_of(const std::string& mountpoint);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/mount/status.h"
 
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -96,6 +97,26 @@ Json takeover_part(const SupervisionNews& news) {
           {"slots", news.slots}};
 }
 
+/// Empty while the disk has room. Below the floor nothing is fetched although the cluster has it; at the end of the
+/// disk the writes of jobs fail too.
+std::string disk_warning(const std::string& store, uint64_t floor) {
+  constexpr uint64_t kAlmostNothing = 1ULL << 20;
+  struct statvfs disk {};
+  if (::statvfs(store.c_str(), &disk) != 0) return {};
+  const uint64_t available = disk.f_bavail * disk.f_frsize;
+  const std::string remedy = ": " + store + ": free some space there, or mount with another --store";
+  if (disk.f_files > 0 && disk.f_favail == 0) {
+    return "the disk of --store has no room for another file, so writes fail with ENOSPC" + remedy;
+  }
+  const std::string left = config::human_bytes(available) + " free";
+  if (available < kAlmostNothing) {
+    return "the disk of --store is full (" + left + "), so writes fail with ENOSPC" + remedy;
+  }
+  if (available >= floor) return {};
+  return "the disk of --store has " + left + ", less than the " + config::human_bytes(floor) +
+         " of --store-floor, so nothing is fetched from the cluster" + remedy;
+}
+
 Json warnings_of(const StatusFacts& facts) {
   Json warnings = Json::array();
   if (facts.supervision.supervisor == 0) {
@@ -109,6 +130,10 @@ Json warnings_of(const StatusFacts& facts) {
     warnings.push_back(
         "the kernel knows more files of this mount than a next worker could be told of: a crash would lose open files; "
         "let the kernel forget some (echo 2 > /proc/sys/vm/drop_caches)");
+  }
+  if (std::string warning = disk_warning(facts.settings.store, facts.layers.store->usage().free_floor);
+      !warning.empty()) {
+    warnings.push_back(std::move(warning));
   }
   for (const StuckThread& stuck : facts.supervision.stuck) {
     warnings.push_back(stuck.to_string() + (stuck.waits_for_disk

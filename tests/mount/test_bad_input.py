@@ -213,9 +213,14 @@ def test_disk_that_becomes_full_is_enospc_to_the_writer_and_reads_go_on(cluster,
                 for _ in range(64):
                     file.write(os.urandom(1 << 18))
         assert full.value.errno == 28
+        (warning,) = place.status()["warnings"]
+        assert re.fullmatch("the disk of --store (is full|has no room for another file).*, so writes fail with ENOSPC: "
+                            f"{disk}/store: free some space there, or mount with another --store", warning), warning
+        assert warning in place.cli("status", place.cache).out
         with contextlib.suppress(FileNotFoundError):  # a miss at most: what is published may be evicted for the writer
             assert kept.read_bytes() == b"value"
         os.unlink(place.cache / "big")
+        wait_until(lambda: not place.status()["warnings"], what="room on the disk")
         assert mounts.appears(kept).read_bytes() == b"value"
         (place.cache / "small").write_bytes(b"x" * 100_000)
         place.sync()
@@ -243,6 +248,20 @@ def test_store_in_another_mount(cluster, place):
                 f"{store} lies in {outer.cache}: name a directory outside of it")
     not_mounted(place)
     assert os.listdir(outer.cache) == []
+
+
+@needs_root
+def test_disk_below_the_floor_is_a_warning(cluster, place):
+    with mounts.tmpfs(cluster.directory / "disk", "size=32m") as disk:
+        assert mount(cluster, place, "--store-floor", "8M", store=disk / "store").code == 0
+        assert place.status()["warnings"] == []
+        (disk / "another's").write_bytes(bytes(28 << 20))
+        (warning,) = place.status()["warnings"]
+        assert re.fullmatch("the disk of --store has [0-9.]+ MiB free, less than the 8.0 MiB of --store-floor, so nothing is fetched "
+                            f"from the cluster: {disk}/store: free some space there, or mount with another --store", warning), warning
+        (disk / "another's").unlink()
+        assert place.status()["warnings"] == []
+        place.unmount()
 
 
 # ---- servers

@@ -9,6 +9,7 @@
 
 #include "group.h"
 #include "head.h"
+#include "inductorfs/base/log.h"
 #include "keys.h"
 #include "redis_operations.h"
 
@@ -25,6 +26,7 @@ constexpr int kBootstrapAttempts = 5;
 constexpr int kMomentAttempts = 20;
 /// Damaged entries that one read of an index has removed; the next one finds the others.
 constexpr size_t kDamagedAtOnce = 16;
+constexpr int kSecondsBetweenSkips = 600;
 
 struct Record {
   uint64_t generation = 0;
@@ -88,23 +90,38 @@ struct Damaged {
 /// Reads one scope. Confined to the calling thread.
 class ScopeReader {
  public:
-  ScopeReader(Session& session, const ScopeId& scope, Channel& channel)
-      : session_(session), scope_(scope), keys_(session.options().prefix, scope), channel_(channel) {}
+  ScopeReader(Session& session, Rereads& rereads, const ScopeId& scope, Channel& channel)
+      : session_(session),
+        rereads_(rereads),
+        scope_(scope),
+        keys_(session.options().prefix, scope),
+        channel_(channel) {}
 
   Result<Delta> read(const Position& from) {
     auto step = read_step(from.generation);
     if (!step) return fail(std::move(step).error());
     if (step->entries > session_.options().index_limit) return too_large();
     if (!step->head.exists) return Delta{from != Position{}, {}, {}, {}, true};
-    if (step->head.position == from) return Delta{false, {}, {}, from, true};
     DeltaFold fold;
     Position position = from;
-    if (follows(*step, position, fold)) {
+    const bool goes_on = step->head.position == from || follows(*step, position, fold);
+    const bool again = goes_on && rereads_.claim(scope_, std::chrono::steady_clock::now());
+    if (goes_on && !again) {
       const bool at_head = position == step->head.position;
       Delta delta = std::move(fold).finish(false, std::move(position));
       delta.at_head = at_head;
       return delta;
     }
+    auto whole = snapshot();
+    if (!whole && again) rereads_.owe(scope_);
+    return whole;
+  }
+
+  /// Entries of the index that nobody can read, not those of a newer version.
+  [[nodiscard]] const std::vector<Damaged>& damaged() const { return damaged_; }
+
+ private:
+  Result<Delta> snapshot() {
     session_.counters().get("remote.resyncs").add();
     for (int i = 0; i < kBootstrapAttempts; ++i) {
       auto delta = bootstrap();
@@ -114,10 +131,15 @@ class ScopeReader {
     return fail(ErrorCode::kUnavailable, "scope " + scope_ + " changed its history while it was read");
   }
 
-  /// Entries of the index that nobody can read, not those of a newer version.
-  [[nodiscard]] const std::vector<Damaged>& damaged() const { return damaged_; }
+  /// Another release can read it: to read the whole index anew for each of its records would tell no more of them.
+  void skip(const Record& record, const Error& why) {
+    rereads_.owe(scope_);
+    session_.counters().get("remote.skipped_records").add();
+    log::write_limited(log::Level::kWarning, "remote_record_skipped",
+                       {{"scope", scope_}, {"generation", record.generation}, {"why", why.to_string()}},
+                       kSecondsBetweenSkips);
+  }
 
- private:
   void note_damaged(const std::string& path, std::string_view value, const Error& error) {
     const auto digest = codec::Digest::from_raw(stored_digest(value));
     if (error.code() != ErrorCode::kCorrupt || !digest || damaged_.size() == kDamagedAtOnce) return;
@@ -187,8 +209,12 @@ class ScopeReader {
     for (Record& record : step.records) {
       if (record.generation != position.generation + 1 || record.before != position.nonce) return false;
       auto changes = codec::decode_record(record.bytes);
-      if (!changes) return false;
-      fold.apply(std::move(*changes));
+      if (!changes && changes.error().code() != ErrorCode::kNotSupported) return false;
+      if (changes) {
+        fold.apply(std::move(*changes));
+      } else {
+        skip(record, changes.error());
+      }
       position = {record.generation, std::move(record.nonce)};
     }
     session_.counters().get("remote.records").add(step.records.size());
@@ -260,6 +286,7 @@ class ScopeReader {
   }
 
   Session& session_;
+  Rereads& rereads_;
   const ScopeId& scope_;
   const ScopeKeys keys_;
   Channel& channel_;
@@ -270,12 +297,13 @@ class ScopeReader {
 
 }  // namespace
 
-Result<Delta> read_scope(Session& session, const ScopeId& scope, const Position& from, Deadline deadline) {
+Result<Delta> read_scope(Session& session, Rereads& rereads, const ScopeId& scope, const Position& from,
+                         Deadline deadline) {
   INDUCTORFS_TRY(check_scope(scope));
   Delta delta;
   std::vector<Damaged> damaged;
   INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Channel& channel) -> Result<void> {
-    ScopeReader reader(session, scope, channel);
+    ScopeReader reader(session, rereads, scope, channel);
     auto read = reader.read(from);
     if (!read) return fail(std::move(read).error());
     delta = std::move(*read);

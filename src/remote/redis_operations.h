@@ -8,6 +8,7 @@
 #include "head.h"
 #include "inductorfs/remote/remote.h"
 #include "lifetime.h"
+#include "rereads.h"
 #include "session.h"
 
 /// The operations of the Redis remote, one source file each. All block up to the deadline. Safe for concurrent use.
@@ -28,7 +29,10 @@ void fetch_blobs(Session& session, std::span<const codec::Digest> digests, BlobS
 
 [[nodiscard]] Result<SweepReport> sweep_scope(Session& session, const ScopeId& scope, bool wanted, Deadline deadline);
 
-[[nodiscard]] Result<Delta> read_scope(Session& session, const ScopeId& scope, const Position& from, Deadline deadline);
+/// Skips records that only another release reads (counter "remote.skipped_records"); `rereads` says when the scope is
+/// read anew for them.
+[[nodiscard]] Result<Delta> read_scope(Session& session, Rereads& rereads, const ScopeId& scope, const Position& from,
+                                       Deadline deadline);
 [[nodiscard]] Result<std::vector<ScopeId>> wait_for_scopes(Session& session, HeadWatch& heads,
                                                            const std::vector<std::pair<ScopeId, Position>>& scopes,
                                                            Milliseconds most, const std::function<bool()>& cancelled);

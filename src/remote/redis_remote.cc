@@ -32,6 +32,7 @@ class RedisRemote final : public Remote {
     Announcements announcements;
     HeadWatch heads;
     ScopeKeeper keeper;
+    Rereads rereads;
   };
 
   RedisRemote(Session session, std::shared_ptr<Shared> shared)
@@ -52,7 +53,7 @@ class RedisRemote final : public Remote {
     return renew_blobs(session_, digests, deadline);
   }
   Result<Delta> read_changes(const ScopeId& scope, const Position& from, Deadline deadline) override {
-    auto delta = read_scope(session_, scope, from, deadline);
+    auto delta = read_scope(session_, shared_->rereads, scope, from, deadline);
     if (!delta) return delta;
     if (delta->at_head) shared_->heads.confirm(scope, delta->position);
     keep({scope}, deadline);

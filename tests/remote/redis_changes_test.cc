@@ -107,6 +107,29 @@ TEST_F(RedisChanges, TheLogTellsTheHeadWhenMetaIsLost) {
   EXPECT_EQ(follower.position, (Position{3, run({"HGET", keys.meta, "nonce"}).text}));
 }
 
+TEST_F(RedisChanges, RecordsOfANewerReleaseAreSkippedAndReadTheIndexAnewOnce) {
+  publish({entry("old", "x")});
+  Follower follower(*remote, scope);
+  follower.catch_up();
+  const uint64_t resyncs = count("remote.resyncs");
+  constexpr int kRecords = 20;
+  for (int i = 0; i < kRecords; ++i) {
+    const auto head = run({"HMGET", keys.meta, "gen", "nonce"});
+    const std::string generation = std::to_string(std::stoull(head.items[0].text) + 1);
+    const std::string nonce = "of-a-newer-release-" + std::to_string(i);
+    run({"XADD", keys.log, generation + "-0", "p", head.items[1].text, "n", nonce, "r", "\x09 what only it can read"});
+    run({"HSET", keys.meta, "gen", generation, "nonce", nonce});
+    const std::string ours = "ours" + std::to_string(i);
+    publish({entry(ours, "x")});
+    follower.catch_up();
+    EXPECT_TRUE(follower.has(ours));
+  }
+  EXPECT_TRUE(follower.has("old"));
+  EXPECT_EQ(follower.position.generation, 1U + 2 * kRecords);
+  EXPECT_EQ(count("remote.skipped_records"), static_cast<uint64_t>(kRecords));
+  EXPECT_EQ(count("remote.resyncs"), resyncs + 1);
+}
+
 TEST_F(RedisChanges, AReaderThatMissedSomethingBeforeMetaWasLostCatchesUp) {
   publish({entry("a", "x")});
   Follower follower(*remote, scope);

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rereads.h"
+
+#include <gtest/gtest.h>
+
+namespace inductorfs::remote {
+namespace {
+
+TEST(Rereads, AreDueOncePerIntervalForEachScope) {
+  Rereads rereads;
+  SteadyTime now = std::chrono::steady_clock::now();
+  EXPECT_FALSE(rereads.claim("a", now)) << "nothing was skipped";
+  for (int i = 0; i < 3; ++i) rereads.owe("a");
+  EXPECT_TRUE(rereads.claim("a", now));
+  EXPECT_FALSE(rereads.claim("a", now));
+  rereads.owe("a");
+  rereads.owe("b");
+  now += Rereads::kInterval - Milliseconds(1);
+  EXPECT_FALSE(rereads.claim("a", now));
+  EXPECT_TRUE(rereads.claim("b", now));
+  now += Milliseconds(1);
+  EXPECT_TRUE(rereads.claim("a", now));
+  EXPECT_FALSE(rereads.claim("b", now + Rereads::kInterval)) << "nothing was skipped since";
+}
+
+TEST(Rereads, RememberALimitedNumberOfScopes) {
+  Rereads rereads;
+  for (int i = 0; i < 10'000; ++i) rereads.owe("s" + std::to_string(i));
+  EXPECT_TRUE(rereads.claim("s9999", std::chrono::steady_clock::now()));
+  EXPECT_FALSE(rereads.claim("s0", std::chrono::steady_clock::now()));
+}
+
+}  // namespace
+}  // namespace inductorfs::remote

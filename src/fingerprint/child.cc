@@ -173,7 +173,8 @@ class Child {
   Child& operator=(const Child&) = delete;
   ~Child() {
     if (reaped_) return;
-    (void)kill(-pid_, SIGKILL);  // gone already is as good
+    // The child has a group of its own only after its setsid(). Before that there is nobody else to kill.
+    if (kill(-pid_, SIGKILL) != 0) (void)kill(pid_, SIGKILL);  // gone already is as good
     pollfd ended{pidfd_.get(), POLLIN, 0};
     if (poll(&ended, 1, static_cast<int>(kDeathLimit.count())) == 1) (void)reap();
   }

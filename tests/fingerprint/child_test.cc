@@ -46,6 +46,17 @@ TEST(RunChild, KillsAHangingChildAndItsOwnChildrenAtTheDeadline) {
   EXPECT_LT(took, std::chrono::seconds(20));
 }
 
+TEST(RunChild, LeavesNoChildThatWasGivenUpBeforeItHadItsOwnGroup) {
+  for (int round = 0; round < 10; ++round) {
+    ChildOptions options;
+    options.cancelled = [] { return true; };
+    const auto answer = run_child(shell("exec sleep 60"), kAmple, options);
+    ASSERT_FALSE(answer);
+    EXPECT_EQ(answer.error().code(), ErrorCode::kUnavailable);
+    EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child that is alive, or was left to be reaped";
+  }
+}
+
 TEST(RunChild, HasTheMemoryKillerTakeTheChildFirst) {
   const auto answer = run_child(shell("cat /proc/self/oom_score_adj"), kAmple);
   ASSERT_TRUE(answer) << answer.error().to_string();

@@ -137,10 +137,11 @@ void Overlay::keep_house(const std::stop_token& stop) {
     const Activity activity("looks at what an earlier worker has left", AwaitedBy::kSync);
     follow_up_.run(stop);
   }
-  Guarded<std::monostate> pause;
-  for (int step = 0; !stop.stop_requested(); ++step) {
-    (void)pause.wait_until(
-        step_from_now(), [](const std::monostate&) { return false; }, [](const std::monostate&) { return true; });
+  // Whoever ends the mount waits for this thread: it must not sleep until its next step is due.
+  Guarded<bool> ended(false);
+  const std::stop_callback wake(stop, [&ended] { ended.notify_with([](bool& now) { now = true; }); });
+  const auto is_over = [](bool now) { return now; };
+  for (int step = 0; !ended.wait_until(step_from_now(), is_over, is_over); ++step) {
     const Activity activity("looks after sets and the store's size");
     if (step % kDeadSetSteps == 0) key_sets_.drop_dead_sets();
     if (step % kDeadSetSteps == 0) services_.store.keep_floor();

@@ -104,11 +104,16 @@ TEST_F(Log, VeryLongValuesAreCut) {
 
 TEST_F(Log, LimitedEventsSayHowManyWereHeldBack) {
   open_file(Level::kInfo);
-  write_limited(Level::kInfo, "log_test.repeated", {{"n", 1}}, 3600);
-  for (int i = 0; i < 4; ++i) write_limited(Level::kInfo, "log_test.repeated", {{"n", 2}}, 3600);
-  write_limited(Level::kInfo, "log_test.other", {}, 3600);
-  write_limited(Level::kInfo, "log_test.repeated", {{"n", 3}}, 0);
-  EXPECT_EQ(untimed(), "info log_test.repeated n=1\ninfo log_test.other\ninfo log_test.repeated n=3 suppressed=4\n");
+  // The process remembers each name: with --gtest_repeat the test needs other names in each round.
+  static int round = 0;
+  ++round;
+  const std::string repeated = "log_test.repeated_" + std::to_string(round);
+  const std::string other = "log_test.other_" + std::to_string(round);
+  write_limited(Level::kInfo, repeated, {{"n", 1}}, 3600);
+  for (int i = 0; i < 4; ++i) write_limited(Level::kInfo, repeated, {{"n", 2}}, 3600);
+  write_limited(Level::kInfo, other, {}, 3600);
+  write_limited(Level::kInfo, repeated, {{"n", 3}}, 0);
+  EXPECT_EQ(untimed(), "info " + repeated + " n=1\ninfo " + other + "\ninfo " + repeated + " n=3 suppressed=4\n");
 }
 
 TEST_F(Log, ThreadsDoNotMixTheirLines) {

@@ -46,6 +46,10 @@ struct State {
 inline std::string nonce(uint64_t generation) {
   return generation == 0 ? std::string() : "nonce-" + std::to_string(generation);
 }
+inline void count_read(State& now, const remote::ScopeId& id) {
+  ++now.reads;
+  ++now.reads_of[id];
+}
 inline void set_in(State& now, const remote::ScopeId& id, const std::vector<codec::Entry>& entries) {
   Scope& scope = now.scopes[id];
   for (const auto& entry : entries) scope.entries[entry.path] = entry;

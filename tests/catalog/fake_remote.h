@@ -91,10 +91,7 @@ class FakeRemote final : public remote::Remote {
 
   Result<remote::Delta> read_changes(const remote::ScopeId& id, const remote::Position& from,
                                      Deadline deadline) override {
-    state.with([&](State& now) {
-      ++now.reads;
-      ++now.reads_of[id];
-    });
+    state.with([&](State& now) { fake::count_read(now, id); });
     if (auto error = obstacle(deadline)) return fail(*error);
     return state.with([&](State& now) -> Result<remote::Delta> {
       Scope& scope = now.scopes[id];

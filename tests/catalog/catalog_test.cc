@@ -166,20 +166,5 @@ TEST_F(CatalogTest, RefusesGroupsThatMakeNoSense) {
   EXPECT_EQ(catalog.status().queued, 0U);
 }
 
-TEST_F(CatalogTest, ReadsGoOnWhileALargeSnapshotComes) {
-  remote_.set("bb", elsewhere("b/known", "1"));
-  Catalog& catalog = start_synced();
-  remote::Delta snapshot{true, {}, {}, {1, "nonce-1"}};
-  for (int i = 0; i < 200'000; ++i) snapshot.set.push_back({"d/" + std::to_string(i), {}, 1, 0644, 0, "o"});
-  remote_.script("aa", std::move(snapshot));
-  auto longest = std::chrono::steady_clock::duration::zero();
-  while (!catalog.find("d/199999")) {
-    const auto begin = std::chrono::steady_clock::now();
-    EXPECT_TRUE(catalog.find("b/known"));
-    longest = std::max(longest, std::chrono::steady_clock::now() - begin);
-  }
-  EXPECT_LT(longest, std::chrono::seconds(1));
-}
-
 }  // namespace
 }  // namespace inductorfs::catalog

@@ -244,46 +244,6 @@ TEST_F(PublisherTest, AnErrorThatIsTheGroupsOwnDoesNotBlockTheQueueForEver) {
   EXPECT_EQ(catalog.publish_state("f")->state, PublishState::kRefused);
 }
 
-TEST_F(PublisherTest, AGroupWithAnErrorOfItsOwnLetsTheOthersPass) {
-  Catalog& catalog = start_synced();
-  const auto refuse = [&](std::optional<Error> why) {
-    remote_.refused_paths.with([&](auto& paths) {
-      paths.clear();
-      if (why) paths.emplace("f", *why);
-    });
-  };
-  refuse(Error(ErrorCode::kInternal, "WRONGTYPE"));
-  ASSERT_TRUE(catalog.enqueue(plain("f", "bytes")));
-  ASSERT_TRUE(eventually([&] { return counted("publish.parked") == 1; }));
-  // By now it would be tried again after seconds, and everything behind it.
-  ASSERT_TRUE(eventually([&] { return counted("publish.retries") >= 5; }));
-  const auto begun = std::chrono::steady_clock::now();
-  ASSERT_TRUE(catalog.enqueue(plain("g", "other")));
-  EXPECT_TRUE(eventually([&] { return catalog.publish_state("g")->state == PublishState::kPublished; }));
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, Milliseconds(1000));
-  EXPECT_EQ(catalog.publish_state("f")->state, PublishState::kQueued);
-  EXPECT_NE(catalog.status().oldest_queued_error.find("WRONGTYPE"), std::string::npos);
-  refuse(std::nullopt);
-  EXPECT_TRUE(catalog.drain(Deadline::after(kPatience)));
-  EXPECT_EQ(catalog.publish_state("f")->state, PublishState::kPublished);
-  EXPECT_TRUE(eventually([&] { return counted("publish.parked") == 0; }));
-}
-
-TEST_F(PublisherTest, WhatTheServerIsToBlameForIsNeverGivenUp) {
-  Catalog& catalog = start_synced();
-  remote_.fail_with(Error(ErrorCode::kInternal, "WRONGTYPE"));
-  ASSERT_TRUE(catalog.enqueue(plain("f", "bytes")));
-  bool drained = false;
-  {
-    const std::jthread drainer([&] { drained = catalog.drain(Deadline::after(kPatience)).has_value(); });
-    ASSERT_TRUE(eventually([&] { return counted("publish.retries") > 20; }));
-    EXPECT_EQ(catalog.publish_state("f")->state, PublishState::kQueued);
-    remote_.fail_with(std::nullopt);
-  }
-  EXPECT_TRUE(drained);
-  EXPECT_EQ(catalog.publish_state("f")->state, PublishState::kPublished);
-}
-
 TEST_F(PublisherTest, ALaterGroupOfTheSamePathsTakesTheQueuedOnesPlace) {
   Catalog& catalog = open();
   ASSERT_TRUE(catalog.enqueue(plain("f", "old")));

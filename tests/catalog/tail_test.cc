@@ -124,20 +124,6 @@ TEST_F(TailTest, DropsAndCountsWhatDoesNotBelongToTheScope) {
   EXPECT_EQ(catalog.list("").size(), 1U);
 }
 
-TEST_F(TailTest, AMillionEntriesStopAtTheLimit) {
-  options_.entry_limit = 1'000;
-  remote::Delta flood{true, {}, {}, {1, "nonce-1"}};
-  constexpr size_t kFlood = 1'000'000;
-  flood.set.reserve(kFlood);
-  for (size_t i = 0; i < kFlood; ++i) {
-    flood.set.push_back({"d" + std::to_string(i % 7) + "/" + std::to_string(i), {}, 1, 0644, 0, ""});
-  }
-  remote_.script("aa", std::move(flood));
-  Catalog& catalog = start();
-  EXPECT_TRUE(eventually([&] { return counted("catalog.rejected") == kFlood - 1'000; }));
-  EXPECT_EQ(catalog.status().entries, 1'000U);
-}
-
 TEST_F(TailTest, OneScopeThatFailsDoesNotStopTheOthers) {
   struct Picky final : remote::Remote {
     explicit Picky(FakeRemote& inner) : inner_(inner) {}
@@ -210,14 +196,6 @@ TEST_F(TailTest, AScopeThatIsNamedInVainIsReadLikeAQuietOne) {
     ASSERT_TRUE(eventually([&] { return catalog.find(path).has_value(); }));
   }
   EXPECT_LE(reads() - before, 6U);
-}
-
-TEST_F(TailTest, AnAbsentClusterIsAskedSeldom) {
-  remote_.fail_with(Error(ErrorCode::kUnavailable, "down"));
-  start();
-  // Five failures of each of two scopes take at least 75+150+300+600 ms; a hot loop makes thousands in that time.
-  EXPECT_TRUE(eventually([&] { return counted("tail.errors") >= 10; }));
-  EXPECT_LT(remote_.state.with([](const FakeRemote::State& now) { return now.reads; }), 20U);
 }
 
 TEST_F(TailTest, ChangesThatComeAllTheTimeAreReadAtThePollInterval) {

@@ -202,14 +202,6 @@ TEST_F(CrowdedControl, HasAFewPlacesForEachUserAndSaysSo) {
   EXPECT_FALSE(deadline.passed());
 }
 
-TEST_F(CrowdedControl, DropsWhoStaysSilent) {
-  const auto server = serve(echo);
-  const std::vector<Fd> silent = connect_as(0, 1);
-  const Deadline deadline = Deadline::after(kPatience);
-  pollfd item{silent[0].get(), POLLIN, 0};
-  EXPECT_EQ(::poll(&item, 1, static_cast<int>(deadline.left().count())), 1);
-}
-
 TEST_F(Control, TellsAbsentFromDead) {
   EXPECT_EQ(ask(path_, "?", Deadline::after(kPatience)).error().code(), ErrorCode::kNotFound);
   {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -29,6 +30,14 @@ void write_tree(const std::string& folder, const Files& files) {
 void write_script(const std::string& path, const std::string& body) {
   write_text(path, "#!/bin/sh\n" + body + "\n");
   fs::permissions(path, fs::perms::owner_all);
+}
+
+std::string memory_name(const std::string& program) {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value == nullptr ? std::string() : std::string(value);
+  };
+  return program + " " + variable("PYTHONNOUSERSITE") + " " + variable("HOME");
 }
 
 Files torch_tree() {

@@ -18,6 +18,9 @@ void write_text(const std::string& path, const std::string& text);
 /// A program for /bin/sh.
 void write_script(const std::string& path, const std::string& body);
 
+/// The name under which learn_python() remembers what this interpreter answered.
+[[nodiscard]] std::string memory_name(const std::string& program);
+
 /// The packages of the recorded vectors, and their keys (made with Python's own pkgutil).
 [[nodiscard]] Files torch_tree();
 [[nodiscard]] Files triton_tree();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
@@ -18,6 +17,7 @@ namespace inductorfs::fingerprint {
 namespace {
 
 using inductorfs::testing::TemporaryDirectory;
+using testing::memory_name;
 using testing::write_script;
 using testing::write_text;
 using testing::write_tree;
@@ -209,15 +209,6 @@ TEST_F(Probe, TheEnvironmentIsWhatTheMountDeclares) {
   EXPECT_EQ(probe(declared).get(Facet::kEnvironment).value, "TRITON_DEFAULT_FP_FUSION=0");
 }
 
-/// The names under which the interpreter's answer is remembered.
-std::string memory_name(const std::string& program) {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return value == nullptr ? std::string() : std::string(value);
-  };
-  return program + " " + variable("PYTHONNOUSERSITE") + " " + variable("HOME");
-}
-
 TEST_F(Probe, AsksTheInterpreterAgainOnlyWhenSomethingHasChanged) {
   const ProbeOptions asked = options();
   const std::string name = memory_name(asked.python);
@@ -233,36 +224,6 @@ TEST_F(Probe, AsksTheInterpreterAgainOnlyWhenSomethingHasChanged) {
   EXPECT_EQ(learn_python(asked, memory)->executable, "/fake/python") << "a package has come";
   memory.keep("python " + name, manifest_of(files)->digest, "{}");
   EXPECT_EQ(learn_python(asked, memory)->executable, "/fake/python") << "a damaged memory";
-}
-
-TEST_F(Probe, RemembersARealInterpreterAndWhatItsAnswerDependsOn) {
-  constexpr const char* kPython = "/usr/bin/python3";
-  if (!std::filesystem::exists(kPython)) INDUCTORFS_LACKS("/usr/bin/python3");
-  const std::string venv = temporary_ / "venv";
-  const std::string site = venv + "/lib/" + std::filesystem::canonical(kPython).filename().string() + "/site-packages";
-  std::filesystem::create_directories(venv + "/bin");
-  std::filesystem::create_symlink(kPython, venv + "/bin/python");
-  write_text(venv + "/pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = false\n");
-  write_text(site + "/hook.pth", "import sys\n");  // its files alone do not say where torch is
-  ProbeOptions real;
-  real.python = venv + "/bin/python";
-  KeyMemory memory("");
-  auto first = learn_python(real, memory);
-  ASSERT_TRUE(first) << first.error().to_string();
-  // What has just been written may change again within the resolution of its time: it is remembered a moment later.
-  const auto is_kept = [&] { return memory.find("python files " + memory_name(first->executable), "").has_value(); };
-  for (const Deadline end = Deadline::after(Milliseconds(20000)); !is_kept() && !end.passed();) {
-    (void)poll(nullptr, 0, 100);
-    first = learn_python(real, memory);
-  }
-  const auto files = memory.find("python files " + memory_name(first->executable), "");
-  ASSERT_TRUE(files) << first->executable;
-  EXPECT_NE(files->find(first->executable + "\n"), std::string::npos);
-  EXPECT_NE(files->find("-packages\n"), std::string::npos) << *files;
-  const auto second = learn_python(real, memory);
-  ASSERT_TRUE(second);
-  EXPECT_EQ(second->soabi, first->soabi);
-  EXPECT_EQ(second->extensions, first->extensions);
 }
 
 TEST_F(Probe, FindsTheInterpreterOfTheActiveEnvironment) {

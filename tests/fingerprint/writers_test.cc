@@ -258,15 +258,16 @@ TEST_F(WritersTest, IsCheapForAProcessThatIsKnown) {
     for (int i = 0; i < rounds; ++i) EXPECT_TRUE(writers.identify(pid));
     return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / rounds;
   };
+  constexpr int kRounds = 500;
   const auto kept = open();
   std::printf("identify, first time:              %8.1f us\n", microseconds(*kept, program.pid(), 1));
-  const double known = microseconds(*kept, program.pid(), 5000);
+  const double known = microseconds(*kept, program.pid(), kRounds);
   std::printf("identify, known:                   %8.1f us\n", known);
-  std::printf("identify, thread of a known one:   %8.1f us\n", microseconds(*kept, thread, 5000));
+  std::printf("identify, thread of a known one:   %8.1f us\n", microseconds(*kept, thread, kRounds));
   std::printf("identify, its compiler, first:     %8.1f us\n", microseconds(*kept, child, 1));
-  std::printf("identify, its compiler, known:     %8.1f us\n", microseconds(*kept, child, 5000));
+  std::printf("identify, its compiler, known:     %8.1f us\n", microseconds(*kept, child, kRounds));
   const auto anew = open(always_anew());
-  std::printf("identify, environment read anew:   %8.1f us\n", microseconds(*anew, program.pid(), 2000));
+  std::printf("identify, environment read anew:   %8.1f us\n", microseconds(*anew, program.pid(), kRounds));
   EXPECT_LT(known, 50'000.0);
 }
 

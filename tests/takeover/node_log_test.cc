@@ -1,34 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/takeover/node_log.h"
 
-#include <gtest/gtest.h>
-
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "takeover/node_log_fixture.h"
+
 namespace inductorfs::takeover {
 namespace {
 
-class Log : public ::testing::Test {
- protected:
-  static std::vector<std::string> records(const NodeLog& log) {
-    std::vector<std::string> found;
-    log.read([&](std::string_view record) { found.emplace_back(record); });
-    return found;
-  }
-  static void add(NodeLog& log, const std::string& record) {
-    const std::string_view one[] = {record};
-    log.append(one);
-  }
-
-  Region region = std::move(*Region::create(1));
-  NodeLog log{region};
-};
-
-using Texts = std::vector<std::string>;
-
-TEST_F(Log, GivesBackWhatWasAddedInItsOrder) {
+TEST_F(NodeLogTest, GivesBackWhatWasAddedInItsOrder) {
   add(log, "one");
   add(log, "");
   add(log, std::string("t\0o", 3));
@@ -36,13 +18,13 @@ TEST_F(Log, GivesBackWhatWasAddedInItsOrder) {
   EXPECT_EQ(records(NodeLog(region)), records(log)) << "by another worker";
 }
 
-TEST_F(Log, IsEmptyAtFirst) {
+TEST_F(NodeLogTest, IsEmptyAtFirst) {
   EXPECT_TRUE(records(log).empty());
   EXPECT_EQ(log.bytes(), 0U);
   EXPECT_EQ(log.last_id(), 0U);
 }
 
-TEST_F(Log, StartsAnewFromASnapshotAndGoesOn) {
+TEST_F(NodeLogTest, StartsAnewFromASnapshotAndGoesOn) {
   for (int i = 0; i < 1000; ++i) add(log, "old");
   log.set_last_id(77);
   for (int round = 0; round < 3; ++round) {
@@ -53,7 +35,7 @@ TEST_F(Log, StartsAnewFromASnapshotAndGoesOn) {
   EXPECT_EQ(NodeLog(region).last_id(), 77U);
 }
 
-TEST_F(Log, WantsASnapshotWhenHalfOfItIsNoLongerTrue) {
+TEST_F(NodeLogTest, WantsASnapshotWhenHalfOfItIsNoLongerTrue) {
   EXPECT_FALSE(log.wants_snapshot(0)) << "nothing to win";
   const std::string record(1000, 'x');
   for (int i = 0; i < 3000; ++i) add(log, record);
@@ -61,7 +43,7 @@ TEST_F(Log, WantsASnapshotWhenHalfOfItIsNoLongerTrue) {
   EXPECT_FALSE(log.wants_snapshot(2'000'000));
 }
 
-TEST_F(Log, WantsNoOtherSnapshotBeforeItHasGrown) {
+TEST_F(NodeLogTest, WantsNoOtherSnapshotBeforeItHasGrown) {
   const std::string record(1000, 'x');
   const auto keep_all = [&](const auto& keep) {
     for (int i = 0; i < 4000; ++i) keep(record);
@@ -74,28 +56,7 @@ TEST_F(Log, WantsNoOtherSnapshotBeforeItHasGrown) {
   EXPECT_TRUE(log.wants_snapshot(1000));
 }
 
-TEST_F(Log, SaysThatItIsFullAndKeepsWhatItHas) {
-  add(log, "first");
-  const std::string large(64 << 20, 'x');
-  for (size_t written = 0; written <= NodeLog::kHalf && !log.full(); written += large.size()) add(log, large);
-  EXPECT_TRUE(log.full());
-  const auto found = records(log);
-  ASSERT_FALSE(found.empty());
-  EXPECT_EQ(found.front(), "first");
-  EXPECT_FALSE(log.wants_snapshot(NodeLog::kHalf)) << "there would be no room";
-  EXPECT_TRUE(log.wants_snapshot(1000));
-  log.snapshot([&](const auto& keep) {
-    for (size_t written = 0; written <= NodeLog::kHalf; written += large.size()) keep(large);
-  });
-  EXPECT_TRUE(log.full());
-  EXPECT_FALSE(log.wants_snapshot(1000)) << "it had no room a moment ago";
-  EXPECT_TRUE(log.wants_snapshot(100));
-  log.snapshot([](const auto& keep) { keep("small"); });
-  EXPECT_FALSE(log.full());
-  EXPECT_EQ(records(log), (Texts{"small"}));
-}
-
-TEST_F(Log, TakesRecordsOfManyThreads) {
+TEST_F(NodeLogTest, TakesRecordsOfManyThreads) {
   std::vector<std::jthread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {

@@ -40,9 +40,10 @@ class FakeProcTest : public ::testing::Test {
   static std::string line(const std::string& path, const std::string& range = "1000-2000") {
     return range + " r--p 00000000 fe:00 247134                     " + path + "\n";
   }
-  std::unique_ptr<Writers> open() {
+  std::unique_ptr<Writers> open(const std::string& package_reader = {}) {
     WritersOptions options = testing::writers_options();
     options.proc = proc_;
+    if (!package_reader.empty()) options.package_reader = package_reader;
     return testing::open_patient_writers(options, testing::facts_of(site_), counters_);
   }
 
@@ -146,12 +147,19 @@ TEST_F(FakeProcTest, DoesNotKnowThePackageOfAContainerThatIsGone) {
   add(7, 5, line("/opt/site/torch/lib/libtorch_cpu.so"));
   fs::remove(proc_ + "/7/root");
   fs::create_directory_symlink(temporary_ / "container", proc_ + "/7/root");
-  const auto writers = open();
+  // Reading begins when the process is identified: here it reads nothing before the container is gone.
+  const std::string gone = temporary_ / "gone";
+  const std::string reader = temporary_ / "reader";
+  testing::write_script(reader, "until [ -e " + gone + " ]; do sleep 0.01; done\nexec " PACKAGE_READER_PATH " \"$@\"");
+  const auto writers = open(reader);
   const auto writer = writers->identify(7);
   fs::remove_all(temporary_ / "container");
   fs::remove_all(proc_ + "/7");
+  write_text(gone, "");
   const Facet facets[] = {Facet::kTorch};
-  EXPECT_EQ(judge_to_the_end(*writers, writer.get(), facets).fit, Fit::kUnknown);
+  const Judgement judgement = judge_to_the_end(*writers, writer.get(), facets);
+  EXPECT_EQ(judgement.fit, Fit::kUnknown);
+  EXPECT_NE(judgement.why.find("cannot be read"), std::string::npos) << judgement.why;
 }
 
 TEST_F(FakeProcTest, TellsAContainersLibcApart) {

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "notes.h"
 
-#include <algorithm>
 #include <array>
-#include <cstring>
 #include <exception>
 
-#include "inductorfs/codec/digest.h"
 #include "inductorfs/config/json.h"
 
 namespace inductorfs::mount {
@@ -15,10 +12,21 @@ using config::Json;
 
 namespace {
 
-/// Two notes, the older of which is overwritten: sparse, so the room costs nothing.
-constexpr uint64_t kHalf = 16ULL << 20;
-constexpr uint64_t kMagic = 0x69667373746f6e31;
-constexpr int kHalves = 2;
+/// The memory begins with the offset of the note that counts, 0 before the first one. The other half of the memory is
+/// for the next note. The memory is sparse, so the room costs nothing.
+constexpr std::array<uint64_t, 2> kHalves{4096, 16ULL << 20};
+constexpr uint64_t kRoom = kHalves[1] - kHalves[0] - sizeof(uint64_t);
+
+std::optional<uint64_t> read_number(int memory, uint64_t at) {
+  uint64_t number = 0;
+  const Result<size_t> got = pread_full(memory, reinterpret_cast<char*>(&number), sizeof number, at);
+  if (!got || *got != sizeof number) return std::nullopt;
+  return number;
+}
+
+Result<void> write_number(int memory, uint64_t number, uint64_t at) {
+  return pwrite_full(memory, {reinterpret_cast<const char*>(&number), sizeof number}, at);
+}
 
 std::string encode(const Noted& noted) {
   Json also = Json::array();
@@ -62,61 +70,25 @@ std::optional<Noted> decode(std::string_view bytes) {
 
 }  // namespace
 
-/// Written last, in one step.
-struct Notes::Head {
-  uint64_t magic = 0;
-  uint64_t number = 0;
-  uint64_t size = 0;
-  std::array<char, 8> check{};
-};
-
-std::optional<Notes::Head> Notes::head(int half) const {
-  Head head;
-  const Result<size_t> got =
-      pread_full(memory_.get(), reinterpret_cast<char*>(&head), sizeof head, static_cast<uint64_t>(half) * kHalf);
-  if (!got || *got != sizeof head || head.magic != kMagic || head.size > kHalf - sizeof head) return std::nullopt;
-  return head;
-}
-
 std::optional<Noted> Notes::read() const {
-  std::array<std::pair<uint64_t, int>, kHalves> order;
-  for (int half = 0; half < kHalves; ++half) {
-    const std::optional<Head> found = head(half);
-    order[static_cast<size_t>(half)] = {found ? found->number : 0, half};
-  }
-  std::sort(order.rbegin(), order.rend());
-  for (const auto& [number, half] : order) {
-    const std::optional<Head> found = head(half);
-    if (number == 0 || !found) continue;
-    std::string bytes(static_cast<size_t>(found->size), '\0');
-    const Result<size_t> got =
-        pread_full(memory_.get(), bytes.data(), bytes.size(), static_cast<uint64_t>(half) * kHalf + sizeof(Head));
-    if (!got || *got != bytes.size()) continue;
-    const std::string digest = codec::digest_of(bytes).to_hex();
-    if (std::memcmp(digest.data(), found->check.data(), found->check.size()) != 0) continue;
-    if (std::optional<Noted> noted = decode(bytes)) return noted;
-  }
-  return std::nullopt;
+  const std::optional<uint64_t> at = read_number(memory_.get(), 0);
+  if (!at || (*at != kHalves[0] && *at != kHalves[1])) return std::nullopt;
+  const std::optional<uint64_t> size = read_number(memory_.get(), *at);
+  if (!size || *size > kRoom) return std::nullopt;
+  std::string bytes(static_cast<size_t>(*size), '\0');
+  const Result<size_t> got = pread_full(memory_.get(), bytes.data(), bytes.size(), *at + sizeof *size);
+  if (!got || *got != bytes.size()) return std::nullopt;
+  return decode(bytes);
 }
 
 Result<void> Notes::write(const Noted& noted) {
   if (!memory_) return {};
   const std::string bytes = encode(noted);
-  if (bytes.size() > kHalf - sizeof(Head)) return fail(ErrorCode::kTooLarge, "notes for the next worker");
-  const std::optional<Head> first = head(0);
-  const std::optional<Head> second = head(1);
-  const uint64_t newest = std::max(first ? first->number : 0, second ? second->number : 0);
-  const int half = first && first->number == newest ? 1 : 0;
-  const uint64_t at = static_cast<uint64_t>(half) * kHalf;
-  Head fresh;
-  // What stood here is no note any more while it is overwritten.
-  INDUCTORFS_TRY(pwrite_full(memory_.get(), {reinterpret_cast<const char*>(&fresh), sizeof fresh}, at));
-  INDUCTORFS_TRY(pwrite_full(memory_.get(), bytes, at + sizeof fresh));
-  fresh.magic = kMagic;
-  fresh.number = newest + 1;
-  fresh.size = bytes.size();
-  std::memcpy(fresh.check.data(), codec::digest_of(bytes).to_hex().data(), fresh.check.size());
-  return pwrite_full(memory_.get(), {reinterpret_cast<const char*>(&fresh), sizeof fresh}, at);
+  if (bytes.size() > kRoom) return fail(ErrorCode::kTooLarge, "notes for the next worker");
+  const uint64_t at = read_number(memory_.get(), 0) == kHalves[0] ? kHalves[1] : kHalves[0];
+  INDUCTORFS_TRY(write_number(memory_.get(), bytes.size(), at));
+  INDUCTORFS_TRY(pwrite_full(memory_.get(), bytes, at + sizeof(uint64_t)));
+  return write_number(memory_.get(), at, 0);  // a worker that is killed before this leaves the earlier note
 }
 
 }  // namespace inductorfs::mount

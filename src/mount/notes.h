@@ -31,8 +31,6 @@ class Notes {
   [[nodiscard]] Result<void> write(const Noted& noted);
 
  private:
-  struct Head;
-  [[nodiscard]] std::optional<Head> head(int half) const;
   Fd memory_;
 };
 

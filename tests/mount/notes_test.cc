@@ -59,13 +59,18 @@ TEST_F(NotesInMemory, AreTheLastOnesWritten) {
 
 TEST_F(NotesInMemory, AreTheOnesBeforeWhenTheWriterWasKilled) {
   ASSERT_TRUE(notes().write(with("v=1")).has_value());
+  uint64_t before = 0;
+  ASSERT_TRUE(pread_full(memory_.get(), reinterpret_cast<char*>(&before), sizeof before, 0).has_value());
   ASSERT_TRUE(notes().write(with("v=2")).has_value());
-  // The newer one lies in the second half; a writer of a third would have overwritten the first.
-  constexpr uint64_t kSecond = 16ULL << 20;
-  ASSERT_TRUE(pwrite_full(memory_.get(), "torn", kSecond + 100).has_value());
-  const std::optional<Noted> read = notes().read();
+  // The last step of the second write is taken back: its writer was killed before it.
+  ASSERT_TRUE(pwrite_full(memory_.get(), {reinterpret_cast<const char*>(&before), sizeof before}, 0).has_value());
+  std::optional<Noted> read = notes().read();
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->facts.get(Facet::kTorch).value, "v=1");
+  ASSERT_TRUE(notes().write(with("v=3")).has_value()) << "over what the killed writer left";
+  read = notes().read();
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->facts.get(Facet::kTorch).value, "v=3");
 }
 
 TEST_F(NotesInMemory, AreNoneWhenTheyAreNonsense) {

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Holds what the documents say of the code: links, paths and constants that exist, every option in the man pages, every
-error code with its errno in docs/semantics.md, the families of docs/families.md, the form of decisions. Exit code 1 and one
-line for each offence.   check_docs.py [ROOT]"""
+error code with its errno in docs/semantics.md, the families of docs/families.md, the modules of docs/architecture.md, the limits,
+the form of decisions. Exit code 1 and one line for each offence.   check_docs.py [ROOT]"""
 import re
 import sys
 from pathlib import Path
+
+from documented_limits import check_limits
 
 LINK = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s]+)\)")
 CODE_PATH = re.compile(r"`((?:src|include|tests|docs|scripts|systemd|\.ci)/[\w./@-]+)`")
@@ -13,11 +15,18 @@ CONSTANT = re.compile(r"`(?:\w+::)?(k[A-Z]\w*)`")
 TEST_NAME = re.compile(r"`([A-Z]\w+)\.([A-Z]\w+)`")
 TEST = re.compile(r"\bTEST(?:_F|_P)?\((\w+), (\w+)\)")
 OPTION = re.compile(r'Option\{"([a-z-]+)", Kind::(\w+)')
+DEFAULT = re.compile(r'Option\{"([a-z-]+)", Kind::\w+, "[^"]*", "(\d+[KMGT]?)"')
+# An option of ours in a document: of a command that is shown, or by itself.
+SAID_OPTION = re.compile(r"(?:`|\binductorfs [^`#\n]*?)(--[a-z][a-z-]*)")
+TUNED = re.compile(r"^\| `([a-z-]+)` \(([\d,]+[KMGT]?)", re.MULTILINE)
+TOML = re.compile(r"^([a-z-]+) = ", re.MULTILINE)
 OTHER_OPTION = re.compile(r'add_(?:option|flag)\("(--[a-z-]+)"')
 # Of start_thread(), or of an object that starts its threads under this name.
 THREAD = re.compile(r'(?:start_thread\(|kLookName = |(?:_pool|background)_\(|Background \w+\{)"([\w-]+)"')
 # The project stands alone: no document may lead out of it.
 FOREIGN = re.compile(r"\.\./shared|(?<![\w/])/work\b/")
+# Keys of a family's table in the configuration file.
+FAMILY_KEYS = ("shared", "pattern", "facets")
 PARTS = ("**Status**", "**Context.**", "**Options.**", "**Outcome.**", "**Consequences.**", "**Checked by**")
 
 
@@ -88,6 +97,56 @@ def check_options(root):
     yield from (f"docs/man/inductorfs.conf.5: there is no option {name}" for name in sorted(said - known))
 
 
+def blocks_of(manual):
+    """{option: its text} of the man page; an item may name two."""
+    found = {}
+    for block in re.split(r"^\.It ", manual, flags=re.MULTILINE)[1:]:
+        for name in re.findall(r"Fl -([a-z-]+)", block.split("\n", 1)[0]):
+            found[name] = found.get(name, "") + block
+    return found
+
+
+def check_said_options(root):
+    """What the documents say of options: each of them exists, and each default is the one that help shows."""
+    table = (root / "src/config/settings.cc").read_text()
+    known = {"version", "help"} | {name for name, _ in OPTION.findall(table)}
+    known |= {f"no-{name}" for name, kind in OPTION.findall(table) if kind == "kToggle"}
+    keys = known - {"version", "help"}
+    for source in (root / "src/cli").glob("*.cc"):
+        known |= {name[2:] for name in OTHER_OPTION.findall(source.read_text())}
+    manual = (root / "docs/man/inductorfs.1").read_text().replace("\\-", "-")
+    for name in sorted(set(re.findall(r"Fl -([a-z-]+)", manual)) - known):
+        yield f"docs/man/inductorfs.1: there is no option --{name}"
+    defaults, blocks = dict(DEFAULT.findall(table)), blocks_of(manual)
+    for name, value in defaults.items():
+        if not re.search(rf"^Default: {value}\.$", blocks.get(name, ""), re.MULTILINE):
+            yield f"docs/man/inductorfs.1: the default of --{name} is not said to be {value}"
+    for path in [root / "README.md", *sorted((root / "docs").glob("*.md")), root / "docs/man/inductorfs.conf.5"]:
+        where, text = path.relative_to(root), path.read_text()
+        for name in SAID_OPTION.findall(text) if path.suffix == ".md" else []:
+            if name[2:] not in known:
+                yield f"{where}: there is no option {name}"
+        yield from (f"{where}: there is no key {key}" for key in TOML.findall(text) if key not in keys and key not in FAMILY_KEYS)
+        for name, value in TUNED.findall(text):
+            if defaults.get(name, value.replace(",", "")) != value.replace(",", ""):
+                yield f"{where}: the default of {name} is {defaults[name]}, not {value}"
+
+
+def check_modules(root):
+    """Each module of tests/lint/layers.txt has its row in the architecture, with what it may use."""
+    text = (root / "docs/architecture.md").read_text().split("## Layers", 1)[-1].split("\n## ", 1)[0]
+    rows = {name: set(used.split()) for name, used in re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|", text, re.MULTILINE)}
+    layers = {}
+    for line in (root / "tests/lint/layers.txt").read_text().splitlines():
+        if match := re.match(r"(\w+):((?: \w+)*)$", line):
+            layers[match[1]] = set(match[2].split())
+    for name in sorted(layers.keys() | rows.keys()):
+        if name not in rows or name not in layers:
+            yield f"docs/architecture.md: {'no row for' if name not in rows else 'layers.txt has no'} module {name}"
+        elif rows[name] not in (layers[name], {"all", "but", *(layers.keys() - layers[name] - {name})}):
+            yield f"docs/architecture.md: {name} may use {' '.join(sorted(layers[name]))}"
+
+
 def check_threads(root):
     """Every thread that the code names has its row in the architecture, and every row its thread."""
     text = (root / "docs/architecture.md").read_text()
@@ -100,6 +159,14 @@ def check_threads(root):
         named.update(THREAD.findall(source.read_text()))
     yield from (f"docs/architecture.md: the thread {name} is missing" for name in sorted(named - said))
     yield from (f"docs/architecture.md: no code names a thread {name}" for name in sorted(said - named))
+
+
+def check_locks(root, code):
+    """Every lock that the order in the architecture names is a member of the class that it names."""
+    text = (root / "docs/architecture.md").read_text().split("## Lock order", 1)[-1].split("\n## ", 1)[0]
+    for owner, name in re.findall(r"`(\w+)::(\w+)`", text):
+        if not re.search(rf"\b(?:class|struct) {owner}\b", code) or not re.search(rf"Guarded<[^;]*> {name}\b", code):
+            yield f"docs/architecture.md: no code has a lock {owner}::{name}"
 
 
 def errno_of_codes(root):
@@ -156,7 +223,11 @@ def check(root):
     for path in documents(root):
         yield from check_text(root, path, code)
     yield from check_options(root)
+    yield from check_said_options(root)
+    yield from check_limits(root)
+    yield from check_modules(root)
     yield from check_threads(root)
+    yield from check_locks(root, code)
     yield from check_error_codes(root)
     yield from check_families(root)
     yield from check_decisions(root)

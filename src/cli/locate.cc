@@ -177,19 +177,19 @@ Result<Located> locate_mount(const std::string& mountpoint, const config::Enviro
     if (entry == nullptr || !entry->is_ours()) continue;
     dead = dead && places::is_dead_mount(spelling);
     if (!dead && !has_socket(spelling, *entry, environment) && !places::has_processes_here(*entry)) {
-      return fail(ErrorCode::kNotSupported, "the mount is served from outside of this container, or mount namespace: " +
+      return fail(ErrorCode::kNotSupported, "the mount is served from outside of this container or mount namespace: " +
                                                 mountpoint + ": run inductorfs where it was mounted");
     }
     if (std::optional<Located> found = await_socket(spelling, *entry, environment)) return std::move(*found);
   }
   if (dead) {
-    return fail(ErrorCode::kUnavailable,
-                "the daemon has ended: " + mountpoint +
-                    ": where it was mounted (of a container: on its host), take it away with " +
-                    "inductorfs unmount --lazy, and mount again");
+    return fail(
+        ErrorCode::kUnavailable,
+        "the daemon has ended: " + mountpoint +
+            ": run inductorfs unmount --lazy and mount again, where it was mounted (for a container: on its host)");
   }
   return fail(ErrorCode::kUnavailable, "the daemon does not answer: " + mountpoint +
-                                           ": see its log; inductorfs unmount --lazy takes the mount away");
+                                           ": see its log; inductorfs unmount --lazy detaches the mount");
 }
 
 std::vector<Located> own_mounts(const config::Environment& environment) {

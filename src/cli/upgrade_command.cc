@@ -50,7 +50,8 @@ Result<Json> status_after(const Located& mount, uint64_t pid, const config::Envi
     if (status && number_at(*status, "pid") != pid) return status;
     (void)::poll(nullptr, 0, kTick);
   }
-  return fail(ErrorCode::kTimedOut, "no daemon answers after the upgrade: " + mount.mountpoint + ": see its log");
+  return fail(ErrorCode::kTimedOut,
+              "no daemon answers after the upgrade: " + mount.mountpoint + ": see the mount's log");
 }
 
 Result<Upgraded> upgrade(const Located& mount, const std::string& program, const config::Environment& environment) {
@@ -60,8 +61,8 @@ Result<Upgraded> upgrade(const Located& mount, const std::string& program, const
       control::ask_and_await_end(mount.socket, control::upgrade_request(program), Deadline::after(kTakeoverPatience));
   const Result<std::string> taken = answer ? control::parse_answer(*answer) : answer;
   if (!taken && taken.error().code() == ErrorCode::kNotSupported) {
-    return fail(ErrorCode::kNotSupported, "the daemon is of a version that cannot be upgraded: " + mount.mountpoint +
-                                              ": unmount it and mount again");
+    return fail(ErrorCode::kNotSupported,
+                "the version of the daemon cannot be upgraded: " + mount.mountpoint + ": unmount it and mount again");
   }
   if (!taken) return fail(taken.error());
   const Result<Json> after = status_after(mount, number_at(*before, "pid"), environment);

@@ -48,7 +48,7 @@ std::optional<std::vector<std::string>> to_values(const toml::node& node, Option
 
 tl::unexpected<Error> unknown_key(const std::string& name, const std::string& where) {
   return fail(ErrorCode::kInvalid,
-              "unknown key \"" + printable(name) + "\": " + where + ": see inductorfs.conf(5) for the keys there are");
+              "unknown key \"" + printable(name) + "\": " + where + ": inductorfs.conf(5) lists all keys");
 }
 
 tl::unexpected<Error> wrong_type(const std::string& name, const std::string& where, const std::string& expected) {

@@ -34,6 +34,21 @@ def job(node, what, names):
     return out
 
 
+def verdict(cold, fresh, same):
+    """What is wrong (empty: nothing), and the line that says so."""
+    wrong = []
+    hits = fresh["counters"].get("inductor.fxgraph_cache_hit", 0)
+    misses = fresh["counters"].get("inductor.fxgraph_cache_miss", 0)
+    if not same:
+        wrong.append("the results of the nodes differ")
+    if misses or not hits:
+        wrong.append(f"node B compiled {misses} of {hits + misses} graphs itself")
+    if wrong:
+        return wrong, f"scripts/run: it does not work: {', and '.join(wrong)}"
+    return wrong, (f"scripts/run: it works: node B compiled nothing, took {hits} graphs of node A from the cluster "
+                   f"({fresh['compile_seconds']:.1f} s instead of {cold['compile_seconds']:.1f} s), and the results are equal to the bit")
+
+
 def show(version, names):
     with Cluster(torch=version) as cluster:
         print(f"redis-server at {cluster.redis.socket}, torch {version}, jobs {names}\n")
@@ -52,8 +67,9 @@ def show(version, names):
         print(f"\nresults equal to the bit: {'yes' if same else 'NO'}")
         print(f"node A's sync returned after {seconds:.2f} s; Redis holds {total / 1e6:.1f} MB in {len(keys)} keys")
         print(f"node B lists {len(compare.shared_names(b.cache))} shared artefacts below {b.cache}")
-        hit = fresh["counters"].get("inductor.fxgraph_cache_hit") and not fresh["counters"].get("inductor.fxgraph_cache_miss")
-        return 0 if same and hit else 1
+        wrong, line = verdict(cold, fresh, same)
+    print(f"\n{line}", flush=True)  # after the mounts have gone
+    return 1 if wrong else 0
 
 
 def main():
@@ -66,7 +82,7 @@ def main():
     try:
         return show(arguments.torch, arguments.jobs)
     except Failed as failure:
-        print(f"scripts/run: {failure}", file=sys.stderr)
+        print(f"scripts/run: {failure}", flush=True)
         return 1
     except KeyboardInterrupt:
         return 130

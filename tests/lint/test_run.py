@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/run is the first thing that a newcomer starts: it is quiet, and its last line says whether it works."""
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "tests/support/python"))
+import two_nodes  # noqa: E402
+
+
+def test_a_build_that_fails_is_one_line_and_a_log(tmp_path):
+    for name, text in {"dpkg-query": "exit 0", "apt-get": "exit 0", "sudo": "exit 0", "systemctl": "exit 0", "update-rc.d": "exit 0",
+                       "ninja": "echo 'file.cc:1: an error of the compiler'; exit 1"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    build = tmp_path / "build"
+    build.mkdir()
+    (build / "build.ninja").touch()
+    done = subprocess.run([REPOSITORY / "scripts/run"], capture_output=True, text=True, timeout=60, check=False,
+                          env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path),
+                               "INDUCTORFS_BUILD_DIR": str(build)})
+    assert done.returncode == 1
+    assert "an error of the compiler" not in done.stdout + done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith('scripts/run: it does not work: "building') and " failed; its output is in " in last
+    assert "file.cc:1: an error of the compiler" in Path(last.split()[-1]).read_text()
+
+
+def out(seconds, hit, miss):
+    return {"compile_seconds": seconds, "counters": {"inductor.fxgraph_cache_hit": hit, "inductor.fxgraph_cache_miss": miss}}
+
+
+def test_the_verdict_is_one_line():
+    wrong, line = two_nodes.verdict(out(40.0, 0, 7), out(2.0, 7, 0), True)
+    assert not wrong and line.startswith("scripts/run: it works: node B compiled nothing, took 7 graphs") and "2.0 s instead of 40.0 s" in line
+    wrong, line = two_nodes.verdict(out(40.0, 0, 7), out(9.0, 5, 2), False)
+    assert wrong and line == "scripts/run: it does not work: the results of the nodes differ, and node B compiled 2 of 7 graphs itself"
+    wrong, line = two_nodes.verdict(out(40.0, 0, 7), out(9.0, 0, 0), True)
+    assert wrong and "node B compiled 0 of 0" in line

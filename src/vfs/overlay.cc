@@ -189,6 +189,7 @@ FileSystemStatus Overlay::status() const {
   result.nodes = tree_.nodes().size();
   result.unsealed = sealer_.waiting() + in_place_.waiting();
   result.in_place = in_place_.reasons(kReportedPaths);
+  result.still_written = sealer_.still_written(kReportedPaths);
   result.contested = key_sets_.contested();
   result.refused = refusals_.lines();
   result.foreign = marks_.foreign();

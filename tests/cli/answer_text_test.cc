@@ -150,6 +150,14 @@ TEST(SyncText, CountsWhatWentAndWhatStayed) {
             "needs GLIBC_2.41; a/c: too large; and more: see inductorfs status\n");
 }
 
+TEST(SyncText, NamesWhatIsStillBeingWritten) {
+  Counters counters;
+  vfs::FileSystemStatus files;
+  files.still_written = {"ab/x.best_config"};
+  EXPECT_EQ(sync_text(mount::sync_report(with_remote(), counters, files, all_known())),
+            "published 0 groups; kept 1 artefact on this host: ab/x.best_config: still being written\n");
+}
+
 TEST(SyncText, NamesTheFactThatIsNotKnown) {
   Counters counters;
   counters.get("seal.unknown").add(2);

@@ -105,6 +105,7 @@ struct FileSystemStatus {
   uint64_t nodes = 0;
   uint64_t unsealed = 0;                     ///< files that wait to be sealed
   std::vector<std::string> in_place;         ///< some of those that were written in place: "path: why it waits"
+  std::vector<std::string> still_written;    ///< some of those that were never quiet, for which sync() does not wait
   uint64_t contested = 0;                    ///< Triton key directories with an unfinished set of some writer
   std::vector<std::string> refused;          ///< the last 20 refusals: "path: reason"
   uint64_t foreign = 0;                      ///< artefacts that stay here because their writer has another environment

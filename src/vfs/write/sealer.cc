@@ -84,6 +84,7 @@ void Sealer::add_quiet(State& state, SealItem item) const {
     return;
   }
   forget_wait(state.no_room, id);
+  item.waits_since = due - quiet_time_;
   state.quiet.emplace(id, std::make_pair(due, std::move(item)));
 }
 
@@ -126,11 +127,43 @@ std::vector<std::string> Sealer::paths_without_room(size_t limit) const {
   });
 }
 
+SteadyTime Sealer::restless_at(const SealItem& item) const { return item.waits_since + kRestlessTimes * quiet_time_; }
+
+bool Sealer::is_idle(const State& state) const {
+  const SteadyTime now = std::chrono::steady_clock::now();
+  const auto restless = [&](const auto& one) { return restless_at(one.second.second) <= now; };
+  return state.ready.empty() && state.unjudged.empty() && !state.working &&
+         std::all_of(state.quiet.begin(), state.quiet.end(), restless);
+}
+
+/// When is_idle() may become true although nothing is done.
+SteadyTime Sealer::next_restless(const State& state, SteadyTime latest) const {
+  const SteadyTime now = std::chrono::steady_clock::now();
+  for (const auto& [id, timed] : state.quiet) {
+    const SteadyTime when = restless_at(timed.second);
+    if (when > now) latest = std::min(latest, when);
+  }
+  return latest;
+}
+
 bool Sealer::drain(Deadline deadline) {
-  const auto idle = [](const State& state) {
-    return state.ready.empty() && state.quiet.empty() && state.unjudged.empty() && !state.working;
-  };
-  return state_.wait_until(deadline.at(), idle, idle);
+  const auto idle = [this](const State& state) { return is_idle(state); };
+  while (true) {
+    const SteadyTime until = state_.with([&](const State& state) { return next_restless(state, deadline.at()); });
+    if (state_.wait_until(until, idle, idle)) return true;
+    if (deadline.passed()) return false;
+  }
+}
+
+std::vector<std::string> Sealer::still_written(size_t limit) const {
+  return state_.with([&](const State& state) {
+    const SteadyTime now = std::chrono::steady_clock::now();
+    std::vector<std::string> paths;
+    for (const auto& [id, timed] : state.quiet) {
+      if (paths.size() < limit && restless_at(timed.second) <= now) paths.push_back(timed.second.path);
+    }
+    return paths;
+  });
 }
 
 /// What has waited long enough takes its turn among the files of its owner.
@@ -203,6 +236,7 @@ void Sealer::take_back(State& state, SealItem item, SealOutcome outcome) const {
   }
   const bool no_room = outcome == SealOutcome::kNoRoom;
   const bool waits_again = no_room && state.quiet.contains(item.node->id);
+  item.waits_since = std::chrono::steady_clock::now();  // a request that is under way ends
   put_off(no_room && !waits_again ? state.no_room : state.quiet, std::move(item),
           no_room ? kQuietTimesUntilRoom * quiet_time_ : kRetry);
 }

@@ -20,7 +20,8 @@ struct SealItem {
   NodePtr node;  ///< the file, or the key directory of a group; pinned while it is queued
   std::string path;
   bool group = false;
-  bool was_quiet = false;  ///< it waited for that; a write since then makes it wait anew
+  bool was_quiet = false;    ///< it waited for that; a write since then makes it wait anew
+  SteadyTime waits_since{};  ///< for the quiet time, without an end so far
 };
 
 enum class SealOutcome {
@@ -37,6 +38,7 @@ class Sealer {
  public:
   using Seal = std::function<SealOutcome(const SealItem&)>;
   using Unpin = std::function<void(const NodePtr&)>;
+  static constexpr int kRestlessTimes = 5;
 
   Sealer(Seal seal, Unpin unpin, Milliseconds quiet_time);
   ~Sealer();
@@ -49,8 +51,12 @@ class Sealer {
   /// When nothing was written for the quiet time; a further call begins the wait anew.
   void add_quiet(SealItem item);
   [[nodiscard]] size_t waiting() const;
-  /// Waits until nothing is left to seal, quiet files included, but for what waits for room. False at the deadline.
+  /// Waits until nothing is left to seal, quiet files included, but for what waits for room and for still_written().
+  /// False at the deadline.
   [[nodiscard]] bool drain(Deadline deadline);
+  /// Files that were written to for kRestlessTimes quiet times without a pause of one: nobody can say when they will be
+  /// complete.
+  [[nodiscard]] std::vector<std::string> still_written(size_t limit) const;
   [[nodiscard]] std::vector<std::string> waiting_paths(size_t limit) const;
   [[nodiscard]] std::vector<std::string> paths_without_room(size_t limit) const;
 
@@ -69,6 +75,9 @@ class Sealer {
     bool stopped = false;
   };
   void run(const std::stop_token& stop);
+  [[nodiscard]] SteadyTime restless_at(const SealItem& item) const;
+  [[nodiscard]] bool is_idle(const State& state) const;
+  [[nodiscard]] SteadyTime next_restless(const State& state, SteadyTime latest) const;
   [[nodiscard]] static bool take_due(State& state, SteadyTime now, SealItem& item);
   [[nodiscard]] static SealItem take_ready(State& state);
   static void add_due(State& state, SteadyTime now);

@@ -17,6 +17,7 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/guarded.h"
+#include "inductorfs/base/journal.h"
 
 namespace inductorfs::log {
 namespace {
@@ -46,10 +47,27 @@ spdlog::level::level_enum to_spdlog(Level level) {
   return spdlog::level::err;
 }
 
-Logger make_logger(spdlog::sink_ptr sink, Level lowest) {
+/// The journal's priority of a line. Immutable.
+class PriorityFlag final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& line) override {
+    const std::string_view prefix = message.level >= spdlog::level::err    ? "<3>"
+                                    : message.level == spdlog::level::warn ? "<4>"
+                                    : message.level == spdlog::level::info ? "<6>"
+                                                                           : "<7>";
+    line.append(prefix.data(), prefix.data() + prefix.size());
+  }
+  [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<PriorityFlag>();
+  }
+};
+
+/// `to_journal`: the journal stores the time itself.
+Logger make_logger(spdlog::sink_ptr sink, Level lowest, bool to_journal) {
   auto logger = std::make_shared<spdlog::logger>("inductorfs", std::move(sink));
-  logger->set_formatter(
-      std::make_unique<spdlog::pattern_formatter>("%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc));
+  auto formatter = std::make_unique<spdlog::pattern_formatter>(spdlog::pattern_time_type::utc);
+  formatter->add_flag<PriorityFlag>('*').set_pattern(to_journal ? "%*%l %v" : "%Y-%m-%dT%H:%M:%S.%eZ %l %v");
+  logger->set_formatter(std::move(formatter));
   logger->set_level(to_spdlog(lowest));
   // One write(2) a line: the lines before a crash are the ones that matter, and the hot path does not log.
   logger->flush_on(spdlog::level::trace);
@@ -63,7 +81,8 @@ struct LimitedEvent {
 using LimitedEvents = std::map<std::string, LimitedEvent, std::less<>>;
 
 struct Destination {
-  SharedGuarded<Logger> logger{make_logger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), Level::kWarning)};
+  SharedGuarded<Logger> logger{
+      make_logger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), Level::kWarning, stderr_is_journal())};
   Guarded<LimitedEvents> limited;
 };
 
@@ -191,7 +210,8 @@ Result<void> open(const std::string& path, Level lowest) {
                   std::string("open log: ") + failure.what() + "; make its directory writable or name another file");
     }
   }
-  destination().logger.write([&](Logger& current) { current = make_logger(std::move(sink), lowest); });
+  destination().logger.write(
+      [&](Logger& current) { current = make_logger(std::move(sink), lowest, path.empty() && stderr_is_journal()); });
   return {};
 }
 

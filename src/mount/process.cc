@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "inductorfs/base/journal.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/control/socket.h"
 
@@ -185,9 +186,11 @@ void notify_systemd(const std::string& state) {
 
 std::string error_line(const Error& error) {
   const std::string what = error.what().empty() ? std::string(to_string(error.code())) : error.what();
-  return "inductorfs: " + printable(what) + "\n";
+  return journal_prefix("error") + ("inductorfs: " + printable(what)) + "\n";
 }
 
-std::string warning_line(const std::string& warning) { return "inductorfs: warning: " + printable(warning) + "\n"; }
+std::string warning_line(const std::string& warning) {
+  return journal_prefix("warning") + ("inductorfs: warning: " + printable(warning)) + "\n";
+}
 
 }  // namespace inductorfs::mount

@@ -244,7 +244,9 @@ int worker_command() {
   const config::Settings settings = inherited->mount.settings;
   const Result<void> served = serve(settings, *inherited);
   if (served) return EXIT_SUCCESS;
-  log::error("failed", {{"why", served.error().to_string()}});
+  // Where the log is standard error, once, and in the words of an answer.
+  const bool log_is_stderr = log_path(settings).empty();
+  if (!log_is_stderr) log::error("failed", {{"why", served.error().to_string()}});
   if (inherited->readiness.has_listener()) {
     inherited->readiness.failed(served.error());
   } else if (settings.foreground) {

@@ -13,6 +13,7 @@
 #include <ctime>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/journal.h"
 
 namespace inductorfs::supervisor {
 namespace {
@@ -43,7 +44,9 @@ void log_to(const char* path) { destination = path; }
 
 void log_line(const char* level, const char* format, ...) {
   std::array<char, kLineLimit> line{};
-  size_t used = put_time(line);
+  const char* const prefix = destination == nullptr ? journal_prefix(level) : "";
+  size_t used = *prefix == '\0' ? put_time(line) : 0;
+  used += static_cast<size_t>(std::max(std::snprintf(line.data() + used, line.size() - used, "%s", prefix), 0));
   used += static_cast<size_t>(std::max(std::snprintf(line.data() + used, line.size() - used, "%s ", level), 0));
   va_list arguments;
   va_start(arguments, format);

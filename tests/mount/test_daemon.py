@@ -54,6 +54,43 @@ def foreground(cluster, node, *more):
     return job
 
 
+def journaled(cluster, node, *more):
+    """A foreground mount whose standard error is what systemd says is the journal, and that file."""
+    path = node.root / "journal"
+    with open(path, "w") as file:
+        found = os.fstat(file.fileno())
+        daemon = subprocess.Popen([PROGRAM, "mount", node.cache, "--foreground", "--store", node.store, *cluster.options(*more)],
+                                  env=node.env(JOURNAL_STREAM=f"{found.st_dev}:{found.st_ino}"), stderr=file)
+    return daemon, path
+
+
+def test_lines_for_the_journal_have_a_priority_and_no_time(cluster, place):
+    daemon, path = journaled(cluster, place, "--remote", "redis://127.0.0.1:1/0")
+    wait_until(lambda: "info ready " in path.read_text(), 20, "the mount")
+    os.kill(place.worker(), signal.SIGKILL)
+    wait_until(lambda: "info resumed " in path.read_text(), 20, "the next worker")
+    daemon.terminate()
+    assert daemon.wait(30) == 0
+    lines = path.read_text().splitlines()
+    priorities = {"debug": "<7>", "info": "<6>", "warning": "<4>", "error": "<3>"}
+    for line in lines:
+        level = line[3:].split(" ", 1)[0]
+        assert line[:3] == priorities.get(level), line
+    assert any(line.startswith("<4>warning mount_warning ") for line in lines)
+    assert any(line.startswith("<3>error worker_crashed ") for line in lines), "the supervisor's"
+
+
+def test_a_start_that_fails_is_told_once(cluster, place):
+    (place.cache / "precious").touch()
+    daemon, path = journaled(cluster, place)
+    assert daemon.wait(30) == 1
+    (line,) = [line for line in path.read_text().splitlines() if "is not empty" in line]
+    assert line.startswith("<3>inductorfs: ")
+    done = run([PROGRAM, "mount", place.cache, "--foreground", "--store", place.store, *cluster.options()], place.env(), seconds=30)
+    (line,) = [line for line in done.err.splitlines() if "is not empty" in line]
+    assert line.startswith("inductorfs: ")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_foreground_mount_cleanly(cluster, place, number):
     job = foreground(cluster, place)

@@ -15,7 +15,7 @@
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/store/blob_store.h"
 
-/// What this host knows of the cluster, and what it still has to tell it.
+/// What this host knows of the cluster, and what it still has to tell the cluster.
 namespace inductorfs::catalog {
 
 /// An entry and the scope that it was published in.
@@ -32,11 +32,11 @@ struct Child {
 /// A group on its way to the cluster.
 struct Publish {
   enum class Kind {
-    kPlain,        ///< each path on its own, latest wins
+    kPlain,        ///< each path on its own; the latest publish wins
     kFirst,        ///< first group under `contest` wins
-    kCandidate,    ///< one more candidate under `contest`, unless there is one that the writer had not seen
+    kCandidate,    ///< one more candidate under `contest`, unless there is one that the writer was not shown
     kMerge,        ///< entries[0] is merged with the cluster's bytes (layout::merge_system_autotune)
-    kFirstOfPath,  ///< one entry; stays local when the cluster has another origin's bytes under its path
+    kFirstOfPath,  ///< one entry; it stays local when the cluster has another origin's bytes under its path
   };
   Kind kind = Kind::kPlain;
   remote::ScopeId scope;
@@ -50,106 +50,112 @@ enum class PublishState { kQueued, kPublished, kKeptLocal, kRefused };
 struct PublishReport {
   std::vector<std::string> paths;
   PublishState state = PublishState::kQueued;
-  std::string why;  ///< for kKeptLocal and kRefused, and the last error while queued
-  /// kMerge: what the cluster has now.
+  std::string why;  ///< the reason for kKeptLocal and kRefused; the last error while the group is queued
+  /// The entry that the cluster has after a kMerge.
   std::optional<codec::Entry> merged;
 };
 
 struct CatalogOptions {
   std::string file;                     ///< SQLite database; made when it is missing
-  std::vector<remote::ScopeId> scopes;  ///< what this host follows, as follow() takes it
-  std::string origin;                   ///< stamped on what it publishes
-  Milliseconds poll_interval{1000};     ///< at most two reads of the log in this time, jittered
-  uint64_t queue_limit = 100'000;       ///< groups; the oldest is dropped (kept local) beyond it
+  std::vector<remote::ScopeId> scopes;  ///< the scopes that this host follows, as for Catalog::follow()
+  std::string origin;                   ///< the origin of the entries that this host publishes
+  Milliseconds poll_interval{1000};     ///< the log is read at most twice in this time, jittered
+  uint64_t queue_limit = 100'000;       ///< groups; beyond it the oldest one is dropped (kept local)
   uint64_t candidates_per_key = 8;
-  uint64_t entry_limit = 2'000'000;             ///< entries in memory, all scopes
-  uint64_t artefact_limit = 512ULL << 20;       ///< larger ones stay local
-  Milliseconds renew_interval{24 * 3'600'000};  ///< a blob's use is told to the cluster at most once in it
-  Milliseconds renew_pause{60'000};             ///< between two batches of them
-  Milliseconds sweep_interval{3'600'000};       ///< between two questions whether a scope is to be swept, jittered
+  uint64_t entry_limit = 2'000'000;             ///< entries in memory, of all scopes together
+  uint64_t artefact_limit = 512ULL << 20;       ///< bytes; larger artefacts stay local
+  Milliseconds renew_interval{24 * 3'600'000};  ///< the use of a blob is reported to the cluster at most once in it
+  Milliseconds renew_pause{60'000};             ///< the pause between two batches of such reports
+  Milliseconds sweep_interval{3'600'000};       ///< how often to ask whether a scope is to be swept, jittered
 };
 
 struct CatalogStatus {
   uint64_t entries = 0;
   uint64_t hidden = 0;
   uint64_t queued = 0;
-  bool synced = false;  ///< every scope has been read to its end at least once since it is followed
+  bool synced = false;  ///< every scope has been read to its end at least once since it was followed
   std::string oldest_queued_error;
   std::vector<std::string> queued_paths;  ///< the first 20
 };
 
-/// Entries of this host's scopes in memory and in SQLite, minus what was deleted here; one thread follows the cluster's
-/// log, one publishes the durable queue. Reads never touch the disk or the network. Safe for concurrent use.
+/// The entries of this host's scopes, in memory and in SQLite, without those that were deleted here. It owns three
+/// threads: one follows the cluster's log, one publishes the durable queue, one sweeps scopes. Reads never touch the
+/// disk or the network; calls that are durable block on SQLite. Safe for concurrent use.
 ///
-/// Only entries are accepted whose path layout::classify() puts into a shared family of the scope that they came in
-/// (`scope_accepts`); all others are counted ("catalog.rejected") and dropped. Where two followed scopes hold the same
-/// path and both are accepted, the one whose id sorts first is seen, in whatever order they came.
+/// An entry is accepted only if layout::classify() puts its path into a shared family of the scope that it came in
+/// (`scope_accepts`); all others are counted ("catalog.rejected") and dropped. If two followed scopes hold the same
+/// path and both entries are accepted, the one whose scope id sorts first is visible, in whatever order they came.
 class Catalog {
  public:
-  /// Called from the catalog's threads, follow() and forget_unfit() with no lock held, after the change can be seen
-  /// through find(): canonical paths that came, changed or went.
+  /// Receives the canonical paths that came, changed or went. It is called from the catalog's threads, from follow()
+  /// and from forget_unfit(), with no lock held, after find() shows the change.
   using ChangeListener = std::function<void(const std::vector<std::string>& paths)>;
   using PublishListener = std::function<void(const PublishReport&)>;
   using ScopeAccepts = std::function<bool(const remote::ScopeId&, std::string_view path)>;
 
   virtual ~Catalog() = default;
 
-  /// Errors: kBusy, kNotSupported (a newer version's file), kNoSpace, kReadOnly. A damaged file is set aside
-  /// (`<file>.damaged`), counted, and made anew: all but the publish queue comes again from the cluster.
+  /// Opens the database. Errors: kBusy, kNotSupported (the file of a newer version), kNoSpace, kReadOnly. A damaged
+  /// file is set aside (`<file>.damaged`), counted, and made anew: everything but the publish queue comes again from
+  /// the cluster. `remote`, `store` and `counters` must outlive this object.
   [[nodiscard]] static Result<std::unique_ptr<Catalog>> open(const CatalogOptions& options, remote::Remote& remote,
                                                              store::BlobStore& store, ScopeAccepts scope_accepts,
                                                              Counters& counters);
 
-  /// Starts the threads. Requires: called once, after the listeners are known.
+  /// Starts the threads. Must be called once, after the listeners are known.
   virtual void start(ChangeListener on_change, PublishListener on_publish) = 0;
   /// Ends the threads; what is queued stays queued on disk. Idempotent.
   virtual void stop() = 0;
-  /// From now on follows these scopes; `scope_accepts` must know them already, and go on accepting those of before:
-  /// what the log says of them may be on its way in. Entries of others can no longer be seen when this returns, and the
-  /// listener has been told; those of new ones come soon after, first what the disk still has of them, then as they are
-  /// read, and until then `synced` is false. What is queued for a scope that is no longer followed is still published.
-  /// What was hidden stays so in every scope, by path and digest. Durable: what is known of scopes that are not
-  /// followed any more is kept for their return, within limits.
+  /// Follows exactly these scopes from now on. `scope_accepts` must know them already, and must still accept the
+  /// earlier ones, because changes of those may be on their way in. When this returns, entries of scopes that are no
+  /// longer followed are invisible and the listener has been told. Entries of new scopes come soon after: first those
+  /// that the disk still has, then those that are read from the log; until then `synced` is false. Groups that are
+  /// queued for a scope that is no longer followed are still published. Hidden entries stay hidden in every scope, by
+  /// path and digest. Durable: what is known of scopes that are no longer followed is kept for their return, within
+  /// limits.
   virtual void follow(const std::vector<remote::ScopeId>& scopes) = 0;
-  /// Waits until every scope has been read once, or the deadline: true when it has. For mount, so that a first job
-  /// finds what the cluster has.
+  /// Waits until every scope has been read once, and returns true; returns false at the deadline. The mount calls it so
+  /// that a first job finds what the cluster has.
   [[nodiscard]] virtual bool wait_synced(Deadline deadline) = 0;
 
   [[nodiscard]] virtual std::optional<Known> find(std::string_view path) const = 0;
-  /// Whether some visible entry lies below this directory.
+  /// Says whether some visible entry lies below this directory.
   [[nodiscard]] virtual bool has_directory(std::string_view directory) const = 0;
-  /// Visible children of a directory, in name order; empty when there are none.
+  /// Lists the visible children of a directory in name order; the list is empty when there are none.
   [[nodiscard]] virtual std::vector<Child> list(std::string_view directory) const = 0;
-  /// Visible entries directly in a directory: what is prefetched with it.
+  /// Lists the visible entries directly in a directory: those that are prefetched with it.
   [[nodiscard]] virtual std::vector<Known> entries_in(std::string_view directory) const = 0;
-  /// All visible entries, newest first, at most `limit`.
+  /// Lists all visible entries, newest first, at most `limit`.
   [[nodiscard]] virtual std::vector<Known> newest(size_t limit) const = 0;
 
-  /// Hides this entry, as it is now, from this mount; durable. A later entry of the same path with another digest is
-  /// visible again.
+  /// Hides the current entry of this path from this mount; durable. A later entry of the same path with another digest
+  /// is visible again.
   virtual void hide(std::string_view path) = 0;
 
-  /// This host cannot use these bytes under this path: the entry is hidden here, in memory only, and nobody else is
-  /// told. Until forget_unfit(), or until the path has other bytes. Nothing when no entry has them.
+  /// Hides an entry whose bytes this host cannot use under this path. It is hidden here, in memory only, and nobody
+  /// else is told. It stays hidden until forget_unfit(), or until the path has other bytes. No effect when no entry has
+  /// these bytes.
   virtual void set_unfit(const std::string& path, const codec::Digest& digest, const std::string& why) = 0;
-  /// Why the path's entry is hidden by set_unfit(); empty when it is not.
+  /// Returns why the path's entry is hidden by set_unfit(), or an empty string when it is not.
   [[nodiscard]] virtual std::string why_unfit(std::string_view path) const = 0;
-  /// What this host can use may be something else now: all of them are seen again, and the listener is told.
+  /// Shows all unfit entries again, because this host may be able to use other bytes now, and tells the listener.
   virtual void forget_unfit() = 0;
 
-  /// Durable when it returns success (survives kill -9). Replaces what is queued for exactly the same paths.
+  /// Queues a group. It is durable when this returns success: it survives kill -9. It replaces what is queued for
+  /// exactly the same paths.
   [[nodiscard]] virtual Result<void> enqueue(const Publish& publish) = 0;
-  /// Whether groups may be missing from the queue that were acknowledged as queued: the database was begun anew, or
-  /// lost its last commits with the host. Durable, until note_queue(true) says that all has been queued again.
+  /// Says whether groups may be missing from the queue although enqueue() acknowledged them: the database was begun
+  /// anew, or lost its last commits in a host crash. Durable, until note_queue(true) says that everything has been
+  /// queued again.
   [[nodiscard]] virtual bool queue_may_be_short() const = 0;
   virtual void note_queue(bool whole) = 0;
   [[nodiscard]] virtual std::optional<PublishReport> publish_state(std::string_view path) const = 0;
-  /// Waits until the queue is empty. kTimedOut or kUnavailable with what is left and why.
+  /// Waits until the queue is empty. kTimedOut or kUnavailable say what is left, and why.
   [[nodiscard]] virtual Result<void> drain(Deadline deadline) = 0;
-  /// A job was shown this blob of the cluster: its lifetime there is renewed, soon and without anybody waiting.
+  /// Notes that a job was shown this blob of the cluster: the blob's lifetime there is renewed soon, in the background.
   virtual void note_use(const codec::Digest& digest) = 0;
-  /// An entry's bytes could not be had or were wrong: hidden here at once, reported to the cluster in the background
-  /// unless the failure was only temporary.
+  /// Notes that an entry's bytes could not be had or were wrong: the entry is hidden here at once, and reported to the
+  /// cluster in the background unless the failure was only temporary.
   virtual void report_lost(const Known& known) = 0;
 
   [[nodiscard]] virtual CatalogStatus status() const = 0;

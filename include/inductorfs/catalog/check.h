@@ -6,7 +6,7 @@
 
 #include "inductorfs/store/check.h"
 
-/// Whether a catalog's file is sound (`inductorfs check`).
+/// Checks whether a catalog's file is sound (`inductorfs check`).
 namespace inductorfs::catalog {
 
 struct CheckedCatalog {
@@ -14,10 +14,10 @@ struct CheckedCatalog {
   uint64_t queued = 0;  ///< groups
 };
 
-/// SQLite's own check, then every entry and every queued group: whether it can be read, and whether its blobs are in
-/// the store. `name` is the file's in the store's directory; that there is none is sound. `repair`: a damaged file is
-/// set aside and made anew with what can be read of its queue, bad rows are removed. Errors: kBusy, kNotSupported (a
-/// newer version's), or the disk's.
+/// Runs SQLite's own check, then reads every entry and every queued group and looks for their blobs in the store.
+/// `name` is the name of the catalog's file in the store's `directory`; a file that does not exist is sound. With
+/// `repair`, a damaged file is set aside and made anew with what can be read of its queue, and bad rows are removed.
+/// Errors: kBusy, kNotSupported (the file of a newer version), or the disk's.
 [[nodiscard]] Result<CheckedCatalog> check(const std::string& directory, const std::string& name,
                                            const store::CheckedStore& store, bool repair, store::Findings& findings);
 

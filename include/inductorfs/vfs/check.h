@@ -6,7 +6,7 @@
 
 #include "inductorfs/store/check.h"
 
-/// Whether the local files of a mount are sound (`inductorfs check`).
+/// Checks whether the local files of a mount are sound (`inductorfs check`).
 namespace inductorfs::vfs {
 
 struct CheckedView {
@@ -14,9 +14,9 @@ struct CheckedView {
   uint64_t sealed = 0;
 };
 
-/// Holds every sealed file against its seal. Private files have nothing to be held against. `name` is the directory
-/// (FileSystemOptions::directory) in the store's; that there is none is sound. `repair`: a sealed file with other bytes
-/// is removed, as a start after a host crash does.
+/// Compares the bytes of every sealed file with its seal; private files have no seal, so they are not compared. `name`
+/// is the name of the view's directory (FileSystemOptions::directory) inside the store's `directory`; a view that does
+/// not exist is sound. With `repair`, a sealed file whose bytes differ is removed, as a start after a host crash does.
 [[nodiscard]] Result<CheckedView> check(const std::string& directory, const std::string& name,
                                         const store::CheckedStore& store, bool repair, store::Findings& findings);
 

@@ -22,64 +22,68 @@
 #include "inductorfs/takeover/region.h"
 #include "inductorfs/vfs/types.h"
 
-/// What a path operation means: the view of one mount over local files and the cluster's entries. Runs without libfuse
-/// and without Redis. docs/architecture.md tells the life of a read and of a write.
+/// What a path operation means: the view of one mount over local files and the cluster's entries. This module runs
+/// without libfuse and without Redis. docs/architecture.md describes the life of a read and the life of a write.
 namespace inductorfs::vfs {
 
-/// What fits this host. It may change while the mount lives; FileSystem::host_changed() says when.
-/// Safe for concurrent use.
+/// This host as the file system sees it: its scopes, its checks of artefacts, and its writers. The answers may change
+/// while the mount lives; the owner then calls FileSystem::host_changed(). Safe for concurrent use.
 class Host {
  public:
   virtual ~Host() = default;
-  /// The scope of a family, or of its artefacts for one GPU architecture (layout::scope_of); empty id: private.
+  /// Returns the scope of a family, or of its artefacts for one GPU architecture (layout::scope_of). A scope with an
+  /// empty id means that the family is private.
   [[nodiscard]] virtual layout::Scope scope_of(layout::Family family, std::string_view architecture) const = 0;
-  /// Whether a scope's entry at this path is for the host as it is now.
+  /// Says whether the host, with its current facts, uses an entry of this scope at this path.
   [[nodiscard]] virtual bool follows(const remote::ScopeId& scope, std::string_view path) const = 0;
-  /// Whether an artefact fits its name and this host (layout::check_content). Never blocks.
+  /// Checks whether an artefact fits its name and this host (layout::check_content). Never blocks.
   [[nodiscard]] virtual Result<void> check(const layout::Place& place, std::string_view bytes, uint64_t size) const = 0;
-  /// Who writes; nullptr: every writer has this mount's environment (`writers = "all"` in the configuration).
+  /// Finds out which environment a writing process has. nullptr means that every writer counts as having this mount's
+  /// environment (`writers = "all"` in the configuration).
   [[nodiscard]] virtual fingerprint::Writers* writers() const = 0;
 };
 
-/// A file of the mount: its path below it, and the inode number that the mount shows.
+/// A file of the mount: its path relative to the mount, and the inode number that the mount shows for it.
 struct OpenQuestion {
   std::string path;
   uint64_t inode_number = 0;
 };
 enum class OpenState {
-  kNotForWriting,  ///< no process has it open, or mapped, for writing
+  kNotForWriting,  ///< no process has the file open, or mapped, for writing
   kForWriting,
   kUnknown,   ///< the kernel does not tell
-  kLate,      ///< it did not in time
-  kNotAsked,  ///< an earlier question took all the time
+  kLate,      ///< the kernel did not tell in time
+  kNotAsked,  ///< an earlier question used up all the time
 };
 
 struct FileSystemOptions {
-  /// Local directory of this view: `view/` holds private and sealed files as a plain tree, `pending/` and `orphans/`
-  /// what has no name in it. Made when missing; lies on the store's file system.
+  /// The local directory of this view. `view/` holds private and sealed files as a plain tree; `pending/` and
+  /// `orphans/` hold files that have no name in that tree. It is made when it is missing, and lies on the store's file
+  /// system.
   std::string directory;
-  /// Absolute path under which jobs see the mount: Triton's group files are rendered for it.
+  /// The absolute path under which jobs see the mount. Triton's group files are rendered for this path.
   std::string mountpoint;
   std::string origin;   ///< "host/mount id"
-  uid_t owner_uid = 0;  ///< of entries and directories that come from the cluster
+  uid_t owner_uid = 0;  ///< owner of entries and directories that come from the cluster
   gid_t owner_gid = 0;
-  mode_t root_mode = 0755;          ///< of the root, anew at each mount, and of directories from the cluster
-  bool chown_to_caller = false;     ///< the daemon is root: new files belong to who makes them
+  mode_t root_mode = 0755;          ///< mode of the root, set at each mount, and of directories from the cluster
+  bool chown_to_caller = false;     ///< new files belong to their maker's user; set when the daemon is root
   Milliseconds quiet_time{2000};    ///< layout::SealSign::kQuiet
-  Milliseconds fetch_total{20000};  ///< most that one fetch may take while it makes progress
-  /// Most that a lookup waits without progress, over all round trips that it needs; then it is a miss.
+  Milliseconds fetch_total{20000};  ///< the longest that one fetch may take while it makes progress
+  /// The longest that a lookup waits without progress, over all round trips that it needs; then it is a miss.
   Milliseconds lookup_patience{250};
   size_t fetch_threads = 4;
-  uint64_t prefetch_bytes = 512ULL << 20;  ///< of the newest entries, in the background after the mount; 0 = none
+  uint64_t prefetch_bytes = 512ULL << 20;  ///< of the newest entries, in the background after the mount; 0 disables
   uint64_t artefact_limit = 512ULL << 20;
   size_t descriptor_limit = 512;  ///< local files kept open
-  /// Asks the kernel, once for all of them, and answers in the order of the questions. Blocks until a deadline of its
-  /// own, or until it is to stop; only one thread calls it. None: nobody can tell, and what was written in place stays
-  /// on this host.
+  /// Asks the kernel whether files are open for writing: once for all of them, and answers in the order of the
+  /// questions. It blocks until a deadline of its own, or until the stop token asks it to stop; only one thread calls
+  /// it. If there is none, nobody can tell, and files that were written in place stay on this host.
   std::function<std::vector<OpenState>(const std::vector<OpenQuestion>&, const std::stop_token&)> who_writes;
-  /// Where the table of nodes is noted for the next worker; it outlives the file system. None: nowhere.
+  /// The memory in which the node table is recorded for the next worker; it outlives the file system. nullptr: the
+  /// table is not recorded.
   const takeover::Region* region = nullptr;
-  /// An earlier worker served this mount: the kernel knows the nodes that it noted, and processes use them.
+  /// An earlier worker served this mount: the kernel knows the nodes that it recorded, and processes use them.
   bool resume = false;
 };
 
@@ -88,72 +92,74 @@ struct Explanation {
   std::string path;
   std::string canonical;
   std::string family;
-  std::string rule;   ///< why the family is shared so, and the source of that
+  std::string rule;   ///< why the family is shared in this way, and the source for that
   std::string scope;  ///< id, or empty
   std::string scope_text;
   std::string why_private;
   std::string digest;
   std::string origin;
-  std::string made_for;  ///< ids of the scopes whose facts the writers of a local file had, separated by a space
+  std::string made_for;  ///< ids, separated by a space, of the scopes whose facts the writers of a local file had
   std::string where;     ///< "local file", "sealed local file", "store", "cluster", "directory", "nowhere"
   bool visible = false;
-  std::string why;      ///< why it is visible, or is not
+  std::string why;      ///< why the path is visible, or why it is not
   std::string publish;  ///< "published", "queued: ...", "kept local: ...", or empty
 };
 
 struct FileSystemStatus {
   uint64_t nodes = 0;
   uint64_t unsealed = 0;                     ///< files that wait to be sealed
-  std::vector<std::string> in_place;         ///< some of those that were written in place: "path: why it waits"
-  std::vector<std::string> still_written;    ///< some of those that were never quiet, for which sync() does not wait
+  std::vector<std::string> in_place;         ///< some of the files that were written in place: "path: why it waits"
+  std::vector<std::string> still_written;    ///< some of the files that were never quiet; sync() does not wait for them
   uint64_t contested = 0;                    ///< Triton key directories with an unfinished set of some writer
   std::vector<std::string> refused;          ///< the last 20 refusals: "path: reason"
   uint64_t foreign = 0;                      ///< artefacts that stay here because their writer has another environment
   std::vector<std::string> foreign_reasons;  ///< the last 20 distinct reasons
 };
 
-/// One mount's file system. Every operation may block on the local disk; only lookup may need the network, and it
-/// then answers later, from another thread, so that no caller's thread waits. The kernel's own locks on directories
-/// order concurrent changes of one directory; background threads (sealing, remote changes) are ordered inside.
+/// One mount's file system. It owns the view's local directory and its background threads; it does not own the catalog,
+/// the store or the remote. Every operation may block on the local disk. Only lookup may need the network; its answer
+/// then comes later, from another thread, so that no caller's thread waits. The kernel's own locks on directories order
+/// concurrent changes of one directory; this class orders its background threads (sealing, remote changes).
 /// Safe for concurrent use.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  /// Puts the view in order (unfinished sets, orphans, what a host crash may have torn) and scans for files that were
-  /// not sealed yet; of a mount that is resumed it takes over the nodes, and scans later, in the background. All
-  /// references must outlive this object. Errors as BlobStore::open.
+  /// Opens the view. A new mount puts the view in order (unfinished sets, orphans, files that a host crash may have
+  /// torn) and scans for files that have not been sealed; a resumed mount takes over the nodes, and scans later, in the
+  /// background. All references must outlive this object. Errors are those of BlobStore::open.
   [[nodiscard]] static Result<std::unique_ptr<FileSystem>> open(const FileSystemOptions& options, const Host& host,
                                                                 catalog::Catalog& catalog, store::BlobStore& store,
                                                                 remote::Remote& remote, Counters& counters);
-  /// Starts the background threads. Requires: called once, before the first operation.
+  /// Starts the background threads. Must be called once, before the first operation.
   virtual void start(KernelCache& kernel) = 0;
-  /// After start() of one that resumes: the requests of the earlier worker are answered (fuse::Session::start), and
-  /// what else it left is looked after in the background. Until it is called nothing is sealed, because such a request
-  /// may have written a part of its bytes, and sync() waits. Any other: no effect.
+  /// Tells a resumed file system, after start(), that the requests of the earlier worker have been answered
+  /// (fuse::Session::start); what else that worker left is then finished in the background. Until this call nothing is
+  /// sealed, because such a request may have written only a part of its bytes, and sync() waits. Has no effect on a
+  /// mount that is not resumed.
   virtual void requests_finished() = 0;
-  /// A question of FileSystemOptions::who_writes keeps the mount busy. While they are held none is asked; one that is
-  /// under way is ended first. Blocks for a moment.
+  /// Forbids (`held`) or allows questions to FileSystemOptions::who_writes; such a question keeps the mount busy. When
+  /// it forbids them it also ends one that is under way, for which it blocks briefly.
   virtual void hold_questions(bool held) = 0;
-  /// Ends them, leaving work that is not done for the next start. Idempotent. The kernel must have been unmounted or
-  /// its requests ended before.
+  /// Ends the background threads and leaves unfinished work to the next start. Idempotent. Before the call the kernel
+  /// must have been unmounted, or its requests must have ended.
   virtual void stop() = 0;
 
-  /// The host's facts have changed: local artefacts of another scope than their family's leave the view for new lookups
-  /// (their published entries are shown again when the facts return); open files stay. Blocks for a walk of the local
-  /// tree.
+  /// Tells that the host's facts have changed. Local artefacts whose scope is no longer their family's leave the view
+  /// for new lookups; their published entries are shown again when the facts return. Open files stay. Blocks while it
+  /// walks the local tree.
   virtual void host_changed() = 0;
 
-  /// Something of this host may be another although its facts are the same, a library perhaps: what was found unfit for
-  /// it is looked at again. host_changed() does this too.
+  /// Tells that something on this host, perhaps a library, may have changed although the facts have not: artefacts that
+  /// were found unfit are checked again at their next use. host_changed() does this too.
   virtual void judge_again() = 0;
 
-  /// To be handed to Catalog::start.
+  /// The two listeners to hand to Catalog::start.
   virtual void on_catalog_change(const std::vector<std::string>& paths) = 0;
   virtual void on_published(const catalog::PublishReport& report) = 0;
 
-  // Whose call gives a file of a shared family its name, or changes its bytes, is taken for its writer
-  // (Host::writers()): nothing leaves the host that another environment wrote.
+  // The process whose call gives a file of a shared family its name, or changes its bytes, counts as the file's writer
+  // (Host::writers()): what another environment wrote never leaves the host.
 
   // ---- names
   virtual void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) = 0;
@@ -173,8 +179,8 @@ class FileSystem {
                                             std::string_view new_name, RenameMode mode, const Caller&) = 0;
   [[nodiscard]] virtual Result<std::string> read_link(NodeId node) = 0;
 
-  /// Items after `cookie` (0: from the start), until `take` answers false. Cookies stay valid while the kernel knows
-  /// the directory, whatever is created or removed meanwhile. Includes "." and "..".
+  /// Passes the items after `cookie` (0: from the start) to `take` until that answers false. "." and ".." are included.
+  /// Cookies stay valid while the kernel knows the directory, whatever is created or removed meanwhile.
   [[nodiscard]] virtual Result<void> read_directory(NodeId directory, uint64_t cookie,
                                                     const std::function<bool(const DirectoryItem&)>& take) = 0;
 
@@ -184,7 +190,7 @@ class FileSystem {
                                                           const Caller&) = 0;
   [[nodiscard]] virtual Result<std::string> get_xattr(NodeId node, const std::string& name) = 0;
   [[nodiscard]] virtual Result<std::vector<std::string>> list_xattrs(NodeId node) = 0;
-  /// `flags`: XATTR_CREATE, XATTR_REPLACE. Names under "user.inductorfs." are read-only: kNotPermitted.
+  /// `flags` are XATTR_CREATE and XATTR_REPLACE. Names under "user.inductorfs." are read-only: kNotPermitted.
   [[nodiscard]] virtual Result<void> set_xattr(NodeId node, const std::string& name, std::string_view value,
                                                int flags) = 0;
   [[nodiscard]] virtual Result<void> remove_xattr(NodeId node, const std::string& name) = 0;
@@ -195,17 +201,18 @@ class FileSystem {
   [[nodiscard]] virtual Result<void> write(NodeId node, std::string_view bytes, uint64_t offset, const Caller&) = 0;
   [[nodiscard]] virtual Result<void> allocate(NodeId node, int mode, uint64_t offset, uint64_t length,
                                               const Caller&) = 0;
-  /// How much was copied, which may be less than `length` before the end of the file, too: the caller asks again.
+  /// Returns how many bytes were copied. That may be less than `length` even before the end of the file; the caller
+  /// then asks again.
   [[nodiscard]] virtual Result<size_t> copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset,
                                                   size_t length, const Caller&) = 0;
-  /// Data to the local disk: what a local file system would promise.
+  /// Writes the data to the local disk, with the promise that a local file system gives.
   [[nodiscard]] virtual Result<void> sync_file(NodeId node, bool data_only) = 0;
 
   // ---- for the operator
-  /// Waits until all that was written is sealed and published. kTimedOut or kUnavailable with what is not, and why;
-  /// kNoSpace with what the store has no room for, once all the rest is published.
+  /// Waits until everything that was written is sealed and published. kTimedOut or kUnavailable say what is not
+  /// published, and why; kNoSpace says what the store has no room for, once all the rest is published.
   [[nodiscard]] virtual Result<void> sync(Deadline deadline) = 0;
-  /// `path` relative to the mount. Needs no bytes: never fetches.
+  /// Explains one path, relative to the mount. Needs no bytes and never fetches.
   [[nodiscard]] virtual Explanation explain(std::string_view path) = 0;
   [[nodiscard]] virtual FileSystemStatus status() const = 0;
 };

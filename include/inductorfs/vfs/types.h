@@ -11,14 +11,14 @@
 
 #include "inductorfs/base/result.h"
 
-/// The plain values in which the file system speaks to its kernel adapter. No word of libfuse here.
+/// The plain values in which the file system speaks to its kernel adapter. Nothing of libfuse appears here.
 namespace inductorfs::vfs {
 
-/// An inode as the kernel knows it in one session. Never reused while the mount lives.
+/// An inode as the kernel knows it in one session. A NodeId is never reused while the mount lives.
 enum class NodeId : uint64_t {};
 inline constexpr NodeId kRootNode{1};
 
-/// Who asks. `pid` is the thread's id in the daemon's pid namespace, 0 when it has none there.
+/// The process that sent a request. `pid` is the thread's id in the daemon's pid namespace, or 0 if it has none there.
 struct Caller {
   uid_t uid = 0;
   gid_t gid = 0;
@@ -32,8 +32,8 @@ struct Timestamp {
 };
 
 struct Attributes {
-  uint64_t inode_number = 0;  ///< st_ino: stable over remounts for local files, not the NodeId
-  mode_t mode = 0;            ///< with the file type
+  uint64_t inode_number = 0;  ///< st_ino; it is not the NodeId, and for local files it is the same after a remount
+  mode_t mode = 0;            ///< includes the file type
   nlink_t links = 1;
   uid_t uid = 0;
   gid_t gid = 0;
@@ -45,7 +45,7 @@ struct Attributes {
   Timestamp changed;
 };
 
-/// Which attributes a setattr sets; unset ones stay.
+/// The attributes that a setattr request sets; those without a value stay as they are.
 struct AttributeChange {
   std::optional<mode_t> mode;
   std::optional<uid_t> uid;
@@ -57,15 +57,16 @@ struct AttributeChange {
   bool modified_now = false;
 };
 
-/// A name that is there. The kernel now holds one more reference to `node`, to be given back by forget().
+/// A name that exists. The kernel now holds one more reference to `node`, which it gives back by forget().
 struct Found {
   NodeId node{};
   Attributes attributes;
-  /// Whether the kernel may keep the name until it is told otherwise; false: it asks again at the next use.
+  /// True: the kernel may keep the name until it is told otherwise. False: it asks again at the next use.
   bool keep = true;
 };
 
-/// The answer to a lookup: found; absent (kNotFound) with whether the kernel may keep that; or an error.
+/// The answer to a lookup: the name was found; it is absent (kNotFound), and `keep_absence` says whether the kernel may
+/// remember that; or an error.
 struct LookupAnswer {
   Result<Found> found;
   bool keep_absence = false;
@@ -76,14 +77,14 @@ struct DirectoryItem {
   std::string_view name;
   uint64_t inode_number = 0;
   mode_t type = 0;           ///< S_IFREG, S_IFDIR, ...
-  uint64_t next_cookie = 0;  ///< pass it to readdir to go on after this item
+  uint64_t next_cookie = 0;  ///< the cookie with which read_directory() goes on after this item
 };
 
 enum class RenameMode { kReplace, kNoReplace, kExchange };
 
-/// What the file system tells the kernel when something changed behind its back. Implemented by the adapter; called
-/// from the file system's own notifier thread, with no lock held, never from within an operation. Confined to the
-/// notify thread.
+/// What the file system tells the kernel when something has changed behind its back. The kernel adapter implements it.
+/// The file system calls it from its own notifier thread, with no lock held, never from within an operation.
+/// Confined to the notify thread.
 class KernelCache {
  public:
   virtual ~KernelCache() = default;

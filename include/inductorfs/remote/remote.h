@@ -16,43 +16,44 @@
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/codec/entry.h"
 
-/// The cluster's side: blobs by digest, and per scope an index of entries with a log of changes. Knows nothing of
-/// families or of this host. docs/formats.md has the keys in Redis.
+/// The cluster: blobs by digest, and for each scope an index of entries with a log of changes. This module knows
+/// nothing of families or of this host. docs/formats.md has the keys in Redis.
 namespace inductorfs::remote {
 
 /// A scope's name: lower-case hex, the digest of the facts it stands for (layout/scope.h).
 using ScopeId = std::string;
 
-/// How far a reader has followed a scope. The nonce of each generation makes a lost tail visible after a failover:
-/// equal generation, other nonce, means another history.
+/// How far a reader has followed a scope. Each generation has a nonce, which makes a lost tail visible after a
+/// failover: an equal generation with another nonce means another history.
 struct Position {
   uint64_t generation = 0;
   std::string nonce;
   bool operator==(const Position&) const = default;
 };
 
-/// What changed in one scope since a position. `reset`: forget all that was known of the scope first.
+/// The changes of one scope since a position. `reset` means that the reader must first forget all it knew of the scope.
 struct Delta {
   bool reset = false;
   std::vector<codec::Entry> set;
   std::vector<std::string> removed;
   Position position;
-  bool at_head = false;  ///< nothing came after `position` when this was read: another step would be empty
+  bool at_head = false;  ///< nothing came after `position` when this was read, so another step would be empty
 };
 
 /// Receives blobs, one after the other. Confined to the thread that called fetch().
 class BlobSink {
  public:
   virtual ~BlobSink() = default;
-  /// A piece of the blob's frame (codec/frame.h), in order.
+  /// Takes the next piece of the blob's frame (codec/frame.h); pieces come in order.
   [[nodiscard]] virtual Result<void> piece(const codec::Digest& digest, std::string_view frame_piece) = 0;
-  /// Exactly once for each digest asked for. Success: all pieces have been given. kNotFound: the cluster has it not
-  /// (evicted). kNotSupported: it is there, and only a newer release can read it. kCorrupt: it is damaged. What
-  /// piece() answered is handed back. Anything else: the bytes could not be had now.
+  /// Ends one digest; called exactly once for each digest that was asked for. Success: all pieces have been given.
+  /// kNotFound: the cluster does not have the blob (evicted). kNotSupported: the cluster has it, but only a newer
+  /// release can read it. kCorrupt: it is damaged. An error that piece() answered is handed back. Any other error: the
+  /// bytes could not be had now.
   virtual void done(const codec::Digest& digest, Result<void> outcome) = 0;
 };
 
-/// Gives the frame of a blob that is to be stored. Confined to the thread that called publish().
+/// Provides the frame of a blob that is to be stored. Confined to the thread that called publish().
 class BlobSource {
  public:
   virtual ~BlobSource() = default;
@@ -65,43 +66,43 @@ class BlobSource {
 struct PublishGroup {
   ScopeId scope;
   std::vector<codec::Entry> entries;  ///< 1 .. codec::kRecordEntryLimit
-  /// Publish only while the cluster holds at most `most` earlier groups under the same key: 0 for "first one wins".
-  /// Checked and counted by the server in the same step as the publish.
+  /// Publish only while the cluster holds at most `most` earlier groups under the same key; 0 means that the first one
+  /// wins. The server checks and counts in the same step as the publish.
   struct Contest {
     std::string key;
     uint64_t most = 0;
   };
   std::optional<Contest> contest;
-  /// Publish only while the entry of entries[0].path still has this digest (nullopt inside: while there is none): for
-  /// artefacts that are merged with what the cluster has.
+  /// Publish only while the entry of entries[0].path still has this digest; an empty digest means while there is no
+  /// entry. This is for artefacts that are merged with what the cluster has.
   struct Replaces {
     std::optional<codec::Digest> digest;
   };
   std::optional<Replaces> replaces;
-  /// Publish only while the cluster has nothing under the path of the one entry, has lost the bytes of what it has, or
-  /// has it of this very origin: for artefacts whose bytes differ from writer to writer and mean the same.
+  /// Publish only if the cluster has nothing under the path of the one entry, or has lost that entry's bytes, or has it
+  /// from this very origin. This is for artefacts whose bytes differ from writer to writer and mean the same.
   bool first_of_path = false;
 };
 
-/// What a scope stands for. No control characters in either text but line feed and tab.
+/// What a scope stands for. Neither text has control characters other than line feed and tab.
 struct ScopeInformation {
   ScopeId id;
-  std::string family;  ///< the name of one family that is in it, 1 .. kScopeFamilyLimit bytes
+  std::string family;  ///< the name of one family of the scope, 1 .. kScopeFamilyLimit bytes
   std::string text;    ///< layout::Scope::text; its SHA-256 is the id; up to kScopeTextLimit bytes
   bool operator==(const ScopeInformation&) const = default;
 };
 inline constexpr size_t kScopeFamilyLimit = 64;
 inline constexpr size_t kScopeTextLimit = size_t{64} << 10;
-/// Scopes that a cluster remembers; those whose last announcement is the oldest go first.
+/// The number of scopes that a cluster remembers; those whose last announcement is the oldest go first.
 inline constexpr size_t kAnnouncedScopesLimit = 4096;
 
 enum class PublishOutcome {
   kPublished,
-  kHeld,        ///< the cluster holds these bytes under these paths already; nothing was changed
+  kHeld,        ///< the cluster already holds these bytes under these paths; nothing was changed
   kSuperseded,  ///< the contest was lost, or another writer was the first of the path; nothing was changed
   kConflict,    ///< `replaces` no longer holds; nothing was changed
-  kFull,        ///< the scope holds as many entries as it may; nothing was changed, a sweep makes room
-  kClaimed,     ///< another host sends the same just now; nothing was changed, ask again in a second
+  kFull,        ///< the scope holds as many entries as it may; nothing was changed, and a sweep makes room
+  kClaimed,     ///< another host is sending the same now; nothing was changed; ask again in a second
 };
 
 struct ServerFacts {
@@ -112,74 +113,77 @@ struct ServerFacts {
   std::vector<std::string> warnings;
 };
 
-/// What a sweep of a scope has done.
+/// What a sweep of a scope did.
 struct SweepReport {
-  bool ours = false;       ///< false: another mount does it, or has done it a while ago
+  bool ours = false;       ///< false: another mount does it, or did it a while ago
   uint64_t looked_at = 0;  ///< entries
-  uint64_t gone = 0;       ///< removed: the cluster has lost their blobs
-  uint64_t unused = 0;     ///< removed: the least recently used beyond the limit
+  uint64_t gone = 0;       ///< entries removed because the cluster has lost their blobs
+  uint64_t unused = 0;     ///< entries removed as the least recently used ones beyond the limit
 };
 
-/// Blocks up to the deadlines given. Safe for concurrent use. Every method may answer kUnavailable or kTimedOut, which
-/// mean "not now"; while the breaker is open (after failures, with back-off and jitter) they answer at once.
+/// One cluster. Its calls block on the network, up to the deadlines given. Every method may answer kUnavailable or
+/// kTimedOut, which mean "not now"; while the breaker is open (after failures, with back-off and jitter) they answer at
+/// once. Safe for concurrent use.
 class Remote {
  public:
   virtual ~Remote() = default;
 
-  /// All of `digests` in one pipeline, with at most a few MiB in flight.
+  /// Fetches all of `digests` in one pipeline, with at most a few MiB in flight.
   virtual void fetch(std::span<const codec::Digest> digests, BlobSink& sink, Deadline deadline) = 0;
-  /// For somebody who waits: all of it, from a free connection over each round trip to a second try, takes no longer
-  /// than the budget. A remote that knows no progress takes its total as the deadline.
+  /// Fetches for a waiting caller: everything, from a free connection over each round trip to a second try, takes no
+  /// longer than the budget. An implementation that does not measure progress takes the budget's total as the deadline.
   virtual void fetch_within(std::span<const codec::Digest> digests, BlobSink& sink, Budget& budget) {
     fetch(digests, sink, budget.total());
   }
-  /// A fetch would be refused at once: the breaker is open, and no probe is due.
+  /// Says whether a fetch would be refused at once, because the breaker is open and no probe is due.
   [[nodiscard]] virtual bool resting() const { return false; }
 
-  /// Blobs first (those that the cluster lacks; the lifetime of the others is renewed), then all entries and the log
-  /// record in one atomic step. Where every entry is there with its digest nothing is sent, whatever mtime and origin
-  /// it has; where its blob is gone the blob is sent again, with a record. Repeating a publish after an unknown outcome
-  /// is harmless.
+  /// Publishes a group: first the blobs that the cluster lacks (the lifetime of the others is renewed), then all
+  /// entries and the log record in one atomic step. If every entry is there with its digest, nothing is sent, whatever
+  /// mtime and origin it has; if the blob of such an entry is gone, the blob is sent again, with a record. Repeating a
+  /// publish after an unknown outcome is harmless.
   [[nodiscard]] virtual Result<PublishOutcome> publish(const PublishGroup& group, BlobSource& source,
                                                        Deadline deadline) = 0;
 
-  /// Somebody uses these blobs: their lifetime begins anew, where a part of it is over. Best effort; cheap when they
-  /// are fresh.
+  /// Begins the lifetime of these blobs anew, because a host uses them, if a part of it is over. Best effort; cheap
+  /// when they are fresh.
   [[nodiscard]] virtual Result<void> renew(std::span<const codec::Digest> /*digests*/, Deadline /*deadline*/) {
     return {};
   }
 
-  /// What changed in `scope` since `from`; a whole snapshot (reset) when that history is not available. One step may
-  /// return less than everything: the caller goes on until a delta is at the head, or empty and leaves the position
-  /// unchanged.
+  /// Reads what changed in `scope` since `from`, or a whole snapshot (reset) when that history is not available. One
+  /// step may return less than everything: the caller goes on until a delta is at the head, or is empty and leaves the
+  /// position unchanged.
   [[nodiscard]] virtual Result<Delta> read_changes(const ScopeId& scope, const Position& from, Deadline deadline) = 0;
 
-  /// Returns when some of the scopes have moved past their positions, and which; or none, when `most` has passed or
-  /// `cancelled` says so. A history that began anew below a position is noticed within RemoteOptions::head_interval.
+  /// Waits until some of the scopes have moved past their positions, and returns those; returns none when `most` has
+  /// passed or `cancelled` says so. A history that began anew below a position is noticed within
+  /// RemoteOptions::head_interval.
   [[nodiscard]] virtual Result<std::vector<ScopeId>> wait_for_changes(
       const std::vector<std::pair<ScopeId, Position>>& scopes, Milliseconds most,
       const std::function<bool()>& cancelled) = 0;
 
-  /// Tells the cluster that an entry's blob is gone or wrong: the entry is removed if it still has this digest.
+  /// Tells the cluster that an entry's blob is gone or wrong; the entry is removed if it still has this digest.
   [[nodiscard]] virtual Result<void> report_lost(const ScopeId& scope, const std::string& path,
                                                  const codec::Digest& digest, Deadline deadline) = 0;
 
-  /// Removes entries of a scope whose blobs are gone, and those that were used least recently where it is nearly full.
-  /// One mount of the cluster does it, about once a day; `wanted`: it is full now, so that it is done again even so.
+  /// Removes the entries of a scope whose blobs are gone and, if the scope is nearly full, the least recently used
+  /// ones. One mount of the cluster does it, about once a day. `wanted` says that the scope is full now, so that it is
+  /// swept again before the day is over.
   [[nodiscard]] virtual Result<SweepReport> sweep(const ScopeId& /*scope*/, bool /*wanted*/, Deadline /*deadline*/) {
     return SweepReport{};
   }
 
-  /// Tells the cluster what a scope's id stands for, so that another host's operator can see in what it differs. Once
-  /// it has succeeded, another call for the same scope sends nothing; the cluster's memory of it is renewed by
-  /// reading that scope and by waiting for it. kInvalid: not a scope's information, or the id is not the text's digest.
+  /// Tells the cluster what a scope's id stands for, so that an operator on another host can see how it differs. After
+  /// a success, another call for the same scope sends nothing; reading that scope and waiting for it renew the
+  /// cluster's memory of it. kInvalid: this is no scope's information, or the id is not the digest of the text.
   /// kNotPermitted: this user may only read.
   [[nodiscard]] virtual Result<void> announce_scope(const ScopeInformation& scope, Deadline deadline) = 0;
-  /// The scopes that hosts announced and that are still in use, newest announcement first, at most `limit`. What does
-  /// not fit its id is left out and counted ("remote.bad_scopes").
+  /// Lists the scopes that hosts announced and that are still in use, newest announcement first, at most `limit`. A
+  /// scope whose text does not fit its id is left out and counted ("remote.bad_scopes").
   [[nodiscard]] virtual Result<std::vector<ScopeInformation>> list_scopes(size_t limit, Deadline deadline) = 0;
 
-  /// What the server is; kInvalid when it is no Redis, kNotSupported when it is too old (before 7.0).
+  /// Asks the server what it is. kInvalid when it is not Redis, kNotSupported when it is too old (before 7.0).
   [[nodiscard]] virtual Result<ServerFacts> probe(Deadline deadline) = 0;
 
   struct Health {
@@ -189,8 +193,9 @@ class Remote {
   };
   [[nodiscard]] virtual Health health() const = 0;
 
-  /// Another handle to the same, whose calls end soon with kUnavailable once `cancelled` says so: for threads whose end
-  /// somebody waits for. nullptr: no call of this remote rests. Must not outlive this object.
+  /// Makes another handle to the same cluster, whose calls end soon with kUnavailable once `cancelled` says so; for
+  /// threads whose end somebody waits for. nullptr means that no call of this remote blocks for long. The handle must
+  /// not outlive this object.
   [[nodiscard]] virtual std::unique_ptr<Remote> cancellable(std::function<bool()> /*cancelled*/) { return nullptr; }
 };
 
@@ -203,22 +208,22 @@ struct RemoteOptions {
   std::string prefix = "ifs1";
   std::string client_name = "inductorfs";
   size_t connections = 6;               ///< for fetches: FileSystemOptions::fetch_threads, a prefetch and a merge
-  Milliseconds connect_patience{1000};  ///< most that a new connection may take, greeting included
-  Milliseconds without_progress{250};   ///< of a fetch that comes without a budget
+  Milliseconds connect_patience{1000};  ///< the longest that a new connection may take, greeting included
+  Milliseconds without_progress{250};   ///< for a fetch that comes without a budget
   std::chrono::seconds blob_lifetime{30 * 24 * 3600};
-  Milliseconds follow_rest{10'000};    ///< of a follower at the server; then it looks whether a scope has gone
-  Milliseconds head_interval{15'000};  ///< between two looks at all heads, jittered; more with over ten scopes
-  Milliseconds idle_lifetime{30'000};  ///< of a connection that nobody uses, but for one to fetch and one to ask
+  Milliseconds follow_rest{10'000};    ///< how long a follower waits at the server before it looks for a removed scope
+  Milliseconds head_interval{15'000};  ///< time between two looks at all heads, jittered; longer with over ten scopes
+  Milliseconds idle_lifetime{30'000};  ///< an unused connection is closed after it; one to fetch and one to ask stay
   uint64_t index_limit = 2'000'000;    ///< entries of one scope that this host is ready to hold
   uint64_t log_length = 10'000;        ///< records kept in a scope's log (MAXLEN ~)
 };
 
-/// Does not connect: a server that is absent now is no error. kInvalid for a URL that is none, or a secret file that
-/// cannot be read.
+/// Opens a remote on Redis. It does not connect, so a server that is absent now is no error. kInvalid when the URL is
+/// not one, or a secret file cannot be read. `counters` must outlive the remote.
 [[nodiscard]] Result<std::unique_ptr<Remote>> open_redis(const RemoteOptions& options, Counters& counters);
 
-/// A whole cluster in memory: a mount without --remote, unit tests, and the reference of the contract suite.
-/// Handles that share one `MemoryCluster` see each other.
+/// A whole cluster in memory, for a mount without --remote, for unit tests, and as the reference of the contract suite.
+/// Handles that share one `MemoryCluster` see each other's changes.
 class MemoryCluster;
 [[nodiscard]] std::shared_ptr<MemoryCluster> make_memory_cluster();
 [[nodiscard]] std::unique_ptr<Remote> open_memory(std::shared_ptr<MemoryCluster> cluster);

@@ -7,26 +7,27 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/result.h"
 
-/// Reading what another user chose, in a child process. A user's environment may lie on a file system that does not
-/// answer; a thread that waits for it in the kernel could not be ended, and neither could the process of that thread.
+/// Reads files that another user chose, in a child process. A user's environment may lie on a file system that does not
+/// answer; a thread that waits for it in the kernel could not be ended, and neither could that thread's process.
 namespace inductorfs::fingerprint {
 
 struct ReaderOptions {
-  /// This program, or another one that knows the same verbs. Empty: no child; the caller reads by itself, which suits a
-  /// command that a person can end.
+  /// This program, or another one that knows the same verbs. If it is empty there is no child: the caller reads by
+  /// itself, which suits a command that a person can end.
   std::string program;
-  Milliseconds deadline{20'000};  ///< the child is killed then
-  /// Asked several times a second while the child runs: true gives the child up.
+  Milliseconds deadline{20'000};  ///< the child is killed after it
+  /// Asked several times a second while the child runs; true kills the child.
   std::function<bool()> cancelled;
 };
 
-/// Runs `program verb`, which finds `request` by reader_request(), and returns what it printed. `descriptor`, when it
-/// is not -1, is kReaderDescriptor in the child. kTimedOut when the child was killed at the deadline, kUnavailable when
-/// it was cancelled or failed. Blocks until then, plus two seconds for a child that does not die.
+/// Runs `program verb` as a child, which gets `request` by reader_request(), and returns what the child printed. A
+/// `descriptor` that is not -1 becomes kReaderDescriptor in the child. kTimedOut when the child was killed at the
+/// deadline, kUnavailable when it was cancelled or failed. Blocks until then, plus two seconds for a child that does
+/// not die.
 [[nodiscard]] Result<std::string> ask_reader(const ReaderOptions& options, const std::string& verb,
                                              const std::string& request, int descriptor = -1);
 
-/// In the child: what it was asked. No child of its own sees the request.
+/// Returns, in the child, the request that ask_reader() was given. Children of the child do not see the request.
 [[nodiscard]] Result<std::string> reader_request();
 
 inline constexpr int kReaderDescriptor = 4;

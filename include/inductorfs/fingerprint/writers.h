@@ -13,61 +13,64 @@
 #include "inductorfs/base/result.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 
-/// Whether the process that wrote an artefact has the environment whose facts the mount publishes under.
+/// Finds out whether the process that wrote an artefact has the environment whose facts the mount publishes under.
 namespace inductorfs::fingerprint {
 
-/// What was seen of a writing process; stays true after it ended. Immutable after construction.
+/// What was observed of a writing process; it stays true after the process ended. Immutable after construction.
 class Writer;
 
 enum class Fit {
-  kFits,     ///< every facet asked for is that of the mount
+  kFits,     ///< every facet that was asked for is that of the mount
   kDiffers,  ///< some facet is another
-  kUnknown,  ///< the process cannot be looked at (another pid namespace, gone, no right), or is no torch or Triton
-  kLater,    ///< not known yet: a package has to be read first; judge() has that done
+  kUnknown,  ///< the process cannot be examined (other pid namespace, gone, no right), or is not one of torch or Triton
+  kLater,    ///< not known yet, because a package has to be read first; judge() starts that
 };
 struct Judgement {
   Fit fit = Fit::kUnknown;
-  std::string why;  ///< for all but kFits: which facet or variable differs or is not known, and the remedy
+  std::string why;  ///< empty for kFits; else which facet or variable differs or is not known, and the remedy
 };
 
-/// Looks at processes through /proc. Safe for concurrent use.
+/// Examines processes through /proc, and remembers what it learned. Safe for concurrent use.
 class Writers {
  public:
   virtual ~Writers() = default;
 
-  /// The process that the thread `tid` belongs to; a compiler or linker speaks for the process that started it (the
-  /// nearest ancestor that has torch or Triton mapped). Reads only /proc, once per process; nullptr when it cannot be
-  /// looked at.
-  /// Its environment is what it has set by now, not what it was started with; the latter only where there is no right
-  /// to read its memory (counter writers.start_environment).
+  /// Identifies the process that the thread `tid` belongs to. For a compiler or linker it identifies the process that
+  /// started it: the nearest ancestor that has torch or Triton mapped. Reads only /proc, once for each process; nullptr
+  /// when the process cannot be examined.
+  ///
+  /// The process's environment is the one that it has now, not the one that it was started with; only where there is no
+  /// right to read its memory it is the latter (counter writers.start_environment).
   [[nodiscard]] virtual std::shared_ptr<const Writer> identify(pid_t tid) = 0;
-  /// Each facet asked for against the mount's; an environment variable counts where it matters to a family with these
-  /// facets (variables.h). From what is known already: never reads a package; kLater when that would be needed. For a
-  /// job's own thread.
+  /// Compares each facet that is asked for with the mount's; an environment variable counts where it matters to a
+  /// family with these facets (variables.h). It uses only what is known already and never reads a package: kLater when
+  /// that would be needed. A job's own thread may call it.
   [[nodiscard]] virtual Judgement glance(const Writer* writer, std::span<const Facet> facets) = 0;
-  /// As glance, but has a child process read what is not known (seconds for a package that was never seen, then it is
-  /// remembered). Never blocks: kLater until that is done, at most for WritersOptions::package_deadline; then kUnknown.
+  /// Compares as glance() does, but has a child process read what is not known. That takes seconds for a package that
+  /// was never seen, and is then remembered. Never blocks: answers kLater until the child is done, for at most
+  /// WritersOptions::package_deadline; then kUnknown.
   [[nodiscard]] virtual Judgement judge(const Writer* writer, std::span<const Facet> facets) = 0;
-  /// The mount's facts have changed.
+  /// Replaces the mount's facts, which have changed.
   virtual void set_facts(const Fingerprint& facts) = 0;
 };
 
 struct WritersOptions {
   std::string proc = "/proc";
-  std::string cache_file;       ///< as ProbeOptions
-  size_t process_limit = 4096;  ///< processes remembered
+  std::string cache_file;       ///< as ProbeOptions::cache_file
+  size_t process_limit = 4096;  ///< the most processes that are remembered
   /// The program that is run as `package_reader package-facts` and calls run_package_reader(); empty: this program.
   std::string package_reader;
-  /// What was not read by then is not known: its file system may not answer.
+  /// A package that was not read by then counts as not known: its file system may not answer.
   Milliseconds package_deadline{30'000};
-  /// A process's environment, and whether it has loaded torch by now, is looked at again when older than this.
+  /// When the last look is older than this, a process's environment, and whether it has loaded torch, is looked at
+  /// again.
   Milliseconds environment_age{1000};
 };
 [[nodiscard]] std::unique_ptr<Writers> open_writers(const WritersOptions& options, const Fingerprint& facts,
                                                     Counters& counters);
 
-/// The body of the short-lived process that reads one package for Writers and prints its fact. It is a process of its
-/// own because another user chose the files: one that cannot be read in time is given up with the process.
+/// Runs the body of the short-lived process that reads one package for Writers and prints its fact. It is a process of
+/// its own because another user chose the files: if a file cannot be read in time, the process is given up with it.
 [[nodiscard]] int run_package_reader();
 
 }  // namespace inductorfs::fingerprint

@@ -12,9 +12,10 @@
 #include "inductorfs/base/result.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 
-/// What torch and Triton keep in their cache directory: pure functions from path and bytes to family, rule, group and
-/// checks. Every habit of torch and Triton that this project relies on stands here, with its source. Everything in this
-/// header is pure and safe for concurrent use; paths are relative to the mount, without a leading slash.
+/// What torch and Triton keep in their cache directory, as pure functions from path and bytes to family, rule, group
+/// and checks. Every habit of torch and Triton that this project relies on is recorded here, with its source.
+/// Everything in this header is pure and safe for concurrent use; paths are relative to the mount, without a leading
+/// slash.
 namespace inductorfs::layout {
 
 enum class Family {
@@ -39,25 +40,25 @@ enum class Family {
   kAotInductor,   ///< .wrapper.*, cubins beside code, aoti_eager/
   kGenericCache,  ///< the caching package, memoizer files
   kLock,
-  kTemporary,  ///< every temporary name of all protocols, build directories
+  kTemporary,  ///< every temporary name of all protocols, and build directories
   kTool,       ///< gcc/, bisect/, autoheuristic/, debug output
-  kOther,      ///< nothing that is known here
+  kOther,      ///< all paths that no other family claims
 };
 
-/// How a file that stands under its final name shows that it is complete. A rename onto the final name shows it in
-/// every family (a source that is written with a compiled header, a best_config of torch >= 2.8); the other signs are
-/// for files that are written in place.
+/// The sign by which a file that stands under its final name shows that it is complete. A rename onto the final name
+/// shows it in every family (a source that is written with a compiled header, a best_config of torch >= 2.8); the other
+/// signs are for files that are written in place.
 enum class SealSign {
-  kRename,          ///< it came there by rename of itself or of its directory
+  kRename,          ///< the file came there by a rename of itself or of its directory
   kBuildDirectory,  ///< the rmdir of `<stem>_CxxBuild`, which torch does when the compiler has exited 0
-  kQuiet,           ///< nothing was written to it for some time
+  kQuiet,           ///< nothing was written to the file for some time
 };
 
-/// Whose artefact the cluster keeps when several nodes make one.
+/// The rule by which the cluster keeps one artefact or several when several nodes make one.
 enum class Contest {
   kNone,         ///< each path on its own; the latest publish wins
   kFirst,        ///< the first complete group of a key wins
-  kCandidates,   ///< several per key directory, but none that was made without having seen the others
+  kCandidates,   ///< several per key directory, but none whose writer was not shown the others
   kMerge,        ///< merged as JSON with what the cluster has
   kFirstOfPath,  ///< the first writer of a path: the bytes differ from writer to writer and mean the same
 };
@@ -65,13 +66,13 @@ enum class Contest {
 struct Rule {
   Family family;
   std::string_view name;  ///< as explain, xattr and documents show it, e.g. "fxgraph"
-  bool shared = false;    ///< false: works as on a local disk, never leaves the host
+  bool shared = false;    ///< false: the file works as on a local disk and never leaves the host
   SealSign seal = SealSign::kRename;
   Contest contest = Contest::kNone;
-  std::span<const fingerprint::Facet> facets;  ///< what it depends on
-  std::string_view why;                        ///< why it is shared so, or not
+  std::span<const fingerprint::Facet> facets;  ///< the facets that the family's artefacts depend on
+  std::string_view why;                        ///< why the family is shared in this way, or is not shared
   std::string_view source;                     ///< where torch or Triton does it: file and function
-  std::string_view pattern;                    ///< which paths these are, for people
+  std::string_view pattern;                    ///< which paths belong to the family, for people
 };
 
 [[nodiscard]] const Rule& rule_of(Family family);
@@ -79,84 +80,89 @@ struct Rule {
 [[nodiscard]] std::string_view to_string(SealSign sign);
 [[nodiscard]] std::string_view to_string(Contest contest);
 
-/// Where a path belongs.
+/// The family that a path belongs to, and its names in the cluster.
 struct Place {
   Family family = Family::kOther;
   /// The entry's name in the cluster: the path itself, with `triton/<device index>/` as `triton/@/`, because a Triton
   /// key does not depend on the device's index.
   std::string canonical;
-  /// Canonical path of the key directory, for families whose files belong together or compete (fxgraph, aotautograd,
-  /// triton); else empty.
+  /// The canonical path of the key directory, for families whose files belong together or compete (fxgraph,
+  /// aotautograd, triton); else empty.
   std::string key_directory;
 };
-/// Files only: a directory, of whatever family its files are, is kOther. Takes canonical paths too. A path with an
-/// empty, "." or ".." component, a NUL, or more than codec::kPathLimit bytes is kOther.
+/// Classifies the path of a file; canonical paths too. A directory is kOther, whatever the family of its files. A path
+/// with an empty, "." or ".." component, a NUL, or more than codec::kPathLimit bytes is kOther.
 [[nodiscard]] Place classify(std::string_view path);
 
-/// canonical form of any path, files and directories alike.
+/// Returns the canonical form of any path, of files and of directories.
 [[nodiscard]] std::string canonical_path(std::string_view path);
-/// Whether `name` in the directory `triton` is a device's directory (its entries are those of `triton/@`).
+/// Says whether `name` in the directory `triton` is a device's directory (its entries are those of `triton/@`).
 [[nodiscard]] bool is_device_name(std::string_view name);
 inline constexpr std::string_view kAnyDevice = "@";
 
-/// True when the path is a Triton key directory: triton/<device>/<KEY>, KEY of any generation (64 hex, 43 base64url,
-/// 52 base32).
+/// Says whether the path is a Triton key directory: triton/<device>/<KEY>, with a KEY of any generation (64 hex, 43
+/// base64url, 52 base32).
 [[nodiscard]] bool is_triton_key_directory(std::string_view path);
-/// True for a key directory of fxgraph or aotautograd: its files are candidates for one key.
+/// Says whether the path is a key directory of fxgraph or aotautograd, whose files are candidates for one key.
 [[nodiscard]] bool is_candidate_directory(std::string_view path);
-/// For a directory that is about to be removed: the final file whose completeness that shows (`ab/cX.main_CxxBuild` ->
-/// `ab/cX.main.so`, `precompiled_headers/cX.h_CxxBuild` -> `cX.h.gch`), candidates in order of preference; else empty.
+/// Returns the final files that the removal of this directory shows to be complete, in order of preference
+/// (`ab/cX.main_CxxBuild` -> `ab/cX.main.so`, `precompiled_headers/cX.h_CxxBuild` -> `cX.h.gch`); empty when there are
+/// none.
 [[nodiscard]] std::vector<std::string> sealed_by_removal_of(std::string_view directory);
 
 // ---- Triton groups (triton/runtime/cache.py: put_group, get_group)
 
-/// `__grp__<name>.json`
+/// Says whether this is the name of a group file: `__grp__<name>.json`.
 [[nodiscard]] bool is_group_file(std::string_view file_name);
-/// The names of the children that a group file lists. kCorrupt when it is no such JSON, or names a child that is not
-/// directly in `key` (the key directory's last component): an absolute path whose last two components are not
-/// <key>/<name> with a plain <name>.
+/// Returns the names of the children that a group file lists. kCorrupt when it is no such JSON, or names a child that
+/// is not directly in `key` (the key directory's last component): each child is an absolute path whose last two
+/// components are <key>/<name>, with a plain <name>.
 [[nodiscard]] Result<std::vector<std::string>> group_children(std::string_view group_json, std::string_view key);
-/// The group file as the cluster stores it: each child path is `[INDUCTORFS]/<name>`; the writer's own directory is
-/// gone.
+/// Returns the group file as the cluster stores it: each child path is `[INDUCTORFS]/<name>`, without the writer's own
+/// directory.
 [[nodiscard]] Result<std::string> canonical_group(std::string_view group_json, std::string_view key);
-/// The inverse for one reader: child paths below `key_directory`, an absolute path.
+/// Returns the group file for one reader, whose child paths are below `key_directory`, an absolute path: the inverse of
+/// canonical_group().
 [[nodiscard]] Result<std::string> render_group(std::string_view canonical_json, std::string_view key_directory);
 
 // ---- cache/<system hash> (torch/_inductor/codecache.py: PersistentCache)
 
-/// Both caches' timings in one file of torch's own form (indent 4; NaN and Infinity as Python writes them). Where both
-/// have a timing of one choice, `ours` stays. kCorrupt when one of them is not of this form or their "system" differs.
+/// Merges the timings of two caches into one file of torch's own form (indent 4; NaN and Infinity as Python writes
+/// them). If both have a timing of one choice, the one in `ours` stays. kCorrupt when one of them is not of this form,
+/// or their "system" differs.
 [[nodiscard]] Result<std::string> merge_system_autotune(std::string_view ours, std::string_view theirs);
 
 // ---- Checks before anything is published, and before anything that was fetched is shown
 
-/// kCorrupt with the reason when the bytes contradict their name or are damaged: an fxgraph entry or a generated source
-/// whose name is not the hash of its content, a best_config without what torch reads in it, a `.so` that is no ELF, a
-/// pickle that is cut off, ... kNotSupported for machine code of another kind of CPU. `bytes` are the first
-/// bytes_to_check() of `size`; kInvalid when they are fewer and the check needs them. Nothing is ever executed.
+/// Checks an artefact against its name. kCorrupt, with the reason, when the bytes contradict the name or are damaged:
+/// an fxgraph entry or a generated source whose name is not the hash of its content, a best_config that lacks what
+/// torch reads in it, a `.so` that is no ELF, a pickle that is cut off, ... kNotSupported for machine code of another
+/// kind of CPU. `bytes` are the first bytes_to_check() of `size`; kInvalid when they are fewer and the check needs
+/// them. Nothing is ever executed.
 [[nodiscard]] Result<void> check_content(const Place& place, std::string_view bytes, uint64_t size);
-/// Whether bytes_to_check() is all of them.
+/// Says whether the checks of this family need all bytes.
 [[nodiscard]] bool needs_whole(Family family);
 
-/// What binaries may ask of this host. An empty member is not checked.
+/// What a binary may require of this host. An empty member is not checked.
 struct HostLimits {
   std::vector<int> cuda_architectures;  ///< 90 for 9.0; empty on a host without a GPU
   std::string glibc;                    ///< "2.36"
   std::string glibcxx;                  ///< newest GLIBCXX_ version of this host's libstdc++, "3.4.30"
   std::string cxxabi;                   ///< newest CXXABI_ version of it, "1.3.13"
   unsigned x86_isa_level = 0;           ///< 1..4, x86-64-v1 to v4; 0: not checked
-  /// Whether the loader of this host's jobs would find this soname. Not asked for an object with a search path of its
-  /// own (DT_RUNPATH), which only the loader follows.
+  /// Says whether the loader of this host's jobs would find this soname. It is not asked for an object with a search
+  /// path of its own (DT_RUNPATH), which only the loader follows.
   std::function<bool(std::string_view soname)> resolves;
 };
-/// How many of an artefact's first bytes the checks want; all of them for families that are checked whole.
+/// Returns how many of an artefact's first bytes the checks want: all of them for families that are checked whole.
 [[nodiscard]] uint64_t bytes_to_check(const Place& place, uint64_t size);
-/// As above, and what the artefact says of the host that it needs: kNotSupported with the reason when this is another
-/// (a cubin of another architecture, a `.so` that needs a newer glibc).
+/// Checks as above, and compares what the artefact needs with this host: kNotSupported, with the reason, when the host
+/// does not have it (a cubin of another architecture, a `.so` that needs a newer glibc).
 [[nodiscard]] Result<void> check_content(const Place& place, std::string_view bytes, uint64_t size,
                                          const HostLimits& host);
-/// The compute capability that the metadata of a Triton kernel names, as the gpu-arch facet writes it ("9.0"); empty
-/// when it names none, or the backend is not CUDA. `metadata`: the key directory's `<kernel>.json`.
+/// Returns the compute capability that the metadata of a Triton kernel names, as the gpu-arch facet writes it ("9.0");
+/// empty when it names none, or the backend is not CUDA. `metadata` is the content of the key directory's
+/// `<kernel>.json`.
 [[nodiscard]] std::string triton_architecture(std::string_view metadata);
 
 }  // namespace inductorfs::layout

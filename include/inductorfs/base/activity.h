@@ -7,25 +7,25 @@
 #include <string>
 #include <vector>
 
-/// What the threads are at that somebody waits for: so that one that does not go on can be named. Safe for concurrent
-/// use.
+/// What those threads are doing that some caller waits for, so that a thread that does not go on can be named.
+/// Safe for concurrent use.
 namespace inductorfs {
 
 enum class AwaitedBy {
-  kEnd,  ///< the end of the process alone
-  kSync  ///< also who wants all to be published
+  kEnd,  ///< only the end of the process waits for it
+  kSync  ///< a caller that waits until everything is published waits for it too
 };
 
 struct AtWork {
-  uint64_t number = 0;  ///< of this piece of work; no other one has it
-  pid_t thread = 0;     ///< kernel id
-  std::string name;     ///< of the thread
+  uint64_t number = 0;  ///< of this piece of work; no other piece has the same
+  pid_t thread = 0;     ///< the thread's id in the kernel
+  std::string name;     ///< the thread's name
   std::string what;     ///< "seals ab/cab.py"
   AwaitedBy awaited_by = AwaitedBy::kEnd;
 };
 
-/// This thread is at something, as long as the object lives. Not while it waits for something to do.
-/// Confined to the constructing thread.
+/// Says that the constructing thread is working at `what` for as long as the object lives. A thread that waits for work
+/// has none. Confined to the constructing thread.
 class Activity {
  public:
   explicit Activity(std::string what, AwaitedBy awaited_by = AwaitedBy::kEnd);

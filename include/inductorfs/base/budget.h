@@ -8,7 +8,7 @@
 
 namespace inductorfs {
 
-/// When something that several wait for showed its last sign of life. Safe for concurrent use.
+/// The time at which a thing that several callers wait for last made progress. Safe for concurrent use.
 class Progress {
  public:
   void note() { last_ = std::chrono::steady_clock::now().time_since_epoch().count(); }
@@ -18,11 +18,13 @@ class Progress {
   std::atomic<SteadyTime::rep> last_ = 0;
 };
 
-/// What somebody who waits will bear: `total` in all, and `quiet` since he began or since the last progress. It is one
-/// for all the steps of what he waits for, so that ten steps are not ten times as long. Needs external synchronisation.
+/// The time budget of one waiting caller: it ends at `total`, or earlier, when `quiet` has passed since the caller
+/// began to wait or since the last progress. One budget covers all the steps that the caller waits for, so that ten
+/// steps do not take ten times as long. Needs external synchronisation.
 class Budget {
  public:
-  /// `since`: when he began to wait. `common`: progress of all who wait at the same counter; it must outlive this.
+  /// `since` is when the caller began to wait. `common`, if set, is the progress of all callers that wait in the same
+  /// line; it must outlive this object.
   Budget(Deadline total, Milliseconds quiet, SteadyTime since, Progress* common = nullptr)
       : total_(total), quiet_(quiet), last_(since), common_(common) {}
 
@@ -30,13 +32,13 @@ class Budget {
     last_ = std::chrono::steady_clock::now();
     if (common_ != nullptr) common_->note();
   }
-  /// His turn has come. While he stood in line, progress of those before him counted as his.
+  /// Notes that the caller's turn has come. While it stood in line, progress of those before it counted as its own.
   void take_turn() {
     if (common_ != nullptr) last_ = std::max(last_, common_->last());
   }
-  /// The end of his patience unless there is progress.
+  /// Returns when the budget ends unless there is progress.
   [[nodiscard]] Deadline end() const { return Deadline(std::min(total_.at(), last_ + quiet_)); }
-  /// The same while he stands in line.
+  /// Returns the same while the caller stands in line.
   [[nodiscard]] Deadline end_in_line() const {
     const SteadyTime last = common_ == nullptr ? last_ : std::max(last_, common_->last());
     return Deadline(std::min(total_.at(), last + quiet_));

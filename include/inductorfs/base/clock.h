@@ -12,7 +12,7 @@ using Milliseconds = std::chrono::milliseconds;
 /// Nanoseconds since the Unix epoch, as files carry them.
 using WallNanoseconds = int64_t;
 
-/// The only source of time for code whose behaviour depends on it, so that tests can turn it by hand.
+/// The only source of time for code whose behaviour depends on it, so that tests can set the time.
 /// Safe for concurrent use.
 class Clock {
  public:
@@ -21,17 +21,17 @@ class Clock {
   [[nodiscard]] virtual WallNanoseconds wall_now() const = 0;
 };
 
-/// The real clock; lives for the whole process.
+/// Returns the real clock, which lives for the whole process.
 [[nodiscard]] const Clock& system_clock();
 
-/// A moment until which an operation may go on. Immutable after construction.
+/// The moment until which an operation may go on, on the steady clock. Immutable after construction.
 class Deadline {
  public:
   explicit Deadline(SteadyTime at) : at_(at) {}
   [[nodiscard]] static Deadline after(Milliseconds span) { return Deadline(std::chrono::steady_clock::now() + span); }
   [[nodiscard]] SteadyTime at() const { return at_; }
   [[nodiscard]] bool passed() const { return std::chrono::steady_clock::now() >= at_; }
-  /// What is left, never negative; rounded up, so that poll(2) does not spin.
+  /// Returns the time that is left, never negative; it is rounded up, so that poll(2) does not spin.
   [[nodiscard]] Milliseconds left() const;
   [[nodiscard]] Deadline earlier(Milliseconds span) const;
 

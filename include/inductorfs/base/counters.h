@@ -10,7 +10,7 @@
 
 namespace inductorfs {
 
-/// One number that only grows, or a gauge. Safe for concurrent use.
+/// A number that only grows, or a gauge. Safe for concurrent use.
 class Counter {
  public:
   void add(uint64_t n = 1) noexcept { value_.fetch_add(n, std::memory_order_relaxed); }
@@ -21,8 +21,8 @@ class Counter {
   std::atomic<uint64_t> value_{0};
 };
 
-/// The counters of one mount, by name ("fuse.lookup", "fetch.corrupt"). Look a counter up once and keep the reference:
-/// it lives as long as this object. Safe for concurrent use.
+/// The counters of one mount, by name ("fuse.lookup", "fetch.corrupt"). A caller looks a counter up once and keeps the
+/// reference, which is valid as long as this object. Safe for concurrent use.
 class Counters {
  public:
   Counters();

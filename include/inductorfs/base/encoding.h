@@ -18,9 +18,9 @@ void append_integer(std::string& out, T value) {
   }
 }
 
-/// Reads a byte string from front to back and never past its end. A read that asks for more than is left answers
-/// zeros (or an empty view), and the reader is failed from then on: parse a whole value, then ask once.
-/// Needs external synchronisation.
+/// Reads a byte string from front to back and never past its end. A read of more bytes than are left answers zeros (or
+/// an empty view), and the reader is failed from then on, so a caller parses a whole value and then asks once. The
+/// bytes must outlive the reader. Needs external synchronisation.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : rest_(bytes) {}
@@ -45,7 +45,7 @@ class ByteReader {
   }
   [[nodiscard]] bool failed() const { return failed_; }
   [[nodiscard]] size_t left() const { return failed_ ? 0 : rest_.size(); }
-  /// Whether every read succeeded and nothing is left over.
+  /// Says whether every read succeeded and nothing is left over.
   [[nodiscard]] bool complete() const { return !failed_ && rest_.empty(); }
 
  private:
@@ -53,15 +53,16 @@ class ByteReader {
   bool failed_ = false;
 };
 
-/// CRC-32 of IEEE 802.3, continued from `so_far`. Up to 11 KiB it sees any damage of up to three bits, of any length
-/// any burst of 32: it is for accidents. What must hold against a liar has a digest (codec/digest.h).
+/// Computes the CRC-32 of IEEE 802.3, continued from `so_far`. Up to 11 KiB it detects any damage of up to three bits,
+/// and at any length any burst of 32 bits: it is for accidents. Data that must hold against an attacker has a digest
+/// (codec/digest.h).
 [[nodiscard]] uint32_t crc32(std::string_view bytes, uint32_t so_far = 0);
 
-/// Lower-case hexadecimal digits.
+/// Writes lower-case hexadecimal digits.
 [[nodiscard]] std::string to_hex(std::string_view bytes);
-/// Accepts lower-case digits only: a name has one spelling. Empty when `hex` is not an even number of them.
+/// Reads lower-case digits only, so that a name has one spelling. Empty when `hex` is not an even number of them.
 [[nodiscard]] std::optional<std::string> from_hex(std::string_view hex);
-/// RFC 4648 base32 in lower case (a-z2-7), without padding.
+/// Writes RFC 4648 base32 in lower case (a-z2-7), without padding.
 [[nodiscard]] std::string to_base32(std::string_view bytes);
 
 }  // namespace inductorfs

@@ -36,24 +36,26 @@ class Fd {
   int fd_ = -1;
 };
 
-/// Files. Every descriptor is O_CLOEXEC. All block on the local disk only; paths may be absolute or relative to `dir`
-/// (an open directory, or AT_FDCWD).
+/// Functions for files. They block on the local disk only, and every descriptor that they open is O_CLOEXEC. Paths may
+/// be absolute or relative to `dir` (an open directory, or AT_FDCWD).
 [[nodiscard]] Result<Fd> open_at(int dir, const std::string& path, int flags, mode_t mode = 0);
 [[nodiscard]] Result<std::string> read_file(int dir, const std::string& path, uint64_t limit);
 /// Reads up to `size` bytes at `offset`; fewer only at the end of the file. EINTR is handled.
 [[nodiscard]] Result<size_t> pread_full(int fd, char* out, size_t size, uint64_t offset);
 [[nodiscard]] Result<void> pwrite_full(int fd, std::string_view bytes, uint64_t offset);
 [[nodiscard]] Result<void> write_full(int fd, std::string_view bytes);
-/// Writes a temporary file beside `path` and renames it over: whole or not at all. No fsync.
+/// Writes a temporary file beside `path` and renames it to `path`, which is replaced as a whole or not at all. No
+/// fsync.
 [[nodiscard]] Result<void> write_file_atomically(int dir, const std::string& path, std::string_view bytes,
                                                  mode_t mode = 0644);
-/// As write_file_atomically, and on disk when it returns: for a mark that must not be newer, or older, than what it
-/// speaks of. `path` is a name in `dir`.
+/// Writes as write_file_atomically does, and the file is on disk when this returns. It is for a mark that must be
+/// neither newer nor older than the thing that it speaks of. `path` is a name in `dir`.
 [[nodiscard]] Result<void> write_file_durably(int dir, const std::string& path, std::string_view bytes,
                                               mode_t mode = 0644);
-/// mkdir -p. A component that exists already is not an error; one that is no directory is kNotDirectory.
+/// Makes a directory and its parents, like mkdir -p. A component that exists is no error; one that is no directory is
+/// kNotDirectory.
 [[nodiscard]] Result<void> make_directories(const std::string& path, mode_t mode = 0755);
-/// rm -rf below and including `path`; an absent path is not an error.
+/// Removes `path` and everything below it, like rm -rf; an absent path is no error.
 [[nodiscard]] Result<void> remove_tree(const std::string& path);
 
 }  // namespace inductorfs

@@ -9,12 +9,12 @@
 
 namespace inductorfs {
 
-/// A value that can only be touched while its lock is held. The only lock of this project: std::mutex outside this
-/// header is a lint failure. A helper that needs the lock takes T& and is a function of the private state type, so
-/// its signature proves that the lock is held.
+/// Owns a value that can only be touched while its lock is held. It is the only lock of this project: std::mutex
+/// outside this header is a lint failure. A helper that needs the lock takes T& and is a function of the private state
+/// type, so its signature proves that the lock is held.
 ///
-/// Never hold one across a network call, a reply to the kernel or a wait for another thread (docs/architecture.md,
-/// "Lock order"). Safe for concurrent use.
+/// A caller must never hold the lock across a network call, a reply to the kernel or a wait for another thread
+/// (docs/architecture.md, "Lock order"). Safe for concurrent use.
 template <typename T>
 class Guarded {
  public:
@@ -33,7 +33,7 @@ class Guarded {
     std::unique_lock lock(mutex_);
     return std::forward<F>(use)(value_);
   }
-  /// As `with`, then wakes all threads in wait_until.
+  /// Does what `with` does, then wakes all threads in wait_until.
   template <typename F>
   decltype(auto) notify_with(F&& use) {
     struct Waker {
@@ -44,7 +44,7 @@ class Guarded {
     Waker waker{changed_};
     return std::forward<F>(use)(value_);
   }
-  /// Waits until `ready(value)` or the deadline, then calls `use(value)` with the lock still held in both cases.
+  /// Waits until `ready(value)` or the deadline, then calls `use(value)`; the lock is still held in both cases.
   template <typename Ready, typename F>
   decltype(auto) wait_until(std::chrono::steady_clock::time_point deadline, Ready&& ready, F&& use) {
     std::unique_lock lock(mutex_);
@@ -58,7 +58,7 @@ class Guarded {
   T value_;
 };
 
-/// As Guarded, for values that are read far more often than written. Safe for concurrent use.
+/// A Guarded for values that are read far more often than written: readers share the lock. Safe for concurrent use.
 template <typename T>
 class SharedGuarded {
  public:

@@ -5,8 +5,8 @@
 
 namespace inductorfs {
 
-/// A stateless deleter for handles of C libraries: std::unique_ptr<sqlite3, FreeWith<sqlite3_close>> is as large as
-/// the raw pointer. Acquire straight into the owner, in the same statement, and check afterwards.
+/// A stateless deleter for handles of C libraries: std::unique_ptr<sqlite3, FreeWith<sqlite3_close>> is as large as the
+/// raw pointer. Put a handle into its owner in the statement that acquires it, and check afterwards.
 template <auto Free>
 struct FreeWith {
   template <typename T>

@@ -9,10 +9,11 @@
 
 #include "inductorfs/base/result.h"
 
-/// The structured log: one line an event, `time level event key=value ...` (logfmt), values quoted when they must be.
+/// The structured log. Each event is one line, `time level event key=value ...` (logfmt); values are quoted when
+/// needed.
 ///
-/// Who logs: the FUSE boundary, thread entry functions and the daemon; libraries below return errors instead, so that
-/// nothing is logged twice. Never pass secrets: URLs go through redact_url(). Safe for concurrent use.
+/// The FUSE boundary, thread entry functions and the daemon write to the log. Libraries below return errors instead, so
+/// that nothing is logged twice. Secrets must never be passed: URLs go through redact_url(). Safe for concurrent use.
 namespace inductorfs::log {
 
 enum class Level { kDebug, kInfo, kWarning, kError };
@@ -34,8 +35,9 @@ struct Field {
 
 using Fields = std::initializer_list<Field>;
 
-/// Where lines go. Call once at start, before threads; until then they go to standard error from kWarning up.
-/// An empty path is standard error. A file is rotated at 16 MiB, three older ones are kept.
+/// Opens the log file and drops events below `lowest`. Call it once at start, before there are threads; until then
+/// events from kWarning up go to standard error. An empty path means standard error. A file is rotated at 16 MiB, and
+/// three older files are kept.
 [[nodiscard]] Result<void> open(const std::string& path, Level lowest);
 [[nodiscard]] Result<Level> level_from_string(std::string_view text);
 
@@ -45,11 +47,11 @@ inline void info(std::string_view event, Fields fields = {}) { write(Level::kInf
 inline void warning(std::string_view event, Fields fields = {}) { write(Level::kWarning, event, fields); }
 inline void error(std::string_view event, Fields fields = {}) { write(Level::kError, event, fields); }
 
-/// A guard for events that a bad day repeats: true at most once in `seconds` for each event name; the next line that
-/// passes says how many were held back (`suppressed=N`, added by write_limited).
+/// Writes an event that may repeat often: at most one line in `seconds` for each event name. The next line that is
+/// written says how many were held back (`suppressed=N`).
 void write_limited(Level level, std::string_view event, Fields fields, int seconds = 10);
 
-/// The same URL with user and password (and the value of a `password` parameter) replaced by "***".
+/// Returns the URL with user and password (and the value of a `password` parameter) replaced by "***".
 [[nodiscard]] std::string redact_url(std::string_view url);
 
 }  // namespace inductorfs::log

@@ -7,14 +7,14 @@
 #include <tl/expected.hpp>
 #include <utility>
 
-/// How every fallible function of this project answers: a value, or one Error of a closed set of codes.
+/// How every fallible function of this project answers: with a value, or with one Error of a closed set of codes.
 ///
-/// A miss is not an error: functions named `find` answer an empty optional. Exceptions are not used for own errors;
-/// those of libraries are caught at the FUSE boundary and at thread entries (ADR 0003).
+/// A miss is not an error: functions named `find` answer an empty optional. This project throws no exceptions for its
+/// own errors; those of libraries are caught at the FUSE boundary and at thread entries (ADR 0003).
 namespace inductorfs {
 
-/// What went wrong, in the terms that callers act on. The mapping to errno stands in exactly one place
-/// (fuse/errno_map.h) and is printed in docs/semantics.md; a test walks all codes.
+/// What went wrong, in terms on which callers can act. The mapping to errno is in exactly one place (fuse/errno_map.h)
+/// and is printed in docs/semantics.md; a test walks all codes.
 enum class ErrorCode {
   kNotFound,
   kExists,
@@ -38,11 +38,11 @@ enum class ErrorCode {
   kInternal,
 };
 
-/// The code's name as it appears in logs and documents, e.g. "not_found".
+/// Returns the code's name as it appears in logs and documents, e.g. "not_found".
 [[nodiscard]] std::string_view to_string(ErrorCode code) noexcept;
 
-/// A code and, for codes that a person will read about, one line: what, where, and the remedy if there is one.
-/// Codes on the hot path (kNotFound, kExists) carry no text and allocate nothing. Needs external synchronisation.
+/// A code and, for codes that a person will read about, one line: what, where, and the remedy if there is one. Codes on
+/// the hot path (kNotFound, kExists) carry no text and allocate nothing. Needs external synchronisation.
 class [[nodiscard]] Error {
  public:
   explicit Error(ErrorCode code) noexcept : code_(code) {}
@@ -50,9 +50,9 @@ class [[nodiscard]] Error {
 
   [[nodiscard]] ErrorCode code() const noexcept { return code_; }
   [[nodiscard]] const std::string& what() const noexcept { return what_; }
-  /// "code: text", for logs and the command line.
+  /// Returns "code: text", for logs and the command line.
   [[nodiscard]] std::string to_string() const;
-  /// The same error with "context: " before its text; the code stays.
+  /// Returns the same error with "context: " before its text; the code stays.
   [[nodiscard]] Error with_context(std::string_view context) &&;
 
  private:
@@ -69,14 +69,14 @@ using Result = tl::expected<T, Error>;
 }
 [[nodiscard]] inline tl::unexpected<Error> fail(Error error) { return tl::make_unexpected(std::move(error)); }
 
-/// The only place where errno becomes an ErrorCode. ENOENT and EEXIST stay without text; all others say
-/// "operation path: strerror".
+/// Converts errno to an Error; the only place that does so. ENOENT and EEXIST carry no text; all others say "operation
+/// path: strerror".
 [[nodiscard]] Error error_from_errno(int saved_errno, std::string_view operation, std::string_view path = {});
 [[nodiscard]] inline tl::unexpected<Error> fail_errno(std::string_view operation, std::string_view path = {}) {
   return tl::make_unexpected(error_from_errno(errno, operation, path));
 }
 
-/// Ends the process with a message when an invariant is broken; stays on in release builds.
+/// Ends the process with a message because an invariant is broken; this stays on in release builds.
 [[noreturn]] void check_failed(const char* expression, const char* file, int line) noexcept;
 
 }  // namespace inductorfs

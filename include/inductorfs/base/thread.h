@@ -10,14 +10,14 @@
 
 namespace inductorfs {
 
-/// A joined thread with a name (at most 15 characters, as the kernel keeps them). Exceptions that reach the entry are
-/// logged and end the process: a half-dead daemon is worse than none. All signals are blocked in it, but those that a
-/// fault of its own raises (SIGSEGV and the like).
+/// Starts a joined thread with a name (at most 15 characters, as the kernel keeps them). An exception that reaches the
+/// entry is logged and ends the process, because a half-dead daemon is worse than none. All signals are blocked in the
+/// thread, except those that a fault of its own raises (SIGSEGV and the like).
 [[nodiscard]] std::jthread start_thread(std::string name, std::function<void(std::stop_token)> entry);
 
-/// A fixed number of threads over one bounded queue. `submit` never blocks: it answers false when the queue is full,
-/// and the caller decides (a prefetch is dropped, a fetch becomes a miss). Destruction runs what is queued to its
-/// end and joins. Safe for concurrent use.
+/// Owns a fixed number of threads that take work from one bounded queue. `submit` never blocks: it answers false when
+/// the queue is full, and the caller decides (a prefetch is dropped, a fetch becomes a miss). The destructor runs what
+/// is queued to its end and joins the threads. Safe for concurrent use.
 class WorkerPool {
  public:
   WorkerPool(const std::string& name, size_t threads, size_t queue_limit);
@@ -27,7 +27,8 @@ class WorkerPool {
 
   [[nodiscard]] bool submit(std::function<void()> work);
   [[nodiscard]] size_t queued() const;
-  /// Runs what is queued, then joins; submit answers false from then on. Idempotent. Not from one of its own threads.
+  /// Runs what is queued, then joins the threads; submit() answers false from then on. Idempotent. One of the pool's
+  /// own threads must not call it.
   void stop();
 
  private:

@@ -16,7 +16,7 @@
 
 namespace inductorfs::codec {
 
-/// SHA-256 of an artefact's bytes: its name in the store and in the cluster. Immutable value.
+/// The SHA-256 of an artefact's bytes, which is the artefact's name in the store and in the cluster. Immutable value.
 struct Digest {
   static constexpr size_t kSize = 32;
   std::array<uint8_t, kSize> bytes{};
@@ -30,10 +30,11 @@ struct Digest {
 };
 
 [[nodiscard]] Digest digest_of(std::string_view bytes);
-/// Digest of the whole file behind `fd`, read from offset 0 in pieces; the file offset does not move.
+/// Computes the digest of the whole file behind `fd`. It reads from offset 0 in pieces, and the file offset does not
+/// move.
 [[nodiscard]] Result<Digest> digest_of_file(int fd);
 
-/// Incremental SHA-256. Needs external synchronisation.
+/// Computes a SHA-256 in steps. Needs external synchronisation.
 class Hasher {
  public:
   Hasher();
@@ -41,7 +42,7 @@ class Hasher {
   Hasher(Hasher&&) noexcept;
   Hasher& operator=(Hasher&&) noexcept;
   void update(std::string_view bytes);
-  /// Requires: called once.
+  /// Returns the digest of all bytes. Must be called at most once, after the last update().
   [[nodiscard]] Digest finish();
 
  private:
@@ -49,7 +50,7 @@ class Hasher {
   std::unique_ptr<State> state_;
 };
 
-/// The first 51 characters of lower-case base32(sha256(bytes)), alphabet a-z2-7: how torch names code and keys
+/// Returns the first 51 characters of lower-case base32(sha256(bytes)), alphabet a-z2-7: how torch names code and keys
 /// (torch/_inductor/codecache.py: sha256_hash).
 [[nodiscard]] std::string torch_hash(std::string_view bytes);
 

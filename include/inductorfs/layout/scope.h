@@ -39,8 +39,8 @@ struct Scope {
 /// One facet in which two scope texts differ.
 struct Difference {
   std::string facet;
-  std::string ours;  ///< the lines that the other text lacks; empty: the facet is missing in our text
-  std::string theirs;
+  std::string ours;    ///< our lines that the other text lacks; all our lines if only the order differs
+  std::string theirs;  ///< the same for the other text
 };
 [[nodiscard]] std::vector<Difference> compare_scopes(std::string_view ours, std::string_view theirs);
 

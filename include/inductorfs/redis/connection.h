@@ -15,7 +15,7 @@
 
 namespace inductorfs::redis {
 
-/// A parsed reply. Errors of the server are values here: whether WRONGTYPE is fatal is the caller's to say.
+/// A parsed reply. Errors of the server are values here: the caller decides whether WRONGTYPE, for example, is fatal.
 struct Reply {
   enum class Kind { kNil, kStatus, kError, kInteger, kString, kArray };
   Kind kind = Kind::kNil;
@@ -26,54 +26,56 @@ struct Reply {
   [[nodiscard]] bool is_error() const { return kind == Kind::kError; }
 };
 
-/// An error reply as an Error, with what an operator can do about it: READONLY, LOADING, OOM, MISCONF, CLUSTERDOWN,
-/// MASTERDOWN, TRYAGAIN, BUSY, NOREPLICAS and "max number of clients" are kUnavailable, NOAUTH, WRONGPASS, NOPERM and
-/// DENIED are kNotPermitted, MOVED and ASK (Redis Cluster) are kNotSupported, all else kInternal.
+/// Converts an error reply to an Error that says what an operator can do about it: READONLY, LOADING, OOM, MISCONF,
+/// CLUSTERDOWN, MASTERDOWN, TRYAGAIN, BUSY, NOREPLICAS and "max number of clients" are kUnavailable; NOAUTH, WRONGPASS,
+/// NOPERM and DENIED are kNotPermitted; MOVED and ASK (Redis Cluster) are kNotSupported; everything else is kInternal.
 [[nodiscard]] Error to_error(const Reply& reply);
 
 using Command = std::vector<std::string_view>;
 
-/// How long a conversation may take. Progress is any byte that the server sent or took.
+/// How long a conversation may take. Any byte that the server sent or took counts as progress.
 struct Patience {
   Milliseconds total{10000};
   Milliseconds without_progress{250};
-  /// Asked at least every 100 ms; when it says yes the answer is kBusy and the connection has ended.
+  /// Asked at least every 100 ms; when it answers true the call ends with kBusy and the connection has ended.
   const std::function<bool()>* cancelled = nullptr;
-  /// Instead of `without_progress`: one budget for several conversations. Only what the server sends is progress then:
-  /// a whole reply, or kProgressBytes.
+  /// If set, it is used instead of `without_progress`: one budget for several conversations. Then only what the server
+  /// sends is progress: a whole reply, or kProgressBytes of it.
   Budget* budget = nullptr;
 };
 
-/// What a server must send of a long reply for a budget to begin anew: one that drips a byte now and then is no better
-/// than one that is silent, and 4 KiB a second would not bring anything in time.
+/// The number of bytes of a long reply that counts as progress for a budget. A server that sends one byte now and then
+/// is no better than a silent one, and 4 KiB a second would not bring anything in time.
 inline constexpr size_t kProgressBytes = 1024;
 
-/// One connection: a non-blocking, close-on-exec socket of our own, hiredis as the parser with limits on depth, element
-/// count and bulk length, no SIGPIPE, TLS with the host name checked. Any I/O error, timeout or protocol error ends the
-/// connection: every later call answers kUnavailable, and the owner makes a new one.
+/// One connection to a server. It owns a non-blocking, close-on-exec socket and lets hiredis parse, with limits on
+/// depth, element count and bulk length; it raises no SIGPIPE, and with TLS it checks the host name. Any I/O error,
+/// timeout or protocol error ends the connection: every later call answers kUnavailable, and the owner makes a new one.
 ///
-/// Blocks up to the patience given. Needs external synchronisation: one owner at a time.
+/// Calls block up to the patience given. One thread owns a connection at a time. Needs external synchronisation.
 class Connection {
  public:
   virtual ~Connection() = default;
 
-  /// Resolves, connects (all addresses), greets (AUTH, SELECT, CLIENT SETNAME) within the deadline. `cancelled` and
-  /// `budget` as in Patience.
+  /// Resolves the host, connects (to all its addresses in turn) and greets (AUTH, SELECT, CLIENT SETNAME) within the
+  /// deadline. `cancelled` and `budget` are those of Patience.
   [[nodiscard]] static Result<std::unique_ptr<Connection>> open(const Endpoint& endpoint, Deadline deadline,
                                                                 const std::function<bool()>* cancelled = nullptr,
                                                                 Budget* budget = nullptr);
 
-  /// Sends all commands in one go and hands over each reply, in order. `on_reply` may end the conversation with an
-  /// error, which also ends the connection unless it was the last reply. kTimedOut, kUnavailable, kCorrupt (not the
-  /// protocol, or over a limit).
+  /// Sends all commands in one go and passes each reply to `on_reply`, in order. `on_reply` may end the conversation
+  /// with an error, which also ends the connection unless it was the last reply. Errors: kTimedOut, kUnavailable,
+  /// kCorrupt (not the protocol, or over a limit).
   [[nodiscard]] virtual Result<void> pipeline(const std::vector<Command>& commands, Patience patience,
                                               const std::function<Result<void>(size_t, Reply&&)>& on_reply) = 0;
   [[nodiscard]] Result<Reply> call(const Command& command, Patience patience);
-  /// A call that may rest for `block` at the server (XREAD BLOCK); `cancelled` is asked at least every 100 ms. When it
-  /// says yes the answer is kBusy and the connection has ended: its reply may still be on the way.
+  /// Calls a command that may wait at the server for `block` (XREAD BLOCK). `cancelled` is asked at least every 100 ms;
+  /// when it answers true, the call ends with kBusy and the connection has ended, because the reply may still be on its
+  /// way.
   [[nodiscard]] virtual Result<Reply> call_blocking(const Command& command, Milliseconds block,
                                                     const std::function<bool()>& cancelled) = 0;
-  /// Also true when the server has closed the idle connection, or sent something that nobody asked for.
+  /// Says whether the connection has ended. True also when the server has closed the idle connection, or has sent
+  /// something that was not asked for.
   [[nodiscard]] virtual bool broken() const = 0;
 };
 

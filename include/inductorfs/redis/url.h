@@ -12,7 +12,7 @@
 
 namespace inductorfs::redis {
 
-/// The Sentinels that know which server is the master. Safe for concurrent use.
+/// The Sentinels, which know which server is the master. Safe for concurrent use.
 struct Sentinels {
   struct Address {
     std::string host;
@@ -20,11 +20,11 @@ struct Sentinels {
   };
   std::vector<Address> addresses;
   std::string master;
-  /// Which of them answered last: a dead one is asked once, not for each connection.
+  /// The index of the Sentinel that answered last, so that a dead one is asked once and not for each connection.
   std::atomic<size_t> first{0};
 };
 
-/// Where a server is and how to greet it. Immutable value.
+/// The address of a server, and what is needed to greet it. Immutable value.
 ///   redis://[user[:password]@]host[:port][/db]      rediss:// the same over TLS
 ///   unix://[user[:password]@]/path/to/socket[?db=N]
 ///   redis+sentinel://[user[:password]@]host[:port],host[:port].../master[/db]      rediss+sentinel:// the same over
@@ -35,21 +35,21 @@ struct Endpoint {
   std::string host;  ///< empty for a Unix socket
   uint16_t port = 6379;
   std::string socket_path;  ///< empty for TCP
-  /// When there are some, `host` and `port` are theirs to tell, anew for each connection.
+  /// If set, the Sentinels tell `host` and `port`, anew for each connection.
   std::shared_ptr<Sentinels> sentinels{};
   int database = 0;
   std::string user;
   std::string password;
-  std::string client_name;  ///< CLIENT SETNAME; empty = none. A server that refuses the name is no error
-  std::string ca_file;      ///< TLS: empty = the system's certificates
+  std::string client_name;  ///< CLIENT SETNAME; empty: none. A server may refuse the name; that is no error
+  std::string ca_file;      ///< TLS; empty: the system's certificates
   std::string certificate_file;
   std::string key_file;
 
-  /// Without secrets, for logs and status.
+  /// Returns the URL without secrets, for logs and status.
   [[nodiscard]] std::string to_string() const;
 };
 
-/// kInvalid, with the reason and an example, when the text is no such URL.
+/// Parses a URL. kInvalid, with the reason and an example, when the text is no such URL.
 [[nodiscard]] Result<Endpoint> parse_url(std::string_view url);
 
 }  // namespace inductorfs::redis

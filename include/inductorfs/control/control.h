@@ -12,49 +12,52 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
 
-/// The control socket of a mount: a Unix stream socket, one line of request, one line of answer.
+/// The control socket of a mount: a Unix stream socket that carries one line of request and one line of answer.
 namespace inductorfs::control {
 
 inline constexpr size_t kRequestLimit = 64ULL << 10;
 inline constexpr size_t kAnswerLimit = 64ULL << 20;
-/// How long a peer may take to send its request or to take the answer.
+/// The longest that a peer may take to send its request or to take the answer.
 inline constexpr Milliseconds kPeerPatience{5000};
 
 struct Peer {
   uid_t uid = 0;
   pid_t pid = 0;
-  /// Whether the peer has hung up, so that nobody waits for the answer any more.
+  /// Says whether the peer has hung up, so that nobody waits for the answer any more.
   std::function<bool()> gone;
 };
 
 struct Answer {
   std::string line;  ///< without the newline
-  /// The connection stays open until this process is gone: who asked for the end can wait for it.
+  /// The connection stays open until this process ends, so that a peer that asked for the end can wait for it.
   bool hold_until_exit = false;
 };
 
 using RequestHandler = std::function<Answer(std::string_view request, const Peer& peer)>;
 
-/// Listens at a path and answers each request on a thread of its own, a bounded number at once.
-/// Safe for concurrent use.
+/// Listens at a path and answers each request on a thread of its own, a bounded number at the same time. It owns the
+/// socket and the threads. Safe for concurrent use.
 class ControlServer {
  public:
   virtual ~ControlServer() = default;
-  /// Makes the path's directory (0700, root's 0755) and checks that it belongs to this user. Replaces a socket that
-  /// nobody answers; kBusy when somebody does.
+  /// Starts to listen. It makes the path's directory (0700, root's 0755) and checks that it belongs to this user. It
+  /// replaces a socket at which nobody listens; kBusy when somebody does.
   [[nodiscard]] static Result<std::unique_ptr<ControlServer>> open(const std::string& path, RequestHandler handler);
   /// Ends the threads and removes the socket. Idempotent.
   virtual void stop() = 0;
 };
 
-/// Asks the daemon at `path`: kNotFound when there is no socket, kUnavailable when nobody answers it.
+/// Asks the daemon at `path` and returns its answer. Blocks until the deadline. kNotFound when there is no socket,
+/// kUnavailable when nobody answers at it.
 [[nodiscard]] Result<std::string> ask(const std::string& path, std::string_view request, Deadline deadline);
-/// As ask, then waits until the daemon has let the connection go. The last line that it said.
+/// Asks as ask() does, then waits until the daemon has closed the connection. Returns the last line that the daemon
+/// sent.
 [[nodiscard]] Result<std::string> ask_and_await_end(const std::string& path, std::string_view request,
                                                     Deadline deadline);
-/// Says a further line to those whom this process has answered with hold_until_exit; for the process's last moment.
+/// Sends a further line to the peers that this process has answered with hold_until_exit; for the process's last
+/// moment.
 void tell_those_who_hold(std::string_view line);
-/// Whether somebody listens there.
+/// Says whether somebody listens there.
 [[nodiscard]] bool is_listening(const std::string& path);
 
 }  // namespace inductorfs::control

@@ -8,7 +8,7 @@
 #include "inductorfs/base/result.h"
 #include "inductorfs/control/control.h"
 
-/// What is said on the control socket:
+/// The requests and answers on the control socket:
 ///     request := {"op": "status"} | {"op": "where"} | {"op": "explain", "path": hex}
 ///              | {"op": "sync", "timeout_ms": number} | {"op": "unmount", "lazy": boolean}
 ///              | {"op": "upgrade", "program": hex}
@@ -16,28 +16,30 @@
 /// Paths are in hexadecimal, because a name may have any byte and JSON text may not.
 namespace inductorfs::control {
 
-/// What a running mount can be asked. Calls come from several threads. Safe for concurrent use.
+/// The operations that a running mount offers on its control socket; they are called from several threads.
+/// Safe for concurrent use.
 class MountControl {
  public:
   virtual ~MountControl() = default;
-  /// JSON objects as text.
+  /// The three queries return JSON objects as text.
   [[nodiscard]] virtual std::string status() = 0;
   [[nodiscard]] virtual std::string where() = 0;
   [[nodiscard]] virtual std::string explain(const std::string& path) = 0;
-  /// Waits until all is published, the deadline, or until `cancelled`. A JSON object as text: sync_report().
+  /// Waits until everything is published, the deadline has passed, or `cancelled` answers true. Returns a JSON object
+  /// as text: sync_report().
   [[nodiscard]] virtual Result<std::string> sync(Deadline deadline, const std::function<bool()>& cancelled) = 0;
-  /// Takes the mount away and lets the daemon end; kBusy leaves everything as it was.
+  /// Unmounts and lets the daemon end. kBusy leaves everything as it was.
   [[nodiscard]] virtual Result<void> unmount(bool lazy) = 0;
-  /// Lets this program serve the mount instead; this process ends. A JSON object as text. kInvalid when it is no
-  /// program, kBusy during a stop or another upgrade, kUnavailable without a supervisor.
+  /// Lets this program serve the mount instead; this process then ends. Returns a JSON object as text. kInvalid when it
+  /// is no program, kBusy during a stop or another upgrade, kUnavailable without a supervisor.
   [[nodiscard]] virtual Result<std::string> upgrade(const std::string& program) = 0;
 };
 
-/// Answers one request; refuses sync, unmount and upgrade to anybody but root and the daemon's own user.
+/// Answers one request. It refuses sync, unmount and upgrade to everybody but root and the daemon's own user.
 [[nodiscard]] Answer answer_request(MountControl& mount, std::string_view request, const Peer& peer, uid_t owner);
-/// What they are told who wait for the end, when the process ends without one of its threads.
+/// Makes the answer to peers that wait for the end when the process ends without one of its threads.
 [[nodiscard]] std::string refuse_end(const std::string& why);
-/// What a user is told who has too many connections.
+/// Makes the answer to a user who has too many connections.
 [[nodiscard]] std::string refuse_crowd(uid_t uid);
 
 [[nodiscard]] std::string status_request();
@@ -47,7 +49,7 @@ class MountControl {
 [[nodiscard]] std::string unmount_request(bool lazy);
 [[nodiscard]] std::string upgrade_request(std::string_view program);
 
-/// The result of an answer, as JSON text, or its error.
+/// Returns the result of an answer, as JSON text, or its error.
 [[nodiscard]] Result<std::string> parse_answer(std::string_view answer);
 
 }  // namespace inductorfs::control

@@ -7,13 +7,13 @@
 
 #include "inductorfs/base/result.h"
 
-/// The directory of the control sockets (runtime_directory in paths.h).
+/// The directory of the control sockets (config::runtime_directory()).
 namespace inductorfs::control {
 
-/// Makes it (0700, root's 0755) and checks that it belongs to this user.
+/// Makes the directory (0700, root's 0755) and checks that it belongs to this user.
 [[nodiscard]] Result<void> prepare_runtime_directory(const std::string& directory);
 
-/// Whether it is that user's, no symbolic link, and nobody else may put a socket there.
+/// Says whether the directory belongs to that user, is no symbolic link, and lets nobody else put a socket there.
 [[nodiscard]] bool is_runtime_directory(const std::string& directory, uid_t owner);
 
 }  // namespace inductorfs::control

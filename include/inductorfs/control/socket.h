@@ -8,24 +8,26 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
 
-/// What both ends of the control socket need.
+/// The parts that both ends of the control socket use.
 namespace inductorfs::control {
 
-/// A non-blocking, close-on-exec socket, connected to `path`. kNameTooLong beyond sun_path, kUnavailable when it is a
-/// dead one's, kBusy when its owner has too many to answer.
+/// Connects a non-blocking, close-on-exec socket to `path`. kNameTooLong when the path is longer than sun_path,
+/// kUnavailable when the process behind the socket has died, kBusy when it has too many connections to answer.
 [[nodiscard]] Result<Fd> connect_to(const std::string& path);
-/// Listening at `path` from the moment that it is there, replacing what was: a socket that refuses is nobody's.
+/// Listens at `path`, and replaces what was there. The socket listens before it has its name, so a socket that refuses
+/// connections belongs to nobody.
 [[nodiscard]] Result<Fd> listen_at(const std::string& path, int backlog);
 
-/// How the name of a socket ends that does not listen yet.
+/// The suffix of a socket's name until it listens.
 inline constexpr const char* kUnfinishedSuffix = ".new";
 
-/// Up to a newline, which is not part of the result. kTooLarge, kTimedOut, kUnavailable when the peer ends before.
+/// Receives up to a newline, which is not part of the result. kTooLarge, kTimedOut; kUnavailable when the peer closes
+/// before the newline.
 [[nodiscard]] Result<std::string> receive_line(int fd, size_t limit, Deadline deadline);
 [[nodiscard]] Result<void> send_line(int fd, std::string_view line, Deadline deadline);
-/// Waits until the peer closes; what it said until then, of which only the begin is kept. kTimedOut.
+/// Waits until the peer closes, and returns the beginning of what it sent until then. kTimedOut.
 [[nodiscard]] Result<std::string> await_end(int fd, Deadline deadline);
-/// poll(2) for `events` until the deadline; false when it passed.
+/// Waits with poll(2) for `events`; returns false when the deadline has passed.
 [[nodiscard]] bool wait_for(int fd, short events, Deadline deadline);
 
 }  // namespace inductorfs::control

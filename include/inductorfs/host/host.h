@@ -16,21 +16,21 @@
 #include "inductorfs/vfs/file_system.h"
 #include "place_reader.h"
 
-/// What fits this host, made of its facts.
+/// What this host needs of artefacts, derived from its facts.
 namespace inductorfs::host {
 
-/// The scopes of every family under one set of facts. Immutable after construction.
+/// The scopes of every family for one set of facts. Immutable after construction.
 class Scopes {
  public:
   explicit Scopes(const fingerprint::Fingerprint& facts);
   [[nodiscard]] const layout::Scope& of(layout::Family family) const;
-  /// One for each GPU architecture where the host has several; never empty.
+  /// Returns all scopes of a family: one for each GPU architecture if the host has several; never empty.
   [[nodiscard]] const std::vector<layout::Scope>& all_of(layout::Family family) const;
-  /// Distinct ids of the families that are shared here.
+  /// Returns the distinct ids of the families that are shared here.
   [[nodiscard]] std::vector<remote::ScopeId> ids() const;
-  /// The same with what they stand for.
+  /// Returns the same ids with what they stand for.
   [[nodiscard]] std::vector<remote::ScopeInformation> information() const;
-  /// Whether an entry of this path may come in this scope: catalog::Catalog::ScopeAccepts.
+  /// Says whether an entry of this path may come in this scope: catalog::Catalog::ScopeAccepts.
   [[nodiscard]] bool accepts(const remote::ScopeId& scope, std::string_view path) const;
 
  private:
@@ -42,29 +42,30 @@ class Scopes {
   std::map<layout::Family, Family> families_;
 };
 
-/// Families that could be shared but are not on this host, with the reason.
+/// A family that could be shared but is not on this host, with the reason.
 struct PrivateFamily {
   std::string family;
   std::string why;
 };
 [[nodiscard]] std::vector<PrivateFamily> private_families(const Scopes& scopes);
 
-/// In the details of the libc facet: the newest versions that the host's libstdc++ offers.
+/// Keys in the details of the libc facet: the newest versions that the host's libstdc++ offers.
 inline constexpr std::string_view kGlibcxxKey = "glibcxx";
 inline constexpr std::string_view kCxxabiKey = "cxxabi";
 
-/// What binaries may ask of a host with these facts. What the facts do not say is taken from this host; where torch is
-/// not installed at the place that the facts name (those of another host), sonames are not checked.
-/// `reader` looks at the places of the facts, then and whenever a soname is looked for.
+/// Returns what binaries may require of a host with these facts. What the facts do not say is taken from this host. If
+/// torch is not installed at the place that the facts name (because they are another host's), sonames are not checked.
+/// `reader` looks at the places of the facts, now and whenever a soname is looked for.
 [[nodiscard]] layout::HostLimits limits_of(const fingerprint::Fingerprint& facts, const PlaceReader& reader = {});
 
-/// Facts, and what follows from them. Immutable after construction.
+/// A set of facts and what follows from them. Immutable after construction.
 class HostState {
  public:
   explicit HostState(fingerprint::Fingerprint learned, PlaceReader reader = {});
   const fingerprint::Fingerprint facts;
   const Scopes scopes;
-  /// Found out when they are asked for first: libraries are read for them, which a takeover does not wait for.
+  /// Returns the limits, which are found out at the first call: that reads libraries, for which a takeover does not
+  /// wait.
   [[nodiscard]] const layout::HostLimits& limits() const;
 
  private:
@@ -73,17 +74,18 @@ class HostState {
   mutable layout::HostLimits limits_;
 };
 
-/// The host as the file system sees it. Its facts can be replaced at any time. Safe for concurrent use.
+/// The host as the file system sees it. Its facts can be replaced at any time. It owns the writers.
+/// Safe for concurrent use.
 class Host final : public vfs::Host {
  public:
-  /// `writers`: none when every writer is trusted to have this mount's environment.
+  /// `writers` is nullptr when every writer is trusted to have this mount's environment.
   Host(fingerprint::Fingerprint facts, std::unique_ptr<fingerprint::Writers> writers, PlaceReader reader = {});
 
   [[nodiscard]] std::shared_ptr<const HostState> state() const;
-  /// Takes effect for everything that is asked from now on; tells the writers, unless all values are as before.
+  /// Replaces the facts for all later questions, and tells the writers unless all values are as before.
   void replace(fingerprint::Fingerprint facts);
-  /// As Scopes::accepts, under the facts of now or any that this object has had: the catalog still finishes with the
-  /// old scopes when the facts are new.
+  /// Accepts as Scopes::accepts() does, under the current facts or any that this object has had: the catalog still
+  /// finishes its work on the old scopes when the facts are new.
   [[nodiscard]] bool accepts(const remote::ScopeId& scope, std::string_view path) const;
 
   [[nodiscard]] layout::Scope scope_of(layout::Family family, std::string_view architecture) const override;
@@ -103,13 +105,14 @@ class Host final : public vfs::Host {
 
 // ---- lines of key=value, as facets have them
 
-/// The values of all lines with this key, in order.
+/// Returns the values of all lines with this key, in order.
 [[nodiscard]] std::vector<std::string> values_of(std::string_view text, std::string_view key);
-/// The x86-64 level (1 to 4) that these CPU flags reach, as the psABI defines it; 0 when they name no x86-64 CPU.
+/// Returns the x86-64 level (1 to 4) that these CPU flags reach, as the psABI defines it; 0 when they name no x86-64
+/// CPU.
 [[nodiscard]] unsigned x86_level(std::string_view flags);
-/// The folder of torch or Triton that a fact was read from; empty when it is not on this host.
+/// Returns the folder of torch or Triton that a fact was read from; empty when it is not on this host.
 [[nodiscard]] std::string package_of(const fingerprint::Fact& fact);
-/// The interpreter that the facts were read from; empty when it is not on this host.
+/// Returns the interpreter that the facts were read from; empty when it is not on this host.
 [[nodiscard]] std::string interpreter_of(const fingerprint::Fingerprint& facts);
 
 }  // namespace inductorfs::host

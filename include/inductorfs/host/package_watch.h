@@ -11,19 +11,19 @@
 
 namespace inductorfs::host {
 
-/// Tells by inotify(7) that torch or Triton may have been installed anew: their version files, and names of theirs in
-/// the folders that they are installed in. A file deep in a package is not noticed: the timer's traces see its folder.
-/// Confined to the host-watch thread.
+/// Learns by inotify(7) that torch or Triton may have been installed anew. It watches their version files, and their
+/// names in the folders that they are installed in. It does not notice a file deep in a package; the timer's traces see
+/// that file's folder. Confined to the host-watch thread.
 class PackageWatch {
  public:
-  /// `reader` looks the places up.
+  /// Opens the watch; `reader` looks at the places.
   [[nodiscard]] static Result<PackageWatch> open(PlaceReader reader = {});
 
-  /// To poll(2) for POLLIN; -1 when inotify is not to be had.
+  /// Returns the descriptor to poll(2) for POLLIN; -1 when inotify cannot be used.
   [[nodiscard]] int fd() const { return fd_.get(); }
-  /// Watches these places from now on, and no others; a limited number of them.
+  /// Watches these places from now on and no others, up to a limit.
   void follow(const Places& places);
-  /// Takes what has come; whether any of it concerns torch or Triton.
+  /// Takes the events that have come, and says whether any of them concerns torch or Triton.
   [[nodiscard]] bool take();
 
   PackageWatch() = default;

@@ -11,19 +11,19 @@
 
 namespace inductorfs::host {
 
-/// What a worker runs as a reader: the file that it itself is, whatever lies at its path by now.
+/// The program that a worker runs as a reader: its own file, whatever lies at its path now.
 inline constexpr const char* kThisProgram = "/proc/self/exe";
 
-/// Where jobs of the facts' interpreter find shared libraries.
+/// Where jobs that use the facts' interpreter find shared libraries.
 struct LibraryPlaces {
-  std::string torch;                     ///< its folder; empty when it is not on this host
+  std::string torch;                     ///< torch's folder; empty when it is not on this host
   std::vector<std::string> directories;  ///< as library_directories()
-  std::string glibcxx;                   ///< newest versions that their libstdc++ offers; empty: there is none
+  std::string glibcxx;                   ///< newest GLIBCXX_ version that their libstdc++ offers; empty: there is none
   std::string cxxabi;
 };
 
-/// Looks at the places that the facts name. They are a user's where --python is, and may lie on a file system that does
-/// not answer, so a child process looks (`inductorfs host-places`) and is killed at the deadline. Each call blocks
+/// Looks at the places that the facts name. With --python they are a user's, and may lie on a file system that does not
+/// answer; therefore a child process looks (`inductorfs host-places`), and is killed at the deadline. Each call blocks
 /// until then. Without a program this process looks by itself. Safe for concurrent use.
 class PlaceReader {
  public:
@@ -32,14 +32,14 @@ class PlaceReader {
   explicit PlaceReader(fingerprint::ReaderOptions options) : options_(std::move(options)) {}
 
   [[nodiscard]] Result<Places> places(const fingerprint::Fingerprint& facts) const;
-  /// A digest of traces_of() below /proc.
+  /// Returns a digest of traces_of() below /proc.
   [[nodiscard]] Result<std::string> traces(const Places& places) const;
   [[nodiscard]] Result<LibraryPlaces> library_places(const fingerprint::Fingerprint& facts) const;
-  /// The file that a soname means in these directories; empty when there is none.
+  /// Returns the file that a soname means in these directories; empty when there is none.
   [[nodiscard]] Result<std::string> find_library(const std::vector<std::string>& directories,
                                                  const std::string& soname) const;
-  /// Watches directories by inotify(7), as this process would: the descriptor is one and the same. For each its watch,
-  /// or -errno.
+  /// Watches directories by inotify(7). The child adds the watches to this process's own descriptor. Returns for each
+  /// directory its watch, or -errno.
   [[nodiscard]] Result<std::vector<int>> watch(int inotify, const std::vector<std::string>& directories,
                                                unsigned events) const;
 
@@ -47,7 +47,7 @@ class PlaceReader {
   fingerprint::ReaderOptions options_;
 };
 
-/// The body of the child: answers one question of a PlaceReader.
+/// Runs the body of the child, which answers one question of a PlaceReader.
 [[nodiscard]] int run_place_reader();
 
 }  // namespace inductorfs::host

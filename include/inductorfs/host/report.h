@@ -9,30 +9,30 @@
 #include "inductorfs/layout/scope.h"
 #include "inductorfs/remote/remote.h"
 
-/// What `inductorfs fingerprint` answers, and how one scope differs from others: JSON, and text made of that JSON.
+/// The answers of `inductorfs fingerprint`, and how one scope differs from others: JSON, and text made from that JSON.
 namespace inductorfs::host {
 
-/// Every facet with value, source, details, digest or problem, and the families that are private because of it; torch's
-/// system hash; the scopes. `mount --fingerprint` takes it as it is.
+/// Reports every facet with value, source, details, digest or problem, and the families that are private because of it;
+/// torch's system hash; and the scopes. `mount --fingerprint` reads this report.
 [[nodiscard]] config::Json fingerprint_report(const fingerprint::Fingerprint& facts);
 [[nodiscard]] std::string fingerprint_text(const config::Json& report);
 
-/// The rules in force, in their order, with the scopes on a host with these facts.
+/// Reports the rules in force, in their order, with the scopes on a host with these facts.
 [[nodiscard]] config::Json families_report(const fingerprint::Fingerprint& facts);
 [[nodiscard]] std::string families_text(const config::Json& report);
 
-/// Family by family: whether two hosts share, and what parts them.
+/// Reports for each family whether two hosts share, and in which facts they differ.
 [[nodiscard]] config::Json comparison_report(const fingerprint::Fingerprint& ours,
                                              const fingerprint::Fingerprint& theirs);
 [[nodiscard]] std::string comparison_text(const config::Json& report);
 
-/// [{"facet", "ours", "theirs"}], the lines that only one of two scopes has.
+/// Reports [{"facet", "ours", "theirs"}]: the lines that only one of two scopes has.
 [[nodiscard]] config::Json differences_report(const std::vector<layout::Difference>& differences);
 
-/// Of `others`, the scope of the same facets that differs in the fewest of them: {"scope", "family", "others",
-/// "differences"}, or {"why_none"}. `text`: layout::Scope::text of the scope that is compared.
+/// Finds among `others` the scope with the same facets that differs in the fewest of them: {"scope", "family",
+/// "others", "differences"}, or {"why_none"}. `text` is the layout::Scope::text of the scope that is compared.
 [[nodiscard]] config::Json nearest_report(const std::string& text, const std::vector<remote::ScopeInformation>& others);
-/// The facets of a scope's text, in its order: name and value.
+/// Returns the facets of a scope's text, in its order: name and value.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> facets_of(std::string_view scope_text);
 
 }  // namespace inductorfs::host

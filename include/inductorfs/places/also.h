@@ -11,36 +11,37 @@
 
 namespace inductorfs::places {
 
-/// A further place and what became of it.
+/// A further place and its state.
 struct AlsoState {
   enum class Kind { kAbsent, kBound, kLinked, kFailed };
   config::Also also;
   Kind kind = Kind::kAbsent;
-  std::string why;                ///< kFailed
-  std::vector<std::string> made;  ///< directories that are removed with it
-  BindId bound;                   ///< kBound
-  /// "bound", "linked", "absent" or "failed: why".
+  std::string why;                ///< the reason for kFailed
+  std::vector<std::string> made;  ///< directories that were made for the place and are removed with it
+  BindId bound;                   ///< the bind mount of kBound
+  /// Returns "bound", "linked", "absent" or "failed: why".
   [[nodiscard]] std::string to_string() const;
 };
 
-/// The further places at which directories of one mount are shown: bind mounts for root, symbolic links (where nothing
-/// is in the way) for others. A place that cannot be had is a warning, never a refusal of the mount.
+/// The further places at which directories of one mount are shown: by bind mounts for root, by symbolic links (where
+/// nothing is in the way) for other users. A place that cannot be had is a warning and never prevents the mount.
 ///
-/// show() and hide() go through the mount, so they need its threads running. Safe for concurrent use.
+/// show() and hide() go through the mount, so they block until the mount's threads answer. Safe for concurrent use.
 class AlsoPlaces {
  public:
-  /// `record`: the file in which it is written down what was put where (also_record.h); empty: nowhere.
+  /// `record` is the file that records what was put where (also_record.h); empty: there is no record.
   AlsoPlaces(std::string mountpoint, std::vector<config::Also> places, bool root, std::string record = "");
 
-  /// Makes the directories in the mount, and shows them. Replaces what a dead predecessor left at a place, without
-  /// touching the place itself before: a path in a dead mount can hang. What the predecessor had made is this one's to
-  /// remove.
+  /// Makes the directories in the mount and shows them. It replaces what a dead predecessor left at a place, and does
+  /// not touch the place itself before that, because a path in a dead mount can hang. Directories that the predecessor
+  /// had made are removed with this object's own.
   void show();
-  /// In place of show(): the places are as an earlier worker left them, by what it noted, else by what is there.
+  /// Takes the places over from an earlier worker, in place of show(): as that worker recorded them in `noted`, else as
+  /// they are found.
   void resume(const std::vector<AlsoState>& noted);
-  /// Takes all away again, lazily where somebody works in it. Idempotent.
+  /// Removes all places; a bind mount that is in use is detached lazily. Idempotent.
   void hide();
-  /// kBusy, with who it is, when somebody works at one of the bound places.
+  /// Answers kBusy, and names the processes, when one works at one of the bound places.
   [[nodiscard]] Result<void> check_idle() const;
   [[nodiscard]] std::vector<AlsoState> states() const;
 
@@ -53,10 +54,12 @@ class AlsoPlaces {
   Guarded<std::vector<AlsoState>> states_;
 };
 
-/// Takes away what was put at one place, with the directories that were made for it: only what still is of that mount.
+/// Removes what was put at one place, with the directories that were made for it, as far as it still belongs to that
+/// mount.
 void take_away_place(const std::string& mountpoint, const AlsoState& state);
 
-/// Detaches the bind mounts that show `device` ("major:minor"), or whose mount is gone: for a mount whose daemon died.
+/// Detaches the bind mounts that show `device` ("major:minor") and those whose mount is gone, for a mount whose daemon
+/// died.
 void detach_binds_of(const std::string& device);
 
 }  // namespace inductorfs::places

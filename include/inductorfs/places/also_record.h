@@ -7,8 +7,8 @@
 
 #include "inductorfs/places/also.h"
 
-/// What a daemon has put at further places, written down beside its control socket: after kill -9 the next start, or
-/// the unmount of what it left, takes it back.
+/// The record of what a daemon has put at further places, a file beside its control socket. After kill -9 the next
+/// start, or the unmount of the dead mount, uses it to remove those places.
 namespace inductorfs::places {
 
 struct AlsoRecord {
@@ -16,15 +16,15 @@ struct AlsoRecord {
   std::vector<AlsoState> places;  ///< those that were bound or linked, or for which directories were made
 };
 
-/// The record that belongs to a control socket.
+/// Returns the path of the record that belongs to a control socket.
 [[nodiscard]] std::string also_record_path(const std::string& socket);
-/// Removes the record when there is nothing to tell.
+/// Writes the record, or removes it when it has no places.
 [[nodiscard]] Result<void> write_also_record(const std::string& path, const AlsoRecord& record);
-/// Nothing when there is none, or none that can be read.
+/// Reads the record; empty when there is none, or none that can be read.
 [[nodiscard]] std::optional<AlsoRecord> read_also_record(const std::string& path);
 
-/// For a mount that is gone: takes away what it shows elsewhere, the directories that were made for that, and the
-/// record.
+/// Removes, for a mount that is gone, the places that the record names, the directories that were made for them, and
+/// the record itself.
 void take_back_recorded(const std::string& path);
 
 }  // namespace inductorfs::places

@@ -10,25 +10,25 @@
 #include "inductorfs/base/result.h"
 #include "inductorfs/places/mount_table.h"
 
-/// Bind mounts that are made and taken away by descriptor, and known by number: the directories on the way to one may
-/// belong to somebody who renames them.
+/// Bind mounts that are made and removed by descriptor and identified by number, because the directories on the way to
+/// one may belong to a user who renames them.
 namespace inductorfs::places {
 
-/// Which mount it is. The device is compared too, as the kernel gives the number of a mount that is gone to another.
+/// Identifies a mount. The device is compared too, because the kernel may reuse the number of a mount that is gone.
 struct BindId {
   uint64_t mount = 0;  ///< MountEntry::id; 0: not known
   std::string device;  ///< MountEntry::device of the file system that is shown
   bool operator==(const BindId&) const = default;
 };
 
-/// Shows the directory `source` at `place`.
+/// Shows the directory `source` at `place` and returns the new bind mount.
 [[nodiscard]] Result<BindId> bind(const Fd& source, const Fd& place);
 
-/// The bind mount, wherever its directory is by now; null when it is gone.
+/// Returns the bind mount, wherever its directory is now, or nullptr when it is gone.
 [[nodiscard]] const MountEntry* find_bind(const std::vector<MountEntry>& table, const BindId& id);
-/// Detaches what begins at this descriptor.
+/// Detaches the mount whose root this descriptor is.
 [[nodiscard]] Result<void> detach(const Fd& mount_root);
-/// Detaches the mount that has this entry's number. Never another one that is at its path.
+/// Detaches the mount that has this entry's number, and never another one that is at its path.
 [[nodiscard]] Result<void> detach(const MountEntry& entry);
 
 }  // namespace inductorfs::places

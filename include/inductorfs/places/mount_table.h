@@ -6,12 +6,12 @@
 
 #include "inductorfs/base/mount_table.h"
 
-/// Mounts as the commands look for them.
+/// Searches of the mount table that the commands need.
 namespace inductorfs::places {
 
-/// The mount that `path` lies in.
+/// Returns the mount that `path` lies in.
 [[nodiscard]] const MountEntry* find_mount_of(const std::vector<MountEntry>& table, std::string_view path);
-/// The mount of ours whose file system `bind` shows a part of; null when it is not mounted any more.
+/// Returns the inductorfs mount whose file system `bind` shows a part of, or nullptr when it is no longer mounted.
 [[nodiscard]] const MountEntry* find_main_mount(const std::vector<MountEntry>& table, const MountEntry& bind);
 
 }  // namespace inductorfs::places

@@ -11,7 +11,7 @@
 #include "inductorfs/base/result.h"
 #include "inductorfs/places/mount_table.h"
 
-/// Directories outside of the mount that are made for --also, as root, below directories that others may write to.
+/// Directories outside the mount that root makes for --also, below directories that other users may write to.
 namespace inductorfs::places {
 
 struct PlaceUser {
@@ -21,28 +21,29 @@ struct PlaceUser {
 
 struct Place {
   Fd fd;                              ///< O_PATH
-  std::vector<std::string> made;      ///< what did not exist before, outermost first, without symbolic links
-  std::optional<PlaceUser> user;      ///< who looks there: that of `torchinductor_<user>`
-  std::optional<MountEntry> covered;  ///< the mount of ours that is there already, dead or alive
+  std::vector<std::string> made;      ///< directories that did not exist before, outermost first, no symbolic links
+  std::optional<PlaceUser> user;      ///< the user of `torchinductor_<user>`, whose jobs look there
+  std::optional<MountEntry> covered;  ///< the inductorfs mount that is there already, dead or alive
 };
 
-/// Opens the directory `path`, making what is missing of it with mode 0755. Every name on the way is opened in its
-/// directory, without following it, and judged by descriptor.
+/// Opens the directory `path`, and makes the missing part of it with mode 0755. Every name on the way is opened in its
+/// directory, without following it, and judged by its descriptor.
 ///
-/// Root is led nowhere by others: each directory belongs to root and is closed to others, or sticky; only
-/// `torchinductor_<user>` and what is below it may be that user's, and are made as that user. Symbolic links are
-/// followed only when they are root's or this user's. An ordinary user may go through any directory. kNotPermitted
-/// names what is in the way; kBusy: a mount of ours is on the way.
+/// Other users must not be able to lead root astray: each directory must belong to root and be closed to others, or be
+/// sticky; only `torchinductor_<user>` and the directories below it may belong to that user, and are made as that user.
+/// Symbolic links are followed only when they belong to root or to this user. An ordinary user may go through any
+/// directory. kNotPermitted names the directory in the way; kBusy means that an inductorfs mount is on the way.
 [[nodiscard]] Result<Place> make_place(const std::string& path);
 
-/// Removes, innermost first, those of `made` that are empty, by the same walk.
+/// Removes those directories of `made` that are empty, innermost first, by the same walk.
 void remove_made(const std::vector<std::string>& made);
 
-/// Whether root may keep files of its own there: each directory of `path` that exists belongs to root and not everybody
-/// may write to it, unless it is sticky. A group may: /var/log is one's on some systems. Success for an ordinary user.
+/// Checks whether root may keep files of its own there: each directory of `path` that exists must belong to root, and
+/// must not be writable for everybody unless it is sticky. A group may have the right to write: /var/log has such a
+/// group on some systems. Always a success for an ordinary user.
 [[nodiscard]] Result<void> check_own_place(const std::string& path);
 
-/// The directory of `path`, by the same walk, and nothing is made.
+/// Opens the parent directory of `path` by the same walk, and makes nothing.
 [[nodiscard]] Result<Fd> open_parent(const std::string& path);
 [[nodiscard]] std::string name_of(const std::string& path);
 

@@ -5,8 +5,9 @@
 
 namespace inductorfs::places {
 
-/// Removes what killed daemons left there: sockets that nobody listens at, links to sockets that are not there, records
-/// of further places (with what they tell of) whose mount is gone. Nothing of a living daemon, nor of one that starts.
+/// Removes what killed daemons left in the directory: sockets at which nobody listens, links to sockets that are gone,
+/// and records of further places whose mount is gone, with those places. It removes nothing of a daemon that lives or
+/// starts.
 void sweep_runtime_directory(const std::string& directory);
 
 }  // namespace inductorfs::places

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <deque>
 #include <exception>
+#include <system_error>
 #include <vector>
 
 #include "inductorfs/base/activity.h"
@@ -64,18 +65,30 @@ void run_entry(const std::string& name, const std::function<void(std::stop_token
   }
 }
 
+std::jthread start_named(std::string name, std::function<void(std::stop_token)> entry) {
+  name.resize(std::min(name.size(), kNameLimit));
+  const SignalsBlocked blocked;
+  return std::jthread([name = std::move(name), entry = std::move(entry)](std::stop_token stop) {
+    run_entry(name, entry, std::move(stop));
+  });
+}
+
 }  // namespace
 
 std::jthread start_thread(std::string name, std::function<void(std::stop_token)> entry) {
-  name.resize(std::min(name.size(), kNameLimit));
   const std::string shown = name;
-  const SignalsBlocked blocked;
   try {
-    return std::jthread([name = std::move(name), entry = std::move(entry)](std::stop_token stop) {
-      run_entry(name, entry, std::move(stop));
-    });
+    return start_named(std::move(name), std::move(entry));
   } catch (const std::exception& failure) {
     end_process(shown, "thread.start_failed", failure.what());
+  }
+}
+
+std::optional<std::jthread> try_start_thread(std::string name, std::function<void()> entry) {
+  try {
+    return start_named(std::move(name), [entry = std::move(entry)](const std::stop_token&) { entry(); });
+  } catch (const std::system_error&) {
+    return std::nullopt;
   }
 }
 

@@ -27,6 +27,7 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
 #include "serve.h"
+#include "spare_threads.h"
 #include "waiting.h"
 #include "wire.h"
 
@@ -156,9 +157,10 @@ class KernelSession final : public Session {
   void forget_content(vfs::NodeId node) override;
 
  private:
-  void run(takeover::Slot& slot);
-  /// True: a request lies in the slot. False: the session has ended, or is to stop.
-  bool receive(takeover::Slot& slot, const Sleeper& sleeper);
+  void run(takeover::Slot& slot, bool spare);
+  void run_spare(takeover::Slot& slot);
+  /// True: a request lies in the slot. False: the session has ended, or is to stop; or the thread is spare and done.
+  bool receive(takeover::Slot& slot, const Sleeper& sleeper, bool spare);
   void process(takeover::Slot& slot, bool resumed);
   void process_message(std::string_view message);
   // What an earlier worker left.
@@ -182,12 +184,13 @@ class KernelSession final : public Session {
   std::atomic<size_t> left_over_{0};  ///< requests of an earlier worker that threads have not finished yet
   std::function<void()> on_end_;
   Guarded<std::vector<std::jthread>> threads_;
+  SpareThreads spares_{channel_->slots, [this](takeover::Slot& slot) { run_spare(slot); }};
 };
 
 void KernelSession::start(std::function<void()> on_end) {
   INDUCTORFS_CHECK(options_.threads > 0);
   on_end_ = std::move(on_end);
-  const size_t count = channel_->slots.threads();
+  const size_t count = spares_.regular();
   running_ = count;
   if (options_.resume) resume();
   if (left_over_ == 0) channel_->file_system().requests_finished();
@@ -195,9 +198,10 @@ void KernelSession::start(std::function<void()> on_end) {
     for (size_t i = 0; i < count; ++i) {
       takeover::Slot& slot = channel_->slots.of_thread(i);
       threads.push_back(
-          start_thread("fuse-" + std::to_string(i), [this, &slot](const std::stop_token&) { run(slot); }));
+          start_thread("fuse-" + std::to_string(i), [this, &slot](const std::stop_token&) { run(slot, false); }));
     }
   });
+  for (takeover::Slot* slot : spares_.start(options_.resume)) finish_own(*slot);
 }
 
 void KernelSession::stop() {
@@ -208,23 +212,35 @@ void KernelSession::stop() {
   INDUCTORFS_CHECK(::write(stop_event_.get(), &one, sizeof(one)) == sizeof(one));
   auto finished = threads_.with([](std::vector<std::jthread>& threads) { return std::move(threads); });
   for (const std::jthread& thread : finished) INDUCTORFS_CHECK(thread.get_id() != std::this_thread::get_id());
+  spares_.stop();
   finished.clear();
 }
 
-void KernelSession::run(takeover::Slot& slot) {
+void KernelSession::run_spare(takeover::Slot& slot) {
+  // After the last of the others has told of the end, nobody else does.
+  for (size_t running = running_.load(); !running_.compare_exchange_weak(running, running + 1);) {
+    if (running == 0) return;
+  }
+  run(slot, true);
+}
+
+void KernelSession::run(takeover::Slot& slot, bool spare) {
   {
     if (options_.resume) finish_own(slot);
     const Sleeper sleeper(fuse_session_fd(channel_->session.get()), stop_event_.get());
-    while (receive(slot, sleeper)) {
+    spares_.note_reading();
+    while (receive(slot, sleeper, spare)) {
       spinner_.note_request();
+      spares_.note_serving();
       process(slot, false);
+      spares_.note_reading();
     }
   }
   // The last one to leave tells, so that every request has been served by then.
   if (running_.fetch_sub(1) == 1 && !stopping_ && on_end_) on_end_();
 }
 
-bool KernelSession::receive(takeover::Slot& slot, const Sleeper& sleeper) {
+bool KernelSession::receive(takeover::Slot& slot, const Sleeper& sleeper, bool spare) {
   const int device = fuse_session_fd(channel_->session.get());
   ssize_t got = 0;
   int error = 0;
@@ -235,14 +251,17 @@ bool KernelSession::receive(takeover::Slot& slot, const Sleeper& sleeper) {
     // ENOENT: the request was interrupted while it was copied.
     return error != EAGAIN && error != EINTR && error != ENOENT;
   };
-  while (!stopping_) {
+  if (spare && spares_.may_end(spares_.regular())) return false;
+  for (bool rested = false; !stopping_;) {
     if (try_once() || spinner_.spin(try_once)) break;
-    sleeper.sleep();
+    if (rested && spares_.may_end(1)) return false;
+    rested = !sleeper.sleep(spare ? static_cast<int>(SpareThreads::kRest.count()) : -1);
   }
   // A socket that plays the kernel ends with EOF; FUSE_ABORT_ERROR would say ECONNABORTED.
   if (got < 0 && !stopping_ && error != ENODEV && error != ECONNABORTED) {
     log::error("fuse.read", {{"error", error_from_errno(error, "read /dev/fuse").to_string()}});
   }
+  if (got <= 0) spares_.note_ended();
   return got > 0;
 }
 
@@ -404,7 +423,7 @@ Result<std::unique_ptr<Session>> Session::open(Fd device, const SessionOptions& 
   fuse_set_log_func(libfuse_log);
   std::optional<takeover::Region> own;
   if (options.region == nullptr) {
-    auto made = takeover::Region::create(options.threads);
+    auto made = takeover::Region::create(options.threads, takeover::Region::kSpares);
     if (!made) return fail(std::move(made).error());
     own.emplace(std::move(*made));
   }

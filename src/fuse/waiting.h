@@ -74,9 +74,11 @@ class Sleeper {
     add(device, EPOLLIN | EPOLLEXCLUSIVE);
     add(stop, EPOLLIN);
   }
-  void sleep() const {
+  /// At most so many milliseconds, -1: without end. False: it was so long. A wake-up that comes as that ends is not
+  /// lost: the kernel then says so, or wakes another thread.
+  [[nodiscard]] bool sleep(int milliseconds) const {
     epoll_event event{};
-    (void)epoll_wait(epoll_.get(), &event, 1, -1);  // whatever woke us: the caller looks
+    return epoll_wait(epoll_.get(), &event, 1, milliseconds) != 0;  // whatever woke us: the caller looks
   }
 
  private:

@@ -39,7 +39,7 @@ Result<Fd> moved_up(int fd) {
 
 Result<Handed> collect(const config::Frozen& mount, const std::string& program, Readiness& readiness) {
   Handed handed;
-  const Result<takeover::Region> region = takeover::Region::create(mount.settings.threads);
+  const Result<takeover::Region> region = takeover::Region::create(mount.settings.threads, takeover::Region::kSpares);
   if (!region) return fail(region.error());
   const Result<Fd> settings = config::to_memory("inductorfs-settings", config::freeze(mount.settings, mount.ownership));
   if (!settings) return fail(settings.error());

@@ -213,7 +213,7 @@ SupervisionNews Supervision::news() const {
   news.upgrades_failed = page.upgrade_failed.load();
   news.upgrades_taken_back = page.upgrade_taken_back.load();
   news.safe_mode = page.safe_mode.load() != 0;
-  news.slots = region_.threads();
+  news.slots = region_.threads() - region_.spares();
   news.stuck = stuck_threads();
   news.log_full = takeover::NodeLog(region_).full();
   const int64_t crash = page.last_restart.load();

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -22,6 +23,7 @@ struct Header {
   uint64_t magic;
   uint64_t threads;
   Page page;
+  uint64_t spares;  ///< of `threads`; an earlier release left zeros here, and takes each for a thread of its own
 };
 static_assert(sizeof(Header) <= kPageSize);
 
@@ -43,20 +45,21 @@ Header& header_at(char* start) { return *std::launder(reinterpret_cast<Header*>(
 
 }  // namespace
 
-Result<Region> Region::create(size_t threads) {
+Result<Region> Region::create(size_t threads, size_t most_spares) {
   if (threads == 0 || threads > kThreadLimit) return fail(ErrorCode::kInvalid, "takeover memory: 1 to 256 threads");
+  const size_t spares = std::min(most_spares, kThreadLimit - threads);
+  threads += spares;
   Fd memory(::memfd_create("inductorfs-takeover", MFD_CLOEXEC));
   if (!memory) return fail_errno("memfd_create");
   const size_t size = whole_size(threads);
   if (::ftruncate(memory.get(), static_cast<off_t>(size)) != 0) return fail_errno("ftruncate", "takeover memory");
-  // All of the slots now: later there may be no memory, and a store to such a page would be a SIGBUS.
-  if (::fallocate(memory.get(), 0, 0, static_cast<off_t>(kPageSize + slots_size(threads))) != 0) {
-    return fail_errno("fallocate", "takeover memory");
-  }
   auto start = map(memory.get(), size);
   if (!start) return fail(std::move(start).error());
-  auto* header = new (*start) Header{0, threads, {}};
+  // All that is always used, now: later there may be no memory, and a store to such a page would be a SIGBUS.
+  if (::fallocate(memory.get(), 0, 0, kPageSize) != 0) return fail_errno("fallocate", "takeover memory");
+  auto* header = new (*start) Header{0, threads, {}, spares};
   Region region(std::move(memory), *start, size);
+  INDUCTORFS_TRY(RequestSlots::reserve(region));
   RequestSlots::lay_out(region.slots(), threads);
   header->magic = kMagic;
   return region;
@@ -72,7 +75,7 @@ Result<Region> Region::attach(Fd memory) {
   Region region(std::move(memory), *start, size);
   const Header& header = header_at(*start);
   if (header.magic != kMagic || header.threads == 0 || header.threads > kThreadLimit ||
-      size != whole_size(static_cast<size_t>(header.threads))) {
+      header.spares >= header.threads || size != whole_size(static_cast<size_t>(header.threads))) {
     return fail(ErrorCode::kInvalid,
                 "takeover memory: of another version of inductorfs; unmount and mount again to change the version");
   }
@@ -90,6 +93,7 @@ Region::~Region() {
 
 Page& Region::page() const { return header_at(start_).page; }
 size_t Region::threads() const { return static_cast<size_t>(header_at(start_).threads); }
+size_t Region::spares() const { return static_cast<size_t>(header_at(start_).spares); }
 std::span<char> Region::slots() const { return {start_ + kPageSize, slots_size(threads())}; }
 std::span<char> Region::log() const {
   const size_t offset = kPageSize + slots_size(threads());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/takeover/request_slots.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -20,6 +21,8 @@ constexpr size_t kUniqueOffset = 8;
 /// A thread's request begins a page: the pages before it are not the kernel's business.
 constexpr size_t kThreadStride = kPageSize + RequestSlots::kRequestRoom;
 constexpr size_t kParkedStride = kSlotHead + RequestSlots::kParkedRoom;
+/// Of a spare thread, always there: its head's page, and the one by which everybody sees whether it holds a request.
+constexpr size_t kSpareKept = 2 * kPageSize;
 /// Of a thread: its head's page and 16 KiB of its request.
 constexpr size_t kLockedFirst = 5 * kPageSize;
 static_assert(kThreadStride % kPageSize == 0);
@@ -38,15 +41,27 @@ uint64_t unique_of(Slot& slot) {
 /// lock 8 MiB as a rule, which is less than 8 threads have, and mlock(2) locks all of what it is given or nothing. So
 /// what every request needs comes first: of each thread the slot's head and the start of a request, where all but the
 /// long WRITEs end; then what is parked; then the rest as far as it goes.
-void lock_slots(std::span<char> memory, size_t threads) {
-  if (::mlock(memory.data(), memory.size()) == 0) return;
-  for (size_t i = 0; i < threads; ++i) {
-    if (::mlock(memory.data() + i * kThreadStride, kLockedFirst) != 0) return;
+void lock_slots(std::span<char> threads, std::span<char> parked) {
+  for (size_t at = 0; at < threads.size(); at += kThreadStride) {
+    if (::mlock(threads.data() + at, kLockedFirst) != 0) return;
   }
-  if (::mlock(memory.data() + threads * kThreadStride, RequestSlots::kParked * kParkedStride) != 0) return;
-  for (size_t i = 0; i < threads; ++i) {
-    if (::mlock(memory.data() + i * kThreadStride, kThreadStride) != 0) return;
+  if (::mlock(parked.data(), parked.size()) != 0) return;
+  for (size_t at = 0; at < threads.size(); at += kThreadStride) {
+    if (::mlock(threads.data() + at, kThreadStride) != 0) return;
   }
+}
+
+/// Present in this process's page tables.
+void populate(std::span<char> memory) {
+  (void)::madvise(memory.data(), memory.size(),
+                  MADV_POPULATE_WRITE);  // Linux 5.14; otherwise touched by the first use
+}
+
+/// Where the slots' byte lies in the region: behind its first page (Region::slots).
+off_t offset_of(size_t byte) { return static_cast<off_t>(kPageSize + byte); }
+
+bool allocate(int fd, off_t offset, size_t size) {
+  return ::fallocate(fd, FALLOC_FL_KEEP_SIZE, offset, static_cast<off_t>(size)) == 0;
 }
 
 struct Current {
@@ -112,11 +127,45 @@ void Slot::keep_reply(std::string_view reply_bytes) noexcept {
   phase.store(kAnswered, std::memory_order_release);
 }
 
-RequestSlots::RequestSlots(const Region& region) : memory_(region.slots()), threads_(region.threads()) {
-  // Present in this process's page tables, and kept there as far as the limits allow (region.cc: map).
-  (void)::madvise(memory_.data(), memory_.size(),
-                  MADV_POPULATE_WRITE);  // Linux 5.14; otherwise touched by the first use
-  lock_slots(memory_, threads_);
+RequestSlots::RequestSlots(const Region& region)
+    : fd_(region.fd()), memory_(region.slots()), threads_(region.threads()), spares_(region.spares()) {
+  // Kept there as far as the limits allow (region.cc: map). What no spare thread uses takes no memory.
+  const std::span<char> always = memory_.first((threads_ - spares_) * kThreadStride);
+  const std::span<char> parked = memory_.subspan(threads_ * kThreadStride);
+  populate(always);
+  populate(parked);
+  lock_slots(always, parked);
+}
+
+std::span<char> RequestSlots::of_spare(size_t thread) const {
+  INDUCTORFS_CHECK(thread >= threads_ - spares_ && thread < threads_);
+  return memory_.subspan(thread * kThreadStride, kThreadStride);
+}
+
+bool RequestSlots::prepare(size_t spare_thread) const {
+  const std::span<char> slot = of_spare(spare_thread);
+  if (!allocate(fd_, offset_of(spare_thread * kThreadStride), slot.size())) return false;
+  populate(slot);
+  (void)::mlock(slot.data(), kLockedFirst);  // as in lock_slots()
+  return true;
+}
+
+void RequestSlots::give_back(size_t spare_thread) const {
+  (void)::munlock(of_spare(spare_thread).data(), kThreadStride);  // what is not locked stays so
+  constexpr int kHole = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  // Best effort: pages that stay are used by the next thread there.
+  (void)::fallocate(fd_, kHole, offset_of(spare_thread * kThreadStride + kSpareKept), kThreadStride - kSpareKept);
+}
+
+Result<void> RequestSlots::reserve(const Region& region) {
+  const size_t threads = region.threads();
+  const size_t always = (threads - region.spares()) * kThreadStride;
+  bool done = allocate(region.fd(), offset_of(0), always);
+  for (size_t at = always; done && at < threads * kThreadStride; at += kThreadStride) {
+    done = allocate(region.fd(), offset_of(at), kSpareKept);
+  }
+  if (done) done = allocate(region.fd(), offset_of(threads * kThreadStride), kParked * kParkedStride);
+  return done ? Result<void>() : fail_errno("fallocate", "takeover memory");
 }
 
 size_t RequestSlots::bytes_for(size_t threads) { return threads * kThreadStride + kParked * kParkedStride; }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -22,6 +24,23 @@ TEST(StartThread, NamesTheThreadAndCutsLongNames) {
     pthread_getname_np(pthread_self(), name.data(), name.size());
   }).join();
   EXPECT_STREQ(name.data(), "a-name-that-is-");
+}
+
+/// In a process of a user who may have no more threads.
+[[noreturn]] void try_without_room() {
+  const rlimit none{0, 0};
+  const bool bound = ::setrlimit(RLIMIT_NPROC, &none) == 0 && (::geteuid() != 0 || ::setuid(65534) == 0);
+  const auto thread = try_start_thread("spare", [] {});
+  ::_exit(bound && !thread ? 0 : 1);
+}
+
+TEST(TryStartThread, SaysThatTheHostHasNoRoomForOne) {
+  EXPECT_EXIT(try_without_room(), ::testing::ExitedWithCode(0), "");
+  bool ran = false;
+  auto thread = try_start_thread("spare", [&] { ran = true; });
+  ASSERT_TRUE(thread);
+  thread->join();
+  EXPECT_TRUE(ran);
 }
 
 TEST(StartThread, BlocksSignalsThereAndLeavesTheCallersMask) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -175,6 +176,47 @@ TEST_F(Slots, AreParkedFromManyThreadsAtOnce) {
   }
   threads.clear();
   EXPECT_EQ(wrong, 0);
+}
+
+/// Of the memory that several processes share, what is there.
+size_t bytes_in_memory(const Region& region) {
+  struct stat status {};
+  return ::fstat(region.fd(), &status) == 0 ? static_cast<size_t>(status.st_blocks) * 512 : 0;
+}
+
+TEST(SpareSlots, TakeMemoryWhileTheyAreUsed) {
+  const Region plain = std::move(*Region::create(2));
+  const Region region = std::move(*Region::create(2, 8));
+  EXPECT_EQ(region.threads(), 10U);
+  EXPECT_EQ(region.spares(), 8U);
+  const RequestSlots slots(region);
+  (void)slots.left_over();
+  const size_t idle = bytes_in_memory(region);
+  EXPECT_LE(idle, bytes_in_memory(plain) + size_t{8} * 8192) << "two pages each";
+
+  for (size_t round = 0; round < 2; ++round) {
+    ASSERT_TRUE(slots.prepare(9));
+    EXPECT_GE(bytes_in_memory(region), idle + RequestSlots::kRequestRoom - 4096);
+    put(slots.of_thread(9), 5, static_cast<uint32_t>(slots.of_thread(9).request_size));
+    EXPECT_EQ(RequestSlots(region).left_over().size(), 1U) << "the next worker finds it as any other";
+    slots.of_thread(9).free();
+    slots.give_back(9);
+    EXPECT_EQ(bytes_in_memory(region), idle);
+    EXPECT_EQ(slots.left_over().size(), 0U);
+  }
+}
+
+TEST(SpareSlots, AreFewerWhereThereAreManyThreads) {
+  EXPECT_EQ(Region::create(250, Region::kSpares)->spares(), 6U);
+  EXPECT_EQ(Region::create(256, Region::kSpares)->spares(), 0U);
+}
+
+TEST(SpareSlots, AreThreadsLikeOthersToAnEarlierRelease) {
+  const Region region = std::move(*Region::create(2, 6));
+  const Region plain = std::move(*Region::create(8));
+  EXPECT_EQ(region.slots().size(), plain.slots().size());
+  EXPECT_EQ(region.log().size(), plain.log().size());
+  EXPECT_EQ(plain.spares(), 0U);
 }
 
 /// KiB of this process that are locked in memory.

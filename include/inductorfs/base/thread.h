@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -14,6 +15,8 @@ namespace inductorfs {
 /// entry is logged and ends the process, because a half-dead daemon is worse than none. All signals are blocked in the
 /// thread, except those that a fault of its own raises (SIGSEGV and the like).
 [[nodiscard]] std::jthread start_thread(std::string name, std::function<void(std::stop_token)> entry);
+/// The same for a thread that can be done without: nothing when the host has no room for it, a limit of threads.
+[[nodiscard]] std::optional<std::jthread> try_start_thread(std::string name, std::function<void()> entry);
 
 /// Owns a fixed number of threads that take work from one bounded queue. `submit` never blocks: it answers false when
 /// the queue is full, and the caller decides (a prefetch is dropped, a fetch becomes a miss). The destructor runs what

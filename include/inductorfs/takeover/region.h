@@ -44,8 +44,11 @@ struct Page {
 class Region {
  public:
   static constexpr size_t kThreadLimit = 256;
-  /// Makes the memory. `threads`: how many requests are read at once. kNoSpace, kNotSupported.
-  [[nodiscard]] static Result<Region> create(size_t threads);
+  /// Threads that a session may have beside its own for a while; fewer where both are more than kThreadLimit.
+  static constexpr size_t kSpares = 56;
+  /// Makes the memory. `threads`: how many requests are read at once; `most_spares`: how many more at times.
+  /// kNoSpace, kNotSupported.
+  [[nodiscard]] static Result<Region> create(size_t threads, size_t most_spares = 0);
   /// Maps what another process made. kInvalid when it is nothing of this program's, or of another layout: an upgrade
   /// across layouts needs a remount.
   [[nodiscard]] static Result<Region> attach(Fd memory);
@@ -58,7 +61,10 @@ class Region {
   /// To be handed to another process; close-on-exec.
   [[nodiscard]] int fd() const { return memory_.get(); }
   [[nodiscard]] Page& page() const;
+  /// Threads that have a slot, the spare ones last.
   [[nodiscard]] size_t threads() const;
+  /// How many of them are spare; of a region that an earlier release made: none.
+  [[nodiscard]] size_t spares() const;
   /// For RequestSlots and NodeLog.
   [[nodiscard]] std::span<char> slots() const;
   [[nodiscard]] std::span<char> log() const;

@@ -55,14 +55,21 @@ struct Slot {
 };
 
 /// All slots of a region: one for each thread, in which requests are read and served, and smaller ones to which a
-/// lookup moves that waits for the cluster. Safe for concurrent use.
+/// lookup moves that waits for the cluster. The region must outlive it. Safe for concurrent use.
 class RequestSlots {
  public:
   explicit RequestSlots(const Region& region);
 
   /// Of the fuse thread with this number. Its request buffer takes one message of the largest size.
   [[nodiscard]] Slot& of_thread(size_t thread) const;
+  /// All that have a slot, the spare ones last.
   [[nodiscard]] size_t threads() const { return threads_; }
+  [[nodiscard]] size_t spares() const { return spares_; }
+
+  /// Gives the slot of a spare thread the memory that the others' have always. False: the host has none.
+  [[nodiscard]] bool prepare(size_t spare_thread) const;
+  /// Gives it back, but for the start of the slot. Requires: its request is done with.
+  void give_back(size_t spare_thread) const;
 
   /// A copy of a request in a slot of its own, until free(); nullptr when all are taken, or the request is too long.
   [[nodiscard]] Slot* park(const Slot& from);
@@ -79,11 +86,16 @@ class RequestSlots {
   static constexpr size_t kParkedRoom = 512;  ///< a LOOKUP: header and a name of 255 bytes
   [[nodiscard]] static size_t bytes_for(size_t threads);
   static void lay_out(std::span<char> memory, size_t threads);
+  /// Memory for all slots; of spare threads, for their start.
+  [[nodiscard]] static Result<void> reserve(const Region& region);
 
  private:
   [[nodiscard]] Slot& parked(size_t index) const;
+  [[nodiscard]] std::span<char> of_spare(size_t thread) const;
+  int fd_;
   std::span<char> memory_;
   size_t threads_;
+  size_t spares_;
   std::atomic<size_t> next_{0};
 };
 

@@ -33,7 +33,7 @@ std::string key_directory(const std::string& seed) { return "triton/0/" + triton
 
 /// A ledger's line holds a word for the bytes.
 std::string bytes_of(const std::string& value) {
-  return value.starts_with("big") ? std::string(300'000, value.back()) : value;
+  return value.starts_with("big") ? std::string(300'000, value.at(4)) + value.substr(5) : value;
 }
 
 std::string timings(const std::string& choices) {
@@ -186,6 +186,7 @@ void Driver::write_private_files() {
 void Driver::write_shared_files() {
   for (const char* name : {"one", "two", "three"}) put(code_path(name), name);
   put(code_path("large"), "big-l");
+  put(code_path("vast"), "big-v");
   // With a second name it keeps its inode, and the store takes a copy.
   const std::string twice = code_path("twice");
   must(host_->make_directories(twice.substr(0, 2)), "mkdir");
@@ -203,6 +204,7 @@ void Driver::write_shared_files() {
 
 void Driver::change_sealed_files() {
   mine(code_path("one"), "one");
+  mine(code_path("vast"), "big-v");
   must(host_->wait_for_entry(code_path("theirs")), "what another host published");
   ledger_.did("mine", code_path("theirs"), "theirs");
   mine(code_path("theirs"), "theirs");
@@ -229,6 +231,7 @@ void Driver::change_facts_with_a_queue() {
   for (const char* name : {"queued", "three", "large", "twice"}) leave(code_path(name));
   leave(key_directory("kernel"));
   for (const char* name : {"one", "theirs"}) lose_changes(code_path(name), name);
+  lose_changes(code_path("vast"), "big-v");
   host_->change_facts("two");
   host_->change_facts("one");
   fault_->refuse_publishes(false);

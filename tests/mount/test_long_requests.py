@@ -10,11 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from inductorfs_testing import mounts
+from inductorfs_testing import artefacts, mounts
 from inductorfs_testing.processes import PATIENCE, wait_until
 
 THREADS = 2
+SIZE = 96 << 20
+ONE_BYTE = "import os, sys; os.pwrite(os.open(sys.argv[1], os.O_WRONLY), b'y', 0)"
 READ = "import sys; sys.exit(open(sys.argv[1]).read() != sys.argv[2])"
+ASK = "import os, sys\nwhile True: os.getxattr(sys.argv[1], 'user.inductorfs.digest' if len(sys.argv) < 3 else sys.argv[2])"
 
 
 @contextlib.contextmanager
@@ -27,9 +30,64 @@ def python(text, *words):
         child.wait()
 
 
+def large_files(writer, node, count, size):
+    names = [artefacts.code(f"large{index}") for index in range(count)]
+    for name in names:
+        artefacts.write_atomic(writer.cache, name, "x" * size)
+    writer.sync()
+    for name in names:
+        mounts.appears(node.cache / name)
+    return names
+
+
+def half_copied(node, size):
+    """Local copies that are being made."""
+    found = []
+    for orphans in node.store.rglob("orphans"):
+        for entry in os.scandir(orphans):
+            with contextlib.suppress(FileNotFoundError):
+                found.append(0 < entry.stat().st_size < size)
+    return sum(found)
+
+
 def is_answered(node, number):
     """A lookup of a name that nobody has asked for."""
     assert not os.path.lexists(node.cache / f"none{number}")
+
+
+def is_answered_while_copied(node, path, change):
+    """Whether the file and another name were asked for, and that was answered, while the file was copied for its writer."""
+    number = 0
+    while change.poll() is None:
+        if half_copied(node, SIZE) == 1:
+            number += 1
+            with contextlib.suppress(OSError):  # it has none when the copy has just been made
+                os.getxattr(path, "user.inductorfs.digest")
+            is_answered(node, number)
+            if half_copied(node, SIZE) == 1:
+                return True
+    return False
+
+
+@pytest.mark.parametrize("whose", ["this node's", "the cluster's"])
+def test_a_large_file_that_is_copied_for_its_writer_keeps_nobody_waiting(cluster, whose):
+    node = cluster.quick("a", "--threads", str(THREADS), "--prefetch", "0")
+    writer = node if whose == "this node's" else cluster.quick("b")
+    for name in large_files(writer, node, 3, SIZE):  # a machine that is busy may finish one before it lets us look
+        path = node.cache / name
+        assert path.stat().st_size == SIZE
+        asking = [python(ASK, path, *more) for more in ([], ["user.inductorfs.family"]) for _ in range(2 * THREADS)]
+        with contextlib.ExitStack() as stack:
+            for child in asking:
+                stack.enter_context(child)
+            change = stack.enter_context(python(ONE_BYTE, path))
+            answered = is_answered_while_copied(node, path, change)
+            assert change.wait(60 * PATIENCE) == 0
+        assert path.read_bytes() == b"y" + b"x" * (SIZE - 1)
+        assert half_copied(node, SIZE + 1) == 0
+        if answered:
+            return
+    raise AssertionError("nothing was answered while a file was copied")
 
 
 @contextlib.contextmanager

@@ -172,7 +172,7 @@ def test_bytes_of_the_store_stay_though_their_file_is_renamed(armed):
 
 
 # Whose file it is: the cluster's, or one of this host that the store has too.
-IN_PLACE = {"data.written": False, "unshare.copied": False, "unshare.renamed": False, "copy.written": True, "copy.named": True}
+IN_PLACE = {"copy.early": False, "data.written": False, "unshare.copied": False, "unshare.renamed": False, "copy.written": True, "copy.named": True}
 
 
 @pytest.mark.parametrize("point", IN_PLACE)
@@ -181,23 +181,25 @@ def test_a_file_that_is_written_in_place_stays_the_same_file(cluster, tmp_path, 
     node, once = killing_once(cluster, tmp_path, point)
     other, name = cluster.quick("b"), artefacts.code("sealed")
     writer = other if IN_PLACE[point] else node
-    artefacts.write_atomic(writer.cache, name, "text")
+    text = "text" * (1 << 17) if point == "copy.early" else "text"
+    artefacts.write_atomic(writer.cache, name, text)
     writer.sync()
     for reader in (node, other):
         mounts.appears(reader.cache / name)
     with open(node.cache / name, "rb") as held:
-        assert held.read() == b"text"
+        assert held.read() == text.encode()
         with open(node.cache / name, "ab") as file:
             file.write(b", more")
         assert once.exists(), "the point was not reached"
         for restarts in (1, 2):
             wait_until(lambda many=restarts: node.status()["takeover"]["restarts"] == many, what="the takeover")
             os.posix_fadvise(held.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            assert os.pread(held.fileno(), 100, 0) == (node.cache / name).read_bytes() == b"text, more"
+            assert os.pread(held.fileno(), 1 << 20, 0) == (node.cache / name).read_bytes() == text.encode() + b", more"
             assert os.path.samestat(os.fstat(held.fileno()), (node.cache / name).stat())
             if restarts == 1:
                 node.next_worker(node.kill_worker())
-    assert (other.cache / name).read_bytes() == b"text"
+    assert (other.cache / name).read_bytes() == text.encode()
+    assert not [left for orphans in node.store.rglob("orphans") for left in os.listdir(orphans)]
     node.unmount()
     done = node.cli("check", "--store", node.store)
     assert done.code == 0, done.out + done.err

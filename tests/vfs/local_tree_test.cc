@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "support/temporary_directory.h"
+#include "vfs/tree/early_copy.h"
 
 namespace inductorfs::testing {
 namespace {
@@ -17,6 +18,10 @@ class LocalTree : public ::testing::Test {
  protected:
   void write(const std::string& path, const std::string& bytes) {
     ASSERT_TRUE(write_file_atomically(tree.fd(), path, bytes));
+  }
+  Result<void> unshare(const std::string& path, std::optional<uint64_t> size = {}) {
+    vfs::EarlyCopy none(size);
+    return tree.unshare(path, none);
   }
   std::string text(const std::string& path) { return read_file(tree.fd(), path, 1 << 20).value_or("absent"); }
 
@@ -72,7 +77,7 @@ TEST_F(LocalTree, UnsharesAnInodeWithAllThatBelongsToIt) {
   ASSERT_TRUE(tree.set_seal(file->get(), "abc"));
   ASSERT_EQ(::fsetxattr(file->get(), "user.mine", "1", 1, 0), 0);
 
-  ASSERT_TRUE(tree.unshare("view/file", std::nullopt));
+  ASSERT_TRUE(unshare("view/file"));
 
   const auto status = *tree.stat("view/file").value();
   EXPECT_NE(status.st_ino, tree.stat("blob").value()->st_ino);
@@ -89,14 +94,14 @@ TEST_F(LocalTree, UnsharesAnInodeWithAllThatBelongsToIt) {
 
 TEST_F(LocalTree, CopiesNoMoreThanATruncationKeeps) {
   write("view/file", "0123456789");
-  ASSERT_TRUE(tree.unshare("view/file", 4));
+  ASSERT_TRUE(unshare("view/file", 4));
   EXPECT_EQ(text("view/file"), "0123");
 }
 
 TEST_F(LocalTree, PutsAsideAnEarlierCopyThatFailed) {
   write("view/file", "bytes");
   write("orphans/copy-" + std::to_string(tree.stat("view/file").value()->st_ino), "half");
-  ASSERT_TRUE(tree.unshare("view/file", std::nullopt));
+  ASSERT_TRUE(unshare("view/file"));
   EXPECT_EQ(text("view/file"), "bytes");
 }
 

@@ -13,6 +13,7 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/handle.h"
 #include "inductorfs/takeover/request_slots.h"
+#include "vfs/tree/early_copy.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -183,22 +184,25 @@ Result<void> LocalTree::make_view_directories(std::string_view path) const {
   return {};
 }
 
-Result<void> LocalTree::unshare(const std::string& path, std::optional<uint64_t> size) const {
+Result<void> LocalTree::unshare(const std::string& path, EarlyCopy& early) const {
   auto from = open_at(fd(), path, O_RDONLY | O_NOFOLLOW);
   if (!from) return fail(std::move(from).error());
   struct stat status {};
   if (::fstat(from->get(), &status) != 0) return fail_errno("stat", path);
   // Beside the other nameless files, so that the copy never shows in the view.
-  const std::string copy = "orphans/copy-" + std::to_string(status.st_ino);
-  (void)::unlinkat(fd(), copy.c_str(), 0);  // left by a copy that failed
-  auto to = open_at(fd(), copy, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+  auto made = early.take(from->get());
+  const bool copied = made.has_value();
+  const std::string copy = copied ? made->name : "orphans/copy-" + std::to_string(status.st_ino);
+  if (!copied) (void)::unlinkat(fd(), copy.c_str(), 0);  // left by a copy that failed
+  auto to =
+      copied ? Result<Fd>(std::move(made->file)) : open_at(fd(), copy, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
   if (!to) return fail(std::move(to).error());
   const auto undo = [&](Error error) -> Result<void> {
     (void)::unlinkat(fd(), copy.c_str(), 0);  // the error that is reported came first
     return fail(std::move(error));
   };
-  const uint64_t wanted = std::min(size.value_or(UINT64_MAX), static_cast<uint64_t>(status.st_size));
-  if (auto copied = copy_bytes(from->get(), to->get(), wanted); !copied) return undo(copied.error());
+  const uint64_t wanted = copied ? 0 : early.wanted(static_cast<uint64_t>(status.st_size));
+  if (auto rest = copy_bytes(from->get(), to->get(), wanted); !rest) return undo(rest.error());
   copy_xattrs(from->get(), to->get());
   mark_changed(to->get(), status.st_ino);
   if (::geteuid() == 0) (void)::fchown(to->get(), status.st_uid, status.st_gid);  // root may

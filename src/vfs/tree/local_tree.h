@@ -14,6 +14,8 @@
 
 namespace inductorfs::vfs {
 
+class EarlyCopy;
+
 /// The plain directory on the local disk behind a mount: `view/` (the local part of the tree, path by path),
 /// `pending/` (files of unfinished Triton sets), `orphans/` (deleted files that somebody still has open), `stale/`
 /// (files for other facts of this host that the cluster is still to get) and `set-aside/` (what could not be read). All
@@ -59,8 +61,9 @@ class LocalTree {
   /// False when one of the two cannot be read.
   [[nodiscard]] bool same_bytes(const std::string& one, const std::string& other) const;
   /// Copies `from` beside itself and renames the copy over it: the path then names an inode of its own, with the same
-  /// mode, owner, times and extended attributes, whose bytes nobody shares. The first `size` bytes are enough.
-  [[nodiscard]] Result<void> unshare(const std::string& path, std::optional<uint64_t> size) const;
+  /// mode, owner, times and extended attributes, whose bytes nobody shares. `early`: what is copied of it already, and
+  /// how much is wanted.
+  [[nodiscard]] Result<void> unshare(const std::string& path, EarlyCopy& early) const;
 
   /// The seal: an extended attribute of the file's inode that holds its digest, so that a restart knows what was handed
   /// to the publish queue already. Where the disk has no such attributes every start seals again, which is harmless.

@@ -37,14 +37,18 @@ Result<Attributes> FileAttributes::get_attributes(NodeId id) {
 }
 
 Result<Attributes> FileAttributes::apply_change(const NodePtr& node, const AttributeChange& change) {
+  const auto is_same_mode = [&](const Content& content) {
+    return change.mode && content.backing == Backing::kShared && (*change.mode & 07777) == mode_of(content.entry) &&
+           !change.uid && !change.gid && !touches_times(change);
+  };
+  auto early =
+      node->content.with(is_same_mode) ? Result<EarlyCopy>(EarlyCopy(std::nullopt)) : data_.copy_early(node, false);
+  if (!early) return fail(std::move(early).error());
   return moves_.read([&](const Moves&) {
     return node->content.with([&](Content& content) -> Result<Attributes> {
-      const bool same_mode = change.mode && content.backing == Backing::kShared &&
-                             (*change.mode & 07777) == mode_of(content.entry) && !change.uid && !change.gid &&
-                             !touches_times(change);
-      if (same_mode) return tree_.attributes(*node, content);
+      if (is_same_mode(content)) return tree_.attributes(*node, content);
       if (content.backing == Backing::kShared) {
-        if (auto own = data_.make_private(node, content, std::nullopt); !own) return fail(std::move(own).error());
+        if (auto own = data_.make_private(node, content, *early); !own) return fail(std::move(own).error());
       }
       auto path = tree_.location(*node, content);
       if (!path) return tree_.attributes(*node, content);
@@ -210,13 +214,15 @@ Result<void> FileAttributes::change_xattr(NodeId id, const std::string& name,
   }
   auto node = tree_.live(id);
   if (!node) return fail(std::move(node).error());
+  auto early = data_.copy_early(*node, false);
+  if (!early) return fail(std::move(early).error());
   const auto path = nodes_.path_of(**node);
   return moves_.read([&](const Moves&) -> Result<void> {
     const bool needs_directory = (*node)->is_directory() && path;
     if (auto made = needs_directory ? tree_.make_local_directory(*node, *path) : Result<void>{}; !made) return made;
     return (*node)->content.with([&](Content& content) -> Result<void> {
       const bool shared = content.backing == Backing::kShared;
-      if (auto own = shared ? data_.make_private(*node, content, std::nullopt) : Result<void>{}; !own) return own;
+      if (auto own = shared ? data_.make_private(*node, content, *early) : Result<void>{}; !own) return own;
       auto place = tree_.location(**node, content);
       if (!place) return fail(std::move(place).error());
       content.attributes_valid = false;

@@ -90,27 +90,58 @@ Result<size_t> Data::read(NodeId id, char* out, size_t size, uint64_t offset) {
   return count;
 }
 
-Result<void> Data::copy_bytes_of(const Node& node, Content& content, const Fd& to, uint64_t size) {
-  if (content.rendered) return pwrite_full(to.get(), std::string_view(*content.rendered).substr(0, size), 0);
-  if (size == 0) return {};
-  auto from = tree_.descriptor(node, content, false);
-  if (!from) return fail(std::move(from).error());
-  return copy_bytes((*from)->fd.get(), to.get(), size);
+/// Copies what is much before the node's lock is taken for the change that needs the copy. What cannot be had is left
+/// to that change, which tells why.
+Result<EarlyCopy> Data::copy_early(const NodePtr& node, bool sealed_too, std::optional<uint64_t> keep) {
+  EarlyCopy early(keep);
+  const auto is_large = [&](const Content& content) {
+    if (content.backing == Backing::kShared) return early.wanted(content.entry.size) > EarlyCopy::kLarge;
+    return content.backing == Backing::kLocal && sealed_too && content.sealed != SealState::kOpen &&
+           early.wanted(UINT64_MAX) > EarlyCopy::kLarge;
+  };
+  if (!node->is_regular() || !node->content.with(is_large)) return early;
+  DescriptorCache::Pointer from;
+  const auto begin = [&](Content& content) {
+    if (content.copying || content.rendered || !is_large(content)) return;
+    if (content.backing == Backing::kLocal && !tree_.is_sealed(*node, content)) return;
+    const auto file = tree_.descriptor(*node, content, false);
+    struct stat status {};
+    if (!file || ::fstat((*file)->fd.get(), &status) != 0) return;
+    if (early.wanted(static_cast<uint64_t>(status.st_size)) <= EarlyCopy::kLarge) return;
+    from = *file;
+    early.begin(disk_, node, content);
+  };
+  const auto is_free = [](const Content& content) { return !content.copying; };
+  do {
+    // Whoever copies says that he goes on; this request waits for him as for a lock.
+    while (!node->content.wait_until(std::chrono::steady_clock::now() + kFetchStep, is_free, is_free)) continue;
+    moves_.read([&](const Moves&) { node->content.with(begin); });
+  } while (!from && !node->content.with(is_free));
+  if (from) INDUCTORFS_TRY(early.fill((*from).fd.get()));
+  return early;
 }
 
-Result<void> Data::copy_entry_to_view(const NodePtr& node, Content& content, std::optional<uint64_t> keep_bytes) {
+Result<void> Data::copy_entry_to_view(const NodePtr& node, Content& content, EarlyCopy& early) {
   const auto path = nodes_.path_of(*node);
-  const uint64_t size = content.rendered ? content.rendered->size() : content.entry.size;
+  const uint64_t size = early.wanted(content.rendered ? content.rendered->size() : content.entry.size);
   std::string place = path ? LocalTree::view(*path) : LocalTree::orphan(node->id);
   if (path && path->find('/') != std::string::npos) {
     INDUCTORFS_TRY(disk_.make_view_directories(path->substr(0, path->rfind('/'))));
   }
-  const std::string copy = LocalTree::orphan(node->id) + ".copy";
-  (void)disk_.unlink(copy);  // left by a copy that failed
-  auto to = open_at(disk_.fd(), copy, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+  const bool has_file = !content.rendered && size > 0;
+  const auto from = has_file ? tree_.descriptor(*node, content, false) : DescriptorCache::Pointer{};
+  if (!from) return fail(from.error());
+  auto made = has_file ? early.take((*from)->fd.get()) : std::nullopt;
+  const bool copied = made.has_value();
+  const std::string copy = copied ? made->name : LocalTree::orphan(node->id) + ".copy";
+  if (!copied) (void)disk_.unlink(copy);  // left by a copy that failed
+  auto to = copied ? Result<Fd>(std::move(made->file))
+                   : open_at(disk_.fd(), copy, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
   if (!to) return fail(std::move(to).error());
   const auto write_copy = [&]() -> Result<void> {
-    INDUCTORFS_TRY(copy_bytes_of(*node, content, *to, std::min(size, keep_bytes.value_or(size))));
+    if (content.rendered)
+      INDUCTORFS_TRY(pwrite_full(to->get(), std::string_view(*content.rendered).substr(0, size), 0));
+    if (has_file && !copied) INDUCTORFS_TRY(copy_bytes((*from)->fd.get(), to->get(), size));
     disk_.mark_changed(to->get(), 0);
     const Attributes& attributes = content.attributes;
     if (::geteuid() == 0 && ::fchown(to->get(), attributes.uid, attributes.gid) != 0) return fail_errno("chown", copy);
@@ -137,9 +168,9 @@ Result<void> Data::copy_entry_to_view(const NodePtr& node, Content& content, std
   return {};
 }
 
-Result<void> Data::make_private(const NodePtr& node, Content& content, std::optional<uint64_t> keep_bytes) {
+Result<void> Data::make_private(const NodePtr& node, Content& content, EarlyCopy& early) {
   if (content.backing == Backing::kShared) {
-    INDUCTORFS_TRY(copy_entry_to_view(node, content, keep_bytes));
+    INDUCTORFS_TRY(copy_entry_to_view(node, content, early));
     pins_.with([&](Pins& pins) { pins.unshare(content.entry.digest, node->id); });
     tree_.become(node, content, Backing::kLocal, content.elsewhere);
     content.rendered.reset();
@@ -147,7 +178,7 @@ Result<void> Data::make_private(const NodePtr& node, Content& content, std::opti
   } else if (tree_.is_sealed(*node, content)) {
     auto path = tree_.location(*node, content);
     if (!path) return fail(std::move(path).error());
-    INDUCTORFS_TRY(disk_.unshare(*path, keep_bytes));
+    INDUCTORFS_TRY(disk_.unshare(*path, early));
     if (const auto status = disk_.stat(*path); status && *status) nodes_.remember_local((*status)->st_ino, node);
     disk_.set_mark(*path, LocalTree::kChangedName, "0");
     content.sealed = SealState::kOpen;
@@ -165,11 +196,16 @@ Result<DescriptorCache::Pointer> Data::begin_write(const NodePtr& node, std::opt
   if (node->is_directory()) return fail(ErrorCode::kIsDirectory);
   bool other_writer = false;
   uint64_t size = 0;
-  const auto begin = [&] {
+  const auto begin = [&]() -> Result<DescriptorCache::Pointer> {
+    auto early = copy_early(node, true, keep_bytes);
+    if (!early) {
+      size = node->content.with([](const Content& content) { return content.attributes.size; });
+      return fail(std::move(early).error());
+    }
     return moves_.read([&](const Moves&) {
       return node->content.with([&](Content& content) -> Result<DescriptorCache::Pointer> {
         size = content.attributes.size;
-        if (auto own = make_private(node, content, keep_bytes); !own) return fail(std::move(own).error());
+        if (auto own = make_private(node, content, *early); !own) return fail(std::move(own).error());
         auto file = tree_.descriptor(*node, content, true);
         if (!file) return file;
         ++content.active_writes;

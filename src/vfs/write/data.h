@@ -9,6 +9,7 @@
 #include "vfs/origin/origin.h"
 #include "vfs/read/fetcher.h"
 #include "vfs/read/services.h"
+#include "vfs/tree/early_copy.h"
 #include "vfs/tree/root_tree.h"
 #include "vfs/write/in_place.h"
 #include "vfs/write/sealer.h"
@@ -43,15 +44,18 @@ class Data {
                                                              pid_t writer);
   /// Follows each begin_write() that succeeded.
   void end_write(const NodePtr& node, bool changed);
+  /// Copies the bytes of a large file that make_private() is about to need, while no lock is held. `sealed_too`: those
+  /// of a sealed file of this host, not only those of an entry. What cannot be copied is left to make_private(), which
+  /// tells why. Waits for another copy of the same file. Requires: no lock is held.
+  [[nodiscard]] Result<EarlyCopy> copy_early(const NodePtr& node, bool sealed_too, std::optional<uint64_t> keep = {});
   /// Gives the node bytes of its own, if the store has them. Requires: the content's lock, and moves().
-  [[nodiscard]] Result<void> make_private(const NodePtr& node, Content& content, std::optional<uint64_t> keep_bytes);
+  [[nodiscard]] Result<void> make_private(const NodePtr& node, Content& content, EarlyCopy& early);
 
  private:
   [[nodiscard]] bool fetch_again(const codec::Entry& entry);
   [[nodiscard]] Result<DescriptorCache::Pointer> reading(const NodePtr& node,
                                                          std::shared_ptr<const std::string>& rendered);
-  [[nodiscard]] Result<void> copy_bytes_of(const Node& node, Content& content, const Fd& to, uint64_t size);
-  [[nodiscard]] Result<void> copy_entry_to_view(const NodePtr& node, Content& content, std::optional<uint64_t> keep);
+  [[nodiscard]] Result<void> copy_entry_to_view(const NodePtr& node, Content& content, EarlyCopy& early);
   [[nodiscard]] Result<void> sync_names(const Node& directory);
 
   catalog::Catalog& catalog_;

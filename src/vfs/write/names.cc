@@ -160,9 +160,9 @@ Result<Found> Names::make_symlink(NodeId parent, std::string_view name, const st
   });
 }
 
-Result<NodePtr> Names::link_file(const NodePtr& node, Content& content, const Site& to) {
+Result<NodePtr> Names::link_file(const NodePtr& node, Content& content, const Site& to, EarlyCopy& early) {
   // The blob's inode belongs to the store; a second name of the file needs an inode that may be written to.
-  if (node->is_regular()) INDUCTORFS_TRY(data_.make_private(node, content, std::nullopt));
+  if (node->is_regular()) INDUCTORFS_TRY(data_.make_private(node, content, early));
   content.attributes_valid = false;
   const auto from = tree_.location(*node, content);
   if (!from) return fail(from.error());
@@ -182,11 +182,13 @@ Result<Found> Names::link(NodeId id, NodeId new_parent, std::string_view new_nam
   if ((*node)->is_directory()) return fail(ErrorCode::kNotPermitted, "link: directories have one name");
   auto where = tree_.site(new_parent, new_name);
   if (!where) return fail(std::move(where).error());
+  auto early = data_.copy_early(*node, true);
+  if (!early) return fail(std::move(early).error());
   auto result = make_name([&](const Moves&) -> Result<Found> {
     INDUCTORFS_TRY(tree_.make_local_directory(where->parent, parent_path(where->path)));
     // One step with the look at whether the store shares the file's inode: a seal in between would count one name and
     // give the store the inode of both, and the next write would take only one of them to an inode of its own.
-    auto linked = (*node)->content.with([&](Content& content) { return link_file(*node, content, *where); });
+    auto linked = (*node)->content.with([&](Content& content) { return link_file(*node, content, *where, *early); });
     if (!linked) return fail(std::move(linked).error());
     tree_.named_again(*linked);
     changed_names_in(where->parent);

@@ -48,7 +48,7 @@ class Names {
  private:
   [[nodiscard]] Result<Found> made(const Site& site, const Caller& caller, std::optional<Fd> file);
   [[nodiscard]] Result<Found> make_name(const std::function<Result<Found>(const Moves&)>& make);
-  [[nodiscard]] Result<NodePtr> link_file(const NodePtr& node, Content& content, const Site& to);
+  [[nodiscard]] Result<NodePtr> link_file(const NodePtr& node, Content& content, const Site& to, EarlyCopy& early);
 
   RootTree& tree_;
   Lookup& lookup_;

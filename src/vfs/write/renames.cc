@@ -74,12 +74,14 @@ Result<void> Renames::rename_one(const Site& from, const Site& to, const NodePtr
     sealing_.saw_writer_below(to.path, caller.pid);
     return {};
   }
+  auto early = data_.copy_early(node, false);
+  if (!early) return fail(std::move(early).error());
   auto set = moves_.read([&](const Moves&) -> Result<std::optional<SetOwner>> {
     if (mode == RenameMode::kReplace) {
       auto put = key_sets_.put_into_set(from, to, caller);
       if (!put || *put) return put;
     }
-    if (auto done = rename_file(from, to, node, mode); !done) return fail(std::move(done).error());
+    if (auto done = rename_file(from, to, node, mode, *early); !done) return fail(std::move(done).error());
     return std::nullopt;
   });
   if (!set) return fail(std::move(set).error());
@@ -99,7 +101,8 @@ void Renames::follow_up(const Site& from, const Site& to, const Caller& caller) 
   changed_names_in(to.parent);
 }
 
-Result<void> Renames::rename_file(const Site& from, const Site& to, const NodePtr& node, RenameMode mode) {
+Result<void> Renames::rename_file(const Site& from, const Site& to, const NodePtr& node, RenameMode mode,
+                                  EarlyCopy& early) {
   INDUCTORFS_TRY(tree_.make_local_directory(to.parent, parent_path(to.path)));
   const NodePtr target = nodes_.child(to.parent, to.name);
   if (target && target->is_directory()) return fail(ErrorCode::kIsDirectory);
@@ -110,7 +113,7 @@ Result<void> Renames::rename_file(const Site& from, const Site& to, const NodePt
   auto renamed = with_contents(node, target, [&](Content& content, Content* replaced) -> Result<void> {
     content.attributes_valid = false;
     // Bytes of the cluster get a file of their own before they can have another name.
-    if (content.backing == Backing::kShared) INDUCTORFS_TRY(data_.make_private(node, content, std::nullopt));
+    if (content.backing == Backing::kShared) INDUCTORFS_TRY(data_.make_private(node, content, early));
     if (*there && target) INDUCTORFS_TRY(removal_.keep_orphan(to, target));
     INDUCTORFS_TRY(begin_rename(disk_, from));
     INDUCTORFS_TRY(disk_.rename(LocalTree::view(from.path), LocalTree::view(to.path)));
@@ -159,6 +162,13 @@ Result<void> Renames::exchange(const Site& from, const Site& to) {
   if (!first) return fail(std::move(first).error());
   auto second = lookup_.existing(to);
   if (!second) return fail(std::move(second).error());
+  // In the order of their locks: two exchanges of the same names must not wait for each other's copies.
+  const bool in_order = (*first)->id < (*second)->id;
+  auto lower = data_.copy_early(in_order ? *first : *second, false);
+  if (!lower) return fail(std::move(lower).error());
+  auto upper = *first == *second ? Result<EarlyCopy>(EarlyCopy(std::nullopt))
+                                 : data_.copy_early(in_order ? *second : *first, false);
+  if (!upper) return fail(std::move(upper).error());
   return moves_.write([&](Moves&) -> Result<void> {
     for (const auto& [site, node] : {std::make_pair(&from, *first), std::make_pair(&to, *second)}) {
       if (node->is_directory() && (catalog_.has_directory(site->canonical) || removal_.shows_set(node, site->path))) {
@@ -170,8 +180,11 @@ Result<void> Renames::exchange(const Site& from, const Site& to) {
     auto exchanged = with_contents(*first, *second, [&](Content& a, Content* b) -> Result<void> {
       a.attributes_valid = false;
       if (b != nullptr) b->attributes_valid = false;
-      auto own = a.backing == Backing::kShared ? data_.make_private(*first, a, std::nullopt) : Result<void>{};
-      if (own && b != nullptr && b->backing == Backing::kShared) own = data_.make_private(*second, *b, std::nullopt);
+      auto own =
+          a.backing == Backing::kShared ? data_.make_private(*first, a, in_order ? *lower : *upper) : Result<void>{};
+      if (own && b != nullptr && b->backing == Backing::kShared) {
+        own = data_.make_private(*second, *b, in_order ? *upper : *lower);
+      }
       if (!own) return own;
       own = begin_rename(disk_, from);
       if (own) own = disk_.rename(LocalTree::view(from.path), LocalTree::view(to.path), RENAME_EXCHANGE);

@@ -33,7 +33,8 @@ class Renames {
  private:
   [[nodiscard]] Result<void> rename_one(const Site& from, const Site& to, const NodePtr& node, RenameMode mode,
                                         const Caller& caller);
-  [[nodiscard]] Result<void> rename_file(const Site& from, const Site& to, const NodePtr& node, RenameMode mode);
+  [[nodiscard]] Result<void> rename_file(const Site& from, const Site& to, const NodePtr& node, RenameMode mode,
+                                         EarlyCopy& early);
   [[nodiscard]] Result<void> rename_directory(const Site& from, const Site& to, const NodePtr& node, RenameMode mode);
   [[nodiscard]] Result<void> exchange(const Site& from, const Site& to);
 

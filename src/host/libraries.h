@@ -16,39 +16,40 @@
 
 namespace inductorfs::host {
 
-/// soname -> path, of the loader's cache of this machine's kind (ld.so(8), glibc's elf/cache.c). Empty for bytes that
-/// are no such cache.
+/// Reads the loader's cache (ld.so(8), glibc's elf/cache.c) as soname -> path, for this machine's kind. Empty for bytes
+/// that are no such cache.
 [[nodiscard]] std::map<std::string, std::string, std::less<>> parse_loader_cache(std::string_view bytes);
 
-/// The newest version `prefix`N.N.N that the bytes name ("3.4.30" for "GLIBCXX_"); empty when there is none.
+/// Returns the newest version `prefix`N.N.N that the bytes name ("3.4.30" for "GLIBCXX_"); empty when there is none.
 [[nodiscard]] std::string newest_version(std::string_view bytes, std::string_view prefix);
 
-/// The directories, beyond the loader's own, in which jobs of this interpreter find libraries: those of torch, of
-/// NVIDIA's packages beside it, of the interpreter, and LD_LIBRARY_PATH. Either may be empty.
+/// Returns the directories, in addition to the loader's own, in which jobs of this interpreter find libraries: those of
+/// torch, of NVIDIA's packages beside it, of the interpreter, and LD_LIBRARY_PATH. Either argument may be empty.
 [[nodiscard]] std::vector<std::string> library_directories(const std::string& torch, const std::string& python);
 
-/// Where the loader of this host's jobs finds shared libraries. What was found stays so; what was not is looked for
-/// again after some seconds, because it may be installed meanwhile. Looks at local directories only. Safe for
-/// concurrent use.
+/// Finds shared libraries as the loader of this host's jobs does. A library that was found stays found; one that was
+/// not is looked for again after some seconds, because it may be installed meanwhile. Blocks on local directories only.
+/// Safe for concurrent use.
 class Libraries {
  public:
   static constexpr Milliseconds kLookAgain{5000};
   explicit Libraries(std::vector<std::string> directories, std::string cache_file = "/etc/ld.so.cache",
                      Milliseconds look_again = kLookAgain);
-  /// Directories of a user are looked at by somebody else: `elsewhere` gives the file that a soname means there, or
-  /// nothing. It is asked for what the loader's own directories do not have, and for paths.
+  /// Looks at directories of a user in place of this process: returns the file that a soname means there, or an empty
+  /// string. It is asked for sonames that the loader's own directories do not have, and for paths.
   using Elsewhere = std::function<std::string(const std::string& soname)>;
   Libraries(std::vector<std::string> directories, Elsewhere elsewhere) : Libraries(std::move(directories)) {
     elsewhere_ = std::move(elsewhere);
   }
 
-  /// The file that a soname means; empty when there is none.
+  /// Returns the file that a soname means; empty when there is none.
   [[nodiscard]] std::string find(std::string_view soname) const;
-  /// find(), but true for the libraries of the CUDA driver: whether that is there is a fact of its own (the cuda
-  /// facet).
+  /// Says whether find() finds a file; true also for the libraries of the CUDA driver, whose presence is a fact of its
+  /// own (the cuda facet).
   [[nodiscard]] bool resolves(std::string_view soname) const;
-  /// Newest version GLIBCXX_ or CXXABI_ that this host's libstdc++.so.6 defines; empty when there is no such library.
-  /// Read from the file: libstdc++ needs no such version itself, so that every one which it names it defines.
+  /// Returns the newest version GLIBCXX_ or CXXABI_ that this host's libstdc++.so.6 defines; empty when there is no
+  /// such library. The file's bytes are searched: libstdc++ needs no such version itself, so it defines every one that
+  /// it names.
   [[nodiscard]] std::string newest_of_libstdcxx(std::string_view prefix) const;
 
  private:

@@ -11,15 +11,15 @@
 namespace inductorfs::mount {
 
 /// The messenger of a worker whose supervisor and messenger were killed. Without one the worker would tell the kernel
-/// itself, which may hold it up for as long as a job waits for an answer; killed in that moment it would not die, and
-/// nobody would answer the job (supervisor/messenger.h). What the one before had not told yet is lost.
-/// Needs external synchronisation.
+/// itself, which may block for as long as a job waits for an answer; a worker that is killed in that moment would not
+/// die, and nobody would answer the job (supervisor/messenger.h). Notices that the earlier messenger had not yet
+/// delivered are lost. Needs external synchronisation.
 class OwnMessenger {
  public:
-  /// `device` and `notices` stay the caller's: /dev/fuse, and the socket that notices are sent to.
+  /// `device` (/dev/fuse) and `notices` (the socket that notices are sent to) stay the caller's.
   OwnMessenger(int device, int notices, std::string mountpoint)
       : device_(device), notices_(notices), mountpoint_(std::move(mountpoint)) {}
-  /// Puts a new process behind `notices`. False when none can be started: there is no room, or no program,
+  /// Starts a messenger that reads `notices`. Returns false when none can be started: there is no room, or no program,
   /// or the last one did not live for a second.
   [[nodiscard]] bool renew();
 

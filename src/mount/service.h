@@ -21,7 +21,7 @@
 
 namespace inductorfs::mount {
 
-/// An eventfd that the main thread polls: anything that ends the mount raises it. Safe for concurrent use.
+/// An eventfd that the main thread polls; anything that ends the mount raises it. Safe for concurrent use.
 class StopEvent {
  public:
   [[nodiscard]] static Result<std::unique_ptr<StopEvent>> create();
@@ -33,11 +33,12 @@ class StopEvent {
   Fd fd_;
 };
 
-/// One mount with all its layers. start(), stop() and hand_over() are confined to the main thread; the queries of
-/// MountControl are safe for concurrent use.
+/// One mount with all its layers, which it owns; the supervision, the notes and the stop event must outlive it.
+/// start(), stop() and hand_over() are confined to the main thread; the queries of MountControl are
+/// safe for concurrent use.
 class Service final : public control::MountControl {
  public:
-  /// Opens the layers below the kernel, with what an earlier worker has noted when there was one.
+  /// Opens the layers below the kernel, with the notes of an earlier worker if there was one.
   [[nodiscard]] static Result<std::unique_ptr<Service>> open(const config::Settings& settings,
                                                              const config::Ownership& ownership,
                                                              Supervision& supervision, Notes& notes, StopEvent& ended);
@@ -45,30 +46,30 @@ class Service final : public control::MountControl {
           std::optional<Noted> noted, StopEvent& ended);
   ~Service() override { stop(); }
 
-  /// Mounts, starts all threads, waits a little for the catalog, shows the mount at its further places, and listens.
-  /// After an error, stop() takes back what was done. With a mount of an earlier worker: goes on serving that.
-  /// `ownership`: of the directory that is to be covered, when it was looked at.
+  /// Mounts, starts all threads, waits briefly for the catalog, shows the mount at its further places, and listens.
+  /// After an error, stop() undoes what was done. If an earlier worker has mounted, goes on serving that mount.
+  /// `ownership` is that of the directory to cover, as it was when it was examined.
   [[nodiscard]] Result<void> start(const config::Ownership& ownership);
-  /// The reverse of start(), unmounting lazily if the mount is still there. Idempotent.
+  /// Undoes start() in reverse order, and unmounts lazily if the mount is still there. Idempotent.
   void stop();
-  /// Answers what was begun and takes nothing new; mount and further places stay for the next worker. The process is
-  /// to end at once after that, without destruction.
+  /// Answers the requests that were begun and takes no new ones; mount and further places stay for the next worker. The
+  /// process must end at once after that, without destruction.
   void hand_over();
-  /// Whether upgrade() has agreed with the supervisor that hand_over() is next.
+  /// Says whether upgrade() has agreed with the supervisor that hand_over() is next.
   [[nodiscard]] bool hands_over() const { return hands_over_; }
 
-  /// What is queued goes to the cluster as far as it gets (drain.h). Between the unmount and stop().
+  /// Publishes what is queued, as far as that gets (drain.h). To be called between the unmount and stop().
   void drain(Deadline deadline, const std::function<bool()>& cancelled);
 
-  /// Looks whether the facts of this host have changed; returns at once.
+  /// Asks the host watch whether the facts of this host have changed; returns at once.
   void look_at_host() { host_watch_.look(); }
 
-  /// Why the mount is no longer there, for the log.
+  /// Says why the mount is no longer there, for the log.
   [[nodiscard]] const char* why_ended() const { return asked_ ? "asked to" : "unmounted from outside"; }
-  /// Whether the mountpoint still shows this mount: it may have been unmounted from outside.
+  /// Says whether the mountpoint still shows this mount, which may have been unmounted from outside.
   [[nodiscard]] bool is_mounted() const;
 
-  /// What the person who mounts should know (sharing.h), one sentence each; mostly empty.
+  /// Returns what the user who mounted should know (sharing.h), one sentence each; mostly empty.
   [[nodiscard]] std::vector<std::string> warnings() const;
 
   [[nodiscard]] std::string status() override;
@@ -98,19 +99,19 @@ class Service final : public control::MountControl {
   Notes& notes_;
   StopEvent& ended_;
   std::unique_ptr<Layers> layers_;
-  std::optional<OwnMessenger> own_messenger_;  ///< the session's, and used by nobody else
+  std::optional<OwnMessenger> own_messenger_;  ///< only the session uses it
   std::unique_ptr<fuse::Session> session_;
-  std::string device_;  ///< of the mount, as mountinfo has it
+  std::string device_;  ///< the mount's device number, as mountinfo shows it
   std::string socket_directory_;
   std::string socket_;
   places::AlsoPlaces also_;
   RemoteWatch watch_;
   host::HostWatch host_watch_;
-  std::string socket_alias_;  ///< a link for the spelling of the mountpoint that the user gave
+  std::string socket_alias_;  ///< a link to the socket, for the mountpoint as the user spelled it
   std::unique_ptr<control::ControlServer> control_;
   Guarded<bool> stopping_{false};
   Guarded<Noted> noted_;
-  std::atomic<bool> asked_{false};  ///< unmount() has taken the mount away
+  std::atomic<bool> asked_{false};  ///< unmount() has unmounted
   std::atomic<bool> hands_over_{false};
   bool threads_started_ = false;
 };

@@ -9,8 +9,9 @@
 #include "inductorfs/base/result.h"
 #include "inductorfs/places/mount_table.h"
 
-/// Paths that others may have prepared, walked one name at a time by descriptor: what was looked at is what is used,
-/// whatever is put at the path meanwhile. By descriptor and not by openat2(2), which is younger than Linux 5.4.
+/// Walks paths that other users may have prepared, one name at a time by descriptor: the file that was examined is the
+/// one that is used, whatever is put at the path meanwhile. It does not use openat2(2), which is younger than Linux
+/// 5.4.
 namespace inductorfs::places {
 
 /// A file on the way, opened with O_PATH.
@@ -20,20 +21,22 @@ struct Step {
 };
 
 [[nodiscard]] Result<uint64_t> mount_id_of(const Fd& fd);
-/// "/proc/self/fd/N": a path for calls that take no descriptor. It leads to what is open, not to what has its name now.
+/// Returns "/proc/self/fd/N", a path for calls that take no descriptor. It leads to the open file, not to the file that
+/// has its name now.
 [[nodiscard]] std::string through_descriptor(const Fd& fd);
 
 [[nodiscard]] Result<Step> open_root();
-/// What `name` is in `at`, which has the whole path `path`: a symbolic link itself, not what it leads to. kNotFound: it
-/// is not there. kNotPermitted: it is a mount that another ordinary user serves, for whom whoever touches it would
-/// wait. `entered`: set when another mount begins there. Nothing in that is asked, as its daemon may hang.
+/// Opens `name` in `at`, which has the whole path `path`; of a symbolic link it opens the link itself. kNotFound when
+/// it is not there. kNotPermitted when it is a mount that another ordinary user serves, because a process that touches
+/// it would wait for that user. If another mount begins there, `entered` is set; nothing is asked of that mount,
+/// because its daemon may hang.
 [[nodiscard]] Result<Step> step_into(const Step& at, const std::string& name, const std::string& path,
                                      std::optional<MountEntry>& entered);
 
-/// What is at this absolute path now, by such steps.
+/// Opens what is at this absolute path now, by such steps.
 [[nodiscard]] Result<Step> open_path(const std::string& path);
 
-/// Acts on files as another user, with no more rights than that user has, until the end of the block: only this thread
+/// Acts on files as another user, with no more rights than that user has, until the end of the block; only this thread
 /// does. Nothing may throw meanwhile. Needs external synchronisation.
 class ActingAs {
  public:
@@ -41,7 +44,7 @@ class ActingAs {
   ~ActingAs();
   ActingAs(const ActingAs&) = delete;
   ActingAs& operator=(const ActingAs&) = delete;
-  /// False where this process may not.
+  /// Returns false if this process has no right to do so.
   [[nodiscard]] bool works() const { return works_; }
 
  private:

@@ -6,13 +6,13 @@
 
 namespace inductorfs::mount {
 
-/// Becomes the supervisor of this mount; returns only when that fails. `readiness`: whom the first worker tells that
-/// the mount answers. Requires: one thread; the mountpoint is resolved and free.
+/// Becomes the supervisor of this mount; returns only when that fails. The first worker tells `readiness` that the
+/// mount answers. The process must have one thread, and the mountpoint must be resolved and free.
 [[nodiscard]] Error launch_supervisor(const config::Frozen& mount, const std::string& program, Readiness& readiness);
 
-/// The supervisor's program: beside this one, or where it is installed. kNotFound with the remedy.
+/// Finds the supervisor's program beside this program, or where it is installed. kNotFound with the remedy.
 [[nodiscard]] Result<std::string> find_supervisor(const std::string& program);
-/// The path of the program that this process runs.
+/// Returns the path of the program that this process runs.
 [[nodiscard]] Result<std::string> own_program();
 
 }  // namespace inductorfs::mount

@@ -18,10 +18,11 @@
 #include "inductorfs/takeover/region.h"
 #include "inductorfs/vfs/file_system.h"
 
-/// The layers below the kernel's adapter, opened in order and wired, not started.
+/// The layers below the kernel's adapter: opened in order and wired, but not started.
 namespace inductorfs::mount {
 
-/// Members in the order of construction; destruction is the reverse. Needs external synchronisation.
+/// Owns the layers. Members are in the order of construction; destruction is the reverse.
+/// Needs external synchronisation.
 struct Layers {
   Counters counters;
   std::unique_ptr<host::Host> host;
@@ -31,28 +32,29 @@ struct Layers {
   std::unique_ptr<vfs::FileSystem> file_system;
 };
 
-/// Empty: standard error.
+/// Returns the path of the log file; empty means standard error.
 [[nodiscard]] std::string log_path(const config::Settings& settings);
 [[nodiscard]] Result<void> open_log(const config::Settings& settings);
 [[nodiscard]] host::FactsRequest facts_request(const config::Settings& settings);
 
-/// What comes from before this process.
+/// What an earlier worker, or the supervisor, hands to this process.
 struct Continuation {
-  takeover::Region* region = nullptr;    ///< where requests and nodes are kept; nullptr: nobody would take over
-  bool resume = false;                   ///< another worker has served this mount
-  bool safe_mode = false;                ///< the remote is off
-  int lock = -1;                         ///< of the store, which the supervisor holds
-  std::function<void(int lock)> locked;  ///< told of a lock that was taken anew
-  std::optional<fingerprint::Fingerprint> facts;  ///< as that one has learned them
+  takeover::Region* region = nullptr;  ///< where requests and nodes are kept; nullptr: no other worker would take over
+  bool resume = false;                 ///< another worker has served this mount
+  bool safe_mode = false;              ///< the remote is off
+  int lock = -1;                       ///< the lock of the store, which the supervisor holds
+  std::function<void(int lock)> locked;           ///< receives a lock that was taken anew
+  std::optional<fingerprint::Fingerprint> facts;  ///< as the earlier worker learned them
 };
 
-/// Opens store, log, remote, catalog and file system. A remote that does not answer is no error; one that answers and
-/// is wrong (no Redis, too old, wrong password) is, unless a mount is resumed: jobs depend on that.
+/// Opens store, log, remote, catalog and file system. A remote that does not answer is no error. A remote that answers
+/// and is wrong (no Redis, too old, wrong password) is an error, unless a mount is resumed, because jobs depend on that
+/// mount.
 [[nodiscard]] Result<std::unique_ptr<Layers>> open_layers(const config::Settings& settings,
                                                           const config::Ownership& ownership,
                                                           const Continuation& continuation = {});
 
-/// Whether probing a server ended with the certainty that it is the wrong one.
+/// Says whether the error of a probe proves that the server is the wrong one.
 [[nodiscard]] bool is_wrong_server(const Error& error);
 
 }  // namespace inductorfs::mount

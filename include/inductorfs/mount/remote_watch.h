@@ -11,23 +11,23 @@
 
 namespace inductorfs::mount {
 
-/// Looks after the server in the background: learns what it is as soon as it answers, and logs when it goes and comes.
-/// Safe for concurrent use.
+/// Watches the server in the background, by a thread of its own: it learns what the server is as soon as that answers,
+/// and logs when the server goes and comes back. The remote must outlive it. Safe for concurrent use.
 class RemoteWatch {
  public:
   struct Knowledge {
     std::optional<remote::ServerFacts> facts;
-    std::string wrong;  ///< why this server cannot be used; empty while none such has answered
+    std::string wrong;  ///< why this server cannot be used; empty as long as no unusable server has answered
   };
 
-  /// `address` goes into the log: without secrets.
+  /// `address` goes into the log, so it must be without secrets.
   RemoteWatch(remote::Remote& remote, std::string address) : remote_(remote), address_(std::move(address)) {}
   ~RemoteWatch() { stop(); }
   RemoteWatch(const RemoteWatch&) = delete;
   RemoteWatch& operator=(const RemoteWatch&) = delete;
 
   void start();
-  /// Idempotent.
+  /// Ends the thread. Idempotent.
   void stop();
   [[nodiscard]] Knowledge knowledge() const;
 

@@ -11,21 +11,21 @@
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/vfs/file_system.h"
 
-/// Whether a mount shares what is written to it, in words for who expects that it does.
+/// Tells a user who expects that a mount shares what is written to it whether it does.
 namespace inductorfs::mount {
 
-/// One line that says why nothing which torch makes is shared, and what to do; empty if it is. "torch none" is a known
-/// fact, so that no family is private for it, and yet every job's artefact stays on its host. Empty too for a local
-/// cache of which neither an interpreter nor facts were named.
+/// Returns one line that says why nothing that torch makes is shared, and what to do; empty if it is shared. "torch
+/// none" is a known fact, so that no family is private because of it, and yet every job's artefact stays on its host.
+/// Empty also for a local cache for which neither an interpreter nor facts were named.
 [[nodiscard]] std::string sharing_warning(const config::Settings& settings, const fingerprint::Fingerprint& facts);
 
-/// One line for the person who mounts, when the remote that was named has not answered; empty when it has, and for a
+/// Returns one line for the user who mounts, if the remote that was named has not answered; empty if it has, and for a
 /// local cache. Shows no password.
 [[nodiscard]] std::string remote_warning(const config::Settings& settings, const remote::Remote::Health& health);
 
-/// What became of all that was written since this daemon started: {"published": groups, "kept": artefacts that stay on
-/// this host, "why": [reasons], "nothing_shared": whether something was kept and nothing else went to the cluster or
-/// was there already}. Empty object without a remote.
+/// Reports what became of everything that was written since this daemon started: {"published": groups, "kept":
+/// artefacts that stay on this host, "why": [reasons], "nothing_shared": whether something was kept and nothing else
+/// went to the cluster or was there already}. An empty object without a remote.
 [[nodiscard]] config::Json sync_report(const config::Settings& settings, Counters& counters,
                                        const vfs::FileSystemStatus& files, const host::Scopes& scopes);
 

@@ -11,10 +11,10 @@
 #include "inductorfs/mount/supervision.h"
 #include "inductorfs/places/also.h"
 
-/// What the queries answer: JSON. The command line makes text of it (src/cli/answer_text.h).
+/// The answers to the queries, as JSON. The command line makes text of them (src/cli/answer_text.h).
 namespace inductorfs::mount {
 
-/// Everything that the status of a mount is made of.
+/// Everything that the status of a mount is made from.
 struct StatusFacts {
   const config::Settings& settings;
   const Layers& layers;
@@ -25,7 +25,7 @@ struct StatusFacts {
 };
 [[nodiscard]] std::string status_json(const StatusFacts& facts);
 [[nodiscard]] std::string where_json(const std::string& mountpoint, const std::vector<places::AlsoState>& also);
-/// `nearest`: as nearest_report() gives it; an empty object when it was not asked for.
+/// `nearest` is the result of nearest_report(), or an empty object when it was not asked for.
 [[nodiscard]] std::string explanation_json(const vfs::Explanation& explanation, const config::Json& nearest);
 
 }  // namespace inductorfs::mount

@@ -20,37 +20,39 @@
 
 namespace inductorfs::mount {
 
-/// What the supervisor has seen, for `status`.
+/// What the supervisor has recorded, for `status`.
 struct SupervisionNews {
-  int supervisor = 0;  ///< its pid; 0: it is gone, and nobody would take over
+  int supervisor = 0;  ///< its pid; 0: it is gone, and no other worker would take over
   uint32_t restarts = 0;
   uint32_t upgrades = 0;
   uint32_t upgrades_failed = 0;
   uint32_t upgrades_taken_back = 0;  ///< the new program served, and crashed again and again
   bool safe_mode = false;
-  bool log_full = false;  ///< what the kernel knows has no room in the log of nodes; the next worker would not know it
-  std::string last_end;   ///< how the last worker crashed; empty: none did
+  bool log_full =
+      false;  ///< the log of nodes has no room for all that the kernel knows; the next worker would lack some
+  std::string last_end;  ///< how the last worker crashed; empty: none did
   std::time_t last_crash = 0;
   size_t slots = 0;
-  std::vector<StuckThread> stuck;  ///< threads of this worker that answer no request, and do not go on
+  std::vector<StuckThread> stuck;  ///< threads of this worker, other than those of requests, that do not go on
 };
 
-/// A worker's side of its supervisor: the memory that outlives it, a heart that beats there, and the link. The heart
-/// stops when a request is not answered for longer than `hang` and shows no progress: then this process is as good as
-/// dead. A request that waits for the disk in the kernel is not stuck: a kill could not end that wait, and the next
-/// worker would wait for the same. The heart also finds other threads that do not go on (ThreadWatch), and beats on:
-/// jobs read and write without them, and another worker might not even start where the cause is below the store.
-/// Safe for concurrent use. start() and stop() need external synchronisation.
+/// A worker's side of its supervisor. It owns the memory that outlives the worker, a thread (the heart) that beats in
+/// that memory, and the link. The heart stops beating when a request is not answered for longer than `hang` and shows
+/// no progress: then this process is as good as dead. A request that waits for the disk in the kernel is not stuck: a
+/// kill could not end that wait, and the next worker would wait for the same. The heart also finds other threads that
+/// do not go on (ThreadWatch), but beats on: jobs read and write without those threads, and another worker might not
+/// even start if the cause lies below the store. start() and stop() need external synchronisation; everything else is
+/// safe for concurrent use.
 class Supervision {
  public:
   /// Takes the descriptors that the supervisor has opened for this process. kInvalid when there are none, or when they
   /// are of another version.
   [[nodiscard]] static Result<std::unique_ptr<Supervision>> take_over(Milliseconds hang);
-  /// What the supervisor kept from the worker before; empty for the first one.
+  /// The descriptors that the supervisor kept from the worker before; empty for the first worker.
   struct Legacy {
     Fd device;
-    Fd lock;     ///< of the store
-    Fd notices;  ///< for the messenger
+    Fd lock;     ///< the lock of the store
+    Fd notices;  ///< the socket to the messenger
   };
   Supervision(takeover::Region region, Fd link, Legacy legacy, Milliseconds hang);
   ~Supervision() { stop(); }
@@ -58,12 +60,12 @@ class Supervision {
   Supervision& operator=(const Supervision&) = delete;
 
   [[nodiscard]] takeover::Region& region() { return region_; }
-  /// Whether another worker has served the mount before.
+  /// Says whether another worker has served the mount before.
   [[nodiscard]] bool resumes() const { return resumes_; }
   [[nodiscard]] Fd take_device() { return std::move(legacy_.device); }
-  /// Of the store, as an earlier worker has locked it; -1: none has.
+  /// Returns the lock of the store that an earlier worker took; -1: none did.
   [[nodiscard]] int lock() const { return legacy_.lock.get(); }
-  /// For SessionOptions::notices; -1: the supervisor has none (an older one).
+  /// Returns the descriptor for SessionOptions::notices; -1: the supervisor (an older one) has none.
   [[nodiscard]] int notices() const { return legacy_.notices.get(); }
   [[nodiscard]] bool safe_mode() const { return region_.page().safe_mode.load() != 0; }
 
@@ -72,32 +74,31 @@ class Supervision {
   void stop();
   /// Gives the supervisor the device, before the first request is read from it.
   [[nodiscard]] Result<void> give_device(int device);
-  /// Lets the supervisor hold the store's lock from now on, so that nobody gets in between two workers. Best effort:
-  /// without a supervisor nobody would take over.
+  /// Lets the supervisor hold the store's lock from now on, so that no other process takes it between two workers. Best
+  /// effort: without a supervisor no worker would take over.
   void keep_lock(int lock);
-  /// The mount has ended: the store may be another's before this process is gone.
+  /// Frees the store's lock because the mount has ended: another process may use the store before this one is gone.
   void free_lock();
-  /// From now on requests are answered.
+  /// Records that requests are answered from now on.
   void serving();
-  /// Asks to be followed by this program. After success the process is to hand over. kBusy when the supervisor will
-  /// not, kUnavailable when there is none.
+  /// Asks the supervisor to let this program follow this worker. After a success the process is to hand over. kBusy
+  /// when the supervisor refuses, kUnavailable when there is none.
   [[nodiscard]] Result<void> ask_upgrade(Fd program);
-
   [[nodiscard]] SupervisionNews news() const;
   [[nodiscard]] std::vector<StuckThread> stuck_threads() const;
   using GiveUp = std::function<void(const StuckThread& thread)>;
-  /// From now on the process ends, and joins its threads. `give_up` is called on the heart's thread as soon as one does
-  /// not go on, and is to end the process; an empty one takes that back.
+  /// Records that the process ends from now on, and joins its threads. The heart's thread calls `give_up`, which is to
+  /// end the process, as soon as a thread does not go on; an empty one takes that back.
   void ending(GiveUp give_up);
 
  private:
   enum class Answer { kNone, kTaken, kRefused };
-  /// What a thread does, seen at two moments.
+  /// The work of a thread, as it was observed at two moments.
   struct Seen {
     uint64_t request = 0;
     uint64_t steps = 0;
-    SteadyTime began;     ///< when the request was seen first
-    SteadyTime progress;  ///< when it was seen to have gone on
+    SteadyTime began;     ///< when the request was first observed
+    SteadyTime progress;  ///< when it was last observed to have gone on
   };
   void run(const std::stop_token& stop);
   void beat();
@@ -117,14 +118,15 @@ class Supervision {
   Guarded<Answer> answer_{Answer::kNone};
   Guarded<std::vector<StuckThread>> stuck_;
   Guarded<GiveUp> give_up_;
-  // Confined to the heart's thread. The slots are mapped when there is time: a takeover does not wait for them.
+  // These members are confined to the heart's thread. The slots are mapped when there is time: a takeover does not wait
+  // for that.
   std::optional<takeover::RequestSlots> slots_;
   std::vector<Seen> seen_;
   ThreadWatch watch_;
   std::jthread thread_;
 };
 
-/// "signal 9", "code 1", "hung, and was killed".
+/// Describes how a worker ended: "signal 9", "code 1", "hung, and was killed".
 [[nodiscard]] std::string describe_end(int status, bool hung);
 
 }  // namespace inductorfs::mount

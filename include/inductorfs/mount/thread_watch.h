@@ -13,32 +13,32 @@
 
 namespace inductorfs::mount {
 
-/// What the kernel tells of a thread of this process.
+/// What the kernel tells about a thread of this process.
 struct ThreadSigns {
-  uint64_t switches = 0;         ///< how often it gave its core away: each wait for a disk, a lock or a timer counts
-  uint64_t ticks = 0;            ///< of computing
-  bool waits_in_kernel = false;  ///< it sleeps without being interruptible: for the disk, usually
+  uint64_t switches = 0;         ///< how often it gave up its core: each wait for a disk, a lock or a timer counts
+  uint64_t ticks = 0;            ///< clock ticks of computing
+  bool waits_in_kernel = false;  ///< it sleeps uninterruptibly: usually for the disk
   [[nodiscard]] bool same_work(const ThreadSigns& other) const {
     return switches == other.switches && ticks == other.ticks;
   }
 };
 [[nodiscard]] ThreadSigns signs_of(pid_t thread);
 
-/// A thread that has not gone on for long. Immutable value.
+/// A thread that has not gone on for a long time. Immutable value.
 struct StuckThread {
   AtWork work;
   std::chrono::seconds span{};
   bool waits_for_disk = false;
-  /// "the thread seal has not gone on for 20 s: it seals ab/cab.py".
+  /// Returns "the thread seal has not gone on for 20 s: it seals ab/cab.py".
   [[nodiscard]] std::string to_string() const;
 };
 
-/// Finds the threads at work (Activity) of which the kernel sees no progress: neither computing nor another wait. So a
-/// slow disk is none of them, whatever a thread has to do there, and no thread has to count its steps. A thread that
-/// turns in circles is not found. Needs external synchronisation.
+/// Finds the threads at work (Activity) in which the kernel sees no progress: neither computing nor another wait. A
+/// slow disk therefore counts as progress, whatever a thread has to do there, and no thread has to count its steps. A
+/// thread in an endless loop is not found. Needs external synchronisation.
 class ThreadWatch {
  public:
-  /// `patience` 0: finds none.
+  /// A `patience` of 0 disables it.
   explicit ThreadWatch(Milliseconds patience) : patience_(patience) {}
   [[nodiscard]] std::vector<StuckThread> look(SteadyTime now, const std::vector<AtWork>& at_work);
 
@@ -49,7 +49,7 @@ class ThreadWatch {
     bool told = false;
   };
   const Milliseconds patience_;
-  std::map<uint64_t, Seen> seen_;  ///< by the number of the work
+  std::map<uint64_t, Seen> seen_;  ///< by AtWork::number
 };
 
 }  // namespace inductorfs::mount

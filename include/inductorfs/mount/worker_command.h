@@ -3,8 +3,8 @@
 
 namespace inductorfs::mount {
 
-/// `inductorfs worker`, which only a supervisor starts: serves its mount until that ends or is handed over, and gives
-/// the exit code (supervisor/protocol.h). Requires: one thread.
+/// Runs `inductorfs worker`, which only a supervisor starts: serves its mount until that ends or is handed over, and
+/// returns the exit code (supervisor/protocol.h). The process must have one thread.
 [[nodiscard]] int worker_command();
 
 }  // namespace inductorfs::mount

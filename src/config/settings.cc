@@ -180,6 +180,30 @@ Result<void> add_also(Settings& settings, const std::string& value, const std::s
   return {};
 }
 
+/// The digits of a number, and its unit, as help shows them.
+template <uint64_t Number, char... Unit>
+struct Digits {
+  static constexpr size_t kCount = [] {
+    size_t count = 1;
+    for (uint64_t rest = Number; rest >= 10; rest /= 10) ++count;
+    return count;
+  }();
+  static constexpr std::array<char, kCount + sizeof...(Unit)> kCharacters = [] {
+    std::array<char, kCount + sizeof...(Unit)> characters{};
+    uint64_t rest = Number;
+    for (size_t i = kCount; i-- > 0; rest /= 10) characters[i] = static_cast<char>('0' + rest % 10);
+    if constexpr (sizeof...(Unit) == 1) characters[kCount] = (Unit, ...);
+    return characters;
+  }();
+};
+template <uint64_t Number, char... Unit>
+constexpr std::string_view kText{Digits<Number, Unit...>::kCharacters.data(),
+                                 Digits<Number, Unit...>::kCharacters.size()};
+/// As parse_size() takes it. Only for whole numbers of MiB.
+template <uint64_t Bytes>
+constexpr std::string_view kSizeText = Bytes % (1ULL << 30) == 0 ? kText<(Bytes >> 30), 'G'>
+                                                                 : kText<(Bytes >> 20), 'M'>;
+
 constexpr std::array kMountOptions{
     Option{"remote", Kind::kText, "URL", "",
            "share through this server (redis, rediss, unix, redis+sentinel); without it the cache is local",
@@ -207,7 +231,7 @@ constexpr std::array kMountOptions{
     Option{"environment", Kind::kList, "NAME=VALUE", "",
            "declare a variable that jobs set and that changes code but is part of no cache key (repeatable)",
            add_variable, clear_environment},
-    Option{"probe-interval", Kind::kText, "S", "300",
+    Option{"probe-interval", Kind::kText, "S", kText<Settings::kProbeSeconds>,
            "check every S seconds whether the facts of this host have changed; 0 disables the check",
            set_seconds<&Settings::probe_interval, 0>},
     Option{"also", Kind::kList, "NAME=PATH", "precompiled_headers in torch's default directory",
@@ -216,35 +240,35 @@ constexpr std::array kMountOptions{
     Option{"log", Kind::kText, "FILE", "<store>/log", "write the log to FILE", set_path<&Settings::log>},
     Option{"log-level", Kind::kText, "LEVEL", "info", "log from this level on: debug, info, warning or error",
            set_log_level},
-    Option{"store-limit", Kind::kText, "BYTES", "20G",
+    Option{"store-limit", Kind::kText, "BYTES", kSizeText<defaults::kStoreBytes>,
            "keep at most BYTES of blobs on the local disk; sizes are written as 512M, 20G or 1.5 GiB (powers of 1024)",
            set_size<&Settings::store_limit>},
     Option{"store-floor", Kind::kText, "BYTES", "2 % of the disk, at most 1G",
            "leave at least BYTES free on the local disk; 0 disables the limit", set_size<&Settings::store_floor>},
-    Option{"artefact-limit", Kind::kText, "BYTES", "512M", "keep artefacts larger than BYTES on this host",
-           set_size<&Settings::artefact_limit>},
-    Option{"prefetch", Kind::kText, "BYTES", "512M",
+    Option{"artefact-limit", Kind::kText, "BYTES", kSizeText<defaults::kLargestArtefact>,
+           "keep artefacts larger than BYTES on this host", set_size<&Settings::artefact_limit>},
+    Option{"prefetch", Kind::kText, "BYTES", kSizeText<defaults::kPrefetchBytes>,
            "fetch at most BYTES in the background after the mount; 0 disables it", set_size<&Settings::prefetch>},
-    Option{"queue-limit", Kind::kText, "N", "100000",
+    Option{"queue-limit", Kind::kText, "N", kText<defaults::kQueuedGroups>,
            "let at most N groups of files wait to be published; beyond that, the oldest stays on this host",
            set_queue_limit},
-    Option{"quiet-time", Kind::kText, "MS", "2000",
+    Option{"quiet-time", Kind::kText, "MS", kText<defaults::kQuietTime.count()>,
            "treat a file that is written in place as complete after MS milliseconds without a write",
            set_milliseconds<&Settings::quiet_time>},
-    Option{"poll-interval", Kind::kText, "MS", "1000", "read the log of the cluster at most every MS milliseconds",
-           set_milliseconds<&Settings::poll_interval>},
-    Option{"lookup-patience", Kind::kText, "MS", "250",
+    Option{"poll-interval", Kind::kText, "MS", kText<defaults::kPollInterval.count()>,
+           "read the log of the cluster at most every MS milliseconds", set_milliseconds<&Settings::poll_interval>},
+    Option{"lookup-patience", Kind::kText, "MS", kText<defaults::kLookupPatience.count()>,
            "treat a lookup as a miss after MS milliseconds without data from the remote",
            set_milliseconds<&Settings::lookup_patience>},
-    Option{"prefix", Kind::kText, "TEXT", "ifs1", "begin every key in the remote with TEXT", set_prefix},
-    Option{"threads", Kind::kText, "N", "8", "answer the kernel with N threads", set_threads},
+    Option{"prefix", Kind::kText, "TEXT", defaults::kPrefix, "begin every key in the remote with TEXT", set_prefix},
+    Option{"threads", Kind::kText, "N", kText<Settings::kThreads>, "answer the kernel with N threads", set_threads},
     Option{"allow-other", Kind::kToggle, "", "for root yes, else no", "let other users use the mount", set_allow_other},
-    Option{"start-timeout", Kind::kText, "S", "60", "give up when the mount does not answer within S seconds",
-           set_seconds<&Settings::start_timeout, 1>},
-    Option{"hang-timeout", Kind::kText, "S", "15",
+    Option{"start-timeout", Kind::kText, "S", kText<Settings::kStartSeconds>,
+           "give up when the mount does not answer within S seconds", set_seconds<&Settings::start_timeout, 1>},
+    Option{"hang-timeout", Kind::kText, "S", kText<Settings::kHangSeconds>,
            "replace the process that serves the mount after S seconds without a sign of life; 0 disables it",
            set_seconds<&Settings::hang_timeout, 0>},
-    Option{"crash-limit", Kind::kText, "N", "5",
+    Option{"crash-limit", Kind::kText, "N", kText<Settings::kCrashes>,
            "turn the remote off (safe mode) after N crashes within a minute; 0 disables it", set_crash_limit},
 };
 

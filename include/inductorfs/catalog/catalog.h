@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "inductorfs/base/counters.h"
+#include "inductorfs/base/defaults.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/codec/entry.h"
 #include "inductorfs/remote/remote.h"
@@ -59,11 +60,11 @@ struct CatalogOptions {
   std::string file;                     ///< SQLite database; made when it is missing
   std::vector<remote::ScopeId> scopes;  ///< the scopes that this host follows, as for Catalog::follow()
   std::string origin;                   ///< the origin of the entries that this host publishes
-  Milliseconds poll_interval{1000};     ///< the log is read at most twice in this time, jittered
-  uint64_t queue_limit = 100'000;       ///< groups; beyond it the oldest one is dropped (kept local)
+  Milliseconds poll_interval = defaults::kPollInterval;  ///< the log is read at most twice in this time, jittered
+  uint64_t queue_limit = defaults::kQueuedGroups;        ///< groups; beyond it the oldest one is dropped (kept local)
   uint64_t candidates_per_key = 8;
-  uint64_t entry_limit = 2'000'000;             ///< entries in memory, of all scopes together
-  uint64_t artefact_limit = 512ULL << 20;       ///< bytes; larger artefacts stay local
+  uint64_t entry_limit = defaults::kEntriesInMemory;     ///< entries in memory, of all scopes together
+  uint64_t artefact_limit = defaults::kLargestArtefact;  ///< bytes; larger artefacts stay local
   Milliseconds renew_interval{24 * 3'600'000};  ///< the use of a blob is reported to the cluster at most once in it
   Milliseconds renew_pause{60'000};             ///< the pause between two batches of such reports
   Milliseconds sweep_interval{3'600'000};       ///< how often to ask whether a scope is to be swept, jittered

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "inductorfs/base/clock.h"
+#include "inductorfs/base/defaults.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/config/paths.h"
@@ -46,6 +47,13 @@ struct GivenValues {
 };
 
 struct Settings {
+  // Defaults that no other module has.
+  static constexpr unsigned kProbeSeconds = 300;
+  static constexpr unsigned kThreads = 8;
+  static constexpr unsigned kStartSeconds = 60;
+  static constexpr unsigned kHangSeconds = 15;
+  static constexpr unsigned kCrashes = 5;
+
   std::string mountpoint;  ///< absolute, with symbolic links followed
   std::string alias;       ///< absolute, as the user spelled it
   std::string remote;
@@ -59,27 +67,27 @@ struct Settings {
   std::string fingerprint;
   WritersPolicy writers = WritersPolicy::kMatching;
   std::map<std::string, std::string> environment;  ///< declared values of variables of the environment facet
-  std::chrono::seconds probe_interval{300};
+  std::chrono::seconds probe_interval{kProbeSeconds};
   std::vector<layout::RuleChange> families;  ///< of the configuration file
   std::vector<Also> also;
   bool no_also = false;
   std::string default_place;  ///< the path in `also` that nobody gave; empty: there is none
   std::string log;
   log::Level log_level = log::Level::kInfo;
-  uint64_t store_limit = 20ULL << 30;
+  uint64_t store_limit = defaults::kStoreBytes;
   uint64_t store_floor = store::StoreOptions::kFloorByDisk;
-  uint64_t artefact_limit = 512ULL << 20;
-  uint64_t prefetch = 512ULL << 20;
-  uint64_t queue_limit = 100'000;
-  Milliseconds quiet_time{2000};
-  Milliseconds poll_interval{1000};
-  Milliseconds lookup_patience{250};
-  std::string prefix = "ifs1";
-  size_t threads = 8;
+  uint64_t artefact_limit = defaults::kLargestArtefact;
+  uint64_t prefetch = defaults::kPrefetchBytes;
+  uint64_t queue_limit = defaults::kQueuedGroups;
+  Milliseconds quiet_time = defaults::kQuietTime;
+  Milliseconds poll_interval = defaults::kPollInterval;
+  Milliseconds lookup_patience = defaults::kLookupPatience;
+  std::string prefix{defaults::kPrefix};
+  size_t threads = kThreads;
   std::optional<bool> allow_other;  ///< unset: for root yes, else no
-  std::chrono::seconds start_timeout{60};
-  std::chrono::seconds hang_timeout{15};
-  uint64_t crash_limit = 5;
+  std::chrono::seconds start_timeout{kStartSeconds};
+  std::chrono::seconds hang_timeout{kHangSeconds};
+  uint64_t crash_limit = kCrashes;
   std::vector<GivenValues> given;  ///< what the options above were made of, in order
 };
 

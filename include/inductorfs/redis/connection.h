@@ -10,6 +10,7 @@
 
 #include "inductorfs/base/budget.h"
 #include "inductorfs/base/clock.h"
+#include "inductorfs/base/defaults.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/redis/url.h"
 
@@ -36,7 +37,7 @@ using Command = std::vector<std::string_view>;
 /// How long a conversation may take. Any byte that the server sent or took counts as progress.
 struct Patience {
   Milliseconds total{10000};
-  Milliseconds without_progress{250};
+  Milliseconds without_progress = defaults::kLookupPatience;
   /// Asked at least every 100 ms; when it answers true the call ends with kBusy and the connection has ended.
   const std::function<bool()>* cancelled = nullptr;
   /// If set, it is used instead of `without_progress`: one budget for several conversations. Then only what the server

@@ -12,6 +12,7 @@
 #include "inductorfs/base/budget.h"
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/counters.h"
+#include "inductorfs/base/defaults.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/codec/entry.h"
@@ -205,17 +206,17 @@ struct RemoteOptions {
   std::string ca_file;
   std::string certificate_file;
   std::string key_file;
-  std::string prefix = "ifs1";
+  std::string prefix{defaults::kPrefix};
   std::string client_name = "inductorfs";
   size_t connections = 6;               ///< for fetches: FileSystemOptions::fetch_threads, a prefetch and a merge
   Milliseconds connect_patience{1000};  ///< the longest that a new connection may take, greeting included
-  Milliseconds without_progress{250};   ///< for a fetch that comes without a budget
+  Milliseconds without_progress = defaults::kLookupPatience;  ///< for a fetch that comes without a budget
   std::chrono::seconds blob_lifetime{30 * 24 * 3600};
   Milliseconds follow_rest{10'000};    ///< how long a follower waits at the server before it looks for a removed scope
   Milliseconds head_interval{15'000};  ///< time between two looks at all heads, jittered; longer with over ten scopes
   Milliseconds idle_lifetime{30'000};  ///< an unused connection is closed after it; one to fetch and one to ask stay
-  uint64_t index_limit = 2'000'000;    ///< entries of one scope that this host is ready to hold
-  uint64_t log_length = 10'000;        ///< records kept in a scope's log (MAXLEN ~)
+  uint64_t index_limit = defaults::kEntriesInMemory;  ///< entries of one scope that this host is ready to hold
+  uint64_t log_length = 10'000;                       ///< records kept in a scope's log (MAXLEN ~)
 };
 
 /// Opens a remote on Redis. It does not connect, so a server that is absent now is no error. kInvalid when the URL is

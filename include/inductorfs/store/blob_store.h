@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "inductorfs/base/counters.h"
+#include "inductorfs/base/defaults.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/codec/digest.h"
@@ -21,7 +22,7 @@ namespace inductorfs::store {
 
 struct StoreOptions {
   std::string directory;
-  uint64_t size_limit = 20ULL << 30;  ///< bytes of all blobs; eviction keeps the store below it
+  uint64_t size_limit = defaults::kStoreBytes;  ///< bytes of all blobs; eviction keeps the store below it
   /// A value of `free_floor`: the smaller of 2 % of the disk and 1 GiB.
   static constexpr uint64_t kFloorByDisk = UINT64_MAX;
   uint64_t free_floor = 0;  ///< bytes of the disk that eviction keeps free for others

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "inductorfs/base/counters.h"
+#include "inductorfs/base/defaults.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/catalog/catalog.h"
@@ -66,15 +67,16 @@ struct FileSystemOptions {
   std::string origin;   ///< "host/mount id"
   uid_t owner_uid = 0;  ///< owner of entries and directories that come from the cluster
   gid_t owner_gid = 0;
-  mode_t root_mode = 0755;          ///< mode of the root, set at each mount, and of directories from the cluster
-  bool chown_to_caller = false;     ///< new files belong to their maker's user; set when the daemon is root
-  Milliseconds quiet_time{2000};    ///< layout::SealSign::kQuiet
-  Milliseconds fetch_total{20000};  ///< the longest that one fetch may take while it makes progress
+  mode_t root_mode = 0755;       ///< mode of the root, set at each mount, and of directories from the cluster
+  bool chown_to_caller = false;  ///< new files belong to their maker's user; set when the daemon is root
+  Milliseconds quiet_time = defaults::kQuietTime;  ///< layout::SealSign::kQuiet
+  Milliseconds fetch_total{20000};                 ///< the longest that one fetch may take while it makes progress
   /// The longest that a lookup waits without progress, over all round trips that it needs; then it is a miss.
-  Milliseconds lookup_patience{250};
+  Milliseconds lookup_patience = defaults::kLookupPatience;
   size_t fetch_threads = 4;
-  uint64_t prefetch_bytes = 512ULL << 20;  ///< of the newest entries, in the background after the mount; 0 disables
-  uint64_t artefact_limit = 512ULL << 20;
+  uint64_t prefetch_bytes =
+      defaults::kPrefetchBytes;  ///< of the newest entries, in the background after the mount; 0 disables
+  uint64_t artefact_limit = defaults::kLargestArtefact;
   size_t descriptor_limit = 512;  ///< local files kept open
   /// Asks the kernel whether files are open for writing: once for all of them, and answers in the order of the
   /// questions. It blocks until a deadline of its own, or until the stop token asks it to stop; only one thread calls

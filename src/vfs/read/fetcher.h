@@ -10,6 +10,7 @@
 
 #include "inductorfs/base/budget.h"
 #include "inductorfs/base/counters.h"
+#include "inductorfs/base/defaults.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/thread.h"
 #include "inductorfs/catalog/catalog.h"
@@ -48,7 +49,7 @@ class Fetcher {
     Newer newer;
   };
   Fetcher(remote::Remote& remote, store::BlobStore& store, Counters& counters, Hooks hooks, size_t threads,
-          Milliseconds total, Milliseconds patience = Milliseconds(250));
+          Milliseconds total, Milliseconds patience = defaults::kLookupPatience);
   ~Fetcher();
 
   /// While the remote rests (Remote::resting) it is not asked: what is not in the store is kNotNow at once.

@@ -48,7 +48,7 @@ struct Forked {
 
 /// Prepares the process for its life as a daemon: chdir("/"), umask(0), an environment without variables that would
 /// lead Python, the compiler or SQLite into the mount, as many descriptors as the hard limit allows, no SIGPIPE.
-/// Standard input and output become /dev/null unless `keep_stdio`.
+/// The three standard descriptors become /dev/null unless `keep_stdio`.
 [[nodiscard]] Result<void> settle(const std::string& mountpoint, bool keep_stdio);
 /// Takes the process out of write-back throttling, as far as its rights allow: every process that has a file of the
 /// mount open depends on this one.

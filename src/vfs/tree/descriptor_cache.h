@@ -11,8 +11,9 @@
 
 namespace inductorfs::vfs {
 
-/// Open files of the local disk by node, least recently used closed first: with OPEN answered ENOSYS there is no handle
-/// to keep a descriptor in. A descriptor that is in use lives on after it was dropped here. Safe for concurrent use.
+/// Keeps files of the local disk open, by node; it closes the least recently used ones first. OPEN is answered with
+/// ENOSYS, so there is no handle in which a descriptor could be kept. A descriptor that is in use stays open after it
+/// was dropped here. Safe for concurrent use.
 class DescriptorCache {
  public:
   explicit DescriptorCache(size_t limit) : limit_(limit) {}
@@ -33,7 +34,7 @@ class DescriptorCache {
     std::list<NodeId>::iterator place;
   };
   struct State {
-    std::list<NodeId> order;  // most recently used first
+    std::list<NodeId> order;  ///< most recently used first
     std::unordered_map<uint64_t, Slot> slots;
   };
 

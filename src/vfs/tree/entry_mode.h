@@ -8,11 +8,11 @@
 
 namespace inductorfs::vfs {
 
-/// The permission bits that an entry is shown with: those of its writer, as far as its family makes such files, and
-/// everybody may read it. A writer's umask says who may read the file on the writer's own host; on every other host the
-/// entry belongs to the owner of the mount, and a job of another user that finds the name must be able to open it:
-/// EACCES is an error that a miss in a local cache never gives. Nobody but the owner may write to it: what root's jobs
-/// load is not for others to change because its writer, on another host, had umask 0.
+/// Returns the permission bits with which an entry is shown: those of its writer, as far as its family makes such
+/// files, and everybody may read it. A writer's umask says who may read the file on the writer's own host. On every
+/// other host the entry belongs to the owner of the mount, and a job of another user that finds the name must be able
+/// to open it: EACCES is an error that a miss in a local cache never gives. Nobody but the owner may write to it: a
+/// writer on another host that had umask 0 must not let other users change what root's jobs load.
 [[nodiscard]] inline mode_t mode_of(const codec::Entry& entry) {
   constexpr mode_t kUsual = 0644;  // open(2) under the usual umask, as torch and Triton write
   constexpr mode_t kOwnerReads = 0400;

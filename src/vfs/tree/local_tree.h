@@ -16,10 +16,11 @@ namespace inductorfs::vfs {
 
 class EarlyCopy;
 
-/// The plain directory on the local disk behind a mount: `view/` (the local part of the tree, path by path),
-/// `pending/` (files of unfinished Triton sets), `orphans/` (deleted files that somebody still has open), `stale/`
-/// (files for other facts of this host that the cluster is still to get) and `set-aside/` (what could not be read). All
-/// paths are relative to that directory. Symbolic links are never followed. Safe for concurrent use.
+/// The plain directory on the local disk behind a mount: `view/` (the local part of the tree, path by path), `pending/`
+/// (files of unfinished Triton sets), `orphans/` (deleted files that some process still has open), `stale/` (files for
+/// other facts of this host that the cluster is still to get) and `set-aside/` (files that could not be read). All
+/// paths are relative to that directory. Symbolic links are never followed. Calls block on the local disk.
+/// Safe for concurrent use.
 class LocalTree {
  public:
   struct Item {
@@ -33,7 +34,8 @@ class LocalTree {
   static constexpr size_t kPathLimit = 4096 - sizeof("view/");
 
   [[nodiscard]] static Result<LocalTree> open(const std::string& directory, uid_t owner, gid_t group, mode_t mode);
-  /// Gives view/ the owner and mode of the directory that the mount covers, which may be others than last time.
+  /// Gives view/ the owner and mode of the directory that the mount covers, which may have changed since the last
+  /// mount.
   [[nodiscard]] Result<void> dress_root() const;
 
   [[nodiscard]] int fd() const { return root_.get(); }
@@ -45,7 +47,7 @@ class LocalTree {
   }
   [[nodiscard]] static std::string stale(std::string_view digest_hex) { return "stale/" + std::string(digest_hex); }
 
-  /// Nothing when the path does not exist.
+  /// Returns an empty optional when the path does not exist.
   [[nodiscard]] Result<std::optional<struct stat>> stat(const std::string& path) const;
   [[nodiscard]] Result<std::vector<Item>> list(const std::string& path) const;
   [[nodiscard]] bool is_empty(const std::string& path) const;
@@ -55,39 +57,42 @@ class LocalTree {
   [[nodiscard]] Result<void> link(const std::string& from, const std::string& to) const;
   /// Makes every missing directory of view/<path> with the owner and mode of directories from the cluster.
   [[nodiscard]] Result<void> make_view_directories(std::string_view path) const;
-  /// Moves what lies at a path of the view to set-aside/<number>, by the descriptor of its directory: the path itself
-  /// may be longer than kPathLimit. Returns where it is now.
+  /// Moves what lies at a path of the view to set-aside/<number>, by the descriptor of its directory, because the path
+  /// itself may be longer than kPathLimit. Returns its new path.
   [[nodiscard]] Result<std::string> set_aside(const std::string& path) const;
-  /// False when one of the two cannot be read.
+  /// Compares two files; false also when one of the two cannot be read.
   [[nodiscard]] bool same_bytes(const std::string& one, const std::string& other) const;
-  /// Copies `from` beside itself and renames the copy over it: the path then names an inode of its own, with the same
-  /// mode, owner, times and extended attributes, whose bytes nobody shares. `early`: what is copied of it already, and
-  /// how much is wanted.
+  /// Copies the file and renames the copy over it: the path then names an inode of its own, with the same
+  /// mode, owner, times and extended attributes, whose bytes no other name shares. `early` has the bytes if they were
+  /// copied before, and says how many of them are wanted.
   [[nodiscard]] Result<void> unshare(const std::string& path, EarlyCopy& early) const;
 
-  /// The seal: an extended attribute of the file's inode that holds its digest, so that a restart knows what was handed
-  /// to the publish queue already. Where the disk has no such attributes every start seals again, which is harmless.
+  /// The seal is an extended attribute of the file's inode that holds its digest, so that a restart knows what was
+  /// handed to the publish queue already. Without such attributes on the disk every start seals again, which is
+  /// harmless.
   [[nodiscard]] bool keeps_seals() const { return keeps_seals_; }
   [[nodiscard]] std::optional<std::string> seal_of(int file) const;
   [[nodiscard]] Result<void> set_seal(int file, std::string_view digest_hex) const;
-  /// A copy that was made to be written to: what is not sealed of it, is private for good, and no start seals it.
+  /// Says whether the file is a copy that was made to be written to: if it is not sealed, it stays private, and no
+  /// start seals it.
   [[nodiscard]] bool is_changed(int file) const;
-  /// `instead_of`: the inode that it takes the place of, until the node that has it knows; 0: of none.
+  /// Marks such a copy. `instead_of` is the inode whose place the copy takes, until the node that has that inode knows
+  /// the copy; 0: it takes no inode's place.
   void mark_changed(int file, uint64_t instead_of) const;
 
-  /// Further marks on a file's inode, of at most kMarkLimit bytes; none where the disk has no such attributes.
+  /// Reads a further mark on a file's inode, of at most kMarkLimit bytes; empty on a disk without such attributes.
   [[nodiscard]] std::optional<std::string> mark_of(const std::string& path, const char* name) const;
-  /// Best effort: what has no mark is private at the next start.
+  /// Sets a mark, best effort: a file without a mark is private at the next start.
   void set_mark(const std::string& path, const char* name, const std::string& value) const;
   void remove_mark(const std::string& path, const char* name) const;
   static constexpr size_t kMarkLimit = 4096;
 
   static constexpr const char* kChangedName = "user.inductorfs.changed";
   static constexpr const char* kSealName = "user.inductorfs.sealed";
-  static constexpr const char* kScopeName = "user.inductorfs.scope";        ///< scopes that its writers fitted
-  static constexpr const char* kPrivateName = "user.inductorfs.private";    ///< why it never leaves the host
+  static constexpr const char* kScopeName = "user.inductorfs.scope";        ///< scopes that the file's writers fitted
+  static constexpr const char* kPrivateName = "user.inductorfs.private";    ///< why the file never leaves the host
   static constexpr const char* kDisputedName = "user.inductorfs.disputed";  ///< in pending/: KeyState::Put
-  static constexpr const char* kEntryName = "user.inductorfs.entry";        ///< in stale/: the canonical path it had
+  static constexpr const char* kEntryName = "user.inductorfs.entry";        ///< in stale/: the file's canonical path
 
  private:
   Fd root_;
@@ -98,11 +103,11 @@ class LocalTree {
 };
 
 [[nodiscard]] Attributes attributes_of(const struct stat& status);
-/// "directory/name".
+/// Returns "directory/name".
 [[nodiscard]] std::string join(std::string_view directory, std::string_view name);
-/// /proc/self/fd/N: a name for an open file that system calls by path accept.
+/// Returns /proc/self/fd/N: a name for an open file that system calls by path accept.
 [[nodiscard]] std::string proc_path(int fd);
-/// The first `size` bytes of one file to the start of another.
+/// Copies the first `size` bytes of one file to the start of another.
 [[nodiscard]] Result<void> copy_bytes(int from, int to, uint64_t size);
 
 }  // namespace inductorfs::vfs

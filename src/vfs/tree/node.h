@@ -26,14 +26,14 @@ enum class Backing {
   kVirtual,  ///< a directory that is there only because entries lie below it
 };
 
-/// Whether a local file's inode is shared with the store, so that it is never written to again.
+/// Says whether a local file's inode is shared with the store, so that it must not be written to again.
 enum class SealState {
   kOpen,
   kSealed,
   kAskDisk,  ///< not sealed under this node: RootTree::is_sealed() finds out when it matters
 };
 
-/// What a node is made of. Guarded by the node's own lock, which may be held while its bytes are copied.
+/// The bytes and attributes of a node. Guarded by the node's own lock, which may be held while its bytes are copied.
 struct Content {
   Backing backing = Backing::kLocal;
   std::string elsewhere;  ///< kLocal: path below the file system's directory when it is not in view/
@@ -44,18 +44,19 @@ struct Content {
   SealState sealed = SealState::kOpen;
   uint64_t active_writes = 0;
   uint64_t version = 0;     ///< counts changes of the bytes
-  bool unfinished = false;  ///< written in place, and somebody may still have it open for writing (InPlace)
+  bool unfinished = false;  ///< written in place, and a process may still have it open for writing (InPlace)
   SteadyTime last_change{};
-  pid_t last_writer = 0;  ///< the thread that was looked at last
-  /// Under a final name: what was learned of its writers in this life; none: its marks on the disk tell.
+  pid_t last_writer = 0;  ///< the thread whose process was last examined as a writer
+  /// For a file under a final name: what this worker learned of its writers. nullptr: its marks on the disk tell.
   std::shared_ptr<const Provenance> provenance;
   // kShared
   codec::Entry entry;
   std::shared_ptr<const std::string> rendered;  ///< bytes that differ from the blob (a group file for this mount)
 };
 
-/// What a listing of a directory goes through. A cookie is the hash of its name, so that a listing may go on after
-/// anything was created or removed (rm -rf does exactly that), and after another worker has taken the mount over.
+/// The items that a listing of a directory goes through. The cookie of an item is the hash of its name, so that a
+/// listing may go on after anything was created or removed (rm -rf does exactly that), and after another worker has
+/// taken the mount over.
 struct Listing {
   struct Item {
     std::string name;
@@ -68,8 +69,8 @@ struct Listing {
 
 /// One inode that the kernel, or a background thread, knows.
 ///
-/// `lookups` counts the kernel's references, `pins` those of background threads; a node leaves the table when both
-/// are zero and it has no known children. names and children are guarded by the table's lock.
+/// `lookups` counts the kernel's references, `pins` those of background threads. A node leaves the table when both are
+/// zero and it has no known children. The table's lock guards `names`, `children` and the records.
 struct Node {
   Node(NodeId node_id, mode_t file_type, uint64_t number) : id(node_id), type(file_type), inode_number(number) {}
 
@@ -78,36 +79,37 @@ struct Node {
   const uint64_t inode_number;
   std::atomic<uint64_t> lookups{0};
   std::atomic<uint32_t> pins{0};
-  /// Of the local file, as its attributes were asked for last: whose turn it is to have one sealed.
+  /// The owner of the local file when its attributes were last read; the sealer uses it to let users take turns.
   mutable std::atomic<uid_t> owner{0};
 
-  std::vector<std::pair<NodeId, std::string>> names;  ///< every link; a directory has one; empty: deleted
+  std::vector<std::pair<NodeId, std::string>> names;  ///< every link; a directory has one; empty: the node was deleted
   std::map<std::string, NodeId, std::less<>> children;
-  // For the next worker (NodeJournal), as the table noted them last; guarded by its lock too.
-  std::string content_record;  ///< empty: a local file or directory under its path
+  // Records for the next worker (NodeJournal), as the table last wrote them; the table's lock guards them too.
+  std::string content_record;  ///< empty: a local file or directory at its path
   std::string key_record;
   uint64_t local_inode = 0;
   std::vector<std::string> shown;  ///< candidate directories: entries that the last listing showed
 
   Guarded<Content> content;
   Guarded<Listing> listing;
-  std::unique_ptr<KeyDirectory> key;  ///< directories that are, or become, Triton key directories; set at creation
+  std::unique_ptr<KeyDirectory>
+      key;  ///< set at creation, for directories that are, or may become, Triton key directories
 
   [[nodiscard]] bool is_directory() const { return type == S_IFDIR; }
   [[nodiscard]] bool is_regular() const { return type == S_IFREG; }
 };
 using NodePtr = std::shared_ptr<Node>;
 
-/// After a name in the directory came or went: its times are the disk's to say.
+/// Forgets the directory's cached attributes after a name in it came or went, because the disk has changed its times.
 inline void changed_names_in(const NodePtr& directory) {
   directory->content.with([](Content& content) {
     if (content.backing == Backing::kLocal) content.attributes_valid = false;
   });
 }
 
-/// Uses the contents of two nodes at once, locked in one order for all (their ids'); `second` may be none, or the
-/// first. While a name is taken away or moved, on the disk and then in the table, nobody may ask where the node's bytes
-/// are.
+/// Uses the contents of two nodes at once. It locks them in the order of their ids; `second` may be nullptr, or the
+/// same as `first`. While a name is removed or moved, on the disk and then in the table, no other thread may ask where
+/// the node's bytes are.
 template <typename F>
 decltype(auto) with_contents(const NodePtr& first, const NodePtr& second, F&& use) {
   if (!second || second == first) {

@@ -22,11 +22,11 @@ struct NodeRecord {
   mode_t type = 0;
   uint64_t inode_number = 0;
   uint64_t lookups = 0;
-  uint64_t local_inode = 0;  ///< of the local disk; 0: none was noted
+  uint64_t local_inode = 0;  ///< inode number on the local disk; 0: none was recorded
   Backing backing = Backing::kLocal;
   std::string elsewhere;
   codec::Entry entry;
-  std::map<std::string, catalog::Known> cluster_set;  ///< of a key directory
+  std::map<std::string, catalog::Known> cluster_set;  ///< the cluster's set that a key directory shows
 };
 
 /// All that an earlier worker left: nodes by id, and their names.
@@ -36,12 +36,12 @@ struct NodeRecords {
   uint64_t last_id = 0;
 };
 
-/// Writes what changes in the table of nodes into the log that outlives this worker. Where there is none it does
-/// nothing. What is written says at least as many kernel references as there are: the answer that gives one may get
-/// lost, never the note of it. Needs external synchronisation: the table's lock, except for count().
+/// Writes the changes of the node table into the log that outlives this worker; without such a log it does nothing. The
+/// log always has at least as many kernel references as there are: an answer that gives one may get lost, but never the
+/// record of it. All but count() is called under the table's lock. Needs external synchronisation.
 class NodeJournal {
  public:
-  /// Several changes in one step: added when the batch goes.
+  /// Several changes that are added in one step, when the batch is destroyed.
   class Batch {
    public:
     explicit Batch(NodeJournal& journal) : journal_(journal) {}
@@ -56,7 +56,7 @@ class NodeJournal {
     void gone(NodeId node);
     void local_inode(NodeId node, uint64_t number);
     void raw(std::string record);
-    /// What was said so far, which is then not added.
+    /// Returns the records so far, which are then not added.
     [[nodiscard]] std::vector<std::string> take() { return std::exchange(records_, {}); }
 
    private:
@@ -68,11 +68,11 @@ class NodeJournal {
   [[nodiscard]] bool kept() const { return log_ != nullptr; }
   void set_last_id(uint64_t id);
   [[nodiscard]] bool wants_snapshot(size_t nodes) const;
-  /// Starts anew with these nodes.
+  /// Starts the log anew with these nodes.
   void snapshot(const std::vector<NodePtr>& nodes);
   [[nodiscard]] NodeRecords read() const;
 
-  // Records that a node carries along (Node::content_record, Node::key_record), so that a snapshot has them.
+  // These make the records that a node carries along (Node::content_record, Node::key_record) for the next snapshot.
   [[nodiscard]] static std::string shared(NodeId node, const codec::Entry& entry);
   [[nodiscard]] static std::string local(NodeId node, std::string_view elsewhere);
   [[nodiscard]] static std::string virtual_directory(NodeId node);

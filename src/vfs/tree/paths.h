@@ -8,29 +8,31 @@
 
 #include "vfs/tree/local_tree.h"
 
-/// What a path of the mount, or a set of names in a directory, says by itself. Everything here may be used
-/// concurrently.
+/// What can be told from a path of the mount, or from a set of names in a directory, alone. Everything here is
+/// safe for concurrent use.
 namespace inductorfs::vfs {
 
-/// The directory part of a path; empty for a name in the root.
+/// Returns the directory part of a path; empty for a name in the root.
 [[nodiscard]] std::string parent_path(const std::string& path);
 [[nodiscard]] std::string last_component(const std::string& path);
-/// Whether it is a file of a Triton key directory.
+/// Says whether the path is a file of a Triton key directory.
 [[nodiscard]] bool is_kernel_file(const std::string& path);
-/// Whether the compiler of a file is at work beside it: the directory that it works in is there
-/// (layout::sealed_by_removal_of is the inverse).
+/// Says whether a compiler is still making the file: its build directory is among the siblings (the inverse of
+/// layout::sealed_by_removal_of()).
 [[nodiscard]] bool is_being_built(const std::string& directory, const std::string& name,
                                   const std::vector<LocalTree::Item>& siblings);
-/// Whether these files of a Triton set, in this directory, are all that its group file names. Reads the group file.
+/// Says whether these files of a Triton set, in this directory, are all that its group file names. Reads the group
+/// file.
 [[nodiscard]] bool set_is_whole(const std::set<std::string>& files, const LocalTree& tree, const std::string& directory,
                                 const std::string& key);
-/// The group file first: without it the rest is no set.
+/// Sorts group files to the front: without its group file the rest of a set is no set.
 void put_groups_first(std::vector<std::string>& names);
-/// False for temporary names below triton/: their rename into a key directory shows the file to one process only
-/// (KeyState), so the kernel must ask again when the name that it moved is used.
+/// Says whether the kernel may keep a name. It may not keep temporary names below triton/: their rename into a key
+/// directory shows the file to one process only (KeyState), so the kernel must ask again when the name that it moved is
+/// used.
 [[nodiscard]] bool kernel_may_keep(std::string_view path);
-/// What is wrong when a path lies in a Triton key directory that is not at the place where Triton's family is (somebody
-/// has set TRITON_CACHE_DIR to another directory of the mount); else empty.
+/// Explains what is wrong when a path lies in a Triton key directory outside the place of Triton's family, because
+/// TRITON_CACHE_DIR names another directory of the mount; empty when nothing is wrong.
 [[nodiscard]] std::string misplaced_triton_directory(std::string_view path, const std::string& mountpoint);
 
 }  // namespace inductorfs::vfs

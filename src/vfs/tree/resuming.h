@@ -5,8 +5,9 @@
 
 namespace inductorfs::vfs {
 
-/// How far a takeover is. What the earlier worker left is looked at when its requests are finished, because a rename
-/// that is on the disk only has a node for its file. Until all is looked at nothing is evicted, and sync waits.
+/// The phase of a takeover. What the earlier worker left is examined when its requests are finished, because only then
+/// does the file of a rename that is on the disk alone have a node. Until everything is examined nothing is evicted,
+/// and sync waits.
 enum class Resuming { kNo, kRequests, kFiles };
 
 using TakeoverPhase = Guarded<Resuming>;

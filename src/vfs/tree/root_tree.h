@@ -17,14 +17,15 @@
 
 namespace inductorfs::vfs {
 
-/// Guards paths: shared by whoever uses a path on the disk, exclusive for the rename of a directory.
+/// Guards paths: a call that uses a path on the disk holds the lock shared, the rename of a directory holds it
+/// exclusively.
 struct Moves {};
 
-/// Deleted files that the kernel has not forgotten yet. Their space comes back when it does, a moment after unlink(2)
-/// returned if nobody has the file open.
+/// Deleted files that the kernel has not forgotten yet. Their space comes back when it does: a moment after unlink(2)
+/// returned, if no process has the file open.
 struct Orphans {
   uint64_t left = 0;
-  uint64_t held = 0;  ///< of them: waited for in vain, somebody has them open
+  uint64_t held = 0;  ///< those that make_room() waited for in vain, because some process has them open
   std::chrono::steady_clock::time_point held_until = std::chrono::steady_clock::time_point::min();
   std::chrono::steady_clock::time_point latest_gone = std::chrono::steady_clock::time_point::min();
 
@@ -35,34 +36,34 @@ struct Orphans {
   }
 };
 
-/// Why a blob must stay in the store.
+/// The reasons why blobs must stay in the store.
 struct Pins {
-  /// Blobs, and the nodes that show them: files, and key directories that show a set of the cluster's.
+  /// Blobs, and the nodes that show them: files, and key directories that show a set of the cluster.
   std::unordered_map<codec::Digest, std::vector<NodeId>> shared;
   std::unordered_map<codec::Digest, std::string> sealed_paths;  ///< local files that are links to blobs
 
-  /// Takes one of the node's pins away.
+  /// Removes one of the node's pins.
   void unshare(const codec::Digest& digest, NodeId node);
 };
 
-/// A name in a directory, resolved.
+/// A name in a directory, with the paths that it stands for.
 struct Site {
   NodePtr parent;
   std::string name;
   std::string path;       ///< relative to the mount
-  std::string canonical;  ///< the entry it could be
+  std::string canonical;  ///< the path of the entry that may stand behind the name
 };
 
-/// The ground that all other classes of this module work on: the nodes that the kernel knows, the local directory below
+/// The state that all other classes of this module work on: the nodes that the kernel knows, the local directory below
 /// them, and how the two belong together. It knows nothing of the cluster, of fetching or of sealing. A mount has one;
 /// it owns its table, its directory, its descriptors and its locks, so that a second root can have its own.
 ///
-/// Lock order: moves(), a set's directory (KeyDirectory), the content of a node (of two: by id), the node table,
-/// pins() and orphans(). Functions that take a Content& require its lock; those that resolve a path on the disk require
-/// moves(), at least shared. Calls block on the local disk only. Safe for concurrent use.
+/// Lock order: moves(), a set's directory (KeyDirectory), the content of a node (of two nodes: by id), the node table,
+/// pins() and orphans(). Functions that take a Content& require its lock; functions that resolve a path on the disk
+/// require moves(), at least shared. Calls block on the local disk only. Safe for concurrent use.
 class RootTree {
  public:
-  /// `options` and `store` outlive it.
+  /// `options` and `store` must outlive this object.
   RootTree(const FileSystemOptions& options, LocalTree disk, NodePtr root, store::BlobStore& store);
 
   [[nodiscard]] const FileSystemOptions& options() const { return options_; }
@@ -77,27 +78,29 @@ class RootTree {
 
   // ---- names and nodes (root_tree.cc)
   [[nodiscard]] Result<NodePtr> live(NodeId id) const;
+  /// Finds a node by the kernel's id. kNotFound when the table does not have it.
   [[nodiscard]] Result<Site> site(NodeId parent, std::string_view name) const;
-  /// The names in the view that an entry of the cluster has: one for each Triton device that is used here.
+  /// Returns the names in the view that an entry of the cluster has: one for each Triton device that is used here.
   [[nodiscard]] std::vector<std::string> local_paths_of(const std::string& canonical) const;
-  /// A node that is not in the table yet.
+  /// Makes a node that is not in the table yet.
   [[nodiscard]] NodePtr new_node(mode_t type, uint64_t inode_number, const Site& site);
   void make_key_directory(Node& node, const std::string& path);
-  /// Takes `count` of the kernel's references away.
+  /// Removes `count` of the kernel's references.
   void forget(NodeId node, uint64_t count);
-  /// Takes a pin away.
+  /// Removes a pin.
   void unpin(const NodePtr& node);
-  /// Gives back what nodes held that have left the table: descriptors, pins, the names of deleted files.
+  /// Gives back what nodes held that have left the table: descriptors, pins, and the files of deleted names.
   void let_go(const std::vector<NodePtr>& gone);
 
   // ---- where a node's bytes are (root_tree.cc)
-  /// The file is at this place from now on; `elsewhere` is empty for its path in the view.
+  /// Sets where the file is from now on; `elsewhere` is empty for its path in the view.
   void become(const NodePtr& node, Content& content, Backing backing, std::string elsewhere);
   void become_orphan(const Node& node, Content& content, std::string place);
-  /// A node became an orphan when the last name went that was known of it, and the disk has a further name for its
-  /// file, which was just found or made. The file is at that name again, and the orphan's own name goes.
+  /// Puts an orphan back at a name. A node becomes an orphan when its last known name goes; this is called when the
+  /// disk has a further name for its file, which was just found or made. The file is at that name again, and the
+  /// orphan's own name goes.
   void named_again(const NodePtr& node);
-  /// A directory that is there only because entries lie below it gets one on the disk.
+  /// Makes a directory on the disk for one that is there only because entries lie below it.
   [[nodiscard]] Result<void> make_local_directory(const NodePtr& directory, const std::string& path);
 
   // ---- attributes (root_tree.cc)
@@ -106,18 +109,18 @@ class RootTree {
   void set_virtual_attributes(const Node& node, Content& content) const;
 
   // ---- files of the local disk and of the store (root_files.cc)
-  /// Below the file system's directory.
+  /// Returns the path of the node's file, below the file system's directory.
   [[nodiscard]] Result<std::string> location(const Node& node, const Content& content) const;
   [[nodiscard]] Result<DescriptorCache::Pointer> descriptor(const Node& node, Content& content, bool writable);
-  /// Whether the store shares the file's inode, so that it must not be written to.
+  /// Says whether the store shares the file's inode, so that it must not be written to.
   [[nodiscard]] bool is_sealed(const Node& node, Content& content);
-  /// What the seal of a file of the view says: a digest, or nothing.
+  /// Returns the digest in the seal of a file of the view; empty when it has no seal.
   [[nodiscard]] std::string seal_on_disk(const std::string& path) const;
-  /// The Triton files that a directory of the view has on the disk.
+  /// Lists the Triton files that a directory of the view has on the disk.
   [[nodiscard]] std::vector<std::string> local_set(const std::string& path) const;
   [[nodiscard]] bool local_set_is_whole(const std::string& path) const;
-  /// After ENOSPC: evicts, and waits up to 100 ms for what was deleted just now. True if another try may find room.
-  /// Requires: no lock is held.
+  /// Evicts after an ENOSPC, and waits up to 100 ms for the space of files that were deleted just now. Returns true if
+  /// another try may find room. The caller must hold no lock.
   [[nodiscard]] bool make_room(uint64_t bytes);
 
  private:
@@ -136,9 +139,10 @@ class RootTree {
   Guarded<Orphans> orphans_;
 };
 
-/// st_ino of what has no local file: never equal to one of the local disk's, which do not have the highest bit.
+/// Returns the st_ino of a path without a local file. It never equals one of the local disk's, which do not have the
+/// highest bit.
 [[nodiscard]] uint64_t inode_number_of(std::string_view path);
-/// Where the files of a writer's unfinished set are.
+/// Returns the directory that holds the files of a writer's unfinished set.
 [[nodiscard]] std::string pending_path(const Node& directory, const SetOwner& writer);
 
 }  // namespace inductorfs::vfs

@@ -12,7 +12,7 @@
 
 namespace inductorfs::vfs {
 
-/// Says of a path what is there, where it came from, and why it is shared or not (`inductorfs explain`). Changes
+/// Explains a path: what is there, where it came from, and why it is shared or not (`inductorfs explain`). Changes
 /// nothing. Blocks on the local disk only. Safe for concurrent use.
 class Explainer {
  public:

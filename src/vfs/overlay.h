@@ -42,16 +42,17 @@
 namespace inductorfs::vfs {
 
 /// The one FileSystem: local files over the cluster's entries. It owns the classes that do the work, in the order in
-/// which they use each other (docs/architecture.md has the picture), passes each operation on to one of them, and owns
-/// what belongs to none: starting, stopping, waiting for all of it, and the `janitor` thread.
+/// which they use each other (docs/architecture.md has the picture), and passes each operation on to one of them. It
+/// also owns what belongs to none of them: starting, stopping, waiting for all of them, and the `janitor` thread.
 ///
-/// Lock order: that of RootTree, with Removal::queueing() between a content and the node table. Safe for concurrent
-/// use.
+/// Lock order: that of RootTree, with Removal::queueing() between a content and the node table.
+/// Safe for concurrent use.
 class Overlay final : public FileSystem {
  public:
   Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const Services& services);
   ~Overlay() override;
-  /// Before start(): from an earlier life's files, or from an earlier worker's nodes.
+  /// Recovers the files of an earlier process, or takes the nodes of an earlier worker over. To be called before
+  /// start().
   [[nodiscard]] Result<void> begin();
 
   void start(KernelCache& kernel) override;

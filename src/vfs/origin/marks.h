@@ -17,35 +17,35 @@
 
 namespace inductorfs::vfs {
 
-/// Who wrote what: asks for the writers of files, keeps the answers as marks on the local files, and counts those that
-/// stay here. Safe for concurrent use.
+/// Knows who wrote which file: it asks for the writers of files, keeps the answers as marks on the local files, and
+/// counts the files that stay on this host. Safe for concurrent use.
 class Marks {
  public:
   Marks(const Host& host, const LocalTree& tree, Counters& counters) : host_(host), tree_(tree), counters_(counters) {}
 
-  /// From what is known already: a job's own thread waits for it.
+  /// Judges a writer by what is known already, because a job's own thread waits for it.
   [[nodiscard]] Verdict glance(layout::Family family, std::string_view architecture, pid_t process) const;
-  /// Why one of these writers does not fit; an empty text when all do. Nothing while that is not known yet: what it
-  /// takes is read in the background, and a later call tells.
+  /// Returns why one of these writers does not fit; an empty text when all do. Empty optional while that is not known
+  /// yet: the missing facts are read in the background, and a later call tells.
   [[nodiscard]] std::optional<std::string> judge(
       layout::Family family, std::span<const std::shared_ptr<const fingerprint::Writer>> writers) const;
-  /// Without knowledge of its writer a file can only be shared when everybody may write.
+  /// Says whether everybody's files may be shared; otherwise a file without a known writer cannot be.
   [[nodiscard]] bool everyone_fits() const { return host_.writers() == nullptr; }
 
-  /// The marks of a file, by its path below the file system's directory.
+  /// Reads the marks of a file, by its path below the file system's directory.
   [[nodiscard]] Provenance read(const std::string& place) const;
   void write(const std::string& place, const Provenance& before, const Provenance& now) const;
 
-  /// The architecture that the metadata of a Triton set name; `directory` below the file system's directory.
+  /// Returns the architecture that the metadata of a Triton set name; `directory` is below the file system's directory.
   [[nodiscard]] std::string architecture_of_set(const std::string& directory) const;
-  /// As above, of the set that a file of the view belongs to; empty when it belongs to none.
+  /// Returns the architecture of the set that a file of the view belongs to; empty when it belongs to none.
   [[nodiscard]] std::string architecture_of(const std::string& path) const;
-  /// Ids of the scopes that a file of this path may have been made for, if it fits this host.
+  /// Returns the ids of the scopes that a file of this path may have been made for, if it fits this host.
   [[nodiscard]] std::vector<std::string> scopes_now(const std::string& path) const;
 
-  /// Counted, said in the log and the status: `files` that stay here.
+  /// Counts `files` that stay here, and reports them in the log and in the status.
   void stays_here(const std::string& path, const std::string& why, uint64_t files);
-  /// As above, of an earlier life.
+  /// Counts a file that an earlier process kept here.
   void still_here(const std::string& why);
   [[nodiscard]] uint64_t foreign() const;
   [[nodiscard]] std::vector<std::string> reasons() const;

@@ -12,36 +12,38 @@
 
 namespace inductorfs::vfs {
 
-/// Whether what is known of a file's writers lets it be sealed.
+/// Says whether the known writers of a file allow it to be sealed.
 enum class Standing {
   kFits,      ///< all of them had the facts of its scope
-  kStays,     ///< it stays here, or was made for other facts
+  kStays,     ///< the file stays here, or was made for other facts
   kUnjudged,  ///< what a writer has loaded is still being read
-  kChanged,   ///< somebody wrote meanwhile: ask again
+  kChanged,   ///< a process wrote meanwhile: ask again
 };
 
-/// Knows who wrote what stands under a final name: looked at when the name is given, and judged before anything leaves
-/// the host. What it learns is kept as marks on the file (Marks). A look costs microseconds, because a job's own thread
-/// waits for it; a judgement is never waited for. Safe for concurrent use.
+/// Knows who wrote each file that stands under a final name. A writer is examined when the name is given, and judged
+/// before anything leaves the host. The results are kept as marks on the file (Marks). Examining costs microseconds,
+/// because a job's own thread waits for it; no thread waits for a judgement. Safe for concurrent use.
 class Origin {
  public:
   Origin(const Services& services, RootTree& tree, Lookup& lookup, Marks& marks)
       : host_(services.host), counters_(services.counters), tree_(tree), lookup_(lookup), marks_(marks) {}
 
-  /// This process writes the file, or gave it its name. `anew`: nothing is left of what was there before.
+  /// Notes that this process writes the file, or gave it its name. `anew`: nothing of the earlier content is left.
   void saw_writer(const NodePtr& node, const std::string& path, pid_t writer, bool anew = false);
   void saw_writer_in_place(const NodePtr& node, pid_t writer, bool anew);
-  /// A whole Triton set got its name.
+  /// Notes that this process gave a whole Triton set its name.
   void saw_writer_of_set(const NodePtr& directory, const std::string& path, pid_t writer);
-  /// The files of a set have one writer. `place` is where they lie now, below the file system's directory.
+  /// Adds a writer to all files of a set, which have one writer. `place` is where they are now, below the file system's
+  /// directory.
   void mark_set(const std::string& place, const std::vector<std::string>& names, Provenance& set,
                 const Verdict& verdict) const;
 
-  /// Of a file below the file system's directory. Requires: the content's lock, and moves().
+  /// Returns the provenance of a file below the file system's directory. The caller holds the content's lock and
+  /// moves().
   [[nodiscard]] Provenance provenance(const Content& content, const std::string& place) const;
-  /// Of a file of the view.
+  /// Returns the provenance of a file of the view.
   [[nodiscard]] Provenance provenance_of(const std::string& path) const;
-  /// Notes on each file of a set what the caller knows of it.
+  /// Changes the provenance of each file of a set.
   void change_set(const std::string& path, const std::function<void(Provenance&)>& change);
   void keep_set_private(const std::string& path, const std::string& why);
 

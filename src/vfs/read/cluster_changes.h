@@ -11,8 +11,8 @@
 
 namespace inductorfs::vfs {
 
-/// Follows the catalog: names appear, change and go behind the kernel's back, and the kernel is told to forget them.
-/// Called from the catalog's threads, and waits for room in the Notifier. Safe for concurrent use.
+/// Follows the catalog: names appear, change and go behind the kernel's back, and this class tells the kernel to forget
+/// them. The catalog's threads call it, and it blocks until the Notifier has room. Safe for concurrent use.
 class ClusterChanges {
  public:
   ClusterChanges(const Services& services, RootTree& tree, ClusterSets& sets, Notifier& notifier)
@@ -20,7 +20,7 @@ class ClusterChanges {
 
   /// FileSystem::on_catalog_change.
   void on_catalog_change(const std::vector<std::string>& canonical_paths);
-  /// Of one name; the directory whose listing has changed.
+  /// Applies the change of one name; returns the directory whose listing has changed.
   NodeId apply(const std::string& path, const std::string& canonical);
 
  private:

@@ -12,16 +12,16 @@
 
 namespace inductorfs::vfs {
 
-/// The cluster's sets that key directories show (KeyState::Committed::kCluster).
+/// The sets of the cluster that key directories show (KeyState::Committed::kCluster).
 ///
-/// A set is taken as a whole, when its first name is asked for and all its blobs are here, and stays as it was taken
-/// for as long as the kernel knows the directory: the cluster may come back with another set (a failover that lost its
-/// tail, a restart from nothing), and who has read the group file of one must not meet a child of the other
-/// (triton/compiler/compiler.py: CompiledKernel.__init__). It goes when its names are deleted here, when the host's
-/// facts are others, when bytes of it cannot be had any more, and when the store needs the room and the kernel has let
-/// all its names go.
+/// A set is taken as a whole, when its first name is asked for and all its blobs are here. It stays as it was taken for
+/// as long as the kernel knows the directory: the cluster may come back with another set (after a failover that lost
+/// its tail, or a restart from nothing), and a process that has read the group file of one set must not meet a child of
+/// the other (triton/compiler/compiler.py: CompiledKernel.__init__). A set goes when its names are deleted here, when
+/// the host's facts have changed, when bytes of it can no longer be had, and when the store needs the room and the
+/// kernel has let all its names go.
 ///
-/// Safe for concurrent use. Holds a key directory's lock while it uses the pins' and the node table's.
+/// A key directory's lock is held while the locks of the pins and of the node table are taken. Safe for concurrent use.
 class ClusterSets {
  public:
   ClusterSets(const Services& services, RootTree& tree, Notifier& notifier)
@@ -32,32 +32,34 @@ class ClusterSets {
         tree_(tree),
         notifier_(notifier) {}
 
-  /// What the cluster has for this name: of the set that is shown where one can be, else as the catalog has it now.
+  /// Returns what the cluster has for this name: from the set that the directory shows, or else from the catalog as it
+  /// is now.
   [[nodiscard]] std::optional<catalog::Known> entry_of(const Node& directory, const std::string& path) const;
 
-  /// Shows the set from now on, unless the directory has one. False: it is none (incomplete, of several writers, for
-  /// other facts). Requires: its blobs were here a moment ago. May block on the local disk.
+  /// Shows this set from now on, unless the directory has a set already. Returns false when it is no set (incomplete,
+  /// of several writers, for other facts). Its blobs must have been in the store a moment ago. May block on the local
+  /// disk.
   [[nodiscard]] bool take(const NodePtr& directory, const std::vector<catalog::Known>& set);
-  /// Of an earlier worker.
+  /// Shows the set that an earlier worker showed.
   void restore(const Node& directory, std::map<std::string, catalog::Known> set);
 
-  /// The catalog tells of one of the directory's files. True: a set is shown, and stays.
+  /// Handles a change of one of the directory's files in the catalog. Returns true when a set is shown, and stays.
   [[nodiscard]] bool stays(const NodePtr& directory, const std::string& canonical);
-  /// A name was deleted: in every device's directory that shows it.
+  /// Removes deleted names from the set of every device's directory that shows them.
   void hide(const std::vector<std::string>& paths);
-  /// Bytes of it cannot be had.
+  /// Drops a set of which some bytes cannot be had.
   void drop(const NodePtr& directory) { drop(directory, &Notifier::wish_forgotten); }
-  /// After the host's facts changed.
+  /// Drops the sets that are for other facts, after the host's facts changed.
   void drop_foreign();
-  /// For the store, which wants a blob's room: whether the set has gone now.
+  /// Drops a set for the store, which needs the room of a blob, if it can; returns whether the set has gone now.
   [[nodiscard]] bool evict(const NodePtr& directory);
 
-  /// Whether the directory, or one that is known below it, shows a set.
+  /// Says whether the directory, or a known directory below it, shows a set.
   [[nodiscard]] bool shown_at(const NodePtr& directory) const;
 
  private:
   using Set = std::map<std::string, catalog::Known>;
-  /// How the kernel is told: forget_name where the thread may wait for it.
+  /// How the kernel is told: by forget_name where the thread may wait for the kernel.
   using Tell = void (Notifier::*)(NodeId, std::string);
   void drop(const NodePtr& directory, Tell tell);
   [[nodiscard]] bool is_whole(const std::vector<catalog::Known>& set) const;

@@ -20,27 +20,28 @@
 namespace inductorfs::vfs {
 
 enum class FetchOutcome {
-  kHere,    ///< in the store, verified, and fit for the entry's name
-  kLost,    ///< the cluster has it not, or what it has is wrong: the entry is to be reported
-  kNotNow,  ///< no answer in time: a miss, to be asked again
-  kUnfit,   ///< the bytes that were published, and this host, or this release, cannot use them: not in the store
+  kHere,    ///< the blob is in the store, verified, and fit for the entry's name
+  kLost,    ///< the cluster does not have the blob, or has wrong bytes: the entry is to be reported
+  kNotNow,  ///< no answer came in time: a miss, to be asked again
+  kUnfit,   ///< these are the published bytes, but this host or release cannot use them; they are not in the store
 };
 
-/// Whether the store has the entry's blob. One of another size is not: the kernel would be told a size that the bytes
-/// have not, and make up zeros or cut them off.
+/// Says whether the store has the entry's blob. A blob of another size does not count: the kernel would be told a size
+/// that the bytes do not have, and would make up zeros or cut them off.
 [[nodiscard]] bool is_here(store::BlobStore& store, const codec::Entry& entry);
 
-/// Brings blobs from the cluster into the store: many lookups of one blob share one fetch, and what is wanted together
-/// travels in one pipeline. Never blocks its callers. Safe for concurrent use.
+/// Brings blobs from the cluster into the store. Many lookups of one blob share one fetch, and blobs that are wanted
+/// together travel in one pipeline. It owns the `fetch` and `prefetch` threads, and never blocks its callers.
+/// Safe for concurrent use.
 class Fetcher {
  public:
-  /// Whether the bytes fit the entry's name and this host (Host::check); called from a fetch thread. They are the ones
-  /// that were published, so no answer makes them lost: another host, or a release whose check is another, may use
-  /// them. kNotSupported and kCorrupt: they cannot be used here. Anything else: not now.
+  /// Checks whether the bytes fit the entry's name and this host (Host::check); called from a fetch thread. They are
+  /// the published bytes, so no answer makes them lost: another host, or a release with another check, may use them.
+  /// kNotSupported and kCorrupt: they cannot be used here. Any other error: not now.
   using Check = std::function<Result<void>(const codec::Entry&)>;
-  /// Told, from a fetch thread, of bytes that only a newer release can read.
+  /// Receives, on a fetch thread, entries whose bytes only a newer release can read.
   using Newer = std::function<void(const codec::Entry&, const std::string& why)>;
-  /// The outcomes of what was needed, in order. Called once, from a fetch thread or at once.
+  /// Receives the outcomes of the needed entries, in order. Called once, from a fetch thread or at once.
   using Done = std::function<void(const std::vector<FetchOutcome>&)>;
 
   /// `total`, `patience`: see FileSystemOptions::fetch_total and lookup_patience.
@@ -52,13 +53,15 @@ class Fetcher {
           Milliseconds total, Milliseconds patience = defaults::kLookupPatience);
   ~Fetcher();
 
-  /// While the remote rests (Remote::resting) it is not asked: what is not in the store is kNotNow at once.
+  /// Fetches the needed entries. While the remote rests (Remote::resting) it is not asked: what is not in the store is
+  /// kNotNow at once.
   void fetch(const std::vector<codec::Entry>& needed, Done done);
-  /// What fetch() says of a blob that is in the store: whether it fits this name, too. It stays in any case.
+  /// Returns what fetch() would say of a blob that is in the store, including whether it fits this name. The blob stays
+  /// in any case.
   [[nodiscard]] FetchOutcome judge_present(const codec::Entry& entry);
-  /// In the background, after all that is needed; dropped when too much waits already.
+  /// Fetches in the background, after everything that is needed; dropped when too much waits already.
   void prefetch(const std::vector<codec::Entry>& wanted);
-  /// Ends what is under way (as kNotNow) and joins. Idempotent.
+  /// Ends the fetches that are under way (as kNotNow) and joins the threads. Idempotent.
   void stop();
 
  private:
@@ -71,18 +74,18 @@ class Fetcher {
   };
   struct Flight {
     std::vector<Waiter> waiters;
-    bool started = false;  ///< false: it rests in a queue, perhaps behind much that nobody waits for
+    bool started = false;  ///< false: it still waits in a queue, perhaps behind much that no lookup waits for
   };
-  /// For whose name an outcome is; others may wait for the same blob under other names.
+  /// The name that an outcome was found for; others may wait for the same blob under other names.
   struct Judged {
-    std::string path;      ///< empty: for any name
-    bool refused = false;  ///< sound, but the name is not one for it
-    std::string newer;     ///< why it can be used under no name
+    std::string path;      ///< empty: the outcome is for any name
+    bool refused = false;  ///< the blob is sound, but does not fit this name
+    std::string newer;     ///< why the blob can be used under no name
   };
   using Flights = std::unordered_map<codec::Digest, Flight>;
   class Sink;
 
-  /// `asked`: since when somebody waits.
+  /// `asked` is the moment since when a lookup waits.
   void run(const std::vector<codec::Entry>& entries, SteadyTime asked);
   void settle(const codec::Digest& digest, FetchOutcome outcome, const Judged& judged);
   [[nodiscard]] FetchOutcome outcome_for(const codec::Entry& waiting, FetchOutcome outcome, const Judged& judged);
@@ -91,13 +94,13 @@ class Fetcher {
   std::vector<codec::Entry> take_off(const std::vector<codec::Entry>& entries);
 
   std::atomic<bool> stopping_ = false;
-  const std::unique_ptr<remote::Remote> own_remote_;  ///< whose calls end when this one stops, if there is such a one
+  const std::unique_ptr<remote::Remote> own_remote_;  ///< its calls end when this fetcher stops; may be nullptr
   remote::Remote& remote_;
   store::BlobStore& store_;
   const Hooks hooks_;
   const Milliseconds total_;
   const Milliseconds patience_;
-  Progress heard_;  ///< of all fetches: who waits for a thread, or a connection, does not count their time
+  Progress heard_;  ///< of all fetches, so that waiting for a thread or a connection costs a lookup no patience
   Counter& fetched_;
   Counter& fetched_bytes_;
   Counter& corrupt_;

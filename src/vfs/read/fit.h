@@ -11,18 +11,18 @@
 
 namespace inductorfs::vfs {
 
-/// Decides whether this host, and this release, can use what the cluster has under a name, and hides what they cannot
-/// use from this mount. Nobody else is told: another host may use it. Reads files of the store; never waits for the
-/// cluster. Safe for concurrent use.
+/// Decides whether this host, and this release, can use what the cluster has under a name, and hides from this mount
+/// what they cannot use. No other host is told, because it may be able to use it. Reads files of the store; never waits
+/// for the cluster. Safe for concurrent use.
 class Fit {
  public:
   Fit(const Services& services, RootTree& tree, Notifier& notifier);
 
-  /// Whether the bytes of the entry, which are in the store, fit its name (Fetcher::Check).
+  /// Checks whether the bytes of the entry, which are in the store, fit its name (Fetcher::Check).
   [[nodiscard]] Result<void> check(const codec::Entry& entry);
-  /// Only a newer release can read the entry's bytes.
+  /// Hides an entry whose bytes only a newer release can read.
   void needs_newer_release(const codec::Entry& entry, const std::string& why) { hide(entry, why, verdicts_.age()); }
-  /// The host's facts have changed: what was found out does not count any more.
+  /// Forgets all results, because the host's facts have changed.
   void judge_again();
 
  private:

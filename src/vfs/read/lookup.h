@@ -15,9 +15,9 @@
 
 namespace inductorfs::vfs {
 
-/// Answers what a name is: a file of the local disk, an entry of the cluster, or nothing. A first use of an entry waits
-/// for its bytes on a fetch thread, which then gives the answer; no function here blocks on the cluster. Safe for
-/// concurrent use.
+/// Answers what a name is: a file of the local disk, an entry of the cluster, or nothing. The first use of an entry
+/// waits for its bytes; a fetch thread then gives the answer, so that no function here blocks on the cluster.
+/// Safe for concurrent use.
 class Lookup {
  public:
   Lookup(const Services& services, RootTree& tree, ClusterSets& sets, Fetcher& fetcher, Prefetch& prefetch);
@@ -25,15 +25,16 @@ class Lookup {
   /// FileSystem::lookup.
   void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done);
 
-  /// A node for a name that the local disk has, with `references` of the kernel. Requires: moves().
+  /// Adds a node for a name that the local disk has, with `references` of the kernel. The caller holds moves().
   [[nodiscard]] Result<Found> add_local(const Site& site, const struct stat& status, uint64_t references);
-  /// The answer for a node that the caller has counted a reference of; it is given back on an error. Requires: moves().
+  /// Makes the answer for a node of which the caller has counted a reference; on an error that is given back. The
+  /// caller holds moves().
   [[nodiscard]] Result<Found> found(const NodePtr& node, bool keep);
-  /// The node of a path of the local disk, pinned: RootTree::unpin() ends that. Never asks the cluster.
+  /// Returns the node of a path of the local disk, pinned until RootTree::unpin(). Never asks the cluster.
   [[nodiscard]] Result<NodePtr> pin_path(std::string_view path);
-  /// The node of a name that is known, or is on the local disk.
+  /// Returns the node of a name that is known, or that is on the local disk.
   [[nodiscard]] Result<NodePtr> existing(const Site& site);
-  /// The text of a group file for this mount; nothing for every other file.
+  /// Returns the text of a group file for this mount, or nullptr for any other file.
   [[nodiscard]] Result<std::shared_ptr<const std::string>> rendered_group(const std::string& path,
                                                                           const codec::Entry& entry);
 
@@ -61,7 +62,7 @@ class Lookup {
   SharedGuarded<Moves>& moves_{tree_.moves()};
 };
 
-/// Answers that there is no such name; `keep`: the kernel may remember that.
+/// Answers that there is no such name. `keep` says that the kernel may remember that.
 void answer_absent(const LookupDone& done, bool keep);
 
 }  // namespace inductorfs::vfs

@@ -12,9 +12,10 @@
 
 namespace inductorfs::vfs {
 
-/// Tells the kernel what changed behind its back, from a thread of its own: the kernel takes the directory's lock for
-/// it, which an operation that waits for us may hold (libfuse doc/README.notifications). Adding never blocks on the
-/// kernel; when kLimit notices wait, an adder waits for room (the catalog's threads only). Safe for concurrent use.
+/// Tells the kernel what has changed behind its back, from a thread of its own: for that the kernel takes the
+/// directory's lock, which may be held by an operation that waits for this mount (libfuse doc/README.notifications).
+/// Adding never blocks on the kernel; when kLimit notices wait, an adder waits for room (the catalog's threads only).
+/// Safe for concurrent use.
 class Notifier {
  public:
   static constexpr size_t kLimit = 200'000;
@@ -22,11 +23,11 @@ class Notifier {
   void start(KernelCache& kernel);
   void stop();
   void forget_name(NodeId parent, std::string name);
-  /// Never waits: dropped when the queue is full. For wishes (an eviction would like the name to be let go), which come
-  /// from threads that serve the kernel too.
+  /// Asks for a name to be forgotten, and never waits: the notice is dropped when the queue is full. For wishes (an
+  /// eviction would like the kernel to let go of the name), which also come from threads that serve the kernel.
   void wish_forgotten(NodeId parent, std::string name);
   void forget_content(NodeId node);
-  /// As wish_forgotten, for a listing.
+  /// Asks in the same way for a directory's listing to be forgotten.
   void wish_content_forgotten(NodeId node);
 
  private:

@@ -17,22 +17,22 @@ namespace inductorfs::vfs {
 /// FileSystemOptions::prefetch_bytes is 0. Safe for concurrent use.
 class Prefetch {
  public:
-  /// All outlive it.
+  /// All three must outlive this object.
   Prefetch(const FileSystemOptions& options, catalog::Catalog& catalog, Fetcher& fetcher)
       : options_(options), catalog_(catalog), fetcher_(fetcher) {}
 
-  /// The entries of a directory that somebody looks into.
+  /// Fetches the entries of a directory in which a name was looked up.
   void directory(const std::string& canonical);
-  /// What the writer of this entry published within the same minutes: one start of a job made it.
+  /// Fetches what the writer of this entry published within the same minutes, because one start of a job made it.
   void companions(const codec::Entry& entry);
-  /// The newest entries of all, after the mount.
+  /// Fetches the newest entries of all, after the mount.
   void newest();
 
  private:
   const FileSystemOptions& options_;
   catalog::Catalog& catalog_;
   Fetcher& fetcher_;
-  /// Writer and time of what was asked for lately.
+  /// Writer and time of the entries whose companions were fetched lately.
   Guarded<std::vector<std::pair<std::string, int64_t>>> windows_;
 };
 

@@ -9,8 +9,8 @@
 
 namespace inductorfs::vfs {
 
-/// What a file system works with beside its own tree. All of it belongs to the caller of FileSystem::open() and
-/// outlives the file system.
+/// The parts that a file system works with in addition to its own tree. The caller of FileSystem::open() owns them, and
+/// they must outlive the file system.
 struct Services {
   const Host& host;
   catalog::Catalog& catalog;

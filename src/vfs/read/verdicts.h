@@ -10,14 +10,15 @@
 
 namespace inductorfs::vfs {
 
-/// Which blob was found to fit which name, so that this is looked at once and not at each lookup. By name, not by
-/// family: what a check asks is in the name, too (of an fxgraph entry the hash). Safe for concurrent use.
+/// Remembers which blob was found to fit which name, so that this is checked once and not at each lookup. It does so by
+/// name and not by family, because what a check compares is also in the name (the hash, for an fxgraph entry).
+/// Safe for concurrent use.
 class Verdicts {
  public:
-  /// What is remembered at most; then all of it is found out anew.
+  /// The most that is remembered; beyond it everything is forgotten and checked anew.
   static constexpr size_t kLimit = 16'384;
 
-  /// To be taken before a check, for remember().
+  /// Returns the age to pass to remember(); it must be taken before the check.
   [[nodiscard]] uint64_t age() const {
     return known_.with([](const Known& known) { return known.age; });
   }
@@ -27,7 +28,7 @@ class Verdicts {
       return found != known.blobs.end() && found->second == digest;
     });
   }
-  /// Nothing when the host has changed since `age`.
+  /// Remembers a fit, unless the host has changed since `age`.
   void remember(const std::string& path, const codec::Digest& digest, uint64_t age) {
     known_.with([&](Known& known) {
       if (known.age != age) return;
@@ -35,15 +36,15 @@ class Verdicts {
       known.blobs.insert_or_assign(path, digest);
     });
   }
-  /// Calls `use`, under the lock, unless the host has changed since `age`: what it notes, who calls forget() next
-  /// meets.
+  /// Calls `use`, under the lock, unless the host has changed since `age`. A later call of forget() then finds what
+  /// `use` noted.
   template <typename F>
   void unless_changed(uint64_t age, F&& use) {
     known_.with([&](const Known& known) {
       if (known.age == age) use();
     });
   }
-  /// The host is another: nothing that was found out counts.
+  /// Forgets everything that was found out, because the host has changed.
   void forget() {
     known_.with([](Known& known) {
       ++known.age;

@@ -17,8 +17,8 @@
 
 namespace inductorfs::vfs {
 
-/// The rest of a takeover, while requests are served: which blobs local files are, what is to be sealed, and what the
-/// kernel may not have been told. Blocks on the local disk. Confined to the `janitor` thread.
+/// Does the rest of a takeover while requests are served: it finds out which blobs local files are, what is to be
+/// sealed, and what the kernel may not have been told. Blocks on the local disk. Confined to the `janitor` thread.
 class FollowUp {
  public:
   struct Parts {

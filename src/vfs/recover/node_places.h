@@ -10,17 +10,17 @@
 
 namespace inductorfs::vfs {
 
-/// Finds out where the files of nodes really are: an earlier worker may have been killed between a step on the disk and
-/// its note in the journal. Blocks on the local disk only. Safe for concurrent use.
+/// Finds out where the files of nodes really are, because an earlier worker may have been killed between a step on the
+/// disk and its record in the journal. Blocks on the local disk only. Safe for concurrent use.
 class NodePlaces {
  public:
   NodePlaces(RootTree& tree, Notifier& notifier) : tree_(tree), notifier_(notifier) {}
 
-  /// Corrects the names of a node, and where its bytes are. False: its file is at none of the places that are known.
+  /// Corrects the names of a node, and where its bytes are. Returns false when its file is at none of the known places.
   bool find_place(const NodePtr& node);
-  /// The inode number of the node's file, if that is what lies there; 0: it is not.
+  /// Returns the inode number of the file at `place` if that is the node's file; else 0.
   [[nodiscard]] uint64_t inode_at(const std::string& place, const Node& node) const;
-  /// Its name is another than the one that its seal may have been looked for under.
+  /// Makes the node look for its seal again, because its name may differ from the one under which that was looked for.
   static void ask_for_seal(const NodePtr& node);
 
  private:

@@ -14,8 +14,8 @@
 
 namespace inductorfs::vfs {
 
-/// Looks after what an earlier life of this store left on the disk: deleted files, unfinished sets, files that a host
-/// crash tore. Blocks on the local disk. Confined to the thread that opens, and later closes, the file system.
+/// Puts in order what an earlier process left on the disk of this store: deleted files, unfinished sets, files that a
+/// host crash tore. Blocks on the local disk. Confined to the thread that opens, and later closes, the file system.
 class Recovery {
  public:
   struct Parts {
@@ -28,9 +28,9 @@ class Recovery {
   };
   Recovery(const Services& services, const Parts& parts);
 
-  /// Before the first request of a mount that takes over from no worker.
+  /// Recovers before the first request of a mount that takes over from no worker.
   [[nodiscard]] Result<void> run();
-  /// At the end: notes that all is on the disk, so that the next start has nothing to verify.
+  /// Notes, at the end, that everything is on the disk, so that the next start has nothing to verify.
   void mark_clean();
 
  private:

@@ -12,14 +12,15 @@
 
 namespace inductorfs::vfs {
 
-/// A rename request that comes again because the worker that served it was killed: if its effect is on the disk
-/// already, the rest of it. Safe for concurrent use.
+/// Finishes a rename request that comes again because the worker that served it was killed, if the effect of the rename
+/// is on the disk already. Safe for concurrent use.
 class RenameReplay {
  public:
   RenameReplay(RootTree& tree, NodePlaces& places, KeySets& key_sets, Removal& removal, Renames& renames)
       : tree_(tree), places_(places), key_sets_(key_sets), removal_(removal), renames_(renames) {}
 
-  /// Requires: takeover::begun_effect(). Nothing: the effect is not there, and the rename is done as any other.
+  /// Finishes the rename. Empty when the effect is not there; the rename is then done like any other. Only to be called
+  /// when takeover::begun_effect() says so.
   [[nodiscard]] std::optional<Result<void>> run(const Site& from, const Site& to, RenameMode mode,
                                                 const Caller& caller);
 

@@ -16,9 +16,10 @@
 
 namespace inductorfs::vfs {
 
-/// Puts this file system in the place of one of an earlier worker, whose nodes the kernel and the processes go on
-/// using. What that worker was in the middle of is finished by its requests, which come again (takeover::RequestSlots),
-/// and by FollowUp. Blocks on the local disk. Confined to the thread that opens the file system.
+/// Puts this file system in the place of an earlier worker's, whose nodes the kernel and the processes go on using.
+/// Operations that the earlier worker had begun are finished by their requests, which come again
+/// (takeover::RequestSlots), and by FollowUp. Blocks on the local disk. Confined to the thread that opens the file
+/// system.
 class Takeover {
  public:
   struct Parts {
@@ -32,7 +33,7 @@ class Takeover {
   };
   Takeover(const Services& services, const Parts& parts);
 
-  /// Before the first request: nodes, names, sets that are not complete.
+  /// Restores nodes, names, and incomplete sets, before the first request.
   [[nodiscard]] Result<void> run();
 
  private:

@@ -13,7 +13,8 @@
 
 namespace inductorfs::vfs {
 
-/// Attributes and extended attributes, as in FileSystem. Blocks on the local disk only. Safe for concurrent use.
+/// Attributes and extended attributes, with the functions of FileSystem. Blocks on the local disk only.
+/// Safe for concurrent use.
 class FileAttributes {
  public:
   FileAttributes(const Services& services, RootTree& tree, Origin& origin, Data& data)

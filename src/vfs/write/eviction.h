@@ -11,8 +11,9 @@
 
 namespace inductorfs::vfs {
 
-/// Tells the store which blobs may go when it needs room. What is shown to somebody stays; the kernel is asked to let
-/// its name go, so that a later round may take it. Never waits for the kernel. Safe for concurrent use.
+/// Tells the store which blobs may go when it needs room. A blob that the kernel shows to some process stays; the
+/// kernel is asked to let go of its name, so that a later round may evict it. Never waits for the kernel.
+/// Safe for concurrent use.
 class Eviction {
  public:
   Eviction(const Services& services, RootTree& tree, ClusterSets& sets, Notifier& notifier, TakeoverPhase& phase)
@@ -23,7 +24,7 @@ class Eviction {
         notifier_(notifier),
         phase_(phase) {}
 
-  /// Whether this blob may go now. A sealed file of the view that shares its inode goes with it.
+  /// Says whether this blob may go now. A sealed file of the view that shares its inode is removed with it.
   [[nodiscard]] bool allows(const codec::Digest& digest);
 
  private:

@@ -19,21 +19,22 @@
 
 namespace inductorfs::vfs {
 
-/// Files of shared families that somebody wrote in place under their final names (cp does, and most programs that are
-/// not torch or Triton). Nothing shows when such a file is complete but that nobody has it open for writing and that
-/// nothing was written to it for the quiet time. Only a mount that publishes what anybody writes (--writers all) goes
-/// by that: a program of the mount's own environment renames, or removes its build directory, and a file that it left
-/// half-written must stay here.
+/// Files of shared families that a program wrote in place under their final names (cp does, and most programs other
+/// than torch and Triton). The only sign that such a file is complete is that no process has it open for writing and
+/// that nothing was written to it for the quiet time. Only a mount that publishes what anybody writes (--writers all)
+/// relies on that sign: a program of the mount's own environment renames, or removes its build directory, and a file
+/// that it left half-written must stay here.
 ///
-/// Every mount asks about the files without a seal that an earlier worker or an earlier mount has left (add_left()):
-/// nothing on the disk tells whether such a file was renamed to its name or is still being written there.
+/// Every mount also asks about the files without a seal that an earlier worker or an earlier mount has left
+/// (add_left()): nothing on the disk tells whether such a file was renamed to its name or is still being written there.
 ///
-/// A file is unfinished (Content::unfinished) from the moment it is added until the kernel has said that nobody has it
-/// open for writing and no byte has changed since that was asked. The sealer takes no unfinished file, whoever gives it
-/// to it.
+/// A file is unfinished (Content::unfinished) from the moment it is added until the kernel has said that no process has
+/// it open for writing, and no byte has changed since the kernel was asked. The sealer takes no unfinished file,
+/// whichever caller adds it.
 ///
-/// A thread of its own asks the kernel, because that blocks for as long as FileSystemOptions::who_writes does; no other
-/// function waits for it but drain(), hold() and stop(). Safe for concurrent use, but for start() and stop().
+/// A thread of its own asks the kernel, because that blocks for as long as FileSystemOptions::who_writes does; no
+/// function but drain(), hold() and stop() waits for it. start() and stop() need external synchronisation; everything
+/// else is safe for concurrent use.
 class InPlace {
  public:
   InPlace(const Services& services, RootTree& tree, Lookup& lookup, Origin& origin, Marks& marks, Sealer& sealer)
@@ -41,38 +42,38 @@ class InPlace {
 
   /// Starts the thread, if somebody can ask the kernel.
   void start();
-  /// While it is held the kernel is not asked; a question that is under way is ended.
+  /// Forbids (`held`) or allows questions to the kernel; a question that is under way is ended.
   void hold(bool held);
-  /// Lets go what is left; the next start finds it.
+  /// Ends the thread and drops the files that are left; the next start finds them.
   void stop();
 
-  /// Whether such files are published at all.
+  /// Says whether such files are published at all.
   [[nodiscard]] bool is_on() const;
-  /// Whether somebody can ask the kernel.
+  /// Says whether there is a way to ask the kernel.
   [[nodiscard]] bool asks() const;
-  /// The file got this name, or was written to: it is looked at when it was quiet. Does nothing for a file of a family
-  /// that is not shared.
+  /// Adds a file that got this name, or was written to: it is examined when it has been quiet. Does nothing for a file
+  /// of a family that is not shared.
   void add(const NodePtr& node, const std::string& path);
-  /// As add(), for a file without a seal that an earlier worker or an earlier mount has left, whoever wrote it. False
-  /// where nobody can ask the kernel: the caller seals it by the sign of its family.
+  /// Adds a file without a seal that an earlier worker or an earlier mount has left, whatever process wrote it. Returns
+  /// false if there is no way to ask the kernel: the caller seals the file by the sign of its family.
   [[nodiscard]] bool add_left(const std::string& path);
-  /// As add_left(), for each file of a Triton set that has no seal. False when there is none.
+  /// Adds each file of a Triton set that has no seal, as add_left() does. Returns false if there is none.
   [[nodiscard]] bool add_left_set(const std::string& directory, const std::vector<std::string>& names);
-  /// As add(), for all names of the file: a file with several of them is a file of the cluster under each.
+  /// Adds all names of the file: a file with several names is a file of the cluster under each of them.
   void add_names(const NodePtr& node);
-  /// Another sign shows the file to be complete.
+  /// Notes that another sign shows the file to be complete.
   void is_complete(const NodePtr& node);
   [[nodiscard]] bool is_unfinished(const NodePtr& node) const;
-  /// Whether a file of the Triton set in this directory is unfinished.
+  /// Says whether a file of the Triton set in this directory is unfinished.
   [[nodiscard]] bool set_is_unfinished(const std::string& directory) const;
 
   [[nodiscard]] bool is_held() const;
-  /// Waits until nothing is left to be looked at, or the questions are held. False at the deadline.
+  /// Waits until no file is left to be examined, or the questions are held. Returns false at the deadline.
   [[nodiscard]] bool drain(Deadline deadline);
   [[nodiscard]] size_t waiting() const;
-  /// "path: why it waits" of files that were looked at; of all of them where none was.
+  /// Returns "path: why it waits" for files that were examined; for all files if none was.
   [[nodiscard]] std::vector<std::string> reasons(size_t limit) const;
-  /// Why this file waits; empty: it does not.
+  /// Returns why this file waits; empty when it does not.
   [[nodiscard]] std::string why_waits(const std::string& path) const;
 
  private:
@@ -82,14 +83,14 @@ class InPlace {
     SteadyTime due;
     uint64_t version = 0;            ///< Content::version when the kernel was asked
     std::optional<OpenState> state;  ///< the last answer
-    int unknown = 0;                 ///< how often the kernel did not tell
+    int unknown = 0;                 ///< how often the kernel could not tell
   };
   using Key = std::pair<NodeId, std::string>;
   struct State {
     std::map<Key, Item> items;
-    std::map<std::string, size_t> sets;  ///< how many items of a Triton set there are, by its directory
-    size_t leaving = 0;                  ///< off the list, and on their way to the sealer
-    std::stop_source question;           ///< ends the one that is under way
+    std::map<std::string, size_t> sets;  ///< the number of items of a Triton set, by its directory
+    size_t leaving = 0;                  ///< items that are off the list, and on their way to the sealer
+    std::stop_source question;           ///< ends the question that is under way
     bool asking = false;
     bool held = false;
     bool stopped = false;

@@ -14,24 +14,24 @@
 
 namespace inductorfs::vfs {
 
-/// The sets of files that writers put into Triton key directories (KeyState): collects each process's files outside of
-/// the view until they are whole, and then moves them in. Holds a key directory's lock while it renames on the local
+/// The sets of files that writers put into Triton key directories (KeyState). It collects each process's files outside
+/// the view until they are whole, and then moves them in. It holds a key directory's lock while it renames on the local
 /// disk, because a reader must not see half a set. Safe for concurrent use.
 class KeySets {
  public:
   KeySets(const Services& services, RootTree& tree, Origin& origin, Marks& marks, Sealer& sealer)
       : counters_(services.counters), tree_(tree), origin_(origin), marks_(marks), sealer_(sealer) {}
 
-  /// A rename from a temporary name into a key directory. The writer of the set that took the file; nothing when it is
-  /// a file like others. Requires: moves().
+  /// Handles a rename from a temporary name into a key directory. Returns the writer of the set that took the file;
+  /// empty when the file belongs to no set. The caller holds moves().
   [[nodiscard]] Result<std::optional<SetOwner>> put_into_set(const Site& from, const Site& to, const Caller& caller);
-  /// After that, without a lock: shows the set if it is whole and the first one.
+  /// Shows the set if it is whole and the first one. To be called after put_into_set(), without a lock.
   void commit_if_complete(const Site& site, const SetOwner& set, pid_t writer);
-  /// A set that an earlier worker left. False: the directory has one of this owner.
+  /// Restores a set that an earlier worker left. Returns false when the directory already has a set of this owner.
   [[nodiscard]] bool restore(const NodePtr& directory, const SetOwner& owner, KeyState::WriterSet set);
   /// Forgets the sets of processes that have ended.
   void drop_dead_sets();
-  /// How many directories have a set that is not complete.
+  /// Returns how many directories have a set that is not complete.
   [[nodiscard]] size_t contested() const;
 
  private:

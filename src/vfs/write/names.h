@@ -17,8 +17,9 @@
 
 namespace inductorfs::vfs {
 
-/// Makes and removes names, as in FileSystem. An operation that comes again after its worker was killed meets its own
-/// effect and says that it succeeded (takeover::begun_effect). Blocks on the local disk only. Safe for concurrent use.
+/// Makes and removes names, with the functions of FileSystem. An operation that comes again after its worker was killed
+/// finds its own effect and answers success (takeover::begun_effect). Blocks on the local disk only.
+/// Safe for concurrent use.
 class Names {
  public:
   struct Parts {

@@ -9,14 +9,14 @@
 
 namespace inductorfs::vfs {
 
-/// The last things that were refused, for `status`. Safe for concurrent use.
+/// The most recent refusals, for `status`. Safe for concurrent use.
 class Refusals {
  public:
   explicit Refusals(Counters& counters) : counters_(counters) {}
 
-  /// A file that is not sealed or not published. Counted, and said in the log.
+  /// Adds a file that is not sealed or not published; counts it, and writes it to the log.
   void add(const std::string& path, const std::string& why);
-  /// Anything else that an operator should know; a line that is there already is not added.
+  /// Adds anything else that an operator should know; a line that is there already is not added again.
   void note(const std::string& line);
   [[nodiscard]] std::vector<std::string> lines() const;
 

@@ -10,38 +10,38 @@
 
 namespace inductorfs::vfs {
 
-/// Orders two steps: "still there? then queue it" and "it is gone: hide what is queued".
+/// Makes one step of each of two: "if it is still there, queue it" and "it is gone, so hide what is queued".
 struct Queueing {};
 
-/// Takes names away: from the disk and the table in one step, so that who has the file open reads on, and from the
-/// cluster's entries that this mount shows. Deleting, renaming and merging use it. Blocks on the local disk only. Safe
-/// for concurrent use.
+/// Removes names: from the disk and the table in one step, so that a process that has the file open reads on, and from
+/// the cluster's entries that this mount shows. Deleting, renaming and merging use it. Blocks on the local disk only.
+/// Safe for concurrent use.
 class Removal {
  public:
   Removal(const Services& services, RootTree& tree, ClusterSets& sets)
       : catalog_(services.catalog), counters_(services.counters), tree_(tree), sets_(sets) {}
 
-  /// Held while something is queued, so that it is not hidden in between. Its lock comes after a content's, and before
-  /// the node table's.
+  /// A caller holds this lock while it queues something, so that the name is not hidden in between. It is taken after a
+  /// content's lock, and before the node table's.
   [[nodiscard]] Guarded<Queueing>& queueing() { return queueing_; }
 
-  /// The name was deleted here: the cluster's entry, and what is queued under it, are not shown any more.
+  /// Hides the cluster's entry of a name that was deleted here, and what is queued under it.
   void hide_entry(const std::string& canonical);
-  /// As hide_entry(), of what a renamed directory took with it; `to` is where the directory is now.
+  /// Hides the entries that a renamed directory took with it; `to` is where the directory is now.
   void hide_moved(const std::string& from, const std::string& to);
-  /// Takes the name away, from the disk and the table. `content`: the node's, locked; none without a node. Requires:
-  /// moves().
+  /// Removes the name from the disk and the table. `content` is the node's, locked; nullptr without a node. The caller
+  /// holds moves().
   [[nodiscard]] Result<void> take_name_away(const Site& site, const NodePtr& node, Content* content);
 
-  /// Before the name of `node` goes: a second name for its file if somebody uses it. Requires: moves().
+  /// Gives the file of `node` a second name if it is in use; called before its name goes. The caller holds moves().
   [[nodiscard]] Result<void> keep_orphan(const Site& site, const NodePtr& node);
-  /// After a name went: notes whether it was the last one that is known. Whether it was the last of all is the disk's
-  /// to say (RootTree::attributes()).
+  /// Notes, after a name went, whether it was the last one that is known. Whether it was the last of all only the disk
+  /// knows (RootTree::attributes()).
   void orphaned(const Node& node, Content& content, bool has_file);
 
-  /// Whether rmdir(2) may take it. Requires: moves().
+  /// Says whether rmdir(2) may remove the directory. The caller holds moves().
   [[nodiscard]] bool directory_is_empty(const NodePtr& directory, const std::string& path) const;
-  /// Whether it, or a directory below it, shows a set of the cluster's.
+  /// Says whether the directory, or one below it, shows a set of the cluster.
   [[nodiscard]] bool shows_set(const NodePtr& directory, const std::string& path) const;
 
  private:

@@ -11,8 +11,9 @@
 
 namespace inductorfs::vfs {
 
-/// Renames, as in FileSystem: the sign of completeness in most families, and how Triton puts files into its sets. The
-/// rename of a directory holds moves() alone. Blocks on the local disk only. Safe for concurrent use.
+/// Renames, as FileSystem does. A rename is the sign of completeness in most families, and the way in which Triton puts
+/// files into its sets. The rename of a directory holds moves() exclusively. Blocks on the local disk only.
+/// Safe for concurrent use.
 class Renames {
  public:
   struct Parts {
@@ -27,7 +28,7 @@ class Renames {
   Renames(const Services& services, const Parts& parts);
 
   [[nodiscard]] Result<void> rename(const Site& from, const Site& to, RenameMode mode, const Caller& caller);
-  /// What follows a rename that an earlier worker had done on the disk.
+  /// Does what follows a rename that an earlier worker had done on the disk.
   void follow_up(const Site& from, const Site& to, const Caller& caller);
 
  private:

@@ -15,25 +15,25 @@
 
 namespace inductorfs::vfs {
 
-/// Something that stands under its final name and is to be made an immutable blob with an entry.
+/// A file or a set that stands under its final name and is to be made an immutable blob with an entry.
 struct SealItem {
   NodePtr node;  ///< the file, or the key directory of a group; pinned while it is queued
   std::string path;
   bool group = false;
-  bool was_quiet = false;    ///< it waited for that; a write since then makes it wait anew
-  SteadyTime waits_since{};  ///< for the quiet time, without an end so far
+  bool was_quiet = false;    ///< it waited until it was quiet; a write since then makes it wait anew
+  SteadyTime waits_since{};  ///< since when it has been waiting to be quiet
 };
 
 enum class SealOutcome {
-  kDone,      ///< sealed, or never to be (refused, replaced, private)
+  kDone,      ///< it is sealed, or never will be (refused, replaced, private)
   kLater,     ///< it is being written to right now
-  kUnjudged,  ///< what its writers have loaded is being read, which must not delay what others wrote
-  kNoRoom,    ///< the store is full of what is in use: some quiet times later there may be room
+  kUnjudged,  ///< what its writers have loaded is still being read, which must not delay files of other writers
+  kNoRoom,    ///< the store is full of blobs in use; there may be room after some quiet times
 };
 
-/// The queue of what is to be sealed and one thread that does it, which takes turns between the users whose files wait:
-/// bytes are hashed, and one user may have many. A job never waits for it; a crash loses nothing, because the scan at
-/// the next start finds what has no seal. Safe for concurrent use.
+/// The queue of items that are to be sealed, and the `seal` thread that seals them. The thread takes turns between the
+/// users whose files wait, because it hashes bytes, and one user may have many. A job never waits for it. A crash loses
+/// nothing, because the scan at the next start finds files without a seal. Safe for concurrent use.
 class Sealer {
  public:
   using Seal = std::function<SealOutcome(const SealItem&)>;
@@ -46,16 +46,16 @@ class Sealer {
   /// Ends the thread; what is queued is left for the next start. Idempotent.
   void stop();
 
-  /// Now. Pins the node until it is done.
+  /// Queues an item at once, and pins its node until it is done.
   void add(SealItem item);
-  /// When nothing was written for the quiet time; a further call begins the wait anew.
+  /// Queues an item when nothing has been written to it for the quiet time; a further call begins the wait anew.
   void add_quiet(SealItem item);
   [[nodiscard]] size_t waiting() const;
-  /// Waits until nothing is left to seal, quiet files included, but for what waits for room and for still_written().
-  /// False at the deadline.
+  /// Waits until nothing is left to seal, quiet files included, except items that wait for room and those of
+  /// still_written(). Returns false at the deadline.
   [[nodiscard]] bool drain(Deadline deadline);
-  /// Files that were written to for kRestlessTimes quiet times without a pause of one: nobody can say when they will be
-  /// complete.
+  /// Returns files that were written to for kRestlessTimes quiet times without a pause of one: nothing tells when they
+  /// will be complete.
   [[nodiscard]] std::vector<std::string> still_written(size_t limit) const;
   [[nodiscard]] std::vector<std::string> waiting_paths(size_t limit) const;
   [[nodiscard]] std::vector<std::string> paths_without_room(size_t limit) const;
@@ -64,11 +64,11 @@ class Sealer {
   struct State {
     std::map<uid_t, std::deque<SealItem>> ready;                      ///< by the owner of the file; none is empty
     std::map<NodeId, std::set<std::string>> queued;                   ///< the names of each node in `ready`
-    uid_t served = 0;                                                 ///< whose turn it was last
+    uid_t served = 0;                                                 ///< the user whose turn it was last
     using Timed = std::map<NodeId, std::pair<SteadyTime, SealItem>>;  ///< due time
     Timed quiet;
     Timed no_room;
-    /// As quiet; all wait equally long, so the first is due first.
+    /// As `quiet`; all items wait equally long, so the first one is due first.
     std::deque<std::pair<SteadyTime, SealItem>> unjudged;
     uint64_t quiet_added = 0;  ///< lets the thread see that it has to wait for another due time
     bool working = false;

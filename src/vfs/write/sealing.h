@@ -20,12 +20,12 @@ namespace inductorfs::vfs {
 struct Sealed {
   codec::Entry entry;
   Fd file;
-  bool shares_inode = false;  ///< with the blob: it is never written to again
+  bool shares_inode = false;  ///< the file shares its inode with the blob, so it must never be written to again
 };
 
-/// Decides when a private file under its final name is complete, and makes it an immutable blob with an entry, on its
-/// way to the cluster. seal() hashes whole files and runs on the `seal` thread; all else is quick. Safe for concurrent
-/// use.
+/// Decides when a private file under its final name is complete, and makes it an immutable blob with an entry, which is
+/// queued for the cluster. seal() hashes whole files and runs on the `seal` thread; all other calls are quick.
+/// Safe for concurrent use.
 class Sealing {
  public:
   struct Parts {
@@ -42,16 +42,17 @@ class Sealing {
   };
   Sealing(const Services& services, const Parts& parts);
 
-  /// Sealer::Seal.
+  /// Seals one item: Sealer::Seal.
   SealOutcome seal(const SealItem& item);
 
-  /// A file got its final name: queues it if that shows it to be complete.
+  /// Queues a file that got its final name, if that shows it to be complete.
   void seal_if_final(const NodePtr& node, const std::string& path);
-  /// All that got a final name by the rename of a directory, or of a file, by this process.
+  /// Notes the writer of everything that this process gave a final name by renaming a directory or a file, and queues
+  /// it.
   void saw_writer_below(const std::string& path, pid_t writer);
-  /// A compiler's directory went: what it built is complete.
+  /// Queues what a compiler built, because its build directory was removed.
   void seal_after_build(const std::string& directory_path, pid_t builder);
-  /// Queues what was found on the disk.
+  /// Queues a file that was found on the disk.
   void seal_later(const std::string& path);
 
   /// FileSystem::on_published.

@@ -12,9 +12,9 @@
 
 namespace inductorfs::vfs {
 
-/// Takes away what was made for other facts than this host's. The facts may change between two mounts, or under one.
-/// What the cluster is still to get of it stays in the store until then. Blocks on the local disk only. Safe for
-/// concurrent use.
+/// Removes files that were made for other facts than this host's. The facts may change between two mounts, or during
+/// one. Files that the cluster is still to get stay in the store until it has them. Blocks on the local disk only.
+/// Safe for concurrent use.
 class Stale {
  public:
   Stale(const Services& services, RootTree& tree, Origin& origin, Marks& marks, Removal& removal, Notifier& notifier)
@@ -27,15 +27,15 @@ class Stale {
         removal_(removal),
         notifier_(notifier) {}
 
-  /// Everything stale in this directory of the view and below it, while requests are served.
+  /// Removes everything stale in this directory of the view and below it, while requests are served.
   void drop_stale_below(const std::string& path);
 
   // ---- before the first request
-  /// Pins what an earlier life kept for the cluster.
+  /// Pins what an earlier process kept for the cluster.
   void recover_stale();
-  /// Whether a file of the view is this host's, now, and may be sealed. Takes it away when it is stale.
+  /// Says whether a file of the view fits this host's current facts and may be sealed. Removes it when it is stale.
   [[nodiscard]] bool recover_provenance(const std::string& path);
-  /// As recover_provenance(), of a Triton set.
+  /// Does the same for a Triton set.
   [[nodiscard]] bool recover_set(const std::string& path, std::vector<std::string> names);
 
  private:

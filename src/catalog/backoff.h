@@ -8,8 +8,8 @@
 
 namespace inductorfs::catalog {
 
-/// Waits that grow from failure to failure, each shortened or stretched by chance, so that a thousand hosts do not
-/// come back in step after an outage. Needs external synchronisation.
+/// Waits that grow from failure to failure. Each wait is shortened or stretched by chance, so that a thousand hosts do
+/// not come back in step after an outage. Needs external synchronisation.
 class Backoff {
  public:
   static constexpr Milliseconds kFirst{100};
@@ -21,7 +21,7 @@ class Backoff {
     return span;
   }
   void reset() { next_ = kFirst; }
-  /// Between 3/4 and 5/4 of `span`.
+  /// Returns a time between 3/4 and 5/4 of `span`.
   [[nodiscard]] Milliseconds jittered(Milliseconds span) {
     return Milliseconds(static_cast<Milliseconds::rep>(static_cast<double>(span.count()) * spread_(random_)));
   }

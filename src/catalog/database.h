@@ -19,27 +19,28 @@ struct sqlite3;
 
 namespace inductorfs::catalog {
 
-/// The catalog's file: what is known of each scope and how far, what is hidden, what is still to be published.
-/// Survives kill -9 at any point (WAL; synchronous=NORMAL); a host crash may lose the last commits, which the cluster
-/// tells again or the writer's store still has. Never waits for another process: an flock on `<file>.lock` says kBusy.
-/// Needs external synchronisation.
+/// The catalog's file: what is known of each scope and up to which position, what is hidden, and what is still to be
+/// published. It survives kill -9 at any point (WAL; synchronous=NORMAL). A host crash may lose the last commits, which
+/// the cluster tells again or the writer's store still has. It never waits for another process: an flock on
+/// `<file>.lock` answers kBusy. Its calls block on the local disk. Needs external synchronisation.
 class Database {
  public:
   /// Version history: 1, first.
   static constexpr int64_t kVersion = 1;
 
-  /// kCorrupt: not a database, or damaged; the caller sets it aside and opens again. kNotSupported: a newer version's.
+  /// Opens the file. kCorrupt when it is not a database, or damaged; the caller sets it aside and opens again.
+  /// kNotSupported when a newer version wrote it.
   [[nodiscard]] static Result<Database> open(const std::string& file, std::shared_ptr<Fd> lock);
   [[nodiscard]] static Result<std::shared_ptr<Fd>> lock(const std::string& file);
-  /// Renames the file to `<file>.damaged` (over an older one) with its log.
+  /// Renames the file to `<file>.damaged` (over an older one), together with its log.
   [[nodiscard]] static Result<void> set_aside(const std::string& file);
 
   // ---- At start
 
-  /// Forgets positions when another release of this program wrote them: what it did not accept then it might accept
-  /// now.
+  /// Forgets positions when another release of this program wrote them, because this release may accept entries that
+  /// the other one did not.
   [[nodiscard]] Result<void> note_release(std::string_view release);
-  /// See Catalog::queue_may_be_short. A new file's may.
+  /// See Catalog::queue_may_be_short(). It is true for a new file.
   [[nodiscard]] Result<bool> queue_may_be_short();
   [[nodiscard]] Result<void> note_queue(bool whole);
   using MarkReader = std::function<void(std::string_view path, std::string_view raw_digest)>;
@@ -50,37 +51,37 @@ class Database {
     std::string error;
     uint64_t attempts = 0;
   };
-  /// In order of age.
+  /// Reads the queue in order of age.
   [[nodiscard]] Result<void> read_queue(const std::function<void(QueueRow)>& reader);
 
   // ---- Scopes
 
-  /// These are followed from now on, all others not.
+  /// Records that exactly these scopes are followed from now on.
   [[nodiscard]] Result<void> note_followed(const std::vector<remote::ScopeId>& scopes);
-  /// Scopes of which something may be kept although they are none of these, the latest followed first.
+  /// Lists scopes of which something may be kept although they are not among `now`, the latest followed first.
   [[nodiscard]] Result<std::vector<remote::ScopeId>> once_followed(const std::vector<remote::ScopeId>& now);
-  /// Requires: all its entries are forgotten.
+  /// Forgets a scope whose entries have all been forgotten.
   [[nodiscard]] Result<void> forget_scope(const remote::ScopeId& scope);
   [[nodiscard]] Result<std::optional<remote::Position>> position(const remote::ScopeId& scope);
-  /// What is kept of the scope is not all that its position says.
+  /// Forgets the position of a scope, because not everything that it covers is kept.
   [[nodiscard]] Result<void> forget_position(const remote::ScopeId& scope);
 
-  /// SQLite's own look at the whole file: up to `limit` lines of what is damaged.
+  /// Lets SQLite check the whole file; returns up to `limit` lines that say what is damaged.
   [[nodiscard]] Result<std::vector<std::string>> damages(size_t limit);
   [[nodiscard]] Result<std::vector<remote::ScopeId>> scopes_with_entries();
 
   // ---- Entries
 
   using EntryReader = std::function<void(std::string_view path, std::string_view value)>;
-  /// Up to `limit` entries of a scope in order of path, those after `after`; answers how many.
+  /// Reads up to `limit` entries of a scope in order of path, those after `after`; returns how many it read.
   [[nodiscard]] Result<size_t> read_entries(const remote::ScopeId& scope, std::string_view after, size_t limit,
                                             const EntryReader& reader);
-  /// How many entries of a scope are kept; counts up to `limit`.
+  /// Counts the entries of a scope that are kept, up to `limit`.
   [[nodiscard]] Result<uint64_t> count_entries(const remote::ScopeId& scope, uint64_t limit);
-  /// One transaction. With `position` the scope is known up to there.
+  /// Applies changes in one transaction. With `position` the scope is then known up to there.
   [[nodiscard]] Result<void> apply(const remote::ScopeId& scope, std::span<const codec::Entry> set,
                                    std::span<const std::string> removed, const remote::Position* position);
-  /// Removes up to `limit` entries of a scope and its position; true when none is left.
+  /// Removes up to `limit` entries of a scope and its position; returns true when none is left.
   [[nodiscard]] Result<bool> forget_some(const remote::ScopeId& scope, size_t limit);
 
   // ---- Hidden
@@ -94,7 +95,7 @@ class Database {
 
   // ---- Queue
 
-  /// Adds a row, removes others and the marks of what it publishes, in one transaction; answers the new id.
+  /// Adds a row, and removes other rows and the marks of what it publishes, in one transaction; returns the new id.
   [[nodiscard]] Result<int64_t> enqueue(int kind, std::string_view payload, std::span<const int64_t> replaced,
                                         std::span<const Mark> shown);
   [[nodiscard]] Result<std::optional<std::string>> queued_payload(int64_t id);

@@ -11,8 +11,8 @@
 
 namespace inductorfs::catalog {
 
-/// One following of one scope: a scope that comes back has a new number, so that what somebody still does for its
-/// earlier following meets nothing.
+/// The number of one following of one scope. A scope that comes back gets a new number, so that work that is still done
+/// for its earlier following has no effect.
 using ScopeIndex = uint32_t;
 
 struct FollowedScope {
@@ -20,12 +20,12 @@ struct FollowedScope {
   ScopeIndex index = 0;
 };
 
-/// What a change of the followed scopes came to.
+/// The result of a change of the followed scopes.
 struct Following {
   uint64_t version = 0;  ///< grows with each change
   std::vector<FollowedScope> scopes;
   bool some_new = false;
-  std::set<ScopeIndex> gone;  ///< their entries are still to be removed
+  std::set<ScopeIndex> gone;  ///< scopes that are no longer followed; their entries are still to be removed
 };
 
 /// The scopes that are followed now. Needs external synchronisation.
@@ -34,10 +34,11 @@ class FollowedScopes {
   Following follow(const std::vector<remote::ScopeId>& scopes);
   [[nodiscard]] std::vector<FollowedScope> all() const;
   [[nodiscard]] bool contains(ScopeIndex scope) const { return scopes_.contains(scope); }
-  /// Requires: contains(scope).
+  /// Returns the id of a followed scope; contains(scope) must be true.
   [[nodiscard]] const remote::ScopeId& id_of(ScopeIndex scope) const { return scopes_.at(scope); }
   [[nodiscard]] std::optional<ScopeIndex> index_of(const remote::ScopeId& scope) const;
-  /// Whose entry is seen where both have one: that of the scope whose id sorts first; of one that is followed anyway.
+  /// Says whether the entry of the first scope is visible when both have one: its id sorts first, or only it is
+  /// followed.
   [[nodiscard]] bool precedes(ScopeIndex one, ScopeIndex other) const;
 
  private:

@@ -17,8 +17,8 @@
 #include "tree.h"
 #include "uses.h"
 
-/// What the catalog's two threads and its callers share. Lock order: `durable` and `tree` are never held together, but
-/// while the marks are loaded, when there are no threads yet.
+/// The state that the catalog's threads and its callers share. Lock order: `durable` and `tree` are never held
+/// together, except while the marks are loaded, when there are no threads yet.
 namespace inductorfs::catalog {
 
 struct Metrics {
@@ -32,29 +32,29 @@ struct Metrics {
   Counter& lost_dropped;
   Counter& published;
   Counter& kept_local;
-  Counter& superseded;  ///< of kept_local: the cluster has another's in the place
+  Counter& superseded;  ///< those of kept_local in whose place the cluster has another group
   Counter& refused;
   Counter& retries;
-  Counter& parked;  ///< of what is queued: groups whose own publish has failed
+  Counter& parked;  ///< queued groups whose own publish has failed
   Counter& dropped;
   Counter& tail_errors;
   Counter& scopes_forgotten;
-  Counter& renewed;  ///< blobs whose use was told to the cluster
+  Counter& renewed;  ///< blobs whose use was reported to the cluster
 };
 
-/// The database and what is kept in memory of its queue; the publish thread waits on it.
+/// The database and the part of its queue that is kept in memory. The publish thread waits on it.
 struct Durable {
   explicit Durable(Database opened) : database(std::move(opened)) {}
 
   Database database;
   QueueIndex queue;
-  std::optional<int64_t> in_flight;  ///< also while its listeners run
+  std::optional<int64_t> in_flight;  ///< the group that is being published, also while its listeners run
   QueueIndex::Item in_flight_item;   ///< of `in_flight`, although a later group may have taken its place in the queue
   std::deque<PublishReport> undelivered;  ///< of groups that were dropped without the publish thread
-  std::deque<Known> lost;                 ///< to be told to the cluster
-  std::set<std::string> lost_paths;       ///< of `lost`
-  bool reachable_again = false;           ///< the tail got through after errors: no need to wait any longer
-  bool queue_is_short = false;            ///< groups that were acknowledged may be missing from it
+  std::deque<Known> lost;                 ///< entries that are still to be reported as lost
+  std::set<std::string> lost_paths;       ///< the paths of `lost`
+  bool reachable_again = false;  ///< the tail got through after errors, so that the queue need not wait any longer
+  bool queue_is_short = false;   ///< groups that were acknowledged may be missing from the queue
   size_t drainers = 0;
   uint64_t wakes = 0;  ///< counts reasons for the publish thread to look again
   std::optional<Error> last_error;
@@ -96,12 +96,12 @@ struct Parts {
   Catalog::ChangeListener on_change;  ///< set before the threads start
   Catalog::PublishListener on_publish;
 
-  /// Whether an entry may be known here at all: its form, and that its path belongs to the scope.
+  /// Says whether an entry may be known here at all: its form is right, and its path belongs to the scope.
   [[nodiscard]] bool acceptable(const remote::ScopeId& scope, const codec::Entry& entry) const {
     return codec::is_clean_path(entry.path) && entry.path.size() <= codec::kPathLimit &&
            entry.origin.size() <= codec::kOriginLimit && accepts(scope, entry.path);
   }
-  /// A change to the database that may fail without harm now: it is repeated, or only costs time after a restart.
+  /// Counts the failure of a database change that does no harm now: it is repeated, or only costs time after a restart.
   void count_failure(const Result<void>& outcome) {
     if (!outcome) metrics.database_errors.add();
   }

@@ -13,9 +13,9 @@
 
 namespace inductorfs::catalog {
 
-/// Takes the oldest queued group, publishes it by the rule of its kind, and tells how that ended; between groups it
-/// tells the cluster of lost blobs. A group whose own publish fails is parked, and the others go on. Confined to the
-/// catalog-publish thread, except stop().
+/// Takes the oldest queued group, publishes it by the rule of its kind, and reports how that ended. Between groups it
+/// reports lost blobs to the cluster. A group whose own publish fails is parked, and the others go on. run() blocks on
+/// the cluster and on the local disk. Confined to the catalog-publish thread, except stop().
 class Publisher {
  public:
   Publisher(Parts& parts, const Tail& tail, Sweeper& sweeper)
@@ -24,7 +24,7 @@ class Publisher {
         tail_(tail),
         sweeper_(sweeper) {}
 
-  /// The catalog-publish thread; returns when parts.stopping is set and stop() was called.
+  /// Runs the catalog-publish thread; returns when parts.stopping is set and stop() was called.
   void run();
   void stop();
 
@@ -34,23 +34,23 @@ class Publisher {
     Publish publish;
     uint64_t attempts = 0;
   };
-  /// How a group ended.
+  /// How the publish of a group ended.
   struct Outcome {
     PublishReport report;
-    std::vector<codec::Entry> in_cluster;  ///< what the cluster has now by our doing
+    std::vector<codec::Entry> in_cluster;  ///< the entries that the cluster has now because of this publish
     /// The cluster had the digests of `in_cluster` before, with another host's attributes, which the tail will bring.
     bool held = false;
-    /// Kept on this host because the cluster has another's in its place.
+    /// The group stays on this host because the cluster has another group in its place.
     bool superseded = false;
   };
-  /// What there is to do now.
+  /// The work that there is now.
   struct Work {
     std::vector<PublishReport> reports;
     std::vector<Known> lost;
     std::optional<int64_t> id;
     std::string payload;
     uint64_t attempts = 0;
-    std::string path;  ///< one of the group's
+    std::string path;  ///< one path of the group
     Result<void> readable;
   };
 
@@ -60,15 +60,16 @@ class Publisher {
   void deliver(const std::vector<PublishReport>& reports);
 
   void publish_one(Work work);
-  /// An error is worth another attempt. PublishState::kQueued: so is this outcome, soon, which is nobody's fault.
+  /// Publishes one group. After an error, or an outcome with PublishState::kQueued, another attempt is made; the latter
+  /// comes soon, and is nobody's failure.
   [[nodiscard]] Result<Outcome> attempt(const Item& item);
   void finish(const Item& item, const Outcome& outcome);
   void try_later(const Item& item, const Error& error);
   void park(const Item& item, const Error& error);
-  /// Another host is about to publish what the item has.
+  /// Puts a group off, because another host is about to publish the same.
   void put_off(const Item& item, const std::string& why);
   void report_lost(const std::vector<Known>& lost);
-  /// Tells the cluster of blobs that are used here. Best effort: what is lost with it is a day of their lifetime.
+  /// Reports blobs that are used here, best effort: if a report is lost, the blobs lose a day of their lifetime.
   void renew_used(SteadyTime now);
 
   // ---- by kind (publish_kinds.cc)
@@ -77,10 +78,10 @@ class Publisher {
   [[nodiscard]] Result<Outcome> publish_first(const Item& item);
   [[nodiscard]] Result<Outcome> publish_candidate(const Item& item);
   [[nodiscard]] Result<Outcome> contest(const Item& item, uint64_t most);
-  /// Whether the cluster holds exactly what the item would publish: an earlier attempt whose answer was lost.
+  /// Says whether the cluster holds exactly what the item would publish, by an earlier attempt whose answer was lost.
   [[nodiscard]] Result<bool> holds_already(const Item& item);
   using Current = std::map<std::string, std::optional<codec::Entry>>;
-  /// What the cluster has under these paths, read past the tail.
+  /// Reads what the cluster has under these paths, past the tail.
   [[nodiscard]] Result<Current> current(const remote::ScopeId& scope, const std::vector<std::string>& paths,
                                         bool whole);
   struct Sent {
@@ -89,14 +90,14 @@ class Publisher {
   };
   [[nodiscard]] Result<Sent> send(const remote::PublishGroup& group);
   [[nodiscard]] static Outcome superseded(std::string_view why);
-  /// What an answer of the cluster that no further question can change means for the group.
+  /// Converts an answer of the cluster that is final for the group.
   [[nodiscard]] static Outcome settled(remote::PublishOutcome outcome, std::vector<codec::Entry> entries);
 
   // ---- merge (merge.cc)
   [[nodiscard]] Result<Outcome> publish_merged(const Item& item);
   struct Merge {
     codec::Entry entry;
-    bool nothing_new = false;  ///< the cluster's bytes have all of ours already
+    bool nothing_new = false;  ///< the cluster's bytes already have everything that ours have
     std::optional<std::string> refused;
   };
   [[nodiscard]] Result<Merge> merge(const codec::Entry& ours, const codec::Entry& theirs);
@@ -113,9 +114,9 @@ class Publisher {
   SteadyTime renew_at_{};
 };
 
-/// Every path of a group.
+/// Returns every path of a group.
 [[nodiscard]] std::vector<std::string> paths_of(const Publish& publish);
-/// Errors that mean "not now", whatever is tried: the queue waits, in order.
+/// Says whether an error means "not now", whatever is tried: the queue then waits, in order.
 [[nodiscard]] bool is_temporary(const Error& error);
 
 }  // namespace inductorfs::catalog

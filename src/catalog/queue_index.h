@@ -16,22 +16,22 @@
 
 namespace inductorfs::catalog {
 
-/// What stands in the publish queue, by id and by path, and how the latest publishes ended. The groups themselves are
+/// The content of the publish queue, by id and by path, and how the latest publishes ended. The groups themselves are
 /// in the database. Needs external synchronisation.
 class QueueIndex {
  public:
-  /// Paths whose last outcome is remembered.
+  /// The number of paths whose last outcome is remembered.
   static constexpr size_t kReportLimit = 10'000;
 
   struct Item {
     remote::ScopeId scope;
     std::vector<std::string> paths;
-    std::vector<codec::Digest> digests;  ///< of each path
+    std::vector<codec::Digest> digests;  ///< one for each path
     std::string error;
-    uint64_t attempts = 0;    ///< that failed for a reason that is no absence of the cluster
-    SteadyTime not_before{};  ///< parked until then
+    uint64_t attempts = 0;    ///< failed attempts, without those that failed because the cluster was away
+    SteadyTime not_before{};  ///< the item is parked until then
   };
-  /// What to publish next, if anything, and else when that may be.
+  /// The item to publish next, if any; else when there may be one.
   struct Next {
     std::optional<int64_t> id;
     SteadyTime due = SteadyTime::max();
@@ -41,24 +41,25 @@ class QueueIndex {
   void remove(int64_t id);
   [[nodiscard]] bool contains(int64_t id) const { return items_.contains(id); }
   [[nodiscard]] Item* find(int64_t id);
-  /// The latest item with one of these paths, if it has exactly these, in any order, and this scope: what waits for
-  /// another scope is no older version of it.
+  /// Returns the latest item with one of these paths, if it has exactly these, in any order, and this scope: an item
+  /// that waits for another scope is no older version of it.
   [[nodiscard]] std::optional<int64_t> same_paths(const remote::ScopeId& scope,
                                                   const std::vector<std::string>& paths) const;
   [[nodiscard]] std::optional<int64_t> oldest() const;
-  /// The oldest that is not parked and does not share a path of its scope with an older one, which
-  /// would overwrite it later.
+  /// Returns the oldest item that is not parked and does not share a path of its scope with an older item, which would
+  /// overwrite it later.
   [[nodiscard]] Next next(SteadyTime now) const;
-  /// Nothing stays parked for longer.
+  /// Ends all parking at `latest` at the latest.
   void hurry(SteadyTime latest);
-  /// Items that have failed for a reason of their own.
+  /// Returns the number of items that have failed for a reason of their own.
   [[nodiscard]] size_t parked() const;
   [[nodiscard]] std::optional<codec::Digest> queued_digest(const std::string& path) const;
   [[nodiscard]] size_t size() const { return items_.size(); }
   [[nodiscard]] std::vector<std::string> paths(size_t limit) const;
 
   void record(const PublishReport& report);
-  /// Queued: with the last error. Otherwise how it ended, while that is remembered.
+  /// Returns kQueued with the last error while the path is queued; otherwise how its publish ended, while that is
+  /// remembered.
   [[nodiscard]] std::optional<PublishReport> state(const std::string& path) const;
 
  private:

@@ -13,12 +13,12 @@ struct sqlite3_stmt;
 
 namespace inductorfs::catalog {
 
-/// What SQLite's last error on this connection means to us.
+/// Converts SQLite's last error on this connection to an Error.
 [[nodiscard]] Error database_error(sqlite3* handle, std::string_view doing);
 [[nodiscard]] Result<void> execute(sqlite3* handle, const char* sql);
 
-/// One prepared statement; can be run again after reset(). Bound text and blobs are not copied: they must live until
-/// the statement has been stepped to its end. Needs external synchronisation.
+/// One prepared statement, which can be run again after reset(). Bound text and blobs are not copied: they must live
+/// until the statement has been stepped to its end. Needs external synchronisation.
 class Statement {
  public:
   [[nodiscard]] static Result<Statement> prepare(sqlite3* handle, std::string_view sql);
@@ -27,14 +27,14 @@ class Statement {
   Statement& bind_text(std::string_view value);
   Statement& bind_blob(std::string_view value);
 
-  /// True when there is a row.
+  /// Steps; returns true when there is a row.
   [[nodiscard]] Result<bool> step();
-  /// For statements that answer no rows; makes it ready to be bound again.
+  /// Runs a statement that returns no rows, and makes it ready to be bound again.
   [[nodiscard]] Result<void> run();
   void reset();
 
   [[nodiscard]] int64_t integer(int column) const;
-  /// Valid until the next step.
+  /// Returns the bytes of a column, which are valid until the next step.
   [[nodiscard]] std::string_view bytes(int column) const;
 
  private:

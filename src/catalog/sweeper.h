@@ -10,16 +10,16 @@
 
 namespace inductorfs::catalog {
 
-/// Has the indices of the followed scopes swept (remote::Remote::sweep). Every mount asks now and then; the cluster
+/// Lets the indices of the followed scopes be swept (remote::Remote::sweep). Every mount asks now and then; the cluster
 /// lets one of them do it. Confined to the catalog-sweep thread, except want() and stop().
 class Sweeper {
  public:
   explicit Sweeper(Parts& parts) : parts_(parts), remote_(parts.remote, [this] { return parts_.stopping.load(); }) {}
 
-  /// The catalog-sweep thread; returns when parts.stopping is set and stop() was called.
+  /// Runs the catalog-sweep thread; returns when parts.stopping is set and stop() was called.
   void run();
   void stop();
-  /// A publish found this scope full.
+  /// Asks for a sweep of a scope that a publish found full.
   void want(const remote::ScopeId& scope);
 
  private:

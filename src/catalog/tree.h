@@ -18,13 +18,12 @@
 
 namespace inductorfs::catalog {
 
-/// All known entries as a tree of directories, each with the number of visible leaves below it, so that find,
-/// has_directory and list cost the path's depth and not the catalog's size. Costs about 350 bytes an entry.
+/// All known entries as a tree of directories. Each directory has the number of visible leaves below it, so that find,
+/// has_directory and list cost the path's depth and not the catalog's size. An entry costs about 350 bytes.
 ///
-/// Scopes may hold the same path: each entry is kept, and the one of the scope whose id sorts first is seen, whatever
-/// the order in which they came. A scope that is no longer followed is out of sight at once; its entries are then
-/// removed one by one.
-/// Needs external synchronisation.
+/// Several scopes may hold the same path: each entry is kept, and the one of the scope whose id sorts first is visible,
+/// whatever the order in which they came. A scope that is no longer followed is invisible at once; its entries are then
+/// removed one by one. Needs external synchronisation.
 class Tree {
  public:
   Tree(const std::vector<remote::ScopeId>& scopes, uint64_t entry_limit);
@@ -36,22 +35,25 @@ class Tree {
   }
 
   enum class Change {
-    kNone,     ///< known so already
-    kHidden,   ///< taken in, but nothing that can be seen changed
-    kVisible,  ///< came, changed or (hidden now) went
+    kNone,     ///< the tree already had it
+    kHidden,   ///< it was taken in, but nothing visible changed
+    kVisible,  ///< an entry came, changed, or went because it is hidden now
     kRefused,  ///< over the limit, or it would make one name a file and a directory
     kGone,     ///< the scope is no longer followed
   };
   Change set(ScopeIndex scope, const codec::Entry& entry);
-  /// True when something visible went or another scope's entry took its place. What other scopes have set stays.
+  /// Removes an entry. Returns true when something visible went or another scope's entry took its place. Entries that
+  /// other scopes have set stay.
   bool remove(ScopeIndex scope, std::string_view path);
 
   [[nodiscard]] std::optional<Known> find(std::string_view path) const;
-  /// Of this scope, hidden ones too and those behind another scope's, but none whose bytes were lost.
+  /// Finds an entry of this scope, even if it is hidden or behind another scope's, but none whose bytes were lost.
   [[nodiscard]] std::optional<codec::Entry> find_known(const remote::ScopeId& scope, std::string_view path) const;
-  /// What the cluster has in this scope and this host does not use: what was deleted here, for instance.
+  /// Finds an entry that the cluster has in this scope and that this host does not use, for instance because it was
+  /// deleted here.
   [[nodiscard]] std::optional<codec::Digest> find_unused(const remote::ScopeId& scope, std::string_view path) const;
-  /// What any scope has under this path, or will have when the tail brings it, but those whose bytes were lost.
+  /// Returns the digests that any scope has under this path, or will have when the tail brings them, without those
+  /// whose bytes were lost.
   [[nodiscard]] std::vector<codec::Digest> digests_of(std::string_view path) const;
   [[nodiscard]] bool has_directory(std::string_view directory) const;
   [[nodiscard]] std::vector<Child> list(std::string_view directory) const;
@@ -62,33 +64,34 @@ class Tree {
     std::string path;
     bool lost = false;
   };
-  /// All of one scope below a directory, visible or not.
+  /// Lists all entries of one scope below a directory, visible or not.
   [[nodiscard]] std::vector<Candidate> candidates(const remote::ScopeId& scope, std::string_view directory) const;
   [[nodiscard]] std::vector<std::string> paths_of(ScopeIndex scope) const;
 
-  /// A mark outlives the entry: what was deleted here stays away when the cluster sends it again.
+  /// Hides bytes of a path. The mark outlives the entry: a path that was deleted here stays away when the cluster sends
+  /// it again.
   void mark_hidden(const std::string& path, const codec::Digest& digest);
   void unmark_hidden(const std::string& path, const codec::Digest& digest);
-  /// Marks that were given up, the oldest of a path that was deleted often; the caller forgets them on disk too.
+  /// Returns marks that were given up, the oldest ones of a path that was deleted often; the caller forgets them on
+  /// disk too.
   [[nodiscard]] std::vector<std::pair<std::string, codec::Digest>> take_dropped_marks();
-  /// Until the cluster sets the entry again, which may bring its bytes back.
+  /// Hides lost bytes until the cluster sets the entry again, which may bring its bytes back.
   void mark_lost(std::string_view path, const codec::Digest& digest);
 
-  /// This host cannot use these bytes. Kept for one digest of a path, when the entry comes again too; over a limit one
-  /// of them is given up and is looked at anew. Nothing when no scope has these bytes under this path.
+  /// Hides bytes that this host cannot use. One digest of a path is remembered, also for when the entry comes again.
+  /// Over a limit one of them is forgotten and checked anew. No effect when no scope has these bytes under this path.
   void mark_unfit(const std::string& path, const codec::Digest& digest, const std::string& why);
-  /// Of the entry that would be seen otherwise; empty when it is not unfit.
+  /// Returns why the entry that would be visible otherwise is unfit; empty when it is not.
   [[nodiscard]] std::string why_unfit(std::string_view path) const;
-  /// Answers the paths that can be seen again.
+  /// Forgets all such marks; returns the paths that became visible.
   [[nodiscard]] std::vector<std::string> unmark_unfit();
 
-  /// Remembers which of these paths are set (to what) or removed from now on: a publish that returns late must not put
-  /// its entries over newer ones that the tail has brought meanwhile.
+  /// Remembers from now on which of these paths are set (and to what) or removed, because a publish that returns late
+  /// must not put its entries over newer ones that the tail has brought meanwhile.
   void watch(const std::vector<std::string>& paths);
   [[nodiscard]] std::map<std::string, std::vector<codec::Digest>> end_watch();
-  /// Published by this host, and not brought back yet by the tail, which may be behind by some changes: until then the
-  /// leaf may show what came before, which must not hide from digests_of() what comes. Over a limit the oldest are
-  /// given up.
+  /// Remembers an entry that this host published and that has not been read back from the log yet. digests_of() must
+  /// include it, although the leaf may still show an earlier entry. Over a limit the oldest ones are forgotten.
   void await_echo(const std::string& path, const codec::Digest& digest);
 
   [[nodiscard]] uint64_t known() const { return known_; }
@@ -111,11 +114,11 @@ class Tree {
   struct Node {
     std::map<std::string, std::unique_ptr<Node>, std::less<>> children;
     std::unique_ptr<Leaf> leaf;
-    std::unique_ptr<std::vector<Leaf>> others;  ///< of scopes that stand behind the leaf's; rarely there
+    std::unique_ptr<std::vector<Leaf>> others;  ///< leaves of scopes that stand behind the leaf's; rarely any
     uint64_t visible = 0;
 
     [[nodiscard]] const Leaf* leaf_of(ScopeIndex scope) const;
-    /// Calls `use` for the leaf and those behind it.
+    /// Calls `use` for the leaf and for those behind it.
     template <typename F>
     void for_each_leaf(F&& use) const {
       if (leaf != nullptr) use(*leaf);

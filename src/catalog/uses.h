@@ -10,19 +10,20 @@
 
 namespace inductorfs::catalog {
 
-/// Blobs of the cluster that jobs of this host use, so that their lifetime in the cluster is renewed: who finds
-/// everything publishes nothing, and what everybody uses must not end because of that. Safe for concurrent use.
+/// The blobs of the cluster that jobs of this host use, so that their lifetime in the cluster is renewed. A host that
+/// finds everything publishes nothing, and blobs that all hosts use must not expire because of that.
+/// Safe for concurrent use.
 class Uses {
  public:
-  /// Beyond it, blobs are forgotten, and renewed once more than need be.
+  /// Beyond this number the noted blobs are forgotten; they are then renewed once more than necessary.
   static constexpr size_t kLimit = 200'000;
   static constexpr size_t kBatch = 4'096;
 
   explicit Uses(Milliseconds interval) : interval_(interval) {}
 
-  /// A blob counts once in an interval. Never blocks.
+  /// Notes a use. A blob counts once in an interval. Never blocks.
   void note(const codec::Digest& digest, SteadyTime now);
-  /// What was noted and not taken yet, at most kBatch.
+  /// Returns at most kBatch blobs that were noted and not taken yet.
   [[nodiscard]] std::vector<codec::Digest> take();
 
  private:

@@ -13,14 +13,14 @@ namespace inductorfs::store {
 
 struct IndexedBlob {
   uint64_t size = 0;
-  WallNanoseconds saved_use = 0;  ///< the last use as the file's atime has it
-  uint64_t use = 0;               ///< grows with each use: equal means not used since
+  WallNanoseconds saved_use = 0;  ///< the last use as the file's atime records it
+  uint64_t use = 0;               ///< grows with each use; an equal value means that the blob was not used since
   bool suspect = false;           ///< not verified since a host crash
   std::list<codec::Digest>::iterator place;
 };
 
-/// What is in the store, in order of use, and how much of the limit is taken. The blob files and this index change
-/// together, under the lock of the Guarded that holds it. Needs external synchronisation.
+/// The blobs in the store, in order of use, and how much of the limit is taken. The blob files and this index change
+/// together, under the lock of the Guarded that holds the index. Needs external synchronisation.
 class Index {
  public:
   explicit Index(uint64_t size_limit) : size_limit_(size_limit) {}
@@ -32,14 +32,14 @@ class Index {
   };
 
   [[nodiscard]] IndexedBlob* find(const codec::Digest& digest);
-  /// As the most recently used; replaces a blob of the same digest.
+  /// Inserts a blob as the most recently used; replaces a blob of the same digest.
   void insert(const codec::Digest& digest, uint64_t size, WallNanoseconds used, bool suspect);
   void erase(const codec::Digest& digest);
   void touch(IndexedBlob& blob);
   void mark_sound(IndexedBlob& blob);
   [[nodiscard]] std::optional<Candidate> oldest() const;
 
-  /// Room for blobs that are being written. Requires for reserve: fits.
+  /// These keep room for blobs that are being written. Before reserve(), fits() must be true.
   [[nodiscard]] bool fits(uint64_t more) const;
   void reserve(uint64_t bytes) { reserved_ += bytes; }
   void release(uint64_t bytes) { reserved_ -= bytes; }

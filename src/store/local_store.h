@@ -13,7 +13,7 @@
 
 namespace inductorfs::store {
 
-/// What tests turn by hand.
+/// The options of a store, with what tests set by hand.
 struct LocalStoreOptions {
   StoreOptions store;
   std::string boot_id;
@@ -22,8 +22,8 @@ struct LocalStoreOptions {
 
 [[nodiscard]] Result<std::unique_ptr<BlobStore>> open_local(const LocalStoreOptions& options, Counters& counters);
 
-/// Blob files and the index change together under the index's lock, by renames and links only: reading, writing,
-/// hashing and unlinking happen without it. Safe for concurrent use.
+/// The BlobStore of one directory. Blob files and the index change together under the index's lock, by renames and
+/// links only: reading, writing, hashing and unlinking happen without it. Safe for concurrent use.
 class LocalStore final : public BlobStore {
  public:
   LocalStore(OwnedDirectory directory, const LocalStoreOptions& options, Counters& counters);
@@ -40,17 +40,17 @@ class LocalStore final : public BlobStore {
   int lock() const override { return directory_.lock.get(); }
   void close() override;
 
-  // For the writer.
+  // ---- for the writer
   [[nodiscard]] int folder() const { return directory_.fd.get(); }
-  /// Reserves that many bytes of the limit, evicting when it must; release_room gives them back. Waits a little for
+  /// Reserves `bytes` of the limit, and evicts for it if necessary; release_room() gives them back. Waits briefly for
   /// the kernel to let go of what it is using.
   [[nodiscard]] Result<void> make_room(uint64_t bytes);
   [[nodiscard]] Result<void> try_make_room(uint64_t bytes);
   void release_room(uint64_t bytes);
-  /// The disk is full, whatever our own limit says.
+  /// Frees disk space, because the disk is full, whatever the store's own limit says.
   uint64_t free_space(uint64_t bytes) override;
   void keep_floor() override { (void)keep_free(0); }
-  /// Moves a finished temporary file to its place, and its reservation into the blob's size.
+  /// Moves a finished temporary file to its place, and turns its reservation into the blob's size.
   [[nodiscard]] Result<void> install(const std::string& temporary, const codec::Digest& digest, uint64_t size,
                                      uint64_t reserved);
   [[nodiscard]] std::string next_temporary();
@@ -63,7 +63,7 @@ class LocalStore final : public BlobStore {
   };
   enum class Evicted { kYes, kRefused, kElsewhere };
   [[nodiscard]] Evicted evict(const Index::Candidate& candidate);
-  /// Under the lock: the blob leaves index and folder; the name that it has until it is unlinked.
+  /// Removes the blob from index and folder, under the lock; returns the name that it has until it is unlinked.
   [[nodiscard]] std::string retire(Index& index, const codec::Digest& digest);
   void unlink_retired(const std::string& name) const;
   /// Evicts until `bytes` can be taken from the disk without going below the floor; false when too little yields.

@@ -23,11 +23,11 @@ struct EndSession {
   void operator()(fuse_session* session) const noexcept;
 };
 
-/// What all requests of one session share. A lookup that is still pending holds a reference, so that libfuse's session
-/// outlives its answer. No lock of ours lies on the way of a request. Safe for concurrent use.
+/// The state that all requests of one session share. A lookup that is still pending holds a reference, so that
+/// libfuse's session outlives its answer. A request takes no lock of ours here. Safe for concurrent use.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
-  /// `own`: set when the session keeps the region itself.
+  /// `own` is set when the session owns the region itself.
   Channel(vfs::FileSystem& file_system, Counters& counters, const takeover::Region* region,
           std::optional<takeover::Region> own);
 
@@ -36,28 +36,29 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// Counts a request of the kernel. FORGET, for which nobody waits, is not in the total.
   void count(Operation operation) noexcept;
   void count_time(Operation operation, uint64_t nanoseconds) noexcept;
-  /// The one place where a failed operation is logged: what a job may see every day (not found, exists) is not.
+  /// Logs a failed operation; the only place that does. Errors that a job may meet every day (not found, exists) are
+  /// not logged.
   void log_failure(Operation operation, const Error& error) const;
   void log_exception(Operation operation, const char* what) const;
 
   Counter& notified_names;
   Counter& notified_contents;
-  Counter& notify_unknown;  ///< the kernel did not know the name or the inode: normal
+  Counter& notify_unknown;  ///< notices for a name or inode that the kernel did not know, which is normal
   Counter& resumed;         ///< requests that an earlier worker left
-  Counter& resent;          ///< requests that the kernel sent again, when it was asked to after that
+  Counter& resent;          ///< requests that the kernel sent again when it was asked to, after those
   Counter& torn;            ///< requests that an earlier worker had not read as a whole; the kernel has ended them
   Counter& given_up;        ///< requests over which two workers crashed or hung; answered with EIO
-  Counter& lost_replies;    ///< the request was gone when its answer came: the caller was killed, or the mount ended
+  Counter& lost_replies;  ///< requests that were gone when their answer came: the caller was killed, or the mount ended
 
   // Set from the INIT request, before any other request is read.
   std::atomic<uint64_t> init_unique{0};
   std::atomic<uint32_t> offered{0};
   std::atomic<bool> offers_resend{false};
-  /// The INIT that is being served was answered by an earlier worker: this answer is not for the kernel.
+  /// An earlier worker answered the INIT that is being served, so that this answer must not go to the kernel.
   std::atomic<bool> init_answered{false};
 
-  int notices = -1;                     ///< SessionOptions
-  std::function<bool()> renew_notices;  ///< SessionOptions
+  int notices = -1;                     ///< SessionOptions::notices
+  std::function<bool()> renew_notices;  ///< SessionOptions::renew_notices
   std::atomic<bool> stopping{false};
 
  private:
@@ -67,7 +68,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   takeover::Page& page;
   takeover::RequestSlots slots;
 
-  /// Owns the device: closes it when it goes.
+  /// Owns the device, and closes it when it is destroyed.
   std::unique_ptr<fuse_session, EndSession> session;
 
  private:
@@ -78,7 +79,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::array<Counter*, kOperationNames.size()> by_operation_{};
 };
 
-/// The channel whose request this is, and who made it.
+/// Returns the channel of a request, and the process that made the request.
 [[nodiscard]] Channel& channel_of(fuse_req* request) noexcept;
 [[nodiscard]] vfs::Caller caller_of(fuse_req* request) noexcept;
 /// True in the thread that serves a request for which the kernel wants set-user-id and set-group-id cleared.

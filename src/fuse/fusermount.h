@@ -10,10 +10,10 @@
 /// fusermount3, the set-user-id program by which an ordinary user mounts; found in PATH.
 namespace inductorfs::fuse {
 
-/// Mounts with these `-o` options and gives the descriptor that fusermount3 sends back. kNotSupported: there is no such
-/// program; kNotPermitted: it refused, with its own words.
+/// Mounts with these `-o` options and returns the descriptor that fusermount3 sends back. kNotSupported when there is
+/// no such program; kNotPermitted, with its own words, when it refused.
 [[nodiscard]] Result<Fd> fusermount(const std::string& mountpoint, const std::string& options);
-/// kBusy or kNotPermitted with its own words.
+/// Unmounts. kBusy or kNotPermitted, with the program's own words.
 [[nodiscard]] Result<void> fusermount_unmount(const std::string& mountpoint, bool lazy);
 
 }  // namespace inductorfs::fuse

@@ -10,12 +10,12 @@
 
 namespace inductorfs::fuse {
 
-/// What lies uppermost exactly at `mountpoint`.
+/// Returns the topmost mount exactly at `mountpoint`.
 [[nodiscard]] std::optional<MountEntry> find_mount(const std::vector<MountEntry>& table, std::string_view mountpoint);
-/// Whether `path` is `directory` or lies below it, by the text alone.
+/// Says whether `path` is `directory` or lies below it, by the text alone.
 [[nodiscard]] bool is_within(std::string_view path, std::string_view directory);
-/// The path as the mount table spells it: without symbolic links and doubled slashes. Asks nothing of a mount that lies
-/// exactly there, so it does not hang on a dead one. Unchanged when it cannot be resolved.
+/// Returns the path as the mount table spells it: without symbolic links and doubled slashes. It asks nothing of a
+/// mount exactly at the path, so it does not hang on a dead one. Unchanged when it cannot be resolved.
 [[nodiscard]] std::string resolved_mountpoint(const std::string& path);
 
 }  // namespace inductorfs::fuse

@@ -12,20 +12,20 @@ namespace inductorfs::fuse {
 
 struct MountUser {
   pid_t pid = 0;
-  std::string command;  ///< its arguments, shortened, in printable characters; its name where it has none
+  std::string command;  ///< its arguments, shortened, in printable characters; its name if it has no arguments
   std::string use;      ///< "working directory", "open file", ...
 };
 
 struct MountUsers {
   std::vector<MountUser> found;
-  size_t hidden = 0;  ///< processes of other users that could not be looked at
+  size_t hidden = 0;  ///< processes of other users that could not be examined
 };
 
-/// The processes that hold something below the mount, as far as /proc shows them to this user. Reads links and maps in
-/// /proc only: asking about a file itself would hang on a dead mount.
+/// Finds the processes that hold something below the mount, as far as /proc shows them to this user. It reads only
+/// links and maps in /proc: asking about a file itself would hang on a dead mount.
 [[nodiscard]] MountUsers find_mount_users(const MountEntry& mount);
-/// "pid 12 (python train.py, open file), pid 13 ...": the first few, and how many more. When there are none, whether
-/// some could not be looked at.
+/// Returns "pid 12 (python train.py, open file), pid 13 ...": the first few users, and how many more there are. If
+/// there are none, says whether some processes could not be examined.
 [[nodiscard]] std::string describe_users(const MountUsers& users);
 
 }  // namespace inductorfs::fuse

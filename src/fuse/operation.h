@@ -7,7 +7,7 @@
 
 namespace inductorfs::fuse {
 
-/// What the kernel can ask. The name is the one of the counter, "fuse.<name>".
+/// The operations that the kernel can ask for. The name is that of the counter, "fuse.<name>".
 enum class Operation : size_t {
   kLookup,
   kForget,

@@ -10,20 +10,20 @@
 
 namespace inductorfs::fuse {
 
-/// A lookup whose answer may come later, from any thread. A caller that is killed meanwhile is let go at once with
-/// EINTR (its process would stay in state D until the answer otherwise); other signals do not cut a lookup short, as
-/// they would not on a local disk. Whoever claims it first answers. Safe for concurrent use.
+/// A lookup whose answer may come later, from any thread. A caller that is killed meanwhile gets EINTR at once
+/// (otherwise its process would stay in state D until the answer); other signals do not cut a lookup short, as they
+/// would not on a local disk. The first thread that claims the lookup answers it. Safe for concurrent use.
 class PendingLookup {
  public:
   explicit PendingLookup(Reply reply) noexcept;
-  /// Not answered by the file system: EIO.
+  /// Answers EIO if the file system has not answered.
   ~PendingLookup();
   PendingLookup(const PendingLookup&) = delete;
   PendingLookup& operator=(const PendingLookup&) = delete;
 
   void answer(const vfs::LookupAnswer& answer) noexcept;
-  /// Whether the next worker would find the lookup while it waits; if not, its thread, whose slot has it, must wait
-  /// too.
+  /// Says whether the next worker would find the lookup while it waits. If not, its thread, whose slot has the request,
+  /// must wait too.
   [[nodiscard]] bool is_parked() const noexcept { return parked_ != nullptr; }
   void wait() noexcept;
 
@@ -34,14 +34,15 @@ class PendingLookup {
   void finish() noexcept;
 
   std::shared_ptr<Channel> channel_;
-  fuse_req* request_;  ///< belongs to who claims
+  fuse_req* request_;  ///< belongs to the thread that claims the lookup
   std::atomic<bool> armed_{false};
   std::atomic<bool> claimed_{false};
-  takeover::Slot* const parked_;  ///< a copy of the request in the memory that outlives us; belongs to who claims
+  takeover::Slot* const
+      parked_;  ///< a copy of the request in the memory that outlives us; belongs to the claiming thread
   Guarded<bool> answered_{false};
 };
 
-/// Whether a fatal signal waits for this thread; it cannot act on it while it waits for us.
+/// Says whether a fatal signal is pending for this thread, which cannot act on it while it waits for us.
 [[nodiscard]] bool is_being_killed(pid_t thread) noexcept;
 
 }  // namespace inductorfs::fuse

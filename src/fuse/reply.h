@@ -14,9 +14,9 @@ struct fuse_req;  // libfuse's
 
 namespace inductorfs::fuse {
 
-/// The duty to answer one request, exactly once. Each answer ends it; destroyed with the duty still there, it answers
-/// EIO, and stops a debug build. Hold no lock while answering: the kernel may go on, and ask for more, at once.
-/// Needs external synchronisation.
+/// The duty to answer one request, exactly once. Each answer ends the duty. If it is destroyed before that, it answers
+/// EIO, and stops a debug build. A caller must hold no lock while it answers: the kernel may go on, and ask for more,
+/// at once. Needs external synchronisation.
 class Reply {
  public:
   Reply(Channel& channel, fuse_req* request, Operation operation) noexcept
@@ -30,18 +30,19 @@ class Reply {
 
   [[nodiscard]] bool due() const noexcept { return request_ != nullptr; }
   [[nodiscard]] fuse_req* request() const noexcept { return request_; }
-  /// Takes the duty away; the caller owes the answer.
+  /// Gives the duty to the caller, who then owes the answer.
   [[nodiscard]] fuse_req* release() noexcept { return std::exchange(request_, nullptr); }
 
-  /// An errno that says nothing went wrong in the file system (ENOSYS, ENOTTY), or 0 for success; not logged.
+  /// Answers with an errno that does not mean a failure of the file system (ENOSYS, ENOTTY), or 0 for success; not
+  /// logged.
   void errno_value(int value) noexcept;
   void fail(const Error& error) noexcept;
-  /// FORGET, which has no answer.
+  /// Ends a FORGET, which has no answer.
   void nothing() noexcept;
 
   void done(const Result<void>& result) noexcept;
   void entry(const Result<vfs::Found>& result) noexcept;
-  /// As `entry`, for a lookup: a name that is not there, with whether the kernel may keep that.
+  /// Answers a lookup: as entry() does, or with an absent name and whether the kernel may remember that.
   void answer(const vfs::LookupAnswer& answer) noexcept;
   void created(const Result<vfs::Found>& result) noexcept;
   void attributes(const Result<vfs::Attributes>& result) noexcept;
@@ -49,12 +50,12 @@ class Reply {
   void written(size_t size) noexcept;
   void link(const Result<std::string>& target) noexcept;
   void statistics(const Result<struct statvfs>& result) noexcept;
-  /// The two forms of a question for an attribute: `size` 0 asks how long it is.
+  /// Answers the two forms of a question for an extended attribute: `size` 0 asks how long it is.
   void sized(const Result<std::string>& value, size_t size) noexcept;
 
  private:
   [[nodiscard]] fuse_req* take() noexcept;
-  /// The kernel did not take the answer, so it holds no reference to the node either.
+  /// Gives back the kernel's reference to the node when the kernel did not take the answer.
   void give_back(int status, const vfs::Found& found) noexcept;
 
   Channel* channel_;

@@ -13,8 +13,9 @@ struct fuse_lowlevel_ops;  // libfuse's
 
 namespace inductorfs::fuse {
 
-/// The way of every request that reaches the file system: counted, measured, answered once. `call(file_system, reply)`
-/// must answer through the reply or move it to somebody who will; what it throws becomes EIO.
+/// Runs one request that reaches the file system: counts it, measures it, and sees that it is answered once.
+/// `call(file_system, reply)` must answer through the reply or move it to an object that will; an exception becomes
+/// EIO.
 template <typename Call>
 void serve(fuse_req* request, Operation operation, Call&& call) noexcept {
   using Time = std::chrono::steady_clock;
@@ -35,14 +36,14 @@ void serve(fuse_req* request, Operation operation, Call&& call) noexcept {
   channel.count_time(operation, static_cast<uint64_t>(took.count()));
 }
 
-/// The way of a request whose answer is known beforehand: no file system, no lock, no clock.
+/// Answers a request whose answer is known beforehand: with no file system, no lock and no clock.
 inline void refuse(fuse_req* request, Operation operation, int errno_value) noexcept {
   Channel& channel = channel_of(request);
   channel.count(operation);
   Reply(channel, request, operation).errno_value(errno_value);
 }
 
-/// Each fills its part of libfuse's table.
+/// Each of these fills its part of libfuse's table.
 void add_name_operations(fuse_lowlevel_ops& table) noexcept;
 void add_attribute_operations(fuse_lowlevel_ops& table) noexcept;
 void add_data_operations(fuse_lowlevel_ops& table) noexcept;

@@ -11,12 +11,12 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
 
-/// How a fuse thread waits for the next request: it keeps asking for a moment, and then it sleeps.
+/// How a fuse thread waits for the next request: it polls for a moment, and then it sleeps.
 namespace inductorfs::fuse {
 
-/// When a thread that finds no request keeps asking instead of sleeping. One thread at a time, only while requests come
-/// closely, and not while others want the processor: a wake-up costs the caller more than the request itself. Safe for
-/// concurrent use.
+/// Decides when a thread that finds no request polls instead of sleeping: one thread at a time, only while requests
+/// follow each other closely, and not while others want the processor. A wake-up costs the caller more than the request
+/// itself. Safe for concurrent use.
 class Spinner {
   using Clock = std::chrono::steady_clock;
 
@@ -27,7 +27,7 @@ class Spinner {
     const int64_t now = Clock::now().time_since_epoch().count();
     gap_.store(now - last_.exchange(now, std::memory_order_relaxed), std::memory_order_relaxed);
   }
-  /// Asks again by `try_once` (true: no more asking) for the span. False: now sleep.
+  /// Polls with `try_once` (true ends the polling) for the span. Returns false when the thread should now sleep.
   template <typename TryOnce>
   bool spin(TryOnce&& try_once) noexcept {
     const auto span = std::chrono::duration_cast<Clock::duration>(span_);
@@ -56,7 +56,7 @@ class Spinner {
 
  private:
   static constexpr int64_t kCloseFactor = 4;
-  /// A yield to nobody takes less than a microsecond.
+  /// A yield when no other thread wants the processor takes less than a microsecond.
   static constexpr std::chrono::microseconds kUncontendedYield{20};
   static constexpr std::chrono::milliseconds kRest{5};
   const std::chrono::microseconds span_;
@@ -69,7 +69,7 @@ class Spinner {
 /// Sleeps until the device has a request, or the session is to stop. Confined to one fuse thread.
 class Sleeper {
  public:
-  /// EPOLLEXCLUSIVE: a request wakes one of the threads, as with a blocking read, not all of them.
+  /// Uses EPOLLEXCLUSIVE: a request wakes one of the threads, as with a blocking read, and not all of them.
   Sleeper(int device, int stop) : epoll_(epoll_create1(EPOLL_CLOEXEC)) {
     add(device, EPOLLIN | EPOLLEXCLUSIVE);
     add(stop, EPOLLIN);

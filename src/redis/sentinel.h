@@ -6,12 +6,12 @@
 
 namespace inductorfs::redis {
 
-/// Where to connect: the endpoint itself, or what the first Sentinel that answers calls the master. kUnavailable, with
-/// what each of them said, when none knows one.
+/// Returns the server to connect to: the endpoint itself, or the one that the first answering Sentinel names as the
+/// master. kUnavailable, with what each Sentinel said, when none knows a master.
 [[nodiscard]] Result<Endpoint> find_server(const Endpoint& endpoint, const Wait& wait);
 
-/// A Sentinel may name a server that is none any more, or not yet: kUnavailable unless it says of itself that it is the
-/// master. Asks nothing where there are no Sentinels.
+/// Checks that the server says of itself that it is the master, because a Sentinel may name a server that is no longer
+/// one, or not yet: kUnavailable otherwise. Asks nothing when there are no Sentinels.
 [[nodiscard]] Result<void> check_is_master(Connection& connection, const Endpoint& endpoint, const Wait& wait);
 
 }  // namespace inductorfs::redis

@@ -15,24 +15,24 @@
 
 namespace inductorfs::remote {
 
-/// Asks what the server has of some blobs, and renews the lifetime of those of whose time a part is over (lifetime.h).
-/// Its questions go into a pipeline of the caller's, so that they cost no round trip of their own. Confined to the
-/// publishing thread.
+/// Asks the server which of some blobs it has, and renews the lifetime of those that have used up a part of it
+/// (lifetime.h). Its questions go into a pipeline of the caller, so that they cost no round trip of their own.
+/// Confined to the publishing thread.
 class BlobShelf {
  public:
   enum class Renew { kYes, kNo };
   BlobShelf(Session& session, Channel& channel, std::vector<codec::Digest> digests, Renew renew = Renew::kYes);
 
-  /// Appends kQuestions commands for each blob. They hold views into this object.
+  /// Appends kQuestions commands for each blob; they hold views into this object.
   void ask(std::vector<redis::Command>& commands) const;
   /// Takes the answers to ask(), in order, and asks for the further pieces of large blobs.
   [[nodiscard]] Result<void> take(std::span<const redis::Reply> replies);
-  /// ask() and take() in a round trip of their own.
+  /// Does ask() and take() in a round trip of their own.
   [[nodiscard]] Result<void> look();
-  /// Blobs that are not there, or lack a piece. Not those whose head a newer release has written.
+  /// Returns the blobs that are not there, or lack a piece, but not those whose head a newer release has written.
   [[nodiscard]] const std::vector<codec::Digest>& missing() const { return missing_; }
 
-  /// How many milliseconds each blob had left, in the order of the digests; negative when it is not there.
+  /// Returns how many milliseconds each blob has left, in the order of the digests; negative when it is not there.
   [[nodiscard]] const std::vector<int64_t>& left() const { return left_; }
 
   static constexpr size_t kQuestions = 2;
@@ -50,15 +50,15 @@ class BlobShelf {
   std::vector<codec::Digest> missing_;
 };
 
-/// SET commands that wait for a common pipeline. Confined to the publishing thread.
+/// Collects SET commands for a common pipeline. Confined to the publishing thread.
 class BlobWriter {
  public:
   BlobWriter(Session& session, Channel& channel);
 
-  /// All pieces of the frame; piece 0, which says how many there are, as the last.
+  /// Writes all pieces of the frame; piece 0, which says how many there are, comes last.
   [[nodiscard]] Result<void> write(const codec::Digest& digest, BlobSource& source);
   [[nodiscard]] Result<void> flush();
-  /// The first error reply, if there was one.
+  /// Returns the first error reply, if there was one.
   [[nodiscard]] const std::optional<redis::Reply>& refusal() const { return refusal_; }
 
  private:

@@ -8,32 +8,33 @@
 
 namespace inductorfs::remote {
 
-/// Keeps callers from waiting for a server that has just failed. A failure opens it for a time that doubles with each
-/// further one, with jitter so that a cluster's mounts do not come back in step; then one caller is let through as the
-/// probe, and its luck decides. Safe for concurrent use.
+/// Keeps callers from waiting for a server that has just failed. A failure opens the breaker for a time that doubles
+/// with each further failure, with jitter so that a cluster's mounts do not come back in step. Then one caller is let
+/// through as the probe, and its outcome decides. Safe for concurrent use.
 class Breaker {
  public:
   struct Backoff {
     Milliseconds first{100};
     Milliseconds most{10000};
-    /// After a refusal, which costs neither side anything: the server is watched more closely.
+    /// The longest time after refusals, which cost neither side anything, so that the server is probed more often.
     Milliseconds most_refused{2000};
   };
-  /// How a call failed: the server said no (or its host, for it), or the caller has waited in vain.
+  /// How a call failed: the server (or its host) refused it, or the caller waited in vain.
   enum class Failure { kRefused, kSilent };
   enum class Ticket { kRefused, kNormal, kProbe };
 
   explicit Breaker(Backoff backoff) : backoff_(backoff), state_(State{}) {}
 
-  /// Unless refused, the ticket goes back through exactly one of the three below.
+  /// Lets a caller through, or refuses. A ticket that is not refused must be given back by exactly one of the three
+  /// below.
   [[nodiscard]] Ticket admit(SteadyTime now);
   void succeeded(Ticket ticket);
-  /// True when this opened the breaker, or kept it open.
+  /// Returns true when this opened the breaker, or kept it open.
   bool failed(Ticket ticket, SteadyTime now, Failure failure = Failure::kSilent);
-  /// The call says nothing about the server.
+  /// Gives a ticket back for a call that says nothing about the server.
   void abandoned(Ticket ticket);
 
-  /// Somebody who came now would be refused.
+  /// Says whether a caller would be refused now.
   [[nodiscard]] bool refuses(SteadyTime now) const {
     return state_.with([&](const State& state) { return refuses(state, now); });
   }

@@ -11,7 +11,7 @@
 #include "inductorfs/base/result.h"
 #include "inductorfs/remote/remote.h"
 
-/// What both kinds of remote make of a group before anything is stored. Pure functions.
+/// What both kinds of remote make from a group before anything is stored. The functions are pure.
 namespace inductorfs::remote {
 
 /// A record must fit into one reply of the server, and a reader takes kRecordsPerRead of them at once.
@@ -24,33 +24,35 @@ struct EncodedGroup {
   std::string record;
 };
 
-/// kInvalid unless it is lower-case letters and digits: it becomes a part of a key, inside braces.
+/// Checks a scope's id, which becomes a part of a key, inside braces. kInvalid unless it is lower-case letters and
+/// digits.
 [[nodiscard]] Result<void> check_scope(const ScopeId& scope);
-/// kInvalid: no entry, a path that is not clean or comes twice, a contest key over its limit, first_of_path with
-/// several entries or another condition. kTooLarge: more entries than codec::kRecordEntryLimit or a longer record than
-/// kRecordBytesLimit.
+/// Encodes a group. kInvalid: no entry, a path that is not clean or comes twice, a contest key over its limit,
+/// first_of_path with several entries or another condition. kTooLarge: more entries than codec::kRecordEntryLimit, or a
+/// longer record than kRecordBytesLimit.
 [[nodiscard]] Result<EncodedGroup> encode_group(const PublishGroup& group);
 
-/// The digests of a group's entries, each once, in order.
+/// Returns the digests of a group's entries, each once, in order.
 [[nodiscard]] std::vector<codec::Digest> distinct_digests(const std::vector<codec::Entry>& entries);
 
 /// The digest inside an encoded entry, at its fixed place (codec/entry.h: version, digest, ...).
 inline constexpr size_t kDigestOffset = 1;
 [[nodiscard]] std::string_view stored_digest(std::string_view value);
 
-/// Whether an encoded entry was published by the origin of `entry`, which has the same path.
+/// Says whether an encoded entry was published by the origin of `entry`, which has the same path.
 [[nodiscard]] bool is_of_origin(std::string_view value, const codec::Entry& entry);
 
-/// 32 hexadecimal digits that nobody has drawn before.
+/// Returns 32 random hexadecimal digits, which no other call returns.
 [[nodiscard]] std::string random_nonce();
 
-/// Folds records, in order, into what they change together: the last word on each path counts.
+/// Folds records, in order, into the change that they make together: the last change of each path counts.
+/// Needs external synchronisation.
 class DeltaFold {
  public:
   void apply(codec::LogRecord&& record);
   void set(codec::Entry&& entry);
   [[nodiscard]] size_t size() const { return changes_.size(); }
-  /// `reset`: what was removed is left out, nobody knows it.
+  /// Returns the change. With `reset` it names no removed paths, because the reader forgets everything first.
   [[nodiscard]] Delta finish(bool reset, Position position) &&;
 
  private:

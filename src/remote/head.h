@@ -14,7 +14,7 @@
 #include "inductorfs/remote/remote.h"
 #include "keys.h"
 
-/// The end of a scope's history, as the server has it.
+/// The end of a scope's history on the server.
 namespace inductorfs::remote {
 
 struct Head {
@@ -22,35 +22,37 @@ struct Head {
   Position position;
 };
 
-/// From the answer to HMGET <meta> gen nonce.
+/// Reads the head from the answer to HMGET <meta> gen nonce.
 [[nodiscard]] Result<Head> head_of(const redis::Reply& reply);
 [[nodiscard]] std::optional<uint64_t> to_generation(std::string_view text);
 
-/// Where meta is gone and the index is not (an eviction took it), the head is that of the last record of the log, which
-/// was written in one step with it. Where the log is gone too, nothing names the history: the head then is a position
-/// that no record continues, so that the next publish has all followers read the index anew.
-/// Asks for what head_without_meta() takes, in its order.
+/// Returns the commands whose answers head_without_meta() takes, in its order. They are for a scope whose meta is gone
+/// and whose index is not, because an eviction took meta. The head then is that of the last record of the log, which
+/// was written in one step with it. If the log is gone too, nothing names the history: the head then is a position that
+/// no record continues, so that the next publish makes all followers read the index anew.
 [[nodiscard]] std::vector<redis::Command> look_without_meta(const ScopeKeys& keys);
-/// A head that does not exist: there is no index either.
+/// Returns the head without meta; it does not exist when there is no index either.
 [[nodiscard]] Result<Head> head_without_meta(const redis::Reply& entries, const redis::Reply& last_record);
 
-/// Which positions were heads when they were last seen, and when all heads are to be looked at again: XREAD tells of
-/// all that comes after a position, and nothing of a history that began anew below it. Safe for concurrent use.
+/// Remembers which positions were heads when they were last read, and when all heads are to be read again: XREAD
+/// reports everything that comes after a position, and nothing about a history that began anew below it.
+/// Safe for concurrent use.
 class HeadWatch {
  public:
   explicit HeadWatch(Milliseconds interval) : interval_(interval) {}
 
-  /// `has_meta`: false for a head that head_without_meta() has found. To say true of such a one costs one more look.
+  /// `has_meta` is false for a head that head_without_meta() has found. To pass true for such a head costs one more
+  /// look.
   void confirm(const ScopeId& scope, const Position& position, bool has_meta = true);
   [[nodiscard]] bool is_confirmed(const ScopeId& scope, const Position& position) const;
-  /// False when its head was found without meta.
+  /// Returns false when the scope's head was found without meta.
   [[nodiscard]] bool has_meta(const ScopeId& scope) const;
-  /// Another connection may lead to another server.
+  /// Forgets all positions, because another connection may lead to another server.
   void forget();
-  /// Of no other scopes anything is kept.
+  /// Forgets all other scopes.
   void keep_only(const std::vector<std::pair<ScopeId, Position>>& scopes);
   [[nodiscard]] SteadyTime due() const;
-  /// All `count` heads were looked at.
+  /// Notes that all `count` heads were read.
   void looked(size_t count);
 
  private:

@@ -15,8 +15,8 @@ namespace inductorfs::remote {
 ///                   group := the nonce of its publish. A path never begins with "/", so the two cannot meet.
 ///     :log  STREAM  id = <gen>-0, fields p = nonce before, n = nonce, r = codec::encode_record
 ///     :about STRING encode_information (scope_text.h), with a lifetime
-///     :sweep STRING the token of the mount that sweeps this scope; "rested" for some time after it has done so
-///     :sending:<name> STRING the origin of the host that sends this contest or path just now; lives for seconds
+///     :sweep STRING the token of the mount that sweeps this scope; "rested" for some time after a sweep
+///     :sending:<name> STRING the origin of the host that is sending this contest or path; lives for seconds
 /// Immutable value.
 struct ScopeKeys {
   ScopeKeys(const std::string& prefix, const ScopeId& scope)

@@ -10,18 +10,19 @@
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/remote/remote.h"
 
-/// How long what lies in the cluster lives without being used, and who renews it.
+/// How long data in the cluster live without being used, and which host renews them.
 ///
-/// A blob lives for RemoteOptions::blob_lifetime after its last use, the keys of a scope for kScopeLifetimes times that
-/// after the last mount has followed it: an index is always further from its end than any blob, so that a server that
-/// evicts what is nearest to its end (volatile-ttl) takes no index that is followed. Whoever finds that a
-/// kRenewalsPerLifetime-th part of a blob's lifetime is over renews it; all others see that it is fresh.
+/// A blob lives for RemoteOptions::blob_lifetime after its last use. The keys of a scope live for kScopeLifetimes times
+/// as long after the last mount has followed the scope: an index is always further from its end than any blob, so that
+/// a server that evicts what is nearest to its end (volatile-ttl) takes no index that is followed. The first host that
+/// finds that a kRenewalsPerLifetime-th part of a blob's lifetime is over renews the blob; all others find it fresh.
 namespace inductorfs::remote {
 
 inline constexpr int kScopeLifetimes = 2;
 inline constexpr int kRenewalsPerLifetime = 30;
 
-/// Milliseconds, as PEXPIRE takes them, and below how many left a key is renewed. Immutable value.
+/// A lifetime in milliseconds, as PEXPIRE takes it, and the remaining time below which a key is renewed. Immutable
+/// value.
 struct Lifetime {
   std::string text;
   int64_t renew_below;
@@ -39,8 +40,9 @@ struct Lifetime {
   }
 };
 
-/// Which followed scopes this process has to touch, so that a server that evicts what was used least recently takes no
-/// index while somebody follows it, and which of them it has to look at for their lifetime. Safe for concurrent use.
+/// Knows which followed scopes this process has to touch, so that a server that evicts what was used least recently
+/// takes no index while a mount follows it, and for which of them it has to check the lifetimes.
+/// Safe for concurrent use.
 class ScopeKeeper {
  public:
   static constexpr Milliseconds kTouchInterval{600'000};
@@ -50,9 +52,9 @@ class ScopeKeeper {
 
   struct Due {
     ScopeId scope;
-    bool look = false;  ///< at the lifetimes, too
+    bool look = false;  ///< the lifetimes are to be checked too
   };
-  /// What is due now. Claimed: it is not due again before its interval has passed.
+  /// Returns the scopes that are due now, and claims them: they are not due again before their interval has passed.
   [[nodiscard]] std::vector<Due> due(const std::vector<ScopeId>& scopes, SteadyTime now);
 
  private:

@@ -8,7 +8,7 @@
 
 #include "inductorfs/codec/digest.h"
 
-/// How a frame (codec/frame.h) lies in the cluster: cut into pieces, each a string of its own.
+/// How a frame (codec/frame.h) is stored in the cluster: cut into pieces, each a string of its own.
 ///
 ///     <prefix>:b:<digest>       := head frame_bytes          piece 0; digest := 32 raw bytes
 ///     <prefix>:b:<digest>:<n>   := frame_bytes               piece n, n := decimal, from 1 on
@@ -18,11 +18,11 @@
 ///     pieces = ceil(frame_size / kPieceBytes); every piece but the last holds kPieceBytes bytes of the frame, and the
 ///     last one the rest.
 ///
-/// Piece 0 is written last: where it is, the others have been. Version history: 1, first.
+/// Piece 0 is written last: if it is there, the others have been there. Version history: 1, first.
 namespace inductorfs::remote {
 
 inline constexpr size_t kPieceHeadSize = 4 + 1 + 4 + 8;
-/// 2^n - 64: a value of exactly 2^n bytes wastes a quarter of its memory in the server's allocator.
+/// 2^n - 64 bytes: a value of exactly 2^n bytes wastes a quarter of its memory in the server's allocator.
 inline constexpr size_t kValueLimit = (size_t{1} << 20) - 64;
 inline constexpr size_t kPieceBytes = kValueLimit - kPieceHeadSize;
 inline constexpr uint64_t kFrameSizeLimit = uint64_t{1} << 40;
@@ -33,12 +33,12 @@ struct PieceHead {
   uint64_t frame_size = 0;
 
   [[nodiscard]] static PieceHead of(uint64_t frame_size);
-  /// Nothing unless the whole head is there and its numbers agree.
+  /// Parses a head; empty unless the whole head is there and its numbers agree.
   [[nodiscard]] static std::optional<PieceHead> parse(std::string_view bytes);
-  /// Not damaged as far as this release can tell: a head of a version that is not known yet.
+  /// Says whether this is a head of a version that this release does not know, so that it may be undamaged.
   [[nodiscard]] static bool is_newer(std::string_view bytes);
   [[nodiscard]] std::string encode() const;
-  /// How many bytes of the frame piece `index` holds. Requires: index < pieces.
+  /// Returns how many bytes of the frame piece `index` holds; `index` must be less than `pieces`.
   [[nodiscard]] size_t size_of(uint32_t index) const;
   bool operator==(const PieceHead&) const = default;
 };

@@ -14,18 +14,19 @@
 
 namespace inductorfs::remote {
 
-/// What a connection is used for. Each use has its own: a job's fetch never waits behind a publish of many MiB, nor
-/// behind an XREAD that rests at the server.
+/// The purpose of a connection. Each purpose has connections of its own: a job's fetch never waits behind a publish of
+/// many MiB, nor behind an XREAD that waits at the server.
 enum class Use { kFetch, kPublish, kControl, kFollow };
 inline constexpr size_t kUses = 4;
 
-/// Connections that are kept between calls, with a limit for each use. Safe for concurrent use.
+/// Connections that are kept between calls, with a limit for each use. take() blocks; it owns the idle connections.
+/// Safe for concurrent use.
 class ConnectionPool {
  public:
   using Opener = std::function<Result<std::unique_ptr<redis::Connection>>(Deadline)>;
   explicit ConnectionPool(std::array<size_t, kUses> limits);
 
-  /// A connection on loan; goes back, or is dropped when broken, with this object. Needs external synchronisation.
+  /// A connection on loan. The destructor gives it back, or drops it when it is broken. Needs external synchronisation.
   class Lease {
    public:
     Lease(ConnectionPool* pool, Use use, std::unique_ptr<redis::Connection> connection, bool reused)
@@ -36,7 +37,8 @@ class ConnectionPool {
       if (connection_ != nullptr) pool_->take_back(use_, std::move(connection_));
     }
     [[nodiscard]] redis::Connection& connection() const { return *connection_; }
-    /// It has been used before: the server may have ended it meanwhile, which says nothing about the server now.
+    /// The connection has been used before: the server may have ended it meanwhile, which says nothing about the server
+    /// now.
     [[nodiscard]] bool reused() const { return reused_; }
 
    private:
@@ -47,13 +49,13 @@ class ConnectionPool {
   };
 
   enum class Freshness { kAny, kNew };
-  /// kBusy: all connections of this use were on loan until the deadline, or until the budget's end in line. Else the
-  /// error of the opener. `kNew` also drops the idle ones of this use.
+  /// Lends a connection. kBusy when all connections of this use were on loan until the deadline, or until the budget's
+  /// end in line; otherwise errors are those of the opener. `kNew` also drops the idle connections of this use.
   [[nodiscard]] Result<Lease> take(Use use, Deadline deadline, const Opener& opener,
                                    Freshness freshness = Freshness::kAny, Budget* budget = nullptr);
-  /// Closes those that nobody has used for so long, but one of each use that jobs and followers wait for.
+  /// Closes connections that were unused for `lifetime`, except one of each use that jobs and followers wait for.
   void drop_unused(Milliseconds lifetime);
-  /// Closes those that nobody uses now: they lead to a server that is no longer the right one.
+  /// Closes the idle connections of a use, because they lead to a server that is no longer the right one.
   void drop_idle(Use use);
 
  private:
@@ -62,14 +64,14 @@ class ConnectionPool {
     SteadyTime since;
   };
   struct Lane {
-    std::vector<Idle> idle;  // the coldest first
-    size_t open = 0;         // idle ones and those on loan
+    std::vector<Idle> idle;  ///< the one that was unused longest comes first
+    size_t open = 0;         ///< idle connections and those on loan
     size_t limit = 0;
   };
   using Lanes = std::array<Lane, kUses>;
   struct Slot {
     bool granted = false;
-    std::unique_ptr<redis::Connection> connection;  // none: open a new one
+    std::unique_ptr<redis::Connection> connection;  ///< nullptr: open a new one
   };
   Slot claim(Use use, Deadline deadline);
   Slot stand_in_line(Use use, Deadline deadline, Budget& budget);

@@ -11,17 +11,19 @@
 #include "rereads.h"
 #include "session.h"
 
-/// The operations of the Redis remote, one source file each. All block up to the deadline. Safe for concurrent use.
+/// The operations of the Redis remote, one source file each. All of them block up to the deadline.
+/// Safe for concurrent use.
 namespace inductorfs::remote {
 
 /// Bytes in flight on one connection. More makes the server's other clients wait.
 inline constexpr size_t kWindowBytes = size_t{4} << 20;
-/// Records that a reader takes at once: kRecordsPerRead * kRecordBytesLimit must fit into one reply (64 MiB).
+/// Records that a reader takes in one read: kRecordsPerRead * kRecordBytesLimit must fit into one reply (64 MiB).
 inline constexpr size_t kRecordsPerRead = 32;
 
 void fetch_blobs(Session& session, std::span<const codec::Digest> digests, BlobSink& sink, Budget& budget);
 
-/// `writes`: the server reads but refuses to write (OOM, MISCONF, READONLY, NOREPLICAS); reading goes on.
+/// Publishes a group. `writes` is open while the server reads but refuses to write (OOM, MISCONF, READONLY,
+/// NOREPLICAS).
 [[nodiscard]] Result<PublishOutcome> publish_group(Session& session, Breaker& writes, const PublishGroup& group,
                                                    BlobSource& source, Deadline deadline);
 [[nodiscard]] Result<void> report_lost_entry(Session& session, const ScopeId& scope, const std::string& path,
@@ -37,17 +39,17 @@ void fetch_blobs(Session& session, std::span<const codec::Digest> digests, BlobS
                                                            const std::vector<std::pair<ScopeId, Position>>& scopes,
                                                            Milliseconds most, const std::function<bool()>& cancelled);
 
-/// Requires: check_information() has passed.
+/// Announces a scope whose information check_information() has accepted.
 [[nodiscard]] Result<void> announce_to(Session& session, const ScopeInformation& scope, Deadline deadline);
 [[nodiscard]] Result<std::vector<ScopeInformation>> list_announced(Session& session, size_t limit, Deadline deadline);
 
-/// For followers of these scopes; what this user may not renew is left to others.
+/// Keeps the keys of followed scopes alive. Keys that this user may not renew are left to others.
 [[nodiscard]] Result<void> keep_scopes(Session& session, std::span<const ScopeKeeper::Due> due, Deadline deadline);
-/// Blobs that are gone, or that this user may not renew, are no error.
+/// Renews blobs. Blobs that are gone, or that this user may not renew, are no error.
 [[nodiscard]] Result<void> renew_blobs(Session& session, std::span<const codec::Digest> digests, Deadline deadline);
 
 [[nodiscard]] Result<ServerFacts> probe_server(Session& session, Deadline deadline);
-/// The facts inside the text of INFO; kInvalid when it is none.
+/// Reads the facts from the text of INFO; kInvalid when the text is not one.
 [[nodiscard]] Result<ServerFacts> facts_from_info(const std::string& info);
 
 }  // namespace inductorfs::remote

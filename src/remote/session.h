@@ -17,15 +17,15 @@
 
 namespace inductorfs::remote {
 
-/// One conversation with the server, with its deadline. Confined to the calling thread.
+/// One conversation with the server, up to a deadline. Its calls block. Confined to the calling thread.
 class Channel {
  public:
   using OnReply = std::function<Result<void>(size_t, redis::Reply&&)>;
-  /// What bounds each of its calls, beside the deadline of all.
+  /// The limits of each call, in addition to the deadline of all.
   struct Bounds {
     Milliseconds without_progress;
     const std::function<bool()>* cancelled = nullptr;
-    Budget* budget = nullptr;  ///< as in redis::Patience
+    Budget* budget = nullptr;  ///< as redis::Patience::budget
   };
   Channel(redis::Connection& connection, bool fresh, Deadline deadline, Bounds bounds,
           std::function<void()> on_first_reply)
@@ -37,15 +37,15 @@ class Channel {
 
   [[nodiscard]] Result<void> pipeline(const std::vector<redis::Command>& commands, const OnReply& on_reply);
   [[nodiscard]] Result<redis::Reply> call(const redis::Command& command);
-  /// All replies of a pipeline. An error reply is a value here too.
+  /// Returns all replies of a pipeline. An error reply is a value here too.
   [[nodiscard]] Result<std::vector<redis::Reply>> call_all(const std::vector<redis::Command>& commands);
   [[nodiscard]] Result<redis::Reply> call_blocking(const redis::Command& command, Milliseconds block,
                                                    const std::function<bool()>& cancelled);
   [[nodiscard]] Deadline deadline() const { return deadline_; }
-  /// The server may be another than the last one, or others wait for this call's first answer: ask something first that
-  /// is answered at once.
+  /// Says whether the caller should first ask something that is answered at once, because the server may be another
+  /// than the last one, or others wait for this call's first answer.
   [[nodiscard]] bool fresh() const { return fresh_; }
-  /// The server has answered at least once.
+  /// Says whether the server has answered at least once.
   [[nodiscard]] bool heard() const { return heard_; }
 
  private:
@@ -59,25 +59,28 @@ class Channel {
   bool heard_ = false;
 };
 
-/// How all operations of the Redis remote reach the server: pool, breaker, one more try when an idle connection turns
-/// out to be dead, health. Safe for concurrent use.
+/// The way in which all operations of the Redis remote reach the server. It owns the pool, the breakers and the health,
+/// and tries once more when an idle connection turns out to be dead. Calls block up to their deadline.
+/// Safe for concurrent use.
 class Session {
  public:
   Session(RemoteOptions options, redis::Endpoint endpoint, Counters& counters);
-  /// The same pool, breaker and health, for calls that end soon with kUnavailable once `cancelled` says so.
+  /// Returns a session with the same pool, breakers and health, whose calls end soon with kUnavailable once `cancelled`
+  /// says so.
   [[nodiscard]] Session cancellable(std::function<bool()> cancelled) const;
 
   using Talk = std::function<Result<void>(Channel&)>;
-  /// `talk` may be called a second time, from its start, when the first connection was dead before any reply. With a
-  /// `budget` both tries together take no longer than that.
+  /// Runs a conversation. `talk` may be called a second time, from its start, when the first connection was dead before
+  /// any reply. With a `budget` both tries together take no longer than the budget.
   [[nodiscard]] Result<void> run(Use use, Deadline deadline, const Talk& talk, Budget* budget = nullptr);
-  /// The server answers, and refuses to give what is fetched: a round trip for each lookup would not change its mind.
+  /// Notes that the server answers but refuses to give what is fetched: a round trip for each lookup would not change
+  /// that.
   void refused(const Error& error);
-  /// A fetch would be refused at once.
+  /// Says whether a fetch would be refused at once.
   [[nodiscard]] bool resting() const;
-  /// The next call of this use dials, and so resolves the server's name, anew.
+  /// Makes the next call of this use open a new connection, and so resolve the server's name anew.
   void hang_up(Use use) { shared_->pool.drop_idle(use); }
-  /// Closes what nobody has used for RemoteOptions::idle_lifetime.
+  /// Closes connections that were unused for RemoteOptions::idle_lifetime.
   void close_idle() { shared_->pool.drop_unused(options().idle_lifetime); }
 
   [[nodiscard]] const RemoteOptions& options() const { return shared_->options; }
@@ -100,8 +103,8 @@ class Session {
     Counter& breaker_open;
     ConnectionPool pool;
     Breaker breaker;
-    /// Of fetches alone: a server, or a network, that passes small answers and no large ones looks well to all others,
-    /// whose success must not send each lookup into the same wait again.
+    /// For fetches alone: to all other calls a server, or a network, that passes small answers and no large ones looks
+    /// well, and their success must not send each lookup into the same wait again.
     Breaker fetches;
     Guarded<Condition> condition;
   };
@@ -122,7 +125,7 @@ class Session {
   [[nodiscard]] Result<void> attempt(const Talk& talk, Call& call);
   [[nodiscard]] Result<ConnectionPool::Lease> connect(const Call& call, ConnectionPool::Freshness freshness);
   [[nodiscard]] Channel::Bounds bounds(const Call& call) const;
-  /// How the call ended, to the breakers.
+  /// These tell the breakers how the call ended.
   void abandon(const Call& call);
   void settle(const Error& error, bool server_fault, const Call& call);
 

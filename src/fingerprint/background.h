@@ -10,19 +10,19 @@
 
 namespace inductorfs::fingerprint {
 
-/// Work that looks at what other users chose, and may therefore block for ever in the kernel. It runs on threads that
-/// nobody joins. Each user gets a few of them, so that one user's trouble does not delay the work for another user.
-/// Destruction does not wait: what runs goes on until it ends. Safe for concurrent use.
+/// Runs work that looks at what other users chose, and may therefore block for ever in the kernel, on threads that
+/// nobody joins. Each user gets a few of the threads, so that one user's trouble does not delay the work for another
+/// user. The destructor does not wait: work that is running goes on until it ends. Safe for concurrent use.
 class Background {
  public:
-  /// `name`: of the threads, at most 15 characters. `of_one`: threads that one user may occupy.
+  /// `name` is that of the threads, at most 15 characters; `of_one` is how many threads one user may occupy.
   Background(std::string name, size_t threads, size_t of_one);
   ~Background();
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  /// Runs `work` when a thread is free for this user. False when so much of this user waits already that `work` is not
-  /// taken. `work` must own, or share, everything that it touches.
+  /// Runs `work` when a thread is free for this user. Returns false when so much work of this user waits already that
+  /// `work` is not taken. `work` must own, or share, everything that it touches.
   [[nodiscard]] bool run(uid_t user, std::function<void()> work);
 
  private:

@@ -21,35 +21,35 @@ struct ChildAnswer {
   std::string err;
 };
 
-/// More than this on one of the child's streams is an error: `g++ -v` prints 2 KB, the probes less.
+/// The most bytes on each of the child's streams; more is an error. `g++ -v` prints 2 KB, the probes less.
 inline constexpr size_t kChildOutputLimit = size_t{1} << 20;
 
 struct ChildOptions {
   std::vector<std::string> environment;  ///< further NAME=value
-  /// For what root runs and did not bring along: the child gets a default PATH and `environment` and nothing else of
-  /// this process's environment, limits of memory, processor time, file size and descriptors, and can gain no
-  /// privileges.
+  /// For programs that root runs and did not bring along: the child gets a default PATH and `environment` and nothing
+  /// else of this process's environment; it has limits of memory, processor time, file size and descriptors, and can
+  /// gain no privileges.
   bool bare = false;
-  /// The child runs as this user, in no group of a user. Requires root.
+  /// The child runs as this user, in no group of a user. Only root may set it.
   std::optional<uid_t> user;
   int descriptor = -1;              ///< the child has it as kChildDescriptor; -1: none
-  std::function<bool()> cancelled;  ///< asked each kCancelStep: true kills the child
+  std::function<bool()> cancelled;  ///< asked every kCancelStep; true kills the child
 };
 inline constexpr int kChildDescriptor = 4;
 inline constexpr Milliseconds kCancelStep{100};
 
-/// Runs a program to its end, in a session of its own (it has no terminal), in the directory /, with /dev/null as
-/// input, no inherited descriptors, no blocked signals, LC_ALL=C, and without the variables that point into a mounted
-/// cache: a child that touched our own mount would wait for us while we wait for it. The OOM killer takes it before
-/// this process, and it is killed when the thread that called this ends. A program without a slash is looked up in
-/// PATH.
+/// Runs a program to its end. It runs in a session of its own (so it has no terminal), in the directory /, with
+/// /dev/null as input, no inherited descriptors, no blocked signals, LC_ALL=C, and without the variables that point
+/// into a mounted cache: a child that touched our own mount would wait for us while we wait for it. The OOM killer
+/// takes the child before this process, and the child is killed when the calling thread ends. A program without a slash
+/// is looked up in PATH.
 ///
 /// kNotFound with text when there is no such program, kTimedOut when it was killed at the deadline, kUnavailable when
 /// it was cancelled, kTooLarge when it printed too much. A failing program is an answer, not an error.
 [[nodiscard]] Result<ChildAnswer> run_child(const std::vector<std::string>& command, Milliseconds deadline,
                                             const ChildOptions& options = {});
 
-/// The file that a program is, as a shell would find it in PATH, as an absolute path; empty when there is none.
+/// Returns the absolute path of a program's file, as a shell would find it in PATH; empty when there is none.
 [[nodiscard]] std::string program_file(const std::string& name);
 
 }  // namespace inductorfs::fingerprint

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-/// What an x86 CPU offers, from CPUID itself: /proc/cpuinfo shows only what its kernel has a name for, and mixes it
-/// with the kernel's own state.
+/// Reads what an x86 CPU offers from CPUID itself: /proc/cpuinfo shows only features for which its kernel has a name,
+/// and mixes them with the kernel's own state.
 namespace inductorfs::fingerprint {
 
 struct CpuidAnswer {
@@ -18,7 +18,7 @@ struct CpuidAnswer {
   uint32_t ecx = 0;
   uint32_t edx = 0;
 };
-/// Empty for a leaf that the CPU does not have.
+/// Answers a CPUID query; empty for a leaf that the CPU does not have.
 using Cpuid = std::function<std::optional<CpuidAnswer>(uint32_t leaf, uint32_t subleaf)>;
 
 using Flags = std::set<std::string, std::less<>>;
@@ -28,27 +28,28 @@ struct X86Cpu {
   unsigned family = 0;
   unsigned model = 0;
   unsigned stepping = 0;
-  /// As compilers name it for -march; empty when this model is not known here.
+  /// The name that compilers use for -march; empty when this model is not known here.
   std::string microarchitecture;
   /// Instruction set extensions that a process can use, by the names of gcc's -m options.
   Flags features;
-  /// Those that CPUID lists and the kernel has not enabled (no register state saved for them, no permission for AMX).
+  /// Extensions that CPUID lists and the kernel has not enabled (no register state saved, no permission for AMX).
   Flags withheld;
   bool hypervisor = false;
   bool hybrid = false;  ///< cores of two kinds
 };
-/// `xcr0`: register sets that the kernel saves (XGETBV; 0 where it cannot be read). `permitted`: those that a process
-/// may ask for (arch_prctl ARCH_GET_XCOMP_SUPP; 0 before Linux 5.16).
+/// Reads a CPU. `xcr0` has the register sets that the kernel saves (XGETBV; 0 if it cannot be read). `permitted` has
+/// those that a process may ask for (arch_prctl ARCH_GET_XCOMP_SUPP; 0 before Linux 5.16).
 [[nodiscard]] X86Cpu read_x86(const Cpuid& cpuid, uint64_t xcr0, uint64_t permitted);
 
-/// Whether `name` is an extension that X86Cpu::features would hold on a CPU that has it.
+/// Says whether `name` is an extension that X86Cpu::features would hold on a CPU that has it.
 [[nodiscard]] bool is_known_feature(std::string_view name);
-/// The gcc name of a flag of /proc/cpuinfo: "avx512_vnni" is "avx512vnni"; empty for one that is no such extension.
+/// Returns the gcc name of a flag of /proc/cpuinfo: "avx512_vnni" is "avx512vnni"; empty for a flag that is no such
+/// extension.
 [[nodiscard]] std::string feature_of_flag(std::string_view flag);
 
-/// This CPU; no answers where this is not an x86 program.
+/// Returns the CPUID of this CPU; it answers nothing if this is not an x86 program.
 [[nodiscard]] Cpuid host_cpuid();
-/// XCR0 and what arch_prctl permits on this host; 0 where they cannot be asked for.
+/// These return XCR0 and what arch_prctl permits on this host; 0 if that cannot be asked for.
 [[nodiscard]] uint64_t host_xcr0();
 [[nodiscard]] uint64_t host_permitted();
 

@@ -14,18 +14,18 @@
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "key_memory.h"
 
-/// One function for each facet; each answers an unknown fact with the reason rather than an error.
+/// One function for each facet. A function returns an unknown fact with the reason, and never an error.
 namespace inductorfs::fingerprint {
 
 using Lines = std::vector<std::pair<std::string, std::string>>;
 
-/// The canonical text of a facet: `key=value` lines, sorted, without duplicates, no newline at the end. Line breaks in
-/// a value become spaces: a value is one line.
+/// Returns the canonical text of a facet: `key=value` lines, sorted, without duplicates, no newline at the end. Line
+/// breaks in a value become spaces, because a value is one line.
 [[nodiscard]] std::string canonical(const Lines& lines);
 [[nodiscard]] Fact known_fact(std::string value, std::string source);
 [[nodiscard]] Fact unknown_fact(std::string problem, std::string source = {});
 
-/// What the interpreter says about itself and where its packages are. Immutable value.
+/// What the interpreter reports about itself, and where its packages are. Immutable value.
 struct PythonFacts {
   std::string executable;
   std::string implementation;  ///< sys.implementation.name
@@ -42,8 +42,8 @@ struct PythonFacts {
 [[nodiscard]] Fact torch_fact(const Result<PythonFacts>& python, KeyMemory& memory);
 [[nodiscard]] Fact triton_fact(const Result<PythonFacts>& python, KeyMemory& memory);
 
-/// Whether a device ran the probe's kernel with the right results. Untried: there was no kernel for it, or it was busy;
-/// nothing speaks against the device then.
+/// Says whether a device ran the probe's kernel with the right results. kUntried means that there was no kernel for the
+/// device, or that it was busy; nothing speaks against the device then.
 enum class Runs { kYes, kNo, kUntried };
 
 /// One CUDA device as the driver describes it. Immutable value.
@@ -54,7 +54,7 @@ struct GpuDevice {
   uint64_t memory_bytes = 0;
   std::string uuid;
   Runs runs = Runs::kUntried;
-  std::string why;  ///< for all but kYes
+  std::string why;  ///< the reason, unless the kernel ran (kYes)
   Lines details;
 };
 enum class GpuState { kPresent, kAbsent, kUnknown };
@@ -63,25 +63,25 @@ struct GpuAnswer {
   std::string detail;  ///< why absent or unknown
   std::string source;
   int driver = 0;              ///< the driver's CUDA level: 13020 is 13.2
-  std::string driver_release;  ///< the kernel driver's own number, "580.65.06"; empty where it is not told
-  std::string kernel;          ///< what the probe's kernel is compiled for
+  std::string driver_release;  ///< the kernel driver's own version, "580.65.06"; empty if it is not reported
+  std::string kernel;          ///< the architectures that the probe's kernel is compiled for
   std::vector<GpuDevice> devices;
 };
-/// Addresses of the NVIDIA GPUs that the kernel driver or the PCI bus shows below `root`, sorted. They can be seen
-/// where the driver cannot be asked: in a container without device nodes, or before the driver is loaded.
+/// Returns the addresses of the NVIDIA GPUs that the kernel driver or the PCI bus shows below `root`, sorted. They can
+/// be seen even if the driver cannot be asked: in a container without device nodes, or before the driver is loaded.
 [[nodiscard]] std::vector<std::string> nvidia_devices(const std::string& root);
-/// Runs the probe child and reads its answer. That there is none is believed only where no device is in sight.
-/// `root`: below which /proc and /sys are looked at for that.
+/// Runs the probe child and reads its answer. An answer that there is no GPU is believed only if nvidia_devices() shows
+/// none. `root` is prepended to /proc and /sys for that.
 [[nodiscard]] GpuAnswer ask_gpu(const ProbeOptions& options, const std::string& root = {});
-/// CUDA's packed version: 13020 is "13.2".
+/// Formats CUDA's packed version: 13020 is "13.2".
 [[nodiscard]] std::string cuda_level(int packed);
-/// "580.65.06" from the text of /proc/driver/nvidia/version; empty when it names none.
+/// Returns "580.65.06" from the text of /proc/driver/nvidia/version; empty when the text names no version.
 [[nodiscard]] std::string driver_release(std::string_view text);
-/// The answer in the probe's JSON; kUnknown for anything that is not such an answer.
+/// Parses the probe's JSON; kUnknown for anything that is not such an answer.
 [[nodiscard]] GpuAnswer parse_gpu_answer(std::string_view text);
 [[nodiscard]] Fact gpu_fact(const GpuAnswer& gpu);
 [[nodiscard]] Fact gpu_arch_fact(const GpuAnswer& gpu);
-/// What torch was built with: the lines of the cuda facet but the driver's.
+/// Returns what torch was built with: the lines of the cuda facet without the driver's.
 [[nodiscard]] Fact cuda_of_torch(const Result<PythonFacts>& python);
 [[nodiscard]] Fact cuda_fact(const Fact& of_torch, const GpuAnswer& gpu);
 [[nodiscard]] inline Fact cuda_fact(const Result<PythonFacts>& python, const GpuAnswer& gpu) {
@@ -89,26 +89,27 @@ struct GpuAnswer {
 }
 
 [[nodiscard]] Fact libc_fact();
-/// What a host shows of its CPUs. Immutable value.
+/// What a host shows about its CPUs. Immutable value.
 struct CpuSight {
   std::string cpuinfo;     ///< text of /proc/cpuinfo
-  std::string machine;     ///< of uname(2)
-  uint64_t xcr0 = 0;       ///< as read_x86 takes it
-  uint64_t permitted = 0;  ///< as read_x86 takes it
+  std::string machine;     ///< uname(2)'s machine
+  uint64_t xcr0 = 0;       ///< as for read_x86()
+  uint64_t permitted = 0;  ///< as for read_x86()
   std::optional<X86Cpu> x86;
 };
 [[nodiscard]] Fact cpu_fact(const CpuSight& sight);
 [[nodiscard]] Fact cpu_isa_fact(const CpuSight& sight);
-/// The two above for this host.
+/// Returns the two facts above for this host.
 [[nodiscard]] std::pair<Fact, Fact> cpu_facts();
 
-/// `cpu`: the cpu facet, against which the compiler's own reading of this CPU is held.
+/// Learns the compiler. `cpu` is the cpu facet, with which the compiler's own reading of this CPU is compared.
 [[nodiscard]] Fact compiler_fact(const ProbeOptions& options, const Fact& cpu, KeyMemory& memory);
-/// The identity lines of `gcc -v` or `clang -v`, without paths that depend on where it was called; empty when the text
-/// names no version.
+/// Returns the identity lines of `gcc -v` or `clang -v`, without paths that depend on where it was called; empty when
+/// the text names no version.
 [[nodiscard]] Lines compiler_identity(std::string_view text);
-/// What -march=native is to a compiler: names of -march and -mtune, and the instruction set extensions. From the text
-/// of `g++ -march=native -Q --help=target`, or of `clang++ -march=native -### -c`; empty for another text.
+/// What -march=native means to a compiler: names of -march and -mtune, and the instruction set extensions. It is read
+/// from the text of `g++ -march=native -Q --help=target`, or of `clang++ -march=native -### -c`; empty for another
+/// text.
 struct NativeTarget {
   std::string march;
   std::string mtune;
@@ -117,8 +118,8 @@ struct NativeTarget {
 [[nodiscard]] NativeTarget gcc_native(std::string_view text);
 [[nodiscard]] NativeTarget clang_native(std::string_view text);
 
-/// Set in the GPU probe's environment: a program that links this module and does not know the command `gpu-probe` would
-/// otherwise probe again, without end.
+/// Set in the GPU probe's environment, because a program that links this module and does not know the command
+/// `gpu-probe` would otherwise probe again, without end.
 inline constexpr std::string_view kProbeMarker = "INDUCTORFS_GPU_PROBE";
 /// Exit codes of the probe child.
 inline constexpr int kProbePresent = 0;

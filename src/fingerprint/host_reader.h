@@ -5,14 +5,14 @@
 
 namespace inductorfs::fingerprint {
 
-/// The facts whose files may be another user's.
+/// A part of the facts whose files may be another user's.
 enum class HostPart {
   kPackages,  ///< python, torch, triton; cuda without the driver: cuda_of_torch()
   kCompiler,
 };
 
-/// Reads a part as the options say: by a child process, or in this one. A part that was not read in time is unknown,
-/// with the reason.
+/// Reads a part as the options say: by a child process, or in this one. If a part was not read in time its facts are
+/// unknown, with the reason.
 [[nodiscard]] Fingerprint read_host(const ProbeOptions& options, HostPart part);
 
 }  // namespace inductorfs::fingerprint

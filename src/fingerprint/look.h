@@ -10,18 +10,18 @@
 
 namespace inductorfs::fingerprint {
 
-/// One look at a writing process, under way on a background thread. Safe for concurrent use.
+/// One examination of a writing process, on a background thread. Safe for concurrent use.
 class Look {
  public:
-  /// nullptr: the process cannot be looked at.
+  /// nullptr means that the process cannot be examined.
   using Found = std::shared_ptr<const Writer>;
 
   [[nodiscard]] SteadyTime begun() const { return begun_; }
-  /// Empty while it is under way.
+  /// Returns the result; empty while the examination is under way.
   [[nodiscard]] std::optional<Found> found() const {
     return found_.with([](const auto& found) { return found; });
   }
-  /// As found(), once it is there or `until` has come.
+  /// Waits for the result until `until`, and returns it as found() does.
   [[nodiscard]] std::optional<Found> wait(SteadyTime until) {
     return found_.wait_until(
         until, [](const auto& found) { return found.has_value(); }, [](const auto& found) { return found; });

@@ -10,27 +10,28 @@
 
 namespace inductorfs::fingerprint {
 
-/// Reads the torch, triton or libc facet of a process's environment in a child process, which is killed at the
-/// deadline: a package may lie on a file system that does not answer. Blocks until then.
+/// A request to read the torch, triton or libc facet of a process's environment. A child process reads it and is killed
+/// at the deadline, because a package may lie on a file system that does not answer. read_package() blocks until then.
 struct PackageRequest {
   Facet facet = Facet::kTorch;
-  Process process;  ///< root, owner, packages and soabi count
-  /// Where the packages are read when the process has another root; none: through its root, as long as it lives.
+  Process process;  ///< its root, owner, packages and soabi are used
+  /// The directories from which packages of a process with another root are read; nullptr: they are read through that
+  /// root, as long as the process lives.
   std::shared_ptr<const Held> held;
-  std::string cache_file;  ///< as ProbeOptions
+  std::string cache_file;  ///< as ProbeOptions::cache_file
   std::string program;     ///< as WritersOptions::package_reader
   Milliseconds deadline{30'000};
-  std::string owner{};  ///< in the child, of a process with another root: its user
+  std::string owner{};  ///< set in the child, for a process with another root: its user
 };
 [[nodiscard]] Fact read_package(const PackageRequest& request);
 
-/// What is said of a package that could not be read before the deadline.
+/// Returns the fact for a package that could not be read before the deadline.
 [[nodiscard]] Fact package_not_in_time(const std::string& path, Milliseconds deadline);
 
-/// As read_package(), in this process and without a deadline.
+/// Reads as read_package() does, in this process and without a deadline.
 [[nodiscard]] Fact read_package_here(const PackageRequest& request);
 
-/// The environment variable in which the child finds what to read. A process that has it starts no such child.
+/// The environment variable in which the child finds the request. A process that has it starts no such child.
 inline constexpr const char* kPackageRequest = "INDUCTORFS_PACKAGE_REQUEST";
 
 }  // namespace inductorfs::fingerprint

@@ -10,23 +10,23 @@
 
 namespace inductorfs::fingerprint {
 
-/// What the files of an interpreter say of it. Immutable value.
+/// What the files of an interpreter tell about it. Immutable value.
 struct PythonFiles {
-  /// What the interpreter would answer. Only where the files leave no doubt; else `doubt` says what is in doubt.
+  /// What the interpreter would answer. Set only if the files leave no doubt; otherwise `doubt` says what is in doubt.
   std::optional<PythonFacts> facts;
   std::string doubt;
   std::vector<std::string> programs;  ///< the program, pyvenv.cfg, .pth files
-  std::vector<std::string> folders;   ///< where Python looks for pyvenv.cfg and for its standard library
-  std::vector<std::string> packages;  ///< where it looks for modules
+  std::vector<std::string> folders;   ///< the folders in which Python looks for pyvenv.cfg and its standard library
+  std::vector<std::string> packages;  ///< the folders in which it looks for modules
 };
 
 /// Reads pyvenv.cfg, the standard library's _sysconfigdata, and the folders of packages with their .pth files, as
-/// CPython 3.8 to 3.14 do at their start (Modules/getpath.py, Lib/site.py), and runs nothing: a .pth file and a
-/// sitecustomize.py are code of whoever can write them. `program` is an absolute path. `home` is where the user's own
-/// packages are looked for; empty when they are not.
+/// CPython 3.8 to 3.14 do at their start (Modules/getpath.py, Lib/site.py). It runs nothing, because a .pth file and a
+/// sitecustomize.py are code of any user who can write them. `program` is an absolute path. `home` is the directory in
+/// which the user's own packages are looked for; empty when they are not looked for.
 [[nodiscard]] PythonFiles look_at_python(const std::string& program, const std::string& home);
 
-/// All that decides what runs when the program is started.
+/// Returns the owners of everything that decides what runs when the program is started.
 [[nodiscard]] Result<Owners> owners_of(const PythonFiles& files);
 
 }  // namespace inductorfs::fingerprint

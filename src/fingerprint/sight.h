@@ -17,25 +17,26 @@
 
 namespace inductorfs::fingerprint {
 
-/// What was seen of processes. Looking may block for ever, so it is done on threads that nobody joins, and they share
-/// this object with the Writers that began it. Safe for concurrent use.
+/// What was observed of processes. Examining a process may block for ever, so threads that nobody joins do it; they
+/// share this object with the Writers that began it. Safe for concurrent use.
 class Sight : public std::enable_shared_from_this<Sight> {
  public:
-  /// `wait`: a look that takes longer is late.
+  /// An examination that takes longer than `wait` is late.
   Sight(const WritersOptions& options, Milliseconds wait);
 
   [[nodiscard]] const ProcReader& reader() const { return reader_; }
   [[nodiscard]] Packages& packages() { return packages_; }
 
-  /// The process that a thread belongs to; 0 when that cannot be told. Does not block.
+  /// Returns the process that a thread belongs to; 0 when that cannot be told. Does not block.
   [[nodiscard]] pid_t process_of(pid_t tid, const ProcessIdentity& identity);
-  /// The writer that a process is taken for when all of it was seen lately. Empty: it has to be looked at. Does not
-  /// block.
+  /// Returns the writer that a process is taken for if all of it was examined recently. Empty when it has to be
+  /// examined. Does not block.
   [[nodiscard]] std::optional<Look::Found> recall(pid_t pid, const ProcessStat& stat);
-  /// Begins a look, or finds the one that is under way, and waits for its result. What it gives back is empty when that
-  /// does not come in time, or when looks at processes of the same user are late already: one user's trouble costs the
-  /// others a wait, not one for each request. nullptr: too much of this user waits already.
+  /// Begins an examination, or finds the one that is under way. nullptr when too much of this user waits already.
   [[nodiscard]] std::shared_ptr<Look> look_at(pid_t pid, const ProcessStat& stat);
+  /// Waits for the result of an examination. Empty when it does not come in time, or when examinations of the same
+  /// user's processes are late already: one user's trouble costs the other users one wait, and not one for each
+  /// request.
   [[nodiscard]] std::optional<Look::Found> result_of(Look& look, uid_t owner);
 
   [[nodiscard]] uint64_t scanned() const { return scanned_; }
@@ -43,7 +44,7 @@ class Sight : public std::enable_shared_from_this<Sight> {
   [[nodiscard]] size_t remembered() const;
 
  private:
-  /// A process as it was seen last. Immutable value.
+  /// A process as it was last observed. Immutable value.
   struct Seen {
     std::shared_ptr<const Process> process;
     std::shared_ptr<const Writer> writer;
@@ -67,7 +68,7 @@ class Sight : public std::enable_shared_from_this<Sight> {
     std::map<pid_t, Pending> looks;
     uint64_t ticks = 0;
   };
-  /// Two for each user: one that is stuck leaves one for the user's other processes.
+  /// Each user gets two threads: one that is stuck leaves one for the user's other processes.
   static constexpr size_t kLookers = 32;
   static constexpr size_t kLookersOfOne = 2;
 
@@ -87,7 +88,7 @@ class Sight : public std::enable_shared_from_this<Sight> {
   Background lookers_{"writer-look", kLookers, kLookersOfOne};
 };
 
-/// As open_writers. `wait`: as of Sight.
+/// Does what open_writers() does; `wait` is that of Sight.
 [[nodiscard]] std::unique_ptr<Writers> open_writers_that_wait(const WritersOptions& options, const Fingerprint& facts,
                                                               Counters& counters, Milliseconds wait);
 

@@ -12,7 +12,7 @@
 
 namespace inductorfs::fingerprint {
 
-/// What a mount publishes under. Immutable after construction.
+/// The facts that a mount publishes under. Immutable after construction.
 class MountFacts {
  public:
   explicit MountFacts(const Fingerprint& facts);
@@ -24,10 +24,10 @@ class MountFacts {
   std::map<std::string, std::string> environment_;
 };
 
-/// The torch, triton or libc facet of a process's environment; empty when it is not known yet.
+/// Returns the torch, triton or libc facet of a process's environment; empty when it is not known yet.
 using FactOf = std::function<std::optional<Fact>(Facet facet, const Process& process)>;
 
-/// What differs decides over what is not known, and that over what is not known yet.
+/// Judges a writer. A facet that differs decides before one that is unknown, and that before one that is not known yet.
 [[nodiscard]] Judgement judge_writer(const Writer* writer, std::span<const Facet> facets, const MountFacts& mount,
                                      const FactOf& fact_of);
 

@@ -18,25 +18,25 @@
 
 namespace inductorfs::fingerprint {
 
-/// The facts of packages that writers have mapped, as the probe would state them, remembered by what the files are.
-/// Children read them; no call blocks. Safe for concurrent use.
+/// The facts of packages that writers have mapped, as the probe would state them, remembered by the identity of the
+/// files. Child processes read them; no call blocks. Safe for concurrent use.
 class Packages {
  public:
   struct Options {
-    std::string cache_file;  ///< as ProbeOptions
+    std::string cache_file;  ///< as ProbeOptions::cache_file
     std::string reader;      ///< as WritersOptions::package_reader
     Milliseconds deadline;   ///< as WritersOptions::package_deadline
   };
   explicit Packages(Options options) : options_(std::move(options)) {}
 
-  /// The torch, triton or libc facet of the process's environment when it was read lately.
+  /// Returns the torch, triton or libc facet of the process's environment if it was read recently.
   [[nodiscard]] std::optional<Fact> known(Facet facet, const Process& process) const;
-  /// As known. Else has it read, once for all who ask, and is empty until it is read; an unknown fact when that takes
-  /// longer than the deadline.
+  /// Returns what known() returns. If that is empty it has the facet read, once for all callers, and is empty until it
+  /// is read; an unknown fact when that takes longer than the deadline.
   [[nodiscard]] std::optional<Fact> ask(Facet facet, const Process& process) { return ask(facet, process, nullptr); }
-  /// Whether something of this process is neither known nor being read.
+  /// Says whether something of this process is neither known nor being read.
   [[nodiscard]] bool lacks(const Process& process) const;
-  /// Begins to read what it lacks through these descriptors, which are good after the process has ended.
+  /// Begins to read what is missing through these descriptors, which stay valid after the process has ended.
   void read_held(const Process& process, const std::shared_ptr<const Held>& held);
   [[nodiscard]] uint64_t reads() const { return reads_; }
 
@@ -44,9 +44,9 @@ class Packages {
   struct Entry {
     bool reading = false;
     Fact fact;
-    SteadyTime at;       ///< when it was read, or, while it is being read, asked for
-    bool lasts = false;  ///< cannot change at its place, or cannot be looked at again
-    uid_t user = 0;      ///< whose process it was read for first
+    SteadyTime at;       ///< when it was read; while it is being read, when it was asked for
+    bool lasts = false;  ///< it cannot change at its place, or cannot be examined again
+    uid_t user = 0;      ///< the user for whose process it was first read
   };
   using Entries = std::map<std::string, Entry>;
   /// A package is read in two seconds; each user may have two of them read at once.
@@ -65,13 +65,13 @@ class Packages {
   Background readers_{"package-read", kReaders, kReadersOfOne};
 };
 
-/// The package, or C library, of a process that a facet is about. Requires: torch, triton or libc.
+/// Returns the package, or C library, of a process that a facet is about; the facet must be torch, triton or libc.
 [[nodiscard]] const Package& package_for(Facet facet, const Process& process);
-/// The file of this process's own C library; empty when it cannot be told.
+/// Returns the file of this process's own C library; empty when it cannot be told.
 [[nodiscard]] std::string own_libc();
-/// "2.36" from the banner in a C library's file; empty when it has none.
+/// Returns "2.36" from the banner in a C library's file; empty when it has none.
 [[nodiscard]] std::string libc_version(const std::string& file);
-/// The value of `key` in lines of key=value; empty when it is not there.
+/// Returns the value of `key` in lines of key=value; empty when it is not there.
 [[nodiscard]] std::string line_value(std::string_view text, std::string_view key);
 
 }  // namespace inductorfs::fingerprint

@@ -14,14 +14,14 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
 
-/// What /proc tells of a process. Its content is another user's: every size has a limit, and nothing in it is trusted
-/// for more than whether an artefact is published.
+/// Reads what /proc tells of a process. Its content is another user's: every size has a limit, and it is trusted for
+/// nothing but whether an artefact is published.
 namespace inductorfs::fingerprint {
 
-/// What tells one process from a later one with the same id, and from itself before an exec. Immutable value.
+/// Distinguishes a process from a later one with the same id, and from itself before an exec. Immutable value.
 struct ProcessIdentity {
   uint64_t start = 0;  ///< clock ticks since boot
-  /// Bottom of the stack and start of the code, random for each exec; 0 and 1 where we may not know them.
+  /// Bottom of the stack and start of the code, random for each exec; 0 and 1 if this process may not know them.
   uint64_t stack = 0;
   uint64_t code = 0;
   bool operator==(const ProcessIdentity&) const = default;
@@ -32,57 +32,57 @@ struct ProcessStat {
   uid_t owner = 0;
 };
 
-/// A mapped thing of which the whole is elsewhere: a package by one of its libraries. Immutable value.
+/// A package, found by one of its libraries that a process has mapped. Immutable value.
 struct Package {
   std::string path;       ///< within the process's root: the package's directory, or the C library; empty: not mapped
-  bool replaced = false;  ///< the mapped file was deleted: what lies at the path now is another
-  /// Says which files these are (identity_of), as seen while the process lived; empty when they are not there any more.
+  bool replaced = false;  ///< the mapped file was deleted: the file at the path now is another one
+  /// The identity of these files (identity_of) while the process lived; empty when they are no longer there.
   std::string identity;
 };
 
-/// The directories and the C library that a process of another root has its packages in, by descriptor: they can be
+/// The directories and the C library in which a process of another root has its packages, by descriptor: they can be
 /// read after the process has ended, and its mount namespace with it. Immutable after construction.
 struct Held {
-  Fd torch;  ///< the directory that the package's directory lies in, as are its dist-info and mostly Triton
+  Fd torch;  ///< the directory that holds the package's directory, its dist-info and mostly Triton
   Fd triton;
   Fd libc;
 };
 
-/// What its mapped files say of a process. Immutable after construction.
+/// What the mapped files of a process tell about it. Immutable after construction.
 struct Process {
   pid_t pid = 0;
   ProcessIdentity identity;
-  uid_t owner = 0;    ///< whose process it is: what looking at it may cost is counted for each user
-  std::string space;  ///< names its mount namespace; empty where that cannot be seen
-  /// Put before a path of the process to reach it from here: empty when it has our root, else PROC/PID/root.
+  uid_t owner = 0;    ///< the user of the process; the cost of examining processes is counted for each user
+  std::string space;  ///< the name of its mount namespace; empty if that cannot be seen
+  /// The prefix by which its paths are reached from here: empty when it has our root, else PROC/PID/root.
   std::string root;
   Package torch;
   Package triton;
   Package libc;
   std::string soabi;             ///< "cpython-311-x86_64-linux-gnu", from the names of mapped extension modules
-  uint64_t environ_address = 0;  ///< of the variable `environ`; 0: not found
-  bool whole = true;             ///< false: it has more mapped files than are looked at
+  uint64_t environ_address = 0;  ///< address of the variable `environ`; 0: not found
+  bool whole = true;             ///< false: it has more mapped files than are examined
   [[nodiscard]] bool has_package() const { return !torch.path.empty() || !triton.path.empty(); }
 };
 
-/// The variables that matter (variables.h) as they are set now. Immutable value.
+/// The variables that matter (variables.h) with their current values. Immutable value.
 struct LiveEnvironment {
   std::map<std::string, std::string> values;
-  bool live = false;  ///< false: as at the start of the process, for want of the right to read its memory
+  bool live = false;  ///< false: the values at the process's start, because its memory may not be read
 };
 
 class Look;
 
-/// What was seen of a writing process, or the look that is to tell. Immutable after construction.
+/// What was observed of a writing process, or the examination that is still to tell. Immutable after construction.
 class Writer {
  public:
-  /// Nobody has seen the process yet: something keeps the kernel from telling.
+  /// Makes a writer that has not been examined yet, because something keeps the kernel from telling.
   explicit Writer(std::shared_ptr<const Look> look) : look_(std::move(look)) {}
   Writer(std::shared_ptr<const Process> process, LiveEnvironment environment)
       : process_(std::move(process)), environment_(std::move(environment)) {}
-  /// Only of what was not seen yet.
+  /// Returns the examination; only of a writer that has not been examined yet.
   [[nodiscard]] const std::shared_ptr<const Look>& look() const { return look_; }
-  /// Requires: it was seen.
+  /// Returns the process; only of a writer that was examined.
   [[nodiscard]] const Process& process() const {
     INDUCTORFS_CHECK(process_ != nullptr);
     return *process_;
@@ -95,22 +95,23 @@ class Writer {
   std::shared_ptr<const Look> look_;
 };
 
-/// Reads one /proc. Immutable after construction.
+/// Reads one /proc directory. Immutable after construction.
 class ProcReader {
  public:
   explicit ProcReader(std::string proc);
 
-  /// These two do not block: what they read is the kernel's own, and needs no lock of the process's memory.
+  /// stat_of() and process_of() do not block: what they read is the kernel's own, and needs no lock of the process's
+  /// memory.
   [[nodiscard]] std::optional<ProcessStat> stat_of(pid_t pid) const;
-  /// The process that a thread belongs to.
+  /// Returns the process that a thread belongs to.
   [[nodiscard]] std::optional<pid_t> process_of(pid_t tid) const;
-  /// What follows may block for ever: on the process's memory map, which it may hold while it waits for a write of its
-  /// own to this very mount, and on the file systems that it uses.
+  /// Examines a process. This and the functions below may block for ever: on the process's memory map, which the
+  /// process may hold while it waits for a write of its own to this very mount, and on the file systems that it uses.
   /// Empty when the mapped files may not be seen, or the process has none (a kernel thread, a zombie).
   [[nodiscard]] std::optional<Process> look_at(pid_t pid, const ProcessIdentity& identity) const;
-  /// Of a process with another root. A descriptor is missing where there is no such directory.
+  /// Opens the directories of a process with another root. A descriptor is missing if there is no such directory.
   [[nodiscard]] Held hold(const Process& process) const;
-  /// Empty when neither its memory nor its first environment may be read.
+  /// Reads the environment; empty when neither its memory nor its first environment may be read.
   [[nodiscard]] std::optional<LiveEnvironment> environment_of(const Process& process) const;
 
  private:
@@ -121,12 +122,13 @@ class ProcReader {
   std::string proc_;
 };
 
-/// Where `environ` lies in a mapped ELF file of this machine's class, counted from the address at which the file's
-/// first byte is mapped; for ET_EXEC the address itself. Empty when the file does not define it.
+/// The place of `environ` in a mapped ELF file of this machine's class, counted from the address at which the file's
+/// first byte is mapped; for ET_EXEC the address itself.
 struct SymbolPlace {
   bool fixed = false;
   uint64_t offset = 0;
 };
+/// Finds `environ` in a file; empty when the file does not define it.
 [[nodiscard]] std::optional<SymbolPlace> find_environ(const std::string& file);
 
 }  // namespace inductorfs::fingerprint

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <span>
 
-/// What is said to the kernel while no worker can: as little as keeps processes going. Nothing here allocates.
+/// The answers to the kernel while no worker can give any: as little as keeps processes going. Nothing here allocates.
 namespace inductorfs::supervisor {
 
 /// The mount's root, which the kernel checks permissions against.
@@ -19,8 +19,8 @@ struct Root {
 
 inline constexpr size_t kAnswerLimit = 512;
 
-/// The reply to one message of the kernel, ready to be written to the device; nothing for a message that has none.
-/// Names are absent, what was opened can be let go, and everything else is EIO.
+/// Returns the reply to one message of the kernel, ready to be written to the device; empty for a message that needs
+/// none. Names are absent, what was opened can be released, and everything else is EIO.
 [[nodiscard]] std::span<const char> answer(std::span<const char> request, const Root& root,
                                            std::array<char, kAnswerLimit>& room) noexcept;
 

@@ -3,10 +3,11 @@
 
 namespace inductorfs::supervisor {
 
-/// Tells the kernel, through the device, the notices of a socket in their order. The kernel holds one up for as long as
-/// somebody has the lock of its directory, which may be any user, for ever: a listing keeps it while its buffer is
-/// fetched from a file system that does not answer. After kPatience others go on with the notices of other directories,
-/// and those of this one wait behind it. Ends the process when nobody is left who could send one.
+/// Passes the notices of a socket to the kernel, through the device, in their order. The kernel blocks the writer of a
+/// notice for as long as any process holds the lock of the notice's directory. That may be any user's process, for
+/// ever: a listing holds the lock while its buffer is fetched from a file system that does not answer. After kPatience
+/// another thread goes on with the notices of other directories, and those of this directory wait behind it. Ends the
+/// process when no process is left that could send a notice.
 [[noreturn]] void carry_notices(int device, int notices);
 
 }  // namespace inductorfs::supervisor

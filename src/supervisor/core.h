@@ -5,23 +5,24 @@
 #include <cstddef>
 #include <cstdint>
 
-/// What a supervisor does when: no system call and no memory, so that every case can be tried.
+/// Decides what a supervisor does and when. It makes no system call and allocates no memory, so that every case can be
+/// tested.
 namespace inductorfs::supervisor {
 
 /// Milliseconds of CLOCK_MONOTONIC.
 using Time = int64_t;
 
 struct Limits {
-  Time hang = 15'000;     ///< without a sign of life; 0: never
+  Time hang = 15'000;     ///< the longest without a sign of life; 0 disables
   Time start = 60'000;    ///< from a worker's start until it serves
-  Time upgrade = 10'000;  ///< the same for a new program, which else is given up
+  Time upgrade = 10'000;  ///< the same for a new program, which is given up after it
   Time drain = 10'000;    ///< for a worker that hands over
-  unsigned crashes = 5;   ///< within a minute: safe mode; 0: never
+  unsigned crashes = 5;   ///< that many within a minute lead to safe mode; 0 disables
 };
-/// Most that `crashes` can be.
+/// The largest value of `crashes`.
 inline constexpr size_t kCrashLimit = 64;
 
-/// How the worker of now says it is. 0: not yet.
+/// The latest times that the current worker reported. 0 means that it has not reported yet.
 struct Signs {
   Time beat = 0;
   Time serving = 0;
@@ -29,18 +30,19 @@ struct Signs {
 
 enum class Action {
   kNothing,
-  kStart,    ///< a worker, from the new program when trying_new() says so; then started() or start_failed()
-  kKill,     ///< the worker
+  kStart,    ///< start a worker, from the new program if trying_new(); then call started() or start_failed()
+  kKill,     ///< kill the worker
   kAdopt,    ///< the new program serves: it is the program from now on
-  kDiscard,  ///< the new program is given up
-  kGoBack,   ///< the new program has served and crashes: the one before is the program again
-  kEnd,      ///< the process, with exit_code()
+  kDiscard,  ///< give up the new program
+  kGoBack,   ///< the new program has served and crashes: the earlier one is the program again
+  kEnd,      ///< end the process, with exit_code()
 };
 
 /// How a worker ended, in the core's terms.
 enum class Outcome { kEnded, kFirstFailed, kHandedOver, kNewFailed, kCrashed };
 
-/// Decides. Needs external synchronisation.
+/// The decisions of one supervisor. Its owner tells it what happened and does what next() says.
+/// Needs external synchronisation.
 class Core {
  public:
   explicit Core(const Limits& limits) : limits_(limits) {}
@@ -48,28 +50,28 @@ class Core {
   // ---- what happened
   void started(Time now);
   void start_failed(Time now);
-  /// `status`: as wait(2) gives it. `ours`: the process was a worker (it has said so), not just any program.
+  /// `status` is that of wait(2). `ours` says that the process was a worker (it has said so) and not just any program.
   Outcome ended(Time now, int status, bool ours, const Signs& signs);
-  /// Somebody wants a new program. False: not now.
+  /// Asks for an upgrade to a new program. Returns false when that is not possible now.
   [[nodiscard]] bool asked_to_upgrade(Time now, const Signs& signs);
-  /// SIGTERM or SIGINT, which the worker gets as well.
+  /// Notes a SIGTERM or SIGINT, which the worker gets as well.
   void asked_to_stop(Time now);
-  /// The kernel has ended the session, as the responder saw.
+  /// Notes that the kernel has ended the session, as the responder observed.
   void session_ended();
 
   // ---- what to do
-  /// The next thing to do; to be asked until it is nothing.
+  /// Returns the next action; to be asked until it is kNothing.
   [[nodiscard]] Action next(Time now, const Signs& signs);
-  /// How long nothing can come up by itself.
+  /// Returns for how long no action can become due without an event.
   [[nodiscard]] Time rest(Time now) const;
 
   [[nodiscard]] bool alive() const { return phase_ != Phase::kDown; }
   [[nodiscard]] bool trying_new() const { return trying_new_; }
-  /// No worker can start: the supervisor answers for them.
+  /// Says whether no worker can start, so that the supervisor answers the kernel itself.
   [[nodiscard]] bool responding() const { return responding_; }
   [[nodiscard]] bool safe_mode() const { return safe_mode_; }
   [[nodiscard]] unsigned stops() const { return stops_; }
-  /// A stop was asked for and no worker is left that could unmount.
+  /// Says whether a stop was asked for and no worker is left that could unmount.
   [[nodiscard]] bool leaves_mount() const { return leaves_mount_; }
   [[nodiscard]] int exit_code() const { return exit_code_; }
 
@@ -82,19 +84,19 @@ class Core {
   [[nodiscard]] bool last_was_hung() const { return last_was_hung_; }
   [[nodiscard]] Time last_crash() const { return last_crash_; }
 
-  /// A worker that lived so long after it began to serve is no part of a series of failures.
+  /// A worker that lived for this long after it began to serve is no part of a series of failures.
   static constexpr Time kHealthy = 100;
   static constexpr Time kFirstPause = 100;
   static constexpr Time kLongestPause = 5'000;
   static constexpr Time kCrashWindow = 60'000;
-  /// Crashes within kCrashWindow that take an upgrade back, or as many as lead to safe mode when that is fewer.
+  /// This many crashes within kCrashWindow take an upgrade back; as many as lead to safe mode if that is fewer.
   static constexpr size_t kCrashesOfNew = 3;
-  /// What begins to crash later than this was no fault of the upgrade.
+  /// A program that begins to crash later than this after its upgrade does not crash because of the upgrade.
   static constexpr Time kProbation = 600'000;
-  static constexpr Time kSafeModeLeast = 600'000;  ///< without a crash, before a restart leaves it
+  static constexpr Time kSafeModeLeast = 600'000;  ///< time without a crash after which a restart leaves safe mode
   static constexpr unsigned kFailuresUntilResponder = 3;
   static constexpr Time kRetryWhileResponding = 30'000;
-  /// Whoever asked for the first start ends it itself; this is for the case that nobody does.
+  /// The process that asked for the first start normally ends it; this limit is for the case that it does not.
   static constexpr Time kFirstStartGrace = 15'000;
 
  private:
@@ -113,18 +115,18 @@ class Core {
   bool ended_ = false;
   int exit_code_ = 0;
   Time start_at_ = 0;
-  Time deadline_ = 0;   ///< of the start, or of handing over (0: none)
-  Time looked_at_ = 0;  ///< when the signs were looked at last
-  Time forgiven_ = 0;   ///< silence before this does not count
+  Time deadline_ = 0;   ///< of the start, or of handing over; 0: none
+  Time looked_at_ = 0;  ///< when the signs were last read
+  Time forgiven_ = 0;   ///< silence before this time does not count
   bool ever_served_ = false;
-  bool killed_ = false;  ///< the worker of now, by us
+  bool killed_ = false;  ///< the supervisor has killed the current worker
   bool handing_over_ = false;
   bool trying_new_ = false;
   bool adopt_ = false;
   bool discard_ = false;
   bool go_back_ = false;
-  bool has_earlier_ = false;  ///< a program served before the one of now, and was replaced by an upgrade
-  Time adopted_ = 0;          ///< when the one of now began to serve
+  bool has_earlier_ = false;  ///< another program served before the current one, which replaced it by an upgrade
+  Time adopted_ = 0;          ///< when the current program began to serve
   bool responding_ = false;
   bool safe_mode_ = false;
   bool leaves_mount_ = false;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Lines in the mount's log, in its form, without memory of their own.
+/// Writes lines into the mount's log, in the log's form, without allocating.
 namespace inductorfs::supervisor {
 
-/// Where lines go; nullptr: standard error. The text must stay. Opened for each line, because the log is rotated by
-/// others.
+/// Sets the path of the log; nullptr means standard error. The text must stay valid. The file is opened for each line,
+/// because other processes rotate the log.
 void log_to(const char* path);
 
-/// `level`: "info", "warning", "error". `format` makes the event and its fields: "worker_started pid=%d".
+/// Writes a line. `level` is "info", "warning" or "error". `format` makes the event and its fields: "worker_started
+/// pid=%d".
 [[gnu::format(printf, 2, 3)]] void log_line(const char* level, const char* format, ...);
 
 }  // namespace inductorfs::supervisor

@@ -10,7 +10,7 @@
 
 namespace inductorfs::supervisor {
 
-/// What a supervisor is started with: its command line, beside the descriptors.
+/// The command line with which a supervisor is started, in addition to its descriptors.
 struct Task {
   char* name = nullptr;  ///< argv[0]
   const char* mountpoint = nullptr;
@@ -18,19 +18,19 @@ struct Task {
   Limits limits;
   Root root;
 };
-/// MOUNTPOINT and name=value. False for anything else.
+/// Parses MOUNTPOINT and name=value arguments. Returns false for anything else.
 [[nodiscard]] bool parse_task(int argc, char** argv, Task& task);
 
-/// Keeps the device, and a worker that serves it. Confined to the main thread.
+/// Keeps the device, and a worker that serves it; owns the descriptors of both. Confined to the main thread.
 class Loop {
  public:
   Loop(const Task& task, takeover::Region& region);
-  /// Until the mount has ended; the exit code.
+  /// Runs until the mount has ended; returns the exit code.
   [[nodiscard]] int run();
 
  private:
   [[nodiscard]] Signs signs() const;
-  /// True: the process is to end.
+  /// Does what the core says; returns true when the process is to end.
   [[nodiscard]] bool act();
   void wait();
   void start_worker();
@@ -52,9 +52,9 @@ class Loop {
   Messenger messenger_;
   Fd program_;
   Fd new_program_;
-  Fd earlier_program_;  ///< before the last upgrade
+  Fd earlier_program_;  ///< the program before the last upgrade
   Fd device_;
-  Fd lock_;  ///< of the mount's store: never free while the mount lives
+  Fd lock_;  ///< the lock of the mount's store, which is never free while the mount lives
   bool answered_left_over_ = false;
 };
 

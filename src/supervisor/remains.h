@@ -8,19 +8,19 @@
 
 namespace inductorfs::supervisor {
 
-/// The wait status of a child that has ended but for threads that nobody waits for (kLooseThread) and that the kernel
-/// does not let go: they are in the hands of a file system that has taken a request and does not answer it. Such a
-/// process cannot be reaped until it does. Empty for every other process, and where /proc does not tell.
+/// Returns the wait status of a child that has ended except for threads that nobody waits for (kLooseThread) and that
+/// the kernel does not let go, because a file system has taken a request of theirs and does not answer it. Such a
+/// process cannot be reaped until the file system answers. Empty for every other process, and when /proc does not tell.
 [[nodiscard]] std::optional<int> status_of_remains(pid_t child);
 
-/// Children that are reaped when they can be. Needs external synchronisation.
+/// Children that are to be reaped when that is possible. Needs external synchronisation.
 class Remains {
  public:
   void add(pid_t child);
   void reap();
 
  private:
-  /// More than these stay zombies until this process ends, which is no harm.
+  /// Children beyond this number stay zombies until this process ends, which does no harm.
   std::array<pid_t, 16> children_{};
 };
 

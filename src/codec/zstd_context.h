@@ -5,21 +5,22 @@
 
 #include "inductorfs/base/handle.h"
 
-/// Contexts of zstd are costly to make, so each thread keeps one of each kind while it is idle. A context in use is in
-/// nobody's cache: uses may overlap (a sink that encodes again) and end on another thread.
+/// Keeps contexts of zstd, which are costly to make: each thread keeps one of each kind while it is idle. A context in
+/// use is in no thread's cache, so uses may overlap (a sink that encodes again) and end on another thread.
 namespace inductorfs::codec {
 
 using CompressContext = Handle<ZSTD_CCtx, ZSTD_freeCCtx>;
 using DecompressContext = Handle<ZSTD_DCtx, ZSTD_freeDCtx>;
 
-/// Ready for one frame of this module's kind: level, no zstd checksum (the digest is the check), content size on.
+/// Returns a context that is ready for one frame of this module's kind: level, no zstd checksum (the digest is the
+/// check), content size on.
 [[nodiscard]] CompressContext take_compress_context();
-/// The next frame is one with the dictionary (dictionary.h), at its own level.
+/// These set a context to the dictionary (dictionary.h), at the dictionary's own level, for the next frame.
 void use_dictionary(ZSTD_CCtx& context);
 void use_dictionary(ZSTD_DCtx& context);
 void give_back(CompressContext context);
 
-/// Ready for one frame, with the window limit set.
+/// Returns a context that is ready for one frame, with the window limit set.
 [[nodiscard]] DecompressContext take_decompress_context();
 void give_back(DecompressContext context);
 

@@ -9,10 +9,10 @@
 #include "inductorfs/base/result.h"
 #include "inductorfs/layout/layout.h"
 
-/// What the checks of content look at and answer. Pure; safe for concurrent use.
+/// The input and the errors of the checks of content. Everything is pure and safe for concurrent use.
 namespace inductorfs::layout {
 
-/// Immutable after construction.
+/// The artefact that a check examines; the bytes must outlive it. Immutable after construction.
 struct Content {
   std::string_view name;   ///< the path's last component
   std::string_view bytes;  ///< all, or the first part
@@ -20,21 +20,21 @@ struct Content {
   [[nodiscard]] bool whole() const { return bytes.size() == size; }
 };
 
-/// It contradicts its name or is damaged: nobody can use it.
+/// Makes the error for an artefact that contradicts its name or is damaged: no host can use it.
 [[nodiscard]] inline tl::unexpected<Error> corrupt(const Content& content, std::string_view what) {
   return fail(ErrorCode::kCorrupt, std::string(content.name) + ": " + std::string(what));
 }
-/// It is sound, but another host's.
+/// Makes the error for an artefact that is sound, but for another host.
 [[nodiscard]] inline tl::unexpected<Error> foreign(const Content& content, std::string_view what) {
   return fail(ErrorCode::kNotSupported, std::string(content.name) + ": " + std::string(what));
 }
-/// The caller gave less than bytes_to_check() asks for.
+/// Makes the error for a caller that gave fewer bytes than bytes_to_check() asks for.
 [[nodiscard]] inline tl::unexpected<Error> wants_whole() {
   return fail(ErrorCode::kInvalid, "the check needs every byte");
 }
 
-/// Reads little-endian numbers anywhere in bytes that nobody vouches for: outside of them it answers zero and says so
-/// once in ok(). Confined to the thread of one check.
+/// Reads little-endian numbers anywhere in untrusted bytes. Outside of them it answers zero, and ok() is false from
+/// then on. Confined to the thread of one check.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
@@ -53,7 +53,7 @@ class Reader {
     for (uint64_t i = length; i > 0; --i) value = (value << 8U) | static_cast<uint8_t>(bytes_[at + i - 1]);
     return value;
   }
-  /// The bytes, or none where they are not all there.
+  /// Returns the bytes; none if they are not all there.
   std::string_view piece(uint64_t at, uint64_t length) {
     if (!has(at, length)) {
       ok_ = false;
@@ -61,7 +61,7 @@ class Reader {
     }
     return bytes_.substr(at, length);
   }
-  /// A string that ends with a NUL within the bytes, and within `limit`.
+  /// Returns a string that ends with a NUL within the bytes, and within `limit`.
   std::string_view text(uint64_t at, uint64_t limit) {
     const std::string_view rest = has(at, 1) ? bytes_.substr(at, limit) : std::string_view();
     const size_t end = rest.find('\0');

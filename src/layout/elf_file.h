@@ -8,11 +8,11 @@
 
 #include "content.h"
 
-/// What an ELF file says of the host that it needs. Bytes are a stranger's: everything is checked against their end and
-/// against limits. Pure; safe for concurrent use.
+/// Reads from an ELF file what it needs of the host. The bytes are untrusted: everything is checked against their end
+/// and against limits. The functions are pure; safe for concurrent use.
 namespace inductorfs::layout {
 
-/// The file header's fields that checks look at. Immutable after construction.
+/// The fields of the file header that checks use. Immutable after construction.
 struct ElfHeader {
   uint16_t type = 0;
   uint16_t machine = 0;
@@ -20,20 +20,20 @@ struct ElfHeader {
   uint8_t abi_version = 0;
   uint32_t flags = 0;
 };
-/// kCorrupt unless it is ELF of 64 bit and little endian, whose tables of segments and of sections lie within the size:
-/// linkers put one of them at the end, so that a file that was cut off shows.
+/// Reads the header. kCorrupt unless it is ELF of 64 bit and little endian, whose tables of segments and of sections
+/// lie within the size: linkers put one of the tables at the end, so that a file that was cut off is detected.
 [[nodiscard]] Result<ElfHeader> read_elf_header(const Content& content);
 
-/// Immutable after construction.
+/// What a dynamic object needs of the host. Immutable after construction.
 struct ElfNeeds {
   std::vector<std::string> libraries;  ///< DT_NEEDED
   std::vector<std::string> versions;   ///< "GLIBC_2.34", "GLIBCXX_3.4.29", ... (.gnu.version_r)
-  bool own_search_path = false;        ///< DT_RPATH or DT_RUNPATH: the loader looks in places that only it knows
+  bool own_search_path = false;        ///< DT_RPATH or DT_RUNPATH: only the loader knows where it then looks
   uint32_t x86_isa = 0;                ///< GNU_PROPERTY_X86_ISA_1_NEEDED: bit n is x86-64-v<n+1>
-  uint32_t operating_system = 0;       ///< of the GNU ABI note; 0 is Linux, and where there is no note
+  uint32_t operating_system = 0;       ///< from the GNU ABI note; 0 is Linux, also when there is no note
 };
-/// kCorrupt when something that the header leads to does not lie within the bytes. Requires: read_elf_header() took it;
-/// the bytes are whole.
+/// Reads the needs of a whole file whose header read_elf_header() accepted. kCorrupt when something that the header
+/// points to does not lie within the bytes.
 [[nodiscard]] Result<ElfNeeds> read_elf_needs(const Content& content);
 
 inline constexpr uint16_t kElfRelocatable = 1;       // ET_REL

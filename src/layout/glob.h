@@ -6,10 +6,10 @@
 
 namespace inductorfs::layout {
 
-/// Patterns over paths relative to the mount: `*` any characters of one component, `?` one of them, `**` as a whole
-/// component any number of components, at least one where it stands last. Pure; safe for concurrent use.
+/// Matches a pattern over paths relative to the mount: `*` is any characters of one component, `?` one of them, `**` as
+/// a whole component any number of components, at least one if it stands last. Pure; safe for concurrent use.
 [[nodiscard]] bool glob_matches(std::string_view pattern, std::string_view path);
-/// What is wrong with a pattern; empty when nothing is.
+/// Returns what is wrong with a pattern; empty when nothing is.
 [[nodiscard]] std::string glob_problem(std::string_view pattern);
 
 }  // namespace inductorfs::layout

@@ -8,16 +8,16 @@
 #include "content.h"
 #include "elf_file.h"
 
-/// For which GPUs a cubin or a PTX text was made. Pure; safe for concurrent use.
+/// Finds out for which GPUs a cubin or a PTX text was made. The functions are pure; safe for concurrent use.
 namespace inductorfs::layout {
 
-/// Immutable after construction.
+/// The architecture for which code was made. Immutable after construction.
 struct CudaTarget {
-  /// Who runs it besides the architecture itself.
+  /// Says which devices run the code in addition to those of the architecture itself.
   enum class Kind {
     kPlain,   ///< sm_90: later ones, as the form allows
-    kFamily,  ///< sm_100f: later ones of the same major
-    kExact,   ///< sm_90a: nobody
+    kFamily,  ///< sm_100f: later ones of the same major version
+    kExact,   ///< sm_90a: none
   };
   int architecture = 0;  ///< 90 for sm_90
   Kind kind = Kind::kPlain;
@@ -25,20 +25,20 @@ struct CudaTarget {
   [[nodiscard]] std::string name() const;
 };
 
-/// From the header's e_flags. kCorrupt when they name no architecture.
+/// Reads the target from the header's e_flags. kCorrupt when they name no architecture.
 [[nodiscard]] Result<CudaTarget> cubin_target(const Content& content, const ElfHeader& header);
-/// Whether some device of these architectures runs the machine code: the same major and no smaller a minor, and for an
-/// integrated (Tegra) GPU only its own.
+/// Says whether some device of these architectures runs the machine code: one of the same major version and no smaller
+/// minor version, and for an integrated (Tegra) GPU only its own.
 [[nodiscard]] bool runs_cubin(const CudaTarget& target, std::span<const int> architectures);
 
-/// From `.version` and `.target`. kCorrupt when one is missing or not well formed.
+/// Reads the target from `.version` and `.target`. kCorrupt when one is missing or not well formed.
 [[nodiscard]] Result<CudaTarget> ptx_target(const Content& content);
-/// Whether the driver can make code from it for some device of these architectures: any that is not older.
+/// Says whether the driver can make code from it for some device of these architectures: for any that is not older.
 [[nodiscard]] bool runs_ptx(const CudaTarget& target, std::span<const int> architectures);
 
-/// "9.0, 10.0"
+/// Returns "9.0, 10.0" for {90, 100}.
 [[nodiscard]] std::string capabilities_text(std::span<const int> architectures);
-/// 90 as "9.0".
+/// Returns "9.0" for 90.
 [[nodiscard]] std::string capability_text(int architecture);
 
 }  // namespace inductorfs::layout

@@ -6,8 +6,8 @@
 
 namespace inductorfs::layout {
 
-/// Whether this host's loader takes what such a file needs; kNotSupported with what is missing. Pure; safe for
-/// concurrent use.
+/// Checks whether this host's loader can satisfy what such a file needs; kNotSupported says what is missing. Pure;
+/// safe for concurrent use.
 [[nodiscard]] Result<void> check_elf_needs(const Content& content, const ElfNeeds& needs, const HostLimits& host);
 
 }  // namespace inductorfs::layout

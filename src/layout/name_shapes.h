@@ -6,8 +6,9 @@
 #include <cstdint>
 #include <string_view>
 
-/// Shapes of the names that torch and Triton make. Written by hand because classify() runs on every create, rename and
-/// lookup, and std::regex costs microseconds and allocates. Pure; safe for concurrent use.
+/// The shapes of the names that torch and Triton make. They are tested by hand-written code, because classify() runs on
+/// every create, rename and lookup, and std::regex costs microseconds and allocates. The functions are pure;
+/// safe for concurrent use.
 namespace inductorfs::layout {
 
 /// Sets of characters, as bits of one table.
@@ -44,7 +45,7 @@ inline constexpr std::array<uint8_t, 256> kCharacterTable = make_character_table
 
 constexpr bool is_in(char c, CharacterSet set) { return (detail::kCharacterTable[static_cast<uint8_t>(c)] & set) != 0; }
 
-/// All characters are in the set, and there is at least one.
+/// Says whether all characters are in the set, and there is at least one.
 constexpr bool consists_of(std::string_view text, CharacterSet set) {
   if (text.empty()) return false;
   for (const char c : text) {
@@ -61,17 +62,18 @@ inline constexpr size_t kTorchHashLength = 51;
 inline constexpr size_t kTorchNameLength = kTorchHashLength + 1;
 inline constexpr size_t kSha256HexLength = 64;
 
-/// 51 characters of base32: the hash of an fxgraph or aotautograd entry's content.
+/// Recognises 51 characters of base32: the hash of an fxgraph or aotautograd entry's content.
 constexpr bool is_torch_hash(std::string_view text) { return is_text_of(text, kTorchHashLength, kBase32Lower); }
-/// One letter and a hash: c code, f FX graph key, a AOTAutograd key.
+/// Recognises one letter and a hash: c is code, f an FX graph key, a an AOTAutograd key.
 constexpr bool is_torch_name(std::string_view text, char letter) {
   return text.size() == kTorchNameLength && text.front() == letter && is_torch_hash(text.substr(1));
 }
-/// The directory that torch puts a name into: its characters 1 and 2 (codecache.py: get_path).
+/// Returns the directory into which torch puts a name: the name's characters 1 and 2 (codecache.py: get_path).
 constexpr std::string_view torch_directory(std::string_view name) { return name.substr(1, 2); }
 constexpr bool is_torch_directory(std::string_view text) { return is_text_of(text, 2, kBase32Lower); }
 
-/// A Triton key of any generation (triton/runtime/cache.py: _base32, _base64; before 3.2 the hex digest itself).
+/// Recognises a Triton key of any generation (triton/runtime/cache.py: _base32, _base64; before 3.2 the hex digest
+/// itself).
 constexpr bool is_triton_key(std::string_view text) {
   switch (text.size()) {
     case 43:
@@ -85,7 +87,7 @@ constexpr bool is_triton_key(std::string_view text) {
   }
 }
 
-/// str(uuid.uuid4()).
+/// Recognises str(uuid.uuid4()).
 constexpr bool is_uuid(std::string_view text) {
   constexpr std::string_view kForm = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
   if (text.size() != kForm.size()) return false;
@@ -95,7 +97,7 @@ constexpr bool is_uuid(std::string_view text) {
   return true;
 }
 
-/// "tmp" and 8 characters: tempfile.mkdtemp and NamedTemporaryFile without a prefix of their own.
+/// Recognises "tmp" and 8 characters: names of tempfile.mkdtemp and NamedTemporaryFile without a prefix.
 constexpr bool is_tempfile_name(std::string_view text) {
   return text.size() == 11 && text.starts_with("tmp") && consists_of(text.substr(3), kTempfile);
 }

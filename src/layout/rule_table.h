@@ -14,17 +14,17 @@
 
 namespace inductorfs::layout {
 
-/// The rules of this project, in the order of Family.
+/// Returns the built-in rules of this project, in the order of Family.
 [[nodiscard]] std::span<const Rule> built_in_rules();
 
 /// The built-in rules with an operator's changes. Immutable after construction.
 class RuleTable {
  public:
-  /// As change_rules().
+  /// Makes the table, with the contract of change_rules().
   [[nodiscard]] static Result<std::unique_ptr<const RuleTable>> make(const std::vector<RuleChange>& changes);
 
   [[nodiscard]] std::span<const Rule> rules() const { return rules_; }
-  /// The configured family whose pattern matches, the first in the configuration's order.
+  /// Returns the configured family whose pattern matches, the first in the configuration's order.
   [[nodiscard]] std::optional<Family> configured_family(std::string_view path) const;
 
  private:
@@ -36,12 +36,12 @@ class RuleTable {
   std::string_view keep(std::string text);
 
   std::vector<Rule> rules_;
-  std::vector<std::string_view> changed_;               ///< names that a change was for
-  std::deque<std::string> texts_;                       ///< what the rules' string views point to
-  std::deque<std::vector<fingerprint::Facet>> facets_;  ///< what their spans point to
+  std::vector<std::string_view> changed_;               ///< the names for which there was a change
+  std::deque<std::string> texts_;                       ///< the texts to which the rules' string views point
+  std::deque<std::vector<fingerprint::Facet>> facets_;  ///< the facets to which their spans point
 };
 
-/// The table that is in force; nullptr when nothing was changed. Safe for concurrent use.
+/// Returns the table that is in force; nullptr when nothing was changed. Safe for concurrent use.
 [[nodiscard]] const RuleTable* changed_rules();
 
 }  // namespace inductorfs::layout

@@ -7,7 +7,8 @@
 
 namespace inductorfs::layout {
 
-/// {"system": {...}, "cache": {...}} of cache/<system hash>; kCorrupt for anything else, kTooLarge over the limits.
+/// Parses {"system": {...}, "cache": {...}} of cache/<system hash>; kCorrupt for anything else, kTooLarge over the
+/// limits.
 [[nodiscard]] Result<JsonValue> parse_system_autotune(std::string_view text);
 
 }  // namespace inductorfs::layout

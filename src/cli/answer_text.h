@@ -6,12 +6,14 @@
 
 #include "inductorfs/config/json.h"
 
-/// The text of the daemon's answers, which are JSON and may be another version's. Each is defined with its command.
+/// Makes text from the daemon's answers, which are JSON and may be another version's. Each function is defined with its
+/// command.
 namespace inductorfs::cli {
 
 [[nodiscard]] std::string status_text(std::string_view json);
 [[nodiscard]] std::string explanation_text(std::string_view json);
-/// "published 23 groups; kept 4 artefacts on this host: why; why"; empty for another version's answer without numbers.
+/// Returns "published 23 groups; kept 4 artefacts on this host: why; why"; empty for another version's answer without
+/// numbers.
 [[nodiscard]] std::string sync_text(const config::Json& report);
 
 }  // namespace inductorfs::cli

@@ -9,7 +9,7 @@
 #include "inductorfs/config/json.h"
 #include "locate.h"
 
-/// What commands that ask a daemon have in common.
+/// Functions that commands use to ask a daemon and to print its answer.
 namespace inductorfs::cli {
 
 inline constexpr Milliseconds kQueryPatience{10000};
@@ -20,18 +20,19 @@ inline constexpr Milliseconds kQueryPatience{10000};
 [[nodiscard]] int print(const std::string& text);
 [[nodiscard]] std::string pretty(const std::string& json);
 
-/// The argument MOUNTPOINT, as an absolute path.
+/// Adds the argument MOUNTPOINT, which is stored as it was given.
 void add_mountpoint(CLI::App& app, std::string& path);
 void add_json(CLI::App& app, bool& json);
 [[nodiscard]] std::string absolute(const std::string& path);
 
-/// The result of a request without an effect. Blocks for `patience` at most. The error is in the user's terms.
+/// Sends a request without an effect and returns its result. Blocks for `patience` at most. The error is in the user's
+/// terms.
 [[nodiscard]] Result<std::string> ask_daemon(const Located& mount, const std::string& request, Milliseconds patience,
                                              const config::Environment& environment);
-/// The same for the mount at this path.
+/// Does the same for the mount at this path.
 [[nodiscard]] Result<std::string> ask_daemon_at(const std::string& mountpoint, const std::string& request,
                                                 Milliseconds patience, const config::Environment& environment);
-/// What went wrong on the way to a daemon, in the user's terms.
+/// Puts an error on the way to a daemon into the user's terms.
 [[nodiscard]] Error on_the_way(const std::string& mountpoint, const Error& error);
 
 }  // namespace inductorfs::cli

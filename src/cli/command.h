@@ -17,17 +17,18 @@ class Command {
  public:
   virtual ~Command() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
-  /// One line. Empty: another process of ours starts this command, and --help does not show it.
+  /// Returns one line. It is empty for a command that only another process of ours starts; --help does not show that
+  /// command.
   [[nodiscard]] virtual std::string_view help() const { return {}; }
   /// Adds the flags. CLI11 keeps the addresses of the members that it fills in.
   virtual void add_to(CLI::App& app) { (void)app; }
-  /// Finds what CLI11 cannot know to be wrong on the command line: kInvalid, which becomes a usage error.
+  /// Finds what is wrong on the command line and CLI11 cannot know: kInvalid, which becomes a usage error.
   [[nodiscard]] virtual Result<void> check() const { return {}; }
   /// Returns the exit code. Prints the answer to standard output, or one line of error to standard error.
   [[nodiscard]] virtual int run(const config::Environment& environment) = 0;
 };
 
-// Each is defined in the file of its name, the last five in internal_commands.cc.
+// Each of these is defined in the file of its name, the last five in internal_commands.cc.
 [[nodiscard]] std::unique_ptr<Command> mount_command();
 [[nodiscard]] std::unique_ptr<Command> unmount_command();
 [[nodiscard]] std::unique_ptr<Command> status_command();
@@ -42,7 +43,8 @@ class Command {
 [[nodiscard]] std::unique_ptr<Command> host_places_command();
 [[nodiscard]] std::unique_ptr<Command> worker_command();
 
-/// In the order of --help. A new command is one file, one line above, and its name in commands.cc.
+/// Returns all commands, in the order of --help. A new command is one file, one line above, and its name in
+/// commands.cc.
 [[nodiscard]] std::vector<std::unique_ptr<Command>> all_commands();
 
 }  // namespace inductorfs::cli

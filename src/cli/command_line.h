@@ -8,18 +8,18 @@
 
 namespace inductorfs::cli {
 
-/// What the words of a command line ask for: a command, or a text to print.
+/// The meaning of a command line: a command, or a text to print.
 struct CommandLine {
-  std::unique_ptr<CLI::App> words;   ///< the parser, of which the command may still ask what was given
+  std::unique_ptr<CLI::App> words;   ///< the parser; the command may still ask it which options were given
   std::unique_ptr<Command> command;  ///< checked, ready to run; nullptr: print `text`
   std::string text;                  ///< --help and --version to standard output, a usage error to standard error
-  int exit_code = 0;                 ///< of a text
+  int exit_code = 0;                 ///< the exit code after `text`
 };
 
-/// Never fails: a wrong command line is one line of text and exit code 2.
+/// Parses a command line. It never fails: a wrong command line is one line of text and exit code 2.
 [[nodiscard]] CommandLine parse_command_line(int argc, const char* const* argv);
 
-/// Overwrites user and password of every URL in place: what ps shows is the process's own memory.
+/// Overwrites user and password of every URL in place: ps shows the process's own memory.
 void hide_secrets(int argc, char** argv);
 
 }  // namespace inductorfs::cli

@@ -13,30 +13,33 @@
 /// Finds the daemon of a mount without touching the mount.
 namespace inductorfs::cli {
 
-/// A daemon that listens.
+/// A daemon that listens on its control socket.
 struct Located {
   std::string socket;
-  std::string mountpoint;  ///< as asked for
+  std::string mountpoint;  ///< as the user spelled it
 };
 
-/// Waits a little for a daemon that is just being replaced. kNotFound: nothing of ours is mounted there. kUnavailable:
-/// it is mounted, but its daemon is dead or not to be reached; kNotPermitted: it is another user's.
+/// Finds the daemon of a mount; waits briefly for a daemon that is being replaced. kNotFound when no inductorfs mount
+/// is there, kUnavailable when its daemon is dead or cannot be reached, kNotPermitted when it is another user's,
+/// kNotSupported when it is served from outside this container or mount namespace.
 [[nodiscard]] Result<Located> locate_mount(const std::string& mountpoint, const config::Environment& environment);
 
-/// The answer of the worker that serves the mount. One that dies hangs up on who asks it, and the next one is asked; so
-/// only for requests without an effect. Blocks until the deadline at most. Errors: those of ask() and locate_mount().
+/// Returns the answer of the worker that serves the mount. A worker that dies hangs up on its callers, and the next
+/// worker is then asked; so this is only for requests without an effect. Blocks until the deadline at most. Errors are
+/// those of ask() and locate_mount().
 [[nodiscard]] Result<std::string> ask_any_worker(const Located& mount, const std::string& request, Deadline deadline,
                                                  const config::Environment& environment);
 
-/// Every mount whose daemon this user has started.
+/// Returns every mount whose daemon this user has started.
 [[nodiscard]] std::vector<Located> own_mounts(const config::Environment& environment);
 
-/// A path, taken apart: which daemon it belongs to, and its name relative to that mount.
+/// The daemon that a path belongs to, and the path relative to that daemon's mount.
 struct LocatedPath {
   Located mount;
   std::string relative;
 };
-/// Knows mounts, their bind mounts, and the links that daemons of this user and of root say they made.
+/// Locates a path. It knows mounts, their bind mounts, and the links that daemons of this user and of root say they
+/// made.
 [[nodiscard]] Result<LocatedPath> locate_path(const std::string& path, const config::Environment& environment);
 
 }  // namespace inductorfs::cli

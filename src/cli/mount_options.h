@@ -12,8 +12,8 @@
 namespace inductorfs::cli {
 
 /// The options of a mount (config::mount_options()) on a command line, with --config. They stay text until settings are
-/// made of them, because the configuration file comes before them. Not copyable: CLI11 keeps addresses of its members.
-/// Needs external synchronisation.
+/// made from them, because the configuration file comes before them. It cannot be copied, because CLI11 keeps addresses
+/// of its members. Needs external synchronisation.
 class MountOptions {
  public:
   MountOptions() = default;
@@ -22,24 +22,24 @@ class MountOptions {
   ~MountOptions() = default;
 
   void add_to(CLI::App& app, const std::string& config_help);
-  /// Only those that concern the facts of this host.
+  /// Adds only the options that concern the facts of this host.
   void add_facts_to(CLI::App& app, const std::string& config_help);
   /// kInvalid for a value that no mount can have, and for options that contradict each other.
   [[nodiscard]] Result<void> check() const;
 
-  /// As given, by name; what was not given is absent.
+  /// Returns the options as they were given, by name; an option that was not given is absent.
   [[nodiscard]] config::RawValues values() const;
-  /// The configuration file as it was named; empty when none was.
+  /// Returns the configuration file as it was named; empty when none was.
   [[nodiscard]] const std::string& file() const { return file_; }
 
-  /// Defaults, then the file, then the command line.
+  /// Makes settings from the defaults, then the file, then the command line.
   [[nodiscard]] Result<config::Settings> settings(const std::string& mountpoint, const config::User& user,
                                                   const config::Environment& environment) const;
-  /// As settings(), without what only a mount needs.
+  /// Makes settings as settings() does, without what only a mount needs.
   [[nodiscard]] Result<config::Settings> facts_settings() const;
 
  private:
-  /// Where CLI11 puts the values of one option.
+  /// The place where CLI11 puts the values of one option.
   struct Given {
     const config::Option* option = nullptr;
     CLI::Option* handle = nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// The program: command line, configuration, wiring of all layers, supervision.
+/// The program `inductorfs`: its commands, each from its words to its exit code.
 namespace inductorfs::cli {
 
 inline constexpr int kExitDone = 0;
@@ -9,9 +9,9 @@ inline constexpr int kExitFailed = 1;  ///< one line on standard error says what
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitKept = 3;  ///< `sync`: all that was written stays on this host; the output says why
 
-/// Runs one `inductorfs` command to its end and gives the exit code. `mount` returns in the calling process when the
-/// mount answers; the daemon itself leaves through _exit. May overwrite a password in `argv`, so that ps does not show
-/// it. Requires: called once, while the process has one thread.
+/// Runs one `inductorfs` command to its end and returns the exit code. `mount` returns in the calling process when the
+/// mount answers; the daemon itself leaves through _exit. It may overwrite a password in `argv`, so that ps does not
+/// show it. Must be called once, while the process has one thread.
 [[nodiscard]] int run(int argc, char** argv);
 
 }  // namespace inductorfs::cli

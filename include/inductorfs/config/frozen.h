@@ -8,8 +8,8 @@
 #include "inductorfs/config/ownership.h"
 #include "inductorfs/config/settings.h"
 
-/// What every worker of a mount is told: the settings as they were when `mount` was called. A file of options that is
-/// changed or broken later must not break a restart.
+/// The configuration of a mount as its workers get it: the settings as they were when `mount` was called. A file of
+/// options that is changed or broken later must not break a restart.
 namespace inductorfs::config {
 
 struct Frozen {
@@ -17,11 +17,12 @@ struct Frozen {
   Ownership ownership;
 };
 
+/// Encodes settings for the workers.
 [[nodiscard]] std::string freeze(const Settings& settings, const Ownership& ownership);
-/// kInvalid for what this version cannot make settings of.
+/// Decodes them; kInvalid when this version cannot make settings of the bytes.
 [[nodiscard]] Result<Frozen> thaw(std::string_view bytes);
 
-/// Memory with these bytes, to be handed to a process that is started.
+/// Makes memory with these bytes, which can be handed to a process that is started.
 [[nodiscard]] Result<Fd> to_memory(const char* name, std::string_view bytes);
 [[nodiscard]] Result<std::string> from_memory(int fd);
 

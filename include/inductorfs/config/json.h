@@ -6,10 +6,10 @@
 
 namespace inductorfs::config {
 
-/// In the order in which it was built, as people read it.
+/// JSON that keeps its members in the order in which they were added, as people read it.
 using Json = nlohmann::ordered_json;
 
-/// One line. Bytes that are no UTF-8 become U+FFFD: a name may have any byte, and dump() would throw.
+/// Writes one line. Bytes that are not UTF-8 become U+FFFD: a name may have any byte, and dump() would throw.
 inline std::string to_line(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 inline std::string to_pretty(const Json& value) { return value.dump(2, ' ', false, Json::error_handler_t::replace); }
 

@@ -19,7 +19,7 @@
 #include "inductorfs/layout/scope.h"
 #include "inductorfs/store/blob_store.h"
 
-/// What a mount is told: one table of options feeds the command line's help, its parser and the configuration file.
+/// The settings of a mount. One table of options feeds the command line's help, its parser and the configuration file.
 namespace inductorfs::config {
 
 /// A directory of the mount that is shown at a further place.
@@ -29,17 +29,17 @@ struct Also {
   bool operator==(const Also&) const = default;
 };
 
-/// Whose artefacts are published.
+/// Says whose artefacts are published.
 enum class WritersPolicy {
-  kMatching,  ///< of processes whose torch, Triton and variables are this mount's (fingerprint/writers.h)
-  kAll,       ///< everybody's: whoever writes here is trusted to bring what fits
+  kMatching,  ///< those of processes whose torch, Triton and variables are this mount's (fingerprint/writers.h)
+  kAll,       ///< everybody's: every process that writes here is trusted to write what fits
 };
 [[nodiscard]] std::string_view to_string(WritersPolicy policy);
 
 /// The raw values of options, by name, as a command line or a file gave them. Switches have "true" or "false".
 using RawValues = std::map<std::string, std::vector<std::string>, std::less<>>;
 
-/// One source of options, as apply() takes it.
+/// The options from one source, as apply() takes them.
 struct GivenValues {
   RawValues values;
   std::string where;
@@ -71,7 +71,7 @@ struct Settings {
   std::vector<layout::RuleChange> families;  ///< of the configuration file
   std::vector<Also> also;
   bool no_also = false;
-  std::string default_place;  ///< the path in `also` that nobody gave; empty: there is none
+  std::string default_place;  ///< the path in `also` that is there by default; empty: there is none
   std::string log;
   log::Level log_level = log::Level::kInfo;
   uint64_t store_limit = defaults::kStoreBytes;
@@ -103,17 +103,17 @@ struct Option {
   std::string_view value_name;  ///< as help shows it; empty for switches
   std::string_view default_text;
   std::string_view help;
-  /// `base`: the directory that relative paths are taken from.
+  /// Sets the option's value. `base` is the directory that relative paths are taken from.
   Result<void> (*set)(Settings& settings, const std::string& value, const std::string& base);
-  /// Of lists: takes away what an earlier source of options gave.
+  /// For lists: removes what an earlier source of options gave.
   void (*clear)(Settings& settings) = nullptr;
 };
 
-/// Of `inductorfs mount` and of its configuration file.
+/// Returns the options of `inductorfs mount` and of its configuration file.
 [[nodiscard]] std::span<const Option> mount_options();
 
-/// Applies what is in `values`; a list replaces what was there. Errors name the option, its value and what it may be;
-/// `where` says who gave it ("command line", or the file's path).
+/// Applies the options in `values`; a list replaces what was there. Errors name the option, its value and what it may
+/// be; `where` says which source gave it ("command line", or the file's path).
 [[nodiscard]] Result<void> apply(const RawValues& values, const std::string& where, const std::string& base,
                                  Settings& settings);
 /// kInvalid when one source of options gives both of a pair --X and --no-X. A pair that two sources give is no
@@ -124,14 +124,14 @@ struct Configuration {
   RawValues values;
   std::vector<layout::RuleChange> families;
 };
-/// kInvalid names the line, or the key that is unknown; kNotFound when there is no such file.
+/// Reads a configuration file. kInvalid names the line, or the unknown key; kNotFound when there is no such file.
 [[nodiscard]] Result<Configuration> read_configuration(const std::string& path);
 
-/// Puts the families of the configuration into force. `file`: the configuration file, which errors name. Requires:
+/// Puts the families of the configuration into force. `file` is the configuration file, which errors name. Must be
 /// called once, while the process has one thread.
 [[nodiscard]] Result<void> change_families(const Settings& settings, const std::string& file);
 
-/// Fills in what was not given (store, default --also) and refuses what cannot work together.
+/// Fills in what was not given (store, default --also) and refuses settings that cannot work together.
 [[nodiscard]] Result<void> complete(Settings& settings, const User& user, const Environment& environment);
 
 /// Root's daemon serves the mountpoint's owner: the default place is where that user's torch looks. Before, it is where

@@ -19,7 +19,7 @@ namespace inductorfs::remote {
 enum class Use { kFetch, kPublish, kControl, kFollow };
 inline constexpr size_t kUses = 4;
 
-/// Connections that are kept between calls, with a limit for each use. take() blocks; it owns the idle connections.
+/// Connections that are kept between calls, with a limit for each use. It owns the idle connections; take() blocks.
 /// Safe for concurrent use.
 class ConnectionPool {
  public:

@@ -23,7 +23,6 @@
 ///
 /// A reader trusts nothing in a frame: sizes are limits that are checked while inflating, and the digest is computed
 /// over the bytes that came out. Version history: 1, first.
-/// came out. Version history: 1, first.
 namespace inductorfs::codec {
 
 inline constexpr size_t kFrameHeaderSize = 4 + 1 + 1 + 2 + 8 + Digest::kSize;

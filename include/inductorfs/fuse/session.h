@@ -58,8 +58,8 @@ struct SessionOptions {
   std::function<bool()> renew_notices{};
   /// An earlier worker has served this mount: the session begins with that worker's INIT, and with what it left.
   bool resume = false;
-  /// After that, ask the kernel once more for the requests whose answers it waits for (FUSE_NOTIFY_RESEND, Linux 6.9).
-  /// This is a second line of defence, for requests that the slots have missed.
+  /// A resumed session asks the kernel once more for the requests whose answers it waits for (FUSE_NOTIFY_RESEND, Linux
+  /// 6.9). This is a second line of defence, for requests that the slots have missed.
   bool resend = true;
 };
 
@@ -69,12 +69,11 @@ struct SessionOptions {
 /// Safe for concurrent use.
 class Session : public vfs::KernelCache {
  public:
-  [[nodiscard]] static Result<std::unique_ptr<Session>> open(
-      Fd device, const SessionOptions& options,
-      /// Opens the session on a mounted device. `file_system`, `counters` and the region must outlive it.
-      vfs::FileSystem& file_system, Counters& counters);
+  /// Opens the session on a mounted device. `file_system`, `counters` and the region must outlive it.
+  [[nodiscard]] static Result<std::unique_ptr<Session>> open(Fd device, const SessionOptions& options,
+                                                             vfs::FileSystem& file_system, Counters& counters);
   /// Starts the threads. It first finishes the requests whose effect an earlier worker had begun; the other requests
-  /// that worker left are finished while new ones are served. Calls FileSystem::requests_finished() when all are
+  /// that it left are finished while new ones are served. Calls FileSystem::requests_finished() when all are
   /// finished. The last thread calls `on_end` once, when the kernel has ended the session (unmounted or aborted);
   /// `on_end` must not call stop(). Must be called once.
   virtual void start(std::function<void()> on_end) = 0;

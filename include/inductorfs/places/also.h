@@ -26,7 +26,7 @@ struct AlsoState {
 /// The further places at which directories of one mount are shown: by bind mounts for root, by symbolic links (where
 /// nothing is in the way) for other users. A place that cannot be had is a warning and never prevents the mount.
 ///
-/// show() and hide() go through the mount, so they block until the mount's threads answer. Safe for concurrent use.
+/// show() and hide() go through the mount, so they need its threads to be running. Safe for concurrent use.
 class AlsoPlaces {
  public:
   /// `record` is the file that records what was put where (also_record.h); empty: there is no record.

@@ -77,8 +77,9 @@ class RootTree {
   [[nodiscard]] Guarded<Orphans>& orphans() { return orphans_; }
 
   // ---- names and nodes (root_tree.cc)
-  [[nodiscard]] Result<NodePtr> live(NodeId id) const;
   /// Finds a node by the kernel's id. kNotFound when the table does not have it.
+  [[nodiscard]] Result<NodePtr> live(NodeId id) const;
+  /// Resolves a name in a directory. kNameTooLong, kNotDirectory, or kNotFound when the directory has no path any more.
   [[nodiscard]] Result<Site> site(NodeId parent, std::string_view name) const;
   /// Returns the names in the view that an entry of the cluster has: one for each Triton device that is used here.
   [[nodiscard]] std::vector<std::string> local_paths_of(const std::string& canonical) const;

@@ -84,11 +84,12 @@ class Supervision {
   /// Asks the supervisor to let this program follow this worker. After a success the process is to hand over. kBusy
   /// when the supervisor refuses, kUnavailable when there is none.
   [[nodiscard]] Result<void> ask_upgrade(Fd program);
+
   [[nodiscard]] SupervisionNews news() const;
   [[nodiscard]] std::vector<StuckThread> stuck_threads() const;
   using GiveUp = std::function<void(const StuckThread& thread)>;
-  /// Records that the process ends from now on, and joins its threads. The heart's thread calls `give_up`, which is to
-  /// end the process, as soon as a thread does not go on; an empty one takes that back.
+  /// Records that this process is ending: it is about to join its threads. From then on the heart's thread calls
+  /// `give_up`, which is to end the process, as soon as a thread does not go on; an empty `give_up` takes that back.
   void ending(GiveUp give_up);
 
  private:

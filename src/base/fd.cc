@@ -46,14 +46,13 @@ Result<Fd> open_at(int dir, const std::string& path, int flags, mode_t mode) {
 }
 
 Result<std::string> read_file(int dir, const std::string& path, uint64_t limit) {
-  auto fd = open_regular(dir, path, UINT64_MAX);
-  if (!fd) return fail(std::move(fd).error());
+  INDUCTORFS_TRY_ASSIGN(auto fd, open_regular(dir, path, UINT64_MAX));
   std::string bytes;
   // The size that stat gives is not asked for: files of /proc and /sys say 0 or 4096.
   for (;;) {
     const size_t have = bytes.size();
     bytes.resize(have + kReadPiece);
-    const ssize_t got = retry_on_interrupt([&] { return ::read(fd->get(), bytes.data() + have, kReadPiece); });
+    const ssize_t got = retry_on_interrupt([&] { return ::read(fd.get(), bytes.data() + have, kReadPiece); });
     if (got < 0) return fail_errno("read", path);
     bytes.resize(have + static_cast<size_t>(got));
     if (bytes.size() > limit) {
@@ -105,10 +104,9 @@ Result<void> replace_file(int dir, const std::string& path, std::string_view byt
       path + "." + std::to_string(::getpid()) + "." + std::to_string(serial.fetch_add(1)) + ".tmp";
   // Left by a process of the same number that was killed here: nobody else can own this name now.
   (void)::unlinkat(dir, temporary.c_str(), 0);
-  auto fd = open_at(dir, temporary, O_WRONLY | O_CREAT | O_EXCL, mode);
-  if (!fd) return fail(std::move(fd).error());
-  auto written = write_full(fd->get(), bytes);
-  if (written && durably && ::fsync(fd->get()) != 0) written = fail_errno("fsync", temporary);
+  INDUCTORFS_TRY_ASSIGN(auto fd, open_at(dir, temporary, O_WRONLY | O_CREAT | O_EXCL, mode));
+  auto written = write_full(fd.get(), bytes);
+  if (written && durably && ::fsync(fd.get()) != 0) written = fail_errno("fsync", temporary);
   if (written && ::renameat(dir, temporary.c_str(), dir, path.c_str()) != 0) written = fail_errno("rename", path);
   if (!written) {
     (void)::unlinkat(dir, temporary.c_str(), 0);  // the first error is the one to tell

@@ -25,12 +25,11 @@ Result<Fd> open_regular(int dir, const std::string& path, uint64_t limit) {
 Result<Fd> open_regular(const std::string& path, uint64_t limit) { return open_regular(AT_FDCWD, path, limit); }
 
 Result<std::string> read_regular(const std::string& path, uint64_t limit) {
-  const auto file = open_regular(path, limit);
-  if (!file) return fail(file.error());
+  INDUCTORFS_TRY_ASSIGN(const auto file, open_regular(path, limit));
   struct stat status {};
-  if (fstat(file->get(), &status) != 0) return fail_errno("stat", path);
+  if (fstat(file.get(), &status) != 0) return fail_errno("stat", path);
   std::string bytes(static_cast<size_t>(status.st_size), '\0');
-  const auto got = pread_full(file->get(), bytes.data(), bytes.size(), 0);
+  const auto got = pread_full(file.get(), bytes.data(), bytes.size(), 0);
   if (!got) return fail(Error(got.error()).with_context(path));
   bytes.resize(*got);
   return bytes;

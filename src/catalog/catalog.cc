@@ -216,11 +216,10 @@ Result<void> CatalogImpl::enqueue(const Publish& publish) {
     if (replaced) gone.push_back(*replaced);
     const bool full = !replaced && durable.queue.size() >= parts_->options.queue_limit;
     if (full && durable.queue.size() > 0) gone.push_back(*durable.queue.oldest());
-    auto id = durable.database.enqueue(static_cast<int>(stamped.kind), payload, gone, shown);
-    if (!id) return fail(std::move(id).error());
+    INDUCTORFS_TRY_ASSIGN(auto id, durable.database.enqueue(static_cast<int>(stamped.kind), payload, gone, shown));
     if (replaced) durable.queue.remove(*replaced);
     if (full && durable.queue.size() > 0) drop_oldest(durable);
-    durable.queue.add(*id, std::move(item));
+    durable.queue.add(id, std::move(item));
     ++durable.wakes;
     return {};
   });

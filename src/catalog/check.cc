@@ -25,12 +25,10 @@ class Checker {
       : database_(database), name_(std::move(name)), store_(store), repair_(repair), findings_(findings) {}
 
   Result<CheckedCatalog> run() {
-    auto damages = database_.damages(kDamagesTold);
-    if (!damages) return fail(std::move(damages).error());
-    if (!damages->empty()) return fail(ErrorCode::kCorrupt, damages->front());
-    auto scopes = database_.scopes_with_entries();
-    if (!scopes) return fail(std::move(scopes).error());
-    for (const auto& scope : *scopes) INDUCTORFS_TRY(check_entries(scope));
+    INDUCTORFS_TRY_ASSIGN(auto damages, database_.damages(kDamagesTold));
+    if (!damages.empty()) return fail(ErrorCode::kCorrupt, damages.front());
+    INDUCTORFS_TRY_ASSIGN(auto scopes, database_.scopes_with_entries());
+    for (const auto& scope : scopes) INDUCTORFS_TRY(check_entries(scope));
     INDUCTORFS_TRY(check_queue());
     return result_;
   }
@@ -93,9 +91,8 @@ Result<CheckedCatalog> check(const std::string& directory, const std::string& na
                              bool repair, store::Findings& findings) {
   const std::string file = directory + "/" + name;
   if (::access(file.c_str(), F_OK) != 0 && errno == ENOENT) return CheckedCatalog{};
-  auto lock = Database::lock(file);
-  if (!lock) return fail(std::move(lock).error());
-  auto database = Database::open(file, *lock);
+  INDUCTORFS_TRY_ASSIGN(auto lock, Database::lock(file));
+  auto database = Database::open(file, lock);
   if (database) {
     auto checked = Checker(*database, name, store, repair, findings).run();
     if (checked || checked.error().code() != ErrorCode::kCorrupt) return checked;
@@ -104,7 +101,7 @@ Result<CheckedCatalog> check(const std::string& directory, const std::string& na
   if (database.error().code() != ErrorCode::kCorrupt) return fail(std::move(database).error());
   store::Finding finding{name, database.error().what(), false, {}};
   if (repair) {
-    lock->reset();
+    lock.reset();
     Counters unused;
     database = renew(file, unused);
     if (!database) return fail(std::move(database).error());

@@ -151,9 +151,8 @@ Result<void> Database::prepare_schema(const std::string& file) {
 Result<void> Database::note_release(std::string_view release) {
   return in_transaction([&]() -> Result<void> {
     CATALOG_PREPARE(written, "SELECT value FROM meta WHERE name='release'");
-    auto row = written.step();
-    if (!row) return fail(row.error());
-    const bool same = *row && written.bytes(0) == release;
+    INDUCTORFS_TRY_ASSIGN(auto row, written.step());
+    const bool same = row && written.bytes(0) == release;
     written.reset();
     if (same) return {};
     INDUCTORFS_TRY(execute(handle_.get(), "DELETE FROM scopes"));
@@ -165,9 +164,8 @@ Result<void> Database::note_release(std::string_view release) {
 
 Result<bool> Database::queue_may_be_short() {
   CATALOG_PREPARE(select, "SELECT 1 FROM meta WHERE name='queue'");
-  auto row = select.step();
-  if (!row) return fail(row.error());
-  return !*row;
+  INDUCTORFS_TRY_ASSIGN(auto row, select.step());
+  return !row;
 }
 
 Result<void> Database::note_queue(bool whole) {
@@ -178,8 +176,7 @@ Result<void> Database::note_queue(bool whole) {
 Result<void> Database::note_followed(const std::vector<remote::ScopeId>& scopes) {
   return in_transaction([&]() -> Result<void> {
     CATALOG_PREPARE(last, "SELECT coalesce(max(turn), 0) FROM followed");
-    auto row = last.step();
-    if (!row) return fail(row.error());
+    INDUCTORFS_TRY(last.step());
     const int64_t turn = last.integer(0) + 1;
     last.reset();
     CATALOG_PREPARE(note, "INSERT OR REPLACE INTO followed VALUES(?,?)");
@@ -212,9 +209,8 @@ Result<void> Database::forget_position(const remote::ScopeId& scope) {
 
 Result<std::optional<remote::Position>> Database::position(const remote::ScopeId& scope) {
   CATALOG_PREPARE(select, "SELECT generation, nonce FROM scopes WHERE scope=?");
-  auto row = select.bind_text(scope).step();
-  if (!row) return fail(row.error());
-  if (!*row) return std::nullopt;
+  INDUCTORFS_TRY_ASSIGN(auto row, select.bind_text(scope).step());
+  if (!row) return std::nullopt;
   return remote::Position{static_cast<uint64_t>(select.integer(0)), std::string(select.bytes(1))};
 }
 
@@ -251,8 +247,7 @@ Result<size_t> Database::read_entries(const remote::ScopeId& scope, std::string_
 
 Result<uint64_t> Database::count_entries(const remote::ScopeId& scope, uint64_t limit) {
   CATALOG_PREPARE(count, "SELECT count(*) FROM (SELECT 1 FROM entries WHERE scope=? LIMIT ?)");
-  auto row = count.bind_text(scope).bind(static_cast<int64_t>(limit)).step();
-  if (!row) return fail(row.error());
+  INDUCTORFS_TRY(count.bind_text(scope).bind(static_cast<int64_t>(limit)).step());
   return static_cast<uint64_t>(count.integer(0));
 }
 
@@ -342,9 +337,8 @@ Result<int64_t> Database::enqueue(int kind, std::string_view payload, std::span<
 
 Result<std::optional<std::string>> Database::queued_payload(int64_t id) {
   CATALOG_PREPARE(select, "SELECT payload FROM queue WHERE id=?");
-  auto row = select.bind(id).step();
-  if (!row) return fail(row.error());
-  if (!*row) return std::nullopt;
+  INDUCTORFS_TRY_ASSIGN(auto row, select.bind(id).step());
+  if (!row) return std::nullopt;
   return std::string(select.bytes(0));
 }
 

@@ -35,8 +35,7 @@ Result<Database> renew_locked(const std::string& file, const std::shared_ptr<Fd>
   for (const auto& payload : payloads) {
     auto publish = decode_publish(payload);
     if (!publish) continue;  // was decoded before it got here
-    auto id = fresh->enqueue(static_cast<int>(publish->kind), payload, {}, {});
-    if (!id) return fail(std::move(id).error());
+    INDUCTORFS_TRY(fresh->enqueue(static_cast<int>(publish->kind), payload, {}, {}));
   }
   return fresh;
 }
@@ -82,9 +81,8 @@ Result<void> refuse(Parts& parts, Durable& durable, const std::vector<int64_t>& 
 
 Result<void> load_queue(Parts& parts) {
   return parts.durable.with([&](Durable& durable) -> Result<void> {
-    auto is_short = durable.database.queue_may_be_short();
-    if (!is_short) return fail(std::move(is_short).error());
-    durable.queue_is_short = *is_short;
+    INDUCTORFS_TRY_ASSIGN(auto is_short, durable.database.queue_may_be_short());
+    durable.queue_is_short = is_short;
     std::vector<int64_t> unreadable;
     auto done = durable.database.read_queue([&](Database::QueueRow row) {
       auto publish = decode_publish(row.payload);
@@ -125,17 +123,15 @@ Result<Database> open_or_renew(const std::string& file, Counters& counters) {
   if (const auto parent = std::filesystem::path(file).parent_path(); !parent.empty()) {
     INDUCTORFS_TRY(make_directories(parent.string(), 0700));
   }
-  auto lock = Database::lock(file);
-  if (!lock) return fail(std::move(lock).error());
-  auto database = Database::open(file, *lock);
+  INDUCTORFS_TRY_ASSIGN(auto lock, Database::lock(file));
+  auto database = Database::open(file, lock);
   if (database || database.error().code() != ErrorCode::kCorrupt) return database;
-  return renew_locked(file, *lock, counters);
+  return renew_locked(file, lock, counters);
 }
 
 Result<Database> renew(const std::string& file, Counters& counters) {
-  auto lock = Database::lock(file);
-  if (!lock) return fail(std::move(lock).error());
-  return renew_locked(file, *lock, counters);
+  INDUCTORFS_TRY_ASSIGN(auto lock, Database::lock(file));
+  return renew_locked(file, lock, counters);
 }
 
 Result<remote::Position> load_scope(Parts& parts, const FollowedScope& scope,
@@ -144,12 +140,11 @@ Result<remote::Position> load_scope(Parts& parts, const FollowedScope& scope,
   std::string after;
   std::vector<std::string> changed;
   for (bool more = true; more && !parts.stopping;) {
-    auto page = read_page(parts, scope.id, after);
-    if (!page) return fail(std::move(page).error());
+    INDUCTORFS_TRY_ASSIGN(auto page, read_page(parts, scope.id, after));
     size_t used = 0;
     bool gone = false;
     parts.tree.write([&](Tree& tree) {
-      for (const auto& entry : page->entries) {
+      for (const auto& entry : page.entries) {
         const Tree::Change change = tree.set(scope.index, entry);
         gone = gone || change == Tree::Change::kGone;
         if (change != Tree::Change::kRefused) ++used;
@@ -158,9 +153,9 @@ Result<remote::Position> load_scope(Parts& parts, const FollowedScope& scope,
     });
     tell(changed);
     if (gone) return remote::Position{};
-    unusable += page->rows - used;
-    more = page->rows == kPageRows;
-    after = std::move(page->last);
+    unusable += page.rows - used;
+    more = page.rows == kPageRows;
+    after = std::move(page.last);
   }
   parts.metrics.rejected.add(unusable);
   if (unusable > 0 || parts.stopping) return remote::Position{};

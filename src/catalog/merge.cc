@@ -43,12 +43,10 @@ class MemorySink final : public remote::BlobSink {
 
 Result<std::optional<std::string>> Publisher::bytes_of(const codec::Digest& digest, bool from_cluster) {
   if (const auto info = parts_.store.find(digest); info && info->size <= kMergeLimit) {
-    auto blob = parts_.store.open_blob(digest);
-    if (!blob) return fail(std::move(blob).error());
+    INDUCTORFS_TRY_ASSIGN(auto blob, parts_.store.open_blob(digest));
     std::string bytes(info->size, '\0');
-    auto got = pread_full(blob->get(), bytes.data(), bytes.size(), 0);
-    if (!got) return fail(std::move(got).error());
-    if (*got == bytes.size() && codec::digest_of(bytes) == digest) return bytes;
+    INDUCTORFS_TRY_ASSIGN(auto got, pread_full(blob.get(), bytes.data(), bytes.size(), 0));
+    if (got == bytes.size() && codec::digest_of(bytes) == digest) return bytes;
     parts_.store.discard(digest);
   }
   if (!from_cluster) return std::nullopt;
@@ -62,20 +60,17 @@ Result<std::optional<std::string>> Publisher::bytes_of(const codec::Digest& dige
 }
 
 Result<Publisher::Merge> Publisher::merge(const codec::Entry& ours, const codec::Entry& theirs) {
-  auto mine = bytes_of(ours.digest, false);
-  if (!mine) return fail(std::move(mine).error());
-  if (!*mine) return Merge{ours, false, "blob " + ours.digest.to_hex() + " is gone or too large to merge"};
-  auto other = bytes_of(theirs.digest, true);
-  if (!other) return fail(std::move(other).error());
-  if (!*other) return Merge{ours, false, std::nullopt};
-  auto merged = layout::merge_system_autotune(**mine, **other);
+  INDUCTORFS_TRY_ASSIGN(auto mine, bytes_of(ours.digest, false));
+  if (!mine) return Merge{ours, false, "blob " + ours.digest.to_hex() + " is gone or too large to merge"};
+  INDUCTORFS_TRY_ASSIGN(auto other, bytes_of(theirs.digest, true));
+  if (!other) return Merge{ours, false, std::nullopt};
+  auto merged = layout::merge_system_autotune(*mine, *other);
   if (!merged) return Merge{ours, false, merged.error().to_string()};
-  if (*merged == **other) return Merge{theirs, true, std::nullopt};
-  if (*merged == **mine) return Merge{ours, false, std::nullopt};
-  auto digest = parts_.store.put(*merged);
-  if (!digest) return fail(std::move(digest).error());
+  if (*merged == *other) return Merge{theirs, true, std::nullopt};
+  if (*merged == *mine) return Merge{ours, false, std::nullopt};
+  INDUCTORFS_TRY_ASSIGN(auto digest, parts_.store.put(*merged));
   codec::Entry entry = ours;
-  entry.digest = *digest;
+  entry.digest = digest;
   entry.size = merged->size();
   entry.mtime_ns = std::max(ours.mtime_ns, theirs.mtime_ns);
   return Merge{std::move(entry), false, std::nullopt};
@@ -89,9 +84,8 @@ Result<Publisher::Outcome> Publisher::publish_merged(const Item& item) {
   for (int round = 0; round < kMergeRounds && !parts_.stopping; ++round) {
     Merge step{ours, false, std::nullopt};
     if (theirs && theirs->digest != ours.digest) {
-      auto merged = merge(ours, *theirs);
-      if (!merged) return fail(std::move(merged).error());
-      step = std::move(*merged);
+      INDUCTORFS_TRY_ASSIGN(auto merged, merge(ours, *theirs));
+      step = std::move(merged);
     }
     if (step.refused) return Outcome{{{}, PublishState::kRefused, *step.refused, std::nullopt}, {}};
     Outcome done{{{}, PublishState::kPublished, {}, step.entry}, {step.entry}};
@@ -99,16 +93,14 @@ Result<Publisher::Outcome> Publisher::publish_merged(const Item& item) {
 
     remote::PublishGroup group{scope, {step.entry}, std::nullopt, std::nullopt};
     group.replaces = remote::PublishGroup::Replaces{theirs ? std::optional(theirs->digest) : std::nullopt};
-    auto sent = send(group);
-    if (!sent) return fail(std::move(sent).error());
-    if (sent->refused) return std::move(*sent->refused);
-    done.held = sent->outcome == remote::PublishOutcome::kHeld;
-    if (done.held || sent->outcome == remote::PublishOutcome::kPublished) return done;
-    if (sent->outcome != remote::PublishOutcome::kConflict) return settled(sent->outcome, {});
+    INDUCTORFS_TRY_ASSIGN(auto sent, send(group));
+    if (sent.refused) return std::move(*sent.refused);
+    done.held = sent.outcome == remote::PublishOutcome::kHeld;
+    if (done.held || sent.outcome == remote::PublishOutcome::kPublished) return done;
+    if (sent.outcome != remote::PublishOutcome::kConflict) return settled(sent.outcome, {});
     // Somebody else was faster. The log first; the whole index when the log does not explain it.
-    auto now = current(scope, {ours.path}, round > 1);
-    if (!now) return fail(std::move(now).error());
-    theirs = std::move((*now)[ours.path]);
+    INDUCTORFS_TRY_ASSIGN(auto now, current(scope, {ours.path}, round > 1));
+    theirs = std::move(now[ours.path]);
   }
   return fail(ErrorCode::kBusy, ours.path + ": others publish it all the time");
 }

@@ -130,13 +130,12 @@ Result<Publisher::Outcome> Publisher::publish_plain(const Item& item) {
       group.replaces = remote::PublishGroup::Replaces{unused};
     }
   }
-  auto sent = send(group);
-  if (!sent) return fail(std::move(sent).error());
-  if (sent->refused) return std::move(*sent->refused);
-  if (sent->outcome == remote::PublishOutcome::kConflict && !group.replaces) {
+  INDUCTORFS_TRY_ASSIGN(auto sent, send(group));
+  if (sent.refused) return std::move(*sent.refused);
+  if (sent.outcome == remote::PublishOutcome::kConflict && !group.replaces) {
     return fail(ErrorCode::kInternal, "the cluster refused a publish that had no condition");
   }
-  return settled(sent->outcome, item.publish.entries);
+  return settled(sent.outcome, item.publish.entries);
 }
 
 Publisher::Outcome Publisher::superseded(std::string_view why) {
@@ -198,22 +197,19 @@ Result<Publisher::Outcome> Publisher::publish_candidate(const Item& item) {
 Result<Publisher::Outcome> Publisher::contest(const Item& item, uint64_t most) {
   remote::PublishGroup group{item.publish.scope, item.publish.entries, {}, {}};
   group.contest = remote::PublishGroup::Contest{item.publish.contest, most};
-  auto sent = send(group);
-  if (!sent) return fail(std::move(sent).error());
-  if (sent->refused) return std::move(*sent->refused);
-  if (sent->outcome != remote::PublishOutcome::kSuperseded) return settled(sent->outcome, item.publish.entries);
+  INDUCTORFS_TRY_ASSIGN(auto sent, send(group));
+  if (sent.refused) return std::move(*sent.refused);
+  if (sent.outcome != remote::PublishOutcome::kSuperseded) return settled(sent.outcome, item.publish.entries);
   // Lost against ourselves? An earlier attempt may have been done although its answer never came.
-  auto held = holds_already(item);
-  if (!held) return fail(std::move(held).error());
-  if (*held) return Outcome{ended(PublishState::kPublished), item.publish.entries};
-  return settled(sent->outcome, {});
+  INDUCTORFS_TRY_ASSIGN(auto held, holds_already(item));
+  if (held) return Outcome{ended(PublishState::kPublished), item.publish.entries};
+  return settled(sent.outcome, {});
 }
 
 Result<bool> Publisher::holds_already(const Item& item) {
-  auto now = current(item.publish.scope, paths_of(item.publish), false);
-  if (!now) return fail(std::move(now).error());
+  INDUCTORFS_TRY_ASSIGN(auto now, current(item.publish.scope, paths_of(item.publish), false));
   return std::ranges::all_of(item.publish.entries, [&](const codec::Entry& entry) {
-    const auto& known = (*now)[entry.path];
+    const auto& known = now[entry.path];
     return known && known->digest == entry.digest;
   });
 }
@@ -234,20 +230,19 @@ Result<Publisher::Current> Publisher::current(const remote::ScopeId& scope, cons
     });
   }
   for (int step = 0; step < kLookSteps && !parts_.stopping; ++step) {
-    auto delta = remote_->read_changes(scope, position, Deadline::after(kPatience));
-    if (!delta) return fail(std::move(delta).error());
-    if (delta->reset) {
+    INDUCTORFS_TRY_ASSIGN(auto delta, remote_->read_changes(scope, position, Deadline::after(kPatience)));
+    if (delta.reset) {
       for (auto& [path, entry] : now) entry.reset();
     }
-    if (delta->set.empty() && delta->removed.empty() && delta->position == position) return now;
-    for (const auto& path : delta->removed) {
+    if (delta.set.empty() && delta.removed.empty() && delta.position == position) return now;
+    for (const auto& path : delta.removed) {
       if (auto place = now.find(path); place != now.end()) place->second.reset();
     }
-    for (auto& entry : delta->set) {
+    for (auto& entry : delta.set) {
       if (auto place = now.find(entry.path); place != now.end()) place->second = std::move(entry);
     }
-    if (delta->at_head) return now;
-    position = delta->position;
+    if (delta.at_head) return now;
+    position = delta.position;
   }
   return fail(ErrorCode::kTimedOut, "the scope's log does not come to an end");
 }

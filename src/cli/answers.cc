@@ -48,9 +48,8 @@ Result<std::string> ask_daemon(const Located& mount, const std::string& request,
 
 Result<std::string> ask_daemon_at(const std::string& mountpoint, const std::string& request, Milliseconds patience,
                                   const config::Environment& environment) {
-  const Result<Located> mount = locate_mount(absolute(mountpoint), environment);
-  if (!mount) return fail(mount.error());
-  return ask_daemon(*mount, request, patience, environment);
+  INDUCTORFS_TRY_ASSIGN(const auto mount, locate_mount(absolute(mountpoint), environment));
+  return ask_daemon(mount, request, patience, environment);
 }
 
 }  // namespace inductorfs::cli

@@ -33,16 +33,13 @@ struct Checked {
 Result<Checked> check_all(const std::string& directory, bool repair) {
   Checked checked;
   checked.directory = directory;
-  const auto blobs = store::check(directory, repair, checked.findings);
-  if (!blobs) return fail(blobs.error());
-  checked.blobs = blobs->blobs.size();
-  checked.bytes = blobs->bytes;
-  const auto catalog = catalog::check(directory, kCatalog, *blobs, repair, checked.findings);
-  if (!catalog) return fail(catalog.error());
-  checked.catalog = *catalog;
-  const auto view = vfs::check(directory, kFiles, *blobs, repair, checked.findings);
-  if (!view) return fail(view.error());
-  checked.view = *view;
+  INDUCTORFS_TRY_ASSIGN(const auto blobs, store::check(directory, repair, checked.findings));
+  checked.blobs = blobs.blobs.size();
+  checked.bytes = blobs.bytes;
+  INDUCTORFS_TRY_ASSIGN(const auto catalog, catalog::check(directory, kCatalog, blobs, repair, checked.findings));
+  checked.catalog = catalog;
+  INDUCTORFS_TRY_ASSIGN(const auto view, vfs::check(directory, kFiles, blobs, repair, checked.findings));
+  checked.view = view;
   return checked;
 }
 

@@ -41,13 +41,12 @@ class FingerprintCommand final : public Command {
 
  private:
   [[nodiscard]] Result<fingerprint::Fingerprint> learn() const {
-    const Result<config::Settings> settings = options_.facts_settings();
-    if (!settings) return fail(settings.error());
-    INDUCTORFS_TRY(config::change_families(*settings, options_.file()));
+    INDUCTORFS_TRY_ASSIGN(const auto settings, options_.facts_settings());
+    INDUCTORFS_TRY(config::change_families(settings, options_.file()));
     host::FactsRequest request;
-    request.file = settings->fingerprint;
-    request.python = settings->python;
-    request.environment = settings->environment;
+    request.file = settings.fingerprint;
+    request.python = settings.python;
+    request.environment = settings.environment;
     if (!cache_.empty()) request.cache_file = absolute(cache_);
     return host::learn_facts(request);
   }

@@ -207,9 +207,8 @@ Result<std::string> ask_any_worker(const Located& mount, const std::string& requ
                                    const config::Environment& environment) {
   Result<std::string> answer = control::ask(mount.socket, request, deadline);
   for (int i = 0; i < kAsksAgain && !answer && answer.error().code() == ErrorCode::kUnavailable; ++i) {
-    const Result<Located> next = locate_mount(mount.mountpoint, environment);
-    if (!next) return fail(next.error());
-    answer = control::ask(next->socket, request, deadline);
+    INDUCTORFS_TRY_ASSIGN(const auto next, locate_mount(mount.mountpoint, environment));
+    answer = control::ask(next.socket, request, deadline);
   }
   return answer;
 }
@@ -220,11 +219,10 @@ Result<LocatedPath> locate_path(const std::string& path, const config::Environme
   if (around != nullptr && around->is_ours()) {
     const MountEntry* main_mount = places::find_main_mount(table, *around);
     const std::string mountpoint = main_mount == nullptr ? around->mount_point : main_mount->mount_point;
-    const Result<Located> mount = locate_mount(mountpoint, environment);
-    if (!mount) return fail(mount.error());
+    INDUCTORFS_TRY_ASSIGN(const auto mount, locate_mount(mountpoint, environment));
     const std::string inside = around->root == "/" ? "" : around->root.substr(1);
     const std::string rest = config::relative_to(path, around->mount_point);
-    return LocatedPath{*mount, inside + (inside.empty() || rest.empty() ? "" : "/") + rest};
+    return LocatedPath{mount, inside + (inside.empty() || rest.empty() ? "" : "/") + rest};
   }
   if (std::optional<LocatedPath> shown = find_shown(path, environment)) return std::move(*shown);
   const std::optional<std::string> real = with_real_parent(table, path);

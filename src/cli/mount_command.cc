@@ -19,21 +19,18 @@ namespace {
 /// Looks at the mountpoint while nothing is mounted there, and becomes the supervisor. Returns only an error.
 Result<void> launch(config::Settings& settings, mount::Readiness& readiness) {
   // Before anything changes the directory that relative paths are taken from.
-  const Result<std::string> program = mount::own_program();
-  if (!program) return fail(program.error());
+  INDUCTORFS_TRY_ASSIGN(const auto program, mount::own_program());
   INDUCTORFS_TRY(mount::settle(settings.mountpoint, settings.foreground));
   if (settings.foreground) INDUCTORFS_TRY(mount::open_log(settings));
   INDUCTORFS_TRY(places::free_mountpoint(settings.mountpoint));
-  Result<std::string> real = places::resolve_mountpoint(settings.mountpoint);
-  if (!real) return fail(real.error());
-  settings.mountpoint = std::move(*real);
+  INDUCTORFS_TRY_ASSIGN(auto real, places::resolve_mountpoint(settings.mountpoint));
+  settings.mountpoint = std::move(real);
   INDUCTORFS_TRY(places::free_mountpoint(settings.mountpoint));
   INDUCTORFS_TRY(places::check_outside_of_mounts("the mountpoint", settings.mountpoint));
   INDUCTORFS_TRY(places::check_outside_of_mounts("--store", settings.store));
-  const Result<config::Ownership> ownership = places::ownership_of(settings.mountpoint);
-  if (!ownership) return fail(ownership.error());
-  if (::geteuid() == 0 && ownership->uid != 0) config::give_default_place(settings, config::user_by_id(ownership->uid));
-  return fail(mount::launch_supervisor({settings, *ownership}, *program, readiness));
+  INDUCTORFS_TRY_ASSIGN(const auto ownership, places::ownership_of(settings.mountpoint));
+  if (::geteuid() == 0 && ownership.uid != 0) config::give_default_place(settings, config::user_by_id(ownership.uid));
+  return fail(mount::launch_supervisor({settings, ownership}, program, readiness));
 }
 
 int launch_or_report(config::Settings& settings, mount::Readiness readiness) {

@@ -96,11 +96,10 @@ Result<void> MountOptions::apply_to(config::Settings& settings) const {
   const std::string here = config::working_directory();
   if (!file_.empty()) {
     const std::string file = config::absolute_path(file_, here);
-    Result<config::Configuration> configuration = config::read_configuration(file);
-    if (!configuration) return fail(configuration.error());
-    INDUCTORFS_TRY(config::check_contradictions(configuration->values, file));
-    settings.given.push_back({std::move(configuration->values), file, config::absolute_path("..", file)});
-    settings.families = std::move(configuration->families);
+    INDUCTORFS_TRY_ASSIGN(auto configuration, config::read_configuration(file));
+    INDUCTORFS_TRY(config::check_contradictions(configuration.values, file));
+    settings.given.push_back({std::move(configuration.values), file, config::absolute_path("..", file)});
+    settings.families = std::move(configuration.families);
   }
   settings.given.push_back({values(), "command line", here});
   for (const config::GivenValues& given : settings.given) {

@@ -52,8 +52,7 @@ Result<void> unmount(const std::string& mountpoint, bool lazy, const config::Env
   const bool broke_off = !answer && answer.error().code() == ErrorCode::kUnavailable;
   if (broke_off && has_died(mount->socket)) return unmount_orphan(mountpoint, lazy, environment);
   if (!answer) return fail(on_the_way(mountpoint, answer.error()));
-  const Result<std::string> done = control::parse_answer(*answer);
-  if (!done) return fail(done.error());
+  INDUCTORFS_TRY(control::parse_answer(*answer));
   return {};
 }
 

@@ -37,9 +37,8 @@ struct Upgraded {
 Result<Json> ask_status(const Located& mount, const config::Environment& environment) {
   const Result<std::string> answer =
       ask_any_worker(mount, control::status_request(), Deadline::after(kAskPatience), environment);
-  const Result<std::string> result = answer ? control::parse_answer(*answer) : answer;
-  if (!result) return fail(result.error());
-  return Json::parse(*result, nullptr, false);
+  INDUCTORFS_TRY_ASSIGN(const auto result, answer ? control::parse_answer(*answer) : answer);
+  return Json::parse(result, nullptr, false);
 }
 
 /// The status of the process that serves after `pid`.
@@ -55,8 +54,7 @@ Result<Json> status_after(const Located& mount, uint64_t pid, const config::Envi
 }
 
 Result<Upgraded> upgrade(const Located& mount, const std::string& program, const config::Environment& environment) {
-  const Result<Json> before = ask_status(mount, environment);
-  if (!before) return fail(before.error());
+  INDUCTORFS_TRY_ASSIGN(const auto before, ask_status(mount, environment));
   const Result<std::string> answer =
       control::ask_and_await_end(mount.socket, control::upgrade_request(program), Deadline::after(kTakeoverPatience));
   const Result<std::string> taken = answer ? control::parse_answer(*answer) : answer;
@@ -65,17 +63,16 @@ Result<Upgraded> upgrade(const Located& mount, const std::string& program, const
                 "the version of the daemon cannot be upgraded: " + mount.mountpoint + ": unmount it and mount again");
   }
   if (!taken) return fail(taken.error());
-  const Result<Json> after = status_after(mount, number_at(*before, "pid"), environment);
-  if (!after) return fail(after.error());
+  INDUCTORFS_TRY_ASSIGN(const auto after, status_after(mount, number_at(before, "pid"), environment));
   const auto failures = [](const Json& status) {
     const Json takeover = config::part_of(status, "takeover");
     return number_at(takeover, "upgrades_failed") + number_at(takeover, "upgrades_taken_back");
   };
-  if (failures(*after) > failures(*before)) {
+  if (failures(after) > failures(before)) {
     return fail(ErrorCode::kUnavailable, "the new program does not serve the mount, the old one does: " +
                                              mount.mountpoint + ": see the mount's log");
   }
-  return Upgraded{text_at(*before, "version"), text_at(*after, "version"), number_at(*after, "pid")};
+  return Upgraded{text_at(before, "version"), text_at(after, "version"), number_at(after, "pid")};
 }
 
 /// All that was asked for, each with what came of it.

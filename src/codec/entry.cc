@@ -131,9 +131,8 @@ Result<LogRecord> decode_record(std::string_view bytes) {
     const std::string_view path = reader.bytes(reader.integer<uint16_t>());
     if (kind == kSet && record.removed.empty()) {
       const std::string_view value = reader.bytes(reader.integer<uint16_t>());
-      auto entry = decode_entry(path, value);
-      if (!entry) return fail(std::move(entry).error());
-      record.set.push_back(std::move(*entry));
+      INDUCTORFS_TRY_ASSIGN(auto entry, decode_entry(path, value));
+      record.set.push_back(std::move(entry));
     } else if (kind == kDelete) {
       if (!is_clean_path(path)) return corrupt("record", "a path is not clean");
       record.removed.emplace_back(path);

@@ -99,9 +99,8 @@ Result<layout::RuleChange> to_change(const std::string& family, const toml::tabl
       if (!node.is_string()) return wrong_type(name, where, "a string");
       change.pattern = node.as_string()->get();
     } else if (name == "facets") {
-      Result<std::vector<fingerprint::Facet>> facets = to_facets(node, where);
-      if (!facets) return fail(facets.error());
-      change.facets = std::move(*facets);
+      INDUCTORFS_TRY_ASSIGN(auto facets, to_facets(node, where));
+      change.facets = std::move(facets);
     } else {
       return unknown_key("families." + family + "." + name, where);
     }
@@ -117,9 +116,8 @@ Result<std::vector<layout::RuleChange>> to_changes(const toml::node& node, const
     const std::string name(key.str());
     const toml::table* const table = one.as_table();
     if (table == nullptr) return wrong_type("families." + name, position(path, one.source()), "a table");
-    Result<layout::RuleChange> change = to_change(name, *table, path);
-    if (!change) return fail(change.error());
-    changes.push_back(std::move(*change));
+    INDUCTORFS_TRY_ASSIGN(auto change, to_change(name, *table, path));
+    changes.push_back(std::move(change));
   }
   return changes;
 }
@@ -139,18 +137,16 @@ Result<Configuration> to_configuration(const toml::table& table, const std::stri
   for (const auto& [key, node] : table) {
     const std::string name(key.str());
     if (name == "families") {
-      Result<std::vector<layout::RuleChange>> changes = to_changes(node, path);
-      if (!changes) return fail(changes.error());
-      configuration.families = std::move(*changes);
+      INDUCTORFS_TRY_ASSIGN(auto changes, to_changes(node, path));
+      configuration.families = std::move(changes);
       continue;
     }
     const std::span<const Option> options = mount_options();
     const auto option =
         std::find_if(options.begin(), options.end(), [&](const Option& known) { return known.name == name; });
     if (option == options.end()) return unknown_key(name, position(path, node.source()));
-    Result<std::vector<std::string>> given = to_option(*option, node, path);
-    if (!given) return fail(given.error());
-    configuration.values.emplace(name, std::move(*given));
+    INDUCTORFS_TRY_ASSIGN(auto given, to_option(*option, node, path));
+    configuration.values.emplace(name, std::move(given));
   }
   return configuration;
 }

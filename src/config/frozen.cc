@@ -33,9 +33,8 @@ Result<layout::RuleChange> change_from_json(const Json& json) {
   if (!json.contains("facets")) return change;
   change.facets.emplace();
   for (const Json& name : json.at("facets")) {
-    const Result<fingerprint::Facet> facet = fingerprint::facet_from_string(name.get<std::string>());
-    if (!facet) return fail(facet.error());
-    change.facets->push_back(*facet);
+    INDUCTORFS_TRY_ASSIGN(const auto facet, fingerprint::facet_from_string(name.get<std::string>()));
+    change.facets->push_back(facet);
   }
   return change;
 }
@@ -54,9 +53,8 @@ Result<Frozen> from_json(const Json& json) {
     settings.given.push_back(std::move(given));
   }
   for (const Json& one : json.at("families")) {
-    Result<layout::RuleChange> change = change_from_json(one);
-    if (!change) return fail(change.error());
-    settings.families.push_back(std::move(*change));
+    INDUCTORFS_TRY_ASSIGN(auto change, change_from_json(one));
+    settings.families.push_back(std::move(change));
   }
   settings.mountpoint = json.at("mountpoint").get<std::string>();
   settings.alias = json.at("alias").get<std::string>();
@@ -120,9 +118,8 @@ Result<std::string> from_memory(int fd) {
   const auto size = static_cast<uint64_t>(status.st_size);
   if (size > kMemoryLimit) return fail(ErrorCode::kTooLarge, "memory of the mount");
   std::string bytes(static_cast<size_t>(size), '\0');
-  const Result<size_t> got = pread_full(fd, bytes.data(), bytes.size(), 0);
-  if (!got) return fail(got.error());
-  bytes.resize(*got);
+  INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(fd, bytes.data(), bytes.size(), 0));
+  bytes.resize(got);
   return bytes;
 }
 

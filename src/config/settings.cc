@@ -63,17 +63,15 @@ Result<void> set_program(Settings& settings, const std::string& value, const std
 
 template <uint64_t Settings::*Field>
 Result<void> set_size(Settings& settings, const std::string& value, const std::string&) {
-  const Result<uint64_t> size = parse_size(value);
-  if (!size) return fail(size.error());
-  settings.*Field = *size;
+  INDUCTORFS_TRY_ASSIGN(const auto size, parse_size(value));
+  settings.*Field = size;
   return {};
 }
 
 template <Milliseconds Settings::*Field>
 Result<void> set_milliseconds(Settings& settings, const std::string& value, const std::string&) {
-  const Result<uint64_t> number = parse_number(value, 1, kMostMilliseconds);
-  if (!number) return fail(number.error());
-  settings.*Field = Milliseconds(static_cast<int64_t>(*number));
+  INDUCTORFS_TRY_ASSIGN(const auto number, parse_number(value, 1, kMostMilliseconds));
+  settings.*Field = Milliseconds(static_cast<int64_t>(number));
   return {};
 }
 
@@ -117,23 +115,20 @@ Result<void> add_variable(Settings& settings, const std::string& value, const st
 
 template <std::chrono::seconds Settings::*Field, uint64_t Least>
 Result<void> set_seconds(Settings& settings, const std::string& value, const std::string&) {
-  const Result<uint64_t> number = parse_number(value, Least, kMostSeconds);
-  if (!number) return fail(number.error());
-  settings.*Field = std::chrono::seconds(static_cast<int64_t>(*number));
+  INDUCTORFS_TRY_ASSIGN(const auto number, parse_number(value, Least, kMostSeconds));
+  settings.*Field = std::chrono::seconds(static_cast<int64_t>(number));
   return {};
 }
 
 Result<void> set_crash_limit(Settings& settings, const std::string& value, const std::string&) {
-  const Result<uint64_t> number = parse_number(value, 0, kMostCrashes);
-  if (!number) return fail(number.error());
-  settings.crash_limit = *number;
+  INDUCTORFS_TRY_ASSIGN(const auto number, parse_number(value, 0, kMostCrashes));
+  settings.crash_limit = number;
   return {};
 }
 
 Result<void> set_queue_limit(Settings& settings, const std::string& value, const std::string&) {
-  const Result<uint64_t> number = parse_number(value, 1, kMostQueued);
-  if (!number) return fail(number.error());
-  settings.queue_limit = *number;
+  INDUCTORFS_TRY_ASSIGN(const auto number, parse_number(value, 1, kMostQueued));
+  settings.queue_limit = number;
   return {};
 }
 
@@ -141,9 +136,8 @@ void clear_also(Settings& settings) { settings.also.clear(); }
 void clear_environment(Settings& settings) { settings.environment.clear(); }
 
 Result<void> set_threads(Settings& settings, const std::string& value, const std::string&) {
-  const Result<uint64_t> number = parse_number(value, 1, kMostThreads);
-  if (!number) return fail(number.error());
-  settings.threads = static_cast<size_t>(*number);
+  INDUCTORFS_TRY_ASSIGN(const auto number, parse_number(value, 1, kMostThreads));
+  settings.threads = static_cast<size_t>(number);
   return {};
 }
 

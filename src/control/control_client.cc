@@ -28,16 +28,14 @@ Result<std::string> converse(int fd, std::string_view request, Deadline deadline
 }  // namespace
 
 Result<std::string> ask(const std::string& path, std::string_view request, Deadline deadline) {
-  const Result<Fd> fd = connect_in_turn(path, deadline);
-  if (!fd) return fail(fd.error());
-  return converse(fd->get(), request, deadline);
+  INDUCTORFS_TRY_ASSIGN(const auto fd, connect_in_turn(path, deadline));
+  return converse(fd.get(), request, deadline);
 }
 
 Result<std::string> ask_and_await_end(const std::string& path, std::string_view request, Deadline deadline) {
-  const Result<Fd> fd = connect_in_turn(path, deadline);
-  if (!fd) return fail(fd.error());
-  const Result<void> sent = send_line(fd->get(), request, deadline);
-  Result<std::string> said = await_end(fd->get(), deadline);
+  INDUCTORFS_TRY_ASSIGN(const auto fd, connect_in_turn(path, deadline));
+  const Result<void> sent = send_line(fd.get(), request, deadline);
+  Result<std::string> said = await_end(fd.get(), deadline);
   if (!said) return said;
   while (said->ends_with('\n')) said->pop_back();
   if (said->empty()) return sent ? fail(ErrorCode::kUnavailable, "the daemon has gone") : fail(sent.error());

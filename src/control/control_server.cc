@@ -238,9 +238,8 @@ Result<std::unique_ptr<ControlServer>> ControlServer::open(const std::string& pa
   if (is_listening(path)) {
     return fail(ErrorCode::kBusy, "control socket: " + path + ": another daemon serves this mountpoint: unmount it");
   }
-  Result<Fd> listener = listen_at(path, kBacklog);
-  if (!listener) return fail(listener.error());
-  return std::make_unique<SocketServer>(path, std::move(*listener), std::move(handler));
+  INDUCTORFS_TRY_ASSIGN(auto listener, listen_at(path, kBacklog));
+  return std::make_unique<SocketServer>(path, std::move(listener), std::move(handler));
 }
 
 }  // namespace inductorfs::control

@@ -58,11 +58,10 @@ bool wait_for(int fd, short events, Deadline deadline) {
 }
 
 Result<Fd> connect_to(const std::string& path) {
-  const Result<sockaddr_un> address = address_of(path);
-  if (!address) return fail(address.error());
+  INDUCTORFS_TRY_ASSIGN(const auto address, address_of(path));
   Result<Fd> fd = new_socket();
   if (!fd) return fd;
-  if (::connect(fd->get(), generic(*address), sizeof *address) == 0) return fd;
+  if (::connect(fd->get(), generic(address), sizeof address) == 0) return fd;
   if (errno == ECONNREFUSED) return fail(ErrorCode::kUnavailable, "nobody answers at " + path);
   // Its backlog is full, so it is there but does not come round to accepting.
   if (errno == EAGAIN) return fail(ErrorCode::kBusy, "too many ask at " + path + " already");
@@ -72,14 +71,12 @@ Result<Fd> connect_to(const std::string& path) {
 Result<Fd> listen_at(const std::string& path, int backlog) {
   // No longer than the names of control sockets, so that it fits wherever they do.
   const std::string fresh = path.substr(0, path.rfind('/') + 1) + std::to_string(::getpid()) + kUnfinishedSuffix;
-  const Result<sockaddr_un> wanted = address_of(path);
-  if (!wanted) return fail(wanted.error());
-  const Result<sockaddr_un> address = address_of(fresh);
-  if (!address) return fail(address.error());
+  INDUCTORFS_TRY(address_of(path));
+  INDUCTORFS_TRY_ASSIGN(const auto address, address_of(fresh));
   Result<Fd> fd = new_socket();
   if (!fd) return fd;
   (void)::unlink(fresh.c_str());  // of a killed process that had this one's number
-  if (::bind(fd->get(), generic(*address), sizeof *address) != 0) return fail_errno("bind", path);
+  if (::bind(fd->get(), generic(address), sizeof address) != 0) return fail_errno("bind", path);
   // Everybody who reaches the directory may ask for the status; SO_PEERCRED decides about the rest.
   const bool ready = ::chmod(fresh.c_str(), 0666) == 0 && ::listen(fd->get(), backlog) == 0 &&
                      ::rename(fresh.c_str(), path.c_str()) == 0;
@@ -94,11 +91,10 @@ Result<std::string> receive_line(int fd, size_t limit, Deadline deadline) {
   std::array<char, 16384> piece{};
   while (true) {
     if (!wait_for(fd, POLLIN, deadline)) return too_late();
-    const Result<std::optional<size_t>> got = receive_some(fd, piece.data(), piece.size());
-    if (!got) return fail(got.error());
-    if (!*got) continue;
-    if (**got == 0) return fail(ErrorCode::kUnavailable, "the other end of the control socket has gone");
-    const std::string_view fresh(piece.data(), **got);
+    INDUCTORFS_TRY_ASSIGN(const auto got, receive_some(fd, piece.data(), piece.size()));
+    if (!got) continue;
+    if (*got == 0) return fail(ErrorCode::kUnavailable, "the other end of the control socket has gone");
+    const std::string_view fresh(piece.data(), *got);
     const size_t newline = fresh.find('\n');
     line.append(fresh.substr(0, newline));
     if (line.size() > limit) return fail(ErrorCode::kTooLarge, "a line on the control socket is too long");

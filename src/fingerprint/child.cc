@@ -326,31 +326,28 @@ Result<ChildAnswer> run_child(const std::vector<std::string>& command, Milliseco
   INDUCTORFS_CHECK(!command.empty());
   const std::string program = program_file(command.front());
   if (program.empty()) return fail(ErrorCode::kNotFound, command.front() + ": no such program");
-  auto out = make_pipe();
-  if (!out) return fail(std::move(out).error());
-  auto err = make_pipe();
-  if (!err) return fail(std::move(err).error());
-  auto report = make_pipe();
-  if (!report) return fail(std::move(report).error());
+  INDUCTORFS_TRY_ASSIGN(auto out, make_pipe());
+  INDUCTORFS_TRY_ASSIGN(auto err, make_pipe());
+  INDUCTORFS_TRY_ASSIGN(auto report, make_pipe());
 
   std::vector<std::string> arguments = command;
   std::vector<std::string> variables = child_environment(options);
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> variable_pointers = pointers(variables);
   const auto seconds = static_cast<rlim_t>(std::chrono::duration_cast<std::chrono::seconds>(deadline).count() + 1);
-  const pid_t pid = start({program.c_str(), argument_pointers.data(), variable_pointers.data(), out->write.get(),
-                           err->write.get(), report->write.get(), options.descriptor, options.bare, seconds,
+  const pid_t pid = start({program.c_str(), argument_pointers.data(), variable_pointers.data(), out.write.get(),
+                           err.write.get(), report.write.get(), options.descriptor, options.bare, seconds,
                            options.user.has_value(), options.user.value_or(0), getpid()});
   if (pid < 0) return fail_errno("fork", command.front());
   // By number: glibc before 2.36 has no pidfd_open.
   Child child(pid, Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))));
   if (child.pidfd() < 0) return fail_errno("pidfd_open", command.front());
-  out->write.reset();
-  err->write.reset();
-  report->write.reset();
+  out.write.reset();
+  err.write.reset();
+  report.write.reset();
   const Patience patience{Deadline::after(deadline), options.cancelled};
-  INDUCTORFS_TRY(await_exec(report->read, patience, command.front()));
-  return follow(child, std::move(out->read), std::move(err->read), patience, command.front());
+  INDUCTORFS_TRY(await_exec(report.read, patience, command.front()));
+  return follow(child, std::move(out.read), std::move(err.read), patience, command.front());
 }
 
 }  // namespace inductorfs::fingerprint

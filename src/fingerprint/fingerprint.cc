@@ -92,11 +92,9 @@ Result<Fingerprint> Fingerprint::from_json(std::string_view text) {
   if (facets == root.end() || !facets->is_object()) return fail(ErrorCode::kInvalid, "a fingerprint has \"facets\"");
   Fingerprint result;
   for (const auto& [name, json] : facets->items()) {
-    const auto facet = facet_from_string(name);
-    if (!facet) return fail(facet.error());
-    auto fact = fact_from_json(name, json);
-    if (!fact) return fail(std::move(fact).error());
-    result.set(*facet, std::move(*fact));
+    INDUCTORFS_TRY_ASSIGN(const auto facet, facet_from_string(name));
+    INDUCTORFS_TRY_ASSIGN(auto fact, fact_from_json(name, json));
+    result.set(facet, std::move(fact));
   }
   return result;
 }

@@ -66,9 +66,8 @@ Result<std::pair<ProbeOptions, HostPart>> from_text(const std::string& text) {
 }
 
 Result<Fingerprint> read_by_child(const ProbeOptions& options, HostPart part) {
-  const auto answer = ask_reader(options.reader, "host-facts", to_text(options, part));
-  if (!answer) return fail(answer.error());
-  return Fingerprint::from_json(*answer);
+  INDUCTORFS_TRY_ASSIGN(const auto answer, ask_reader(options.reader, "host-facts", to_text(options, part)));
+  return Fingerprint::from_json(answer);
 }
 
 Fingerprint not_read(const ProbeOptions& options, HostPart part, const Error& why) {

@@ -64,9 +64,8 @@ Result<void> walk(const std::string& folder, const std::string& prefix, const Mo
   if (depth > kDepthLimit || out.size() > kModuleLimit) {
     return fail(ErrorCode::kTooLarge, folder + " is too deep or has too many modules");
   }
-  auto modules = modules_in(folder, suffixes, order);
-  if (!modules) return fail(std::move(modules).error());
-  for (Module& module : *modules) {
+  INDUCTORFS_TRY_ASSIGN(auto modules, modules_in(folder, suffixes, order));
+  for (Module& module : modules) {
     module.name.insert(0, prefix);
     out.push_back(module);
     if (module.folder.empty()) continue;
@@ -93,11 +92,10 @@ std::string_view ModuleSuffixes::module_name(std::string_view file_name) const {
 }
 
 Result<std::vector<Module>> modules_in(const std::string& folder, const ModuleSuffixes& suffixes, WalkOrder order) {
-  auto listing = sorted_listing(folder);
-  if (!listing) return fail(std::move(listing).error());
+  INDUCTORFS_TRY_ASSIGN(auto listing, sorted_listing(folder));
   std::vector<Module> result;
   std::set<std::string, std::less<>> seen;
-  for (const Listed& entry : *listing) {
+  for (const Listed& entry : listing) {
     const std::string path = folder + "/" + entry.name;
     Module module;
     module.name = suffixes.module_name(entry.name);
@@ -109,7 +107,7 @@ Result<std::vector<Module>> modules_in(const std::string& folder, const ModuleSu
       module.folder = path;
     }
     if (module.name.empty() || module.name.find('.') != std::string::npos) continue;
-    if (module.file.empty()) module.file = listed_file(folder, *listing, module.name, suffixes);
+    if (module.file.empty()) module.file = listed_file(folder, listing, module.name, suffixes);
     if (module.file.empty()) return fail(ErrorCode::kNotFound, path + ": Python would find no file for this module");
     seen.insert(module.name);
     result.push_back(std::move(module));

@@ -76,11 +76,10 @@ Result<void> Owners::follow(const std::string& path, bool is_folder) {
     if (lstat(at.empty() ? "/" : at.c_str(), &status) != 0) return fail_errno("stat", at);
     if (S_ISLNK(status.st_mode)) {
       judge(at, status, false);
-      const Result<std::string> target = target_of(at);
-      if (!target) return fail(target.error());
+      INDUCTORFS_TRY_ASSIGN(const auto target, target_of(at));
       if (++links > kLinkLimit) return fail(ErrorCode::kInvalid, path + ": too many symbolic links");
-      at = target->starts_with('/') ? std::string() : parent_of(at);
-      put_first(left, *target);
+      at = target.starts_with('/') ? std::string() : parent_of(at);
+      put_first(left, target);
     } else {
       judge(at, status, is_folder && left.empty());
     }

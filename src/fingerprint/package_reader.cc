@@ -83,9 +83,8 @@ Result<PackageRequest> from_text(std::string_view text) {
     if (found == json.end() || !found->is_string()) return fail(ErrorCode::kInvalid, std::string(name) + " is missing");
     *out = found->get<std::string>();
   }
-  const auto known = facet_from_string(facet);
-  if (!known) return fail(known.error());
-  request.facet = *known;
+  INDUCTORFS_TRY_ASSIGN(const auto known, facet_from_string(facet));
+  request.facet = known;
   request.owner = owner;
   return request;
 }

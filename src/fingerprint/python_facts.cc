@@ -179,20 +179,18 @@ Result<PythonFacts> learn_python(const ProbeOptions& options, KeyMemory& memory)
   }
   Owners owners;
   if (geteuid() == 0) {
-    Result<Owners> all = owners_of(files);
-    if (!all) return fail(all.error());
-    owners = std::move(*all);
+    INDUCTORFS_TRY_ASSIGN(auto all, owners_of(files));
+    owners = std::move(all);
   }
   const std::string quiet = environment("PYTHONNOUSERSITE");
-  auto answer =
-      run_as_owner({program, "-I", "-B", "-c", kScript}, owners, options.deadline, {"PYTHONNOUSERSITE=" + quiet});
-  if (!answer) return fail(std::move(answer).error());
-  if (answer->exit_code != 0) {
+  INDUCTORFS_TRY_ASSIGN(auto answer, run_as_owner({program, "-I", "-B", "-c", kScript}, owners, options.deadline,
+                                                  {"PYTHONNOUSERSITE=" + quiet}));
+  if (answer.exit_code != 0) {
     return fail(ErrorCode::kUnavailable,
-                python + " failed with code " + std::to_string(answer->exit_code) + ": " + answer->err.substr(0, 500));
+                python + " failed with code " + std::to_string(answer.exit_code) + ": " + answer.err.substr(0, 500));
   }
-  auto facts = parse(answer->out);
-  if (facts) remembered.keep(answer->out);
+  auto facts = parse(answer.out);
+  if (facts) remembered.keep(answer.out);
   return facts;
 }
 

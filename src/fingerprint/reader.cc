@@ -20,11 +20,10 @@ Result<std::string> ask_reader(const ReaderOptions& options, const std::string& 
   child.environment = {std::string(kRequest) + "=" + request};
   child.cancelled = options.cancelled;
   child.descriptor = descriptor;
-  auto answer = run_child({options.program, verb}, options.deadline, child);
-  if (!answer) return fail(std::move(answer).error());
-  if (answer->exit_code == 0) return std::move(answer->out);
-  return fail(ErrorCode::kUnavailable, "the reader ended with code " + std::to_string(answer->exit_code) + ": " +
-                                           answer->err.substr(0, kErrorLimit));
+  INDUCTORFS_TRY_ASSIGN(auto answer, run_child({options.program, verb}, options.deadline, child));
+  if (answer.exit_code == 0) return std::move(answer.out);
+  return fail(ErrorCode::kUnavailable, "the reader ended with code " + std::to_string(answer.exit_code) + ": " +
+                                           answer.err.substr(0, kErrorLimit));
 }
 
 Result<std::string> reader_request() {

@@ -56,17 +56,14 @@ Result<std::string> record_file(const fs::path& site) {
 }  // namespace
 
 Result<std::string> record_digest(const std::string& torch_directory, KeyMemory& memory) {
-  const auto file = record_file(fs::path(torch_directory).parent_path());
-  if (!file) return fail(file.error());
-  const auto manifest = manifest_of({*file}, memory);
-  if (!manifest) return fail(manifest.error());
+  INDUCTORFS_TRY_ASSIGN(const auto file, record_file(fs::path(torch_directory).parent_path()));
+  INDUCTORFS_TRY_ASSIGN(const auto manifest, manifest_of({file}, memory));
   const std::string name = "record " + memory.name_of(torch_directory);
-  if (auto known = memory.find(name, manifest->digest)) return *known;
-  const auto text = read_regular(*file, kRecordLimit);
-  if (!text) return fail(text.error());
+  if (auto known = memory.find(name, manifest.digest)) return *known;
+  INDUCTORFS_TRY_ASSIGN(const auto text, read_regular(file, kRecordLimit));
   std::vector<std::string_view> lines;
-  collect(*text, lines);
-  if (lines.empty()) return fail(ErrorCode::kInvalid, *file + " names no file of torch with its sha256");
+  collect(text, lines);
+  if (lines.empty()) return fail(ErrorCode::kInvalid, file + " names no file of torch with its sha256");
   std::sort(lines.begin(), lines.end());
   codec::Hasher hasher;
   for (std::string_view line : lines) {
@@ -74,7 +71,7 @@ Result<std::string> record_digest(const std::string& torch_directory, KeyMemory&
     hasher.update("\n");
   }
   std::string digest = hasher.finish().to_hex();
-  if (!manifest->too_fresh) memory.keep(name, manifest->digest, digest);
+  if (!manifest.too_fresh) memory.keep(name, manifest.digest, digest);
   return digest;
 }
 

@@ -80,8 +80,7 @@ Result<std::string> torch_system_hash(const Fingerprint& facts) {
   const std::string& cuda_text = facts.get(Facet::kCuda).value;
   const std::string cuda = value_of(cuda_text, "torch").value_or("none");
   const bool is_rocm = value_of(cuda_text, "hip").has_value();
-  const auto name = device_name(facts, cuda);
-  if (!name) return fail(name.error());
+  INDUCTORFS_TRY_ASSIGN(const auto name, device_name(facts, cuda));
   if (is_rocm && facts.get(Facet::kGpu).value != "none") {
     return fail(ErrorCode::kUnavailable, "for ROCm the hash has the device's gcnArchName, which no facet has");
   }
@@ -95,8 +94,8 @@ Result<std::string> torch_system_hash(const Fingerprint& facts) {
   }
   // codecache.py CacheBase.get_system: json.dumps(..., sort_keys=True).
   std::string json = "{}";
-  if (!name->empty()) {
-    json = R"({"device": {"name": )" + quoted(*name) + R"(}, "version": {"cuda": )" + quoted(cuda) + R"(, "triton": )" +
+  if (!name.empty()) {
+    json = R"({"device": {"name": )" + quoted(name) + R"(}, "version": {"cuda": )" + quoted(cuda) + R"(, "triton": )" +
            key + "}}";
   } else if (version_of(*version) >= kVersionAlways) {
     json = R"({"version": {"triton": )" + key + "}}";

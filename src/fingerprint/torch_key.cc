@@ -37,9 +37,8 @@ std::vector<std::string> extra_files(const std::string& inductor) {
 }
 
 Result<void> hash_file(codec::Hasher& hasher, const std::string& path) {
-  const auto bytes = read_regular(path, kModuleFileLimit);
-  if (!bytes) return fail(bytes.error());
-  hasher.update(*bytes);
+  INDUCTORFS_TRY_ASSIGN(const auto bytes, read_regular(path, kModuleFileLimit));
+  hasher.update(bytes);
   return {};
 }
 
@@ -57,13 +56,12 @@ Result<std::string> assigned_in_file(const std::string& file, std::string_view n
 Result<std::string> torch_key(const std::string& torch_directory, const std::vector<std::string>& suffixes,
                               KeyMemory& memory) {
   const std::string version_file = torch_directory + "/version.py";
-  const auto version = assigned_in_file(version_file, "__version__");
-  if (!version) return fail(version.error());
-  const auto modules = walk_modules(torch_directory, ModuleSuffixes(suffixes), WalkOrder::kModuleName);
-  if (!modules) return fail(modules.error());
+  INDUCTORFS_TRY_ASSIGN(const auto version, assigned_in_file(version_file, "__version__"));
+  INDUCTORFS_TRY_ASSIGN(const auto modules,
+                        walk_modules(torch_directory, ModuleSuffixes(suffixes), WalkOrder::kModuleName));
 
   std::vector<std::string> files = {version_file};
-  for (const Module& module : *modules) files.push_back(module.file);
+  for (const Module& module : modules) files.push_back(module.file);
   std::vector<std::string> extras;
   const std::string inductor = torch_directory + "/_inductor";
   for (const std::string& extra : extra_files(inductor)) {
@@ -73,20 +71,19 @@ Result<std::string> torch_key(const std::string& torch_directory, const std::vec
     if (std::filesystem::exists(path, error)) extras.push_back(std::move(path));
   }
   files.insert(files.end(), extras.begin(), extras.end());
-  const auto manifest = manifest_of(files, memory);
-  if (!manifest) return fail(manifest.error());
+  INDUCTORFS_TRY_ASSIGN(const auto manifest, manifest_of(files, memory));
   const std::string name = "torch_key " + memory.name_of(torch_directory);
-  if (auto known = memory.find(name, manifest->digest)) return *known;
+  if (auto known = memory.find(name, manifest.digest)) return *known;
 
   codec::Hasher hasher;
-  hasher.update(*version);
-  for (const Module& module : *modules) {
+  hasher.update(version);
+  for (const Module& module : modules) {
     hasher.update(module.name);
     INDUCTORFS_TRY(hash_file(hasher, module.file));
   }
   for (const std::string& extra : extras) INDUCTORFS_TRY(hash_file(hasher, extra));
   std::string key = hasher.finish().to_hex();
-  if (!manifest->too_fresh) memory.keep(name, manifest->digest, key);
+  if (!manifest.too_fresh) memory.keep(name, manifest.digest, key);
   return key;
 }
 

@@ -61,25 +61,22 @@ Result<std::vector<std::string>> keyed_files(const std::string& triton, const Mo
 Result<std::string> triton_key(const std::string& triton_directory, const std::vector<std::string>& suffixes,
                                KeyMemory& memory) {
   const std::string version_file = triton_directory + "/__init__.py";
-  const auto version = assigned_in_file(version_file, "__version__");
-  if (!version) return fail(version.error());
-  const auto files = keyed_files(triton_directory, ModuleSuffixes(suffixes), parse_version(*version));
-  if (!files) return fail(files.error());
-  std::vector<std::string> watched = *files;
+  INDUCTORFS_TRY_ASSIGN(const auto version, assigned_in_file(version_file, "__version__"));
+  INDUCTORFS_TRY_ASSIGN(const auto files,
+                        keyed_files(triton_directory, ModuleSuffixes(suffixes), parse_version(version)));
+  std::vector<std::string> watched = files;
   watched.push_back(version_file);
-  const auto manifest = manifest_of(watched, memory);
-  if (!manifest) return fail(manifest.error());
+  INDUCTORFS_TRY_ASSIGN(const auto manifest, manifest_of(watched, memory));
   const std::string name = "triton_key " + memory.name_of(triton_directory);
-  if (auto known = memory.find(name, manifest->digest)) return *known;
+  if (auto known = memory.find(name, manifest.digest)) return *known;
 
-  std::string key = *version;
-  for (size_t i = 0; i < files->size(); ++i) {
-    const auto digest = remembered_digest((*files)[i], memory);
-    if (!digest) return fail(digest.error());
+  std::string key = version;
+  for (size_t i = 0; i < files.size(); ++i) {
+    INDUCTORFS_TRY_ASSIGN(const auto digest, remembered_digest(files[i], memory));
     if (i > 0) key += '-';
-    key += digest->to_hex();
+    key += digest.to_hex();
   }
-  if (!manifest->too_fresh) memory.keep(name, manifest->digest, key);
+  if (!manifest.too_fresh) memory.keep(name, manifest.digest, key);
   return key;
 }
 

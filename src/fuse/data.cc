@@ -44,13 +44,12 @@ void read_bytes(fuse_req_t request, fuse_ino_t node, size_t size, off_t offset, 
 }
 
 Result<void> clear_privileges(FileSystem& file_system, NodeId node, const vfs::Caller& caller) {
-  const auto before = file_system.get_attributes(node);
-  if (!before) return fail(before.error());
-  const mode_t kept = without_privileges(before->mode);
-  if (kept == before->mode) return {};
+  INDUCTORFS_TRY_ASSIGN(const auto before, file_system.get_attributes(node));
+  const mode_t kept = without_privileges(before.mode);
+  if (kept == before.mode) return {};
   vfs::AttributeChange change;
   change.mode = kept & 07777;
-  if (auto changed = file_system.set_attributes(node, change, caller); !changed) return fail(changed.error());
+  INDUCTORFS_TRY(file_system.set_attributes(node, change, caller));
   return {};
 }
 

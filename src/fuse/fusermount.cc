@@ -168,19 +168,17 @@ std::string remedy_for(const std::string& text) {
 }  // namespace
 
 Result<Fd> fusermount(const std::string& mountpoint, const std::string& options) {
-  auto errors = make_pipe();
-  if (!errors) return fail(errors.error());
-  auto socket = make_socket_pair();
-  if (!socket) return fail(socket.error());
-  const auto child = spawn({kProgram, "-o", options, "--", mountpoint}, errors->theirs.get(), socket->theirs.get());
-  if (!child) return fail(child.error());
-  errors->theirs.reset();
-  socket->theirs.reset();
+  INDUCTORFS_TRY_ASSIGN(auto errors, make_pipe());
+  INDUCTORFS_TRY_ASSIGN(auto socket, make_socket_pair());
+  INDUCTORFS_TRY_ASSIGN(const auto child,
+                        spawn({kProgram, "-o", options, "--", mountpoint}, errors.theirs.get(), socket.theirs.get()));
+  errors.theirs.reset();
+  socket.theirs.reset();
 
   const Deadline deadline = Deadline::after(kDeadline);
-  const std::string text = read_errors(errors->ours.get(), deadline);
-  Fd device = wait_readable(socket->ours.get(), deadline) ? received_descriptor(socket->ours.get()) : Fd();
-  const int status = wait_for(*child, !deadline.passed());
+  const std::string text = read_errors(errors.ours.get(), deadline);
+  Fd device = wait_readable(socket.ours.get(), deadline) ? received_descriptor(socket.ours.get()) : Fd();
+  const int status = wait_for(child, !deadline.passed());
   if (device && status == 0) return device;
   return fail(
       ErrorCode::kNotPermitted,
@@ -188,18 +186,16 @@ Result<Fd> fusermount(const std::string& mountpoint, const std::string& options)
 }
 
 Result<void> fusermount_unmount(const std::string& mountpoint, bool lazy) {
-  auto errors = make_pipe();
-  if (!errors) return fail(errors.error());
+  INDUCTORFS_TRY_ASSIGN(auto errors, make_pipe());
   std::vector<std::string> arguments = {kProgram, "-u"};
   if (lazy) arguments.emplace_back("-z");
   arguments.insert(arguments.end(), {"--", mountpoint});
-  const auto child = spawn(std::move(arguments), errors->theirs.get(), -1);
-  if (!child) return fail(child.error());
-  errors->theirs.reset();
+  INDUCTORFS_TRY_ASSIGN(const auto child, spawn(std::move(arguments), errors.theirs.get(), -1));
+  errors.theirs.reset();
 
   const Deadline deadline = Deadline::after(kDeadline);
-  const std::string text = read_errors(errors->ours.get(), deadline);
-  if (wait_for(*child, !deadline.passed()) == 0) return {};
+  const std::string text = read_errors(errors.ours.get(), deadline);
+  if (wait_for(child, !deadline.passed()) == 0) return {};
   const bool busy = text.find("busy") != std::string::npos;
   return fail(busy ? ErrorCode::kBusy : ErrorCode::kNotPermitted, "unmount " + mountpoint + ": " + text);
 }

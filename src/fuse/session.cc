@@ -423,9 +423,8 @@ Result<std::unique_ptr<Session>> Session::open(Fd device, const SessionOptions& 
   fuse_set_log_func(libfuse_log);
   std::optional<takeover::Region> own;
   if (options.region == nullptr) {
-    auto made = takeover::Region::create(options.threads, takeover::Region::kSpares);
-    if (!made) return fail(std::move(made).error());
-    own.emplace(std::move(*made));
+    INDUCTORFS_TRY_ASSIGN(auto made, takeover::Region::create(options.threads, takeover::Region::kSpares));
+    own.emplace(std::move(made));
   }
   auto channel = std::make_shared<Channel>(file_system, counters, options.region, std::move(own));
   channel->notices = options.notices;

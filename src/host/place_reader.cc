@@ -100,9 +100,8 @@ Result<Json> answer(const Json& request, int inotify) {
 
 Result<Json> ask(const fingerprint::ReaderOptions& options, const Json& request, int inotify = -1) {
   if (options.program.empty()) return answer(request, inotify);
-  const Result<std::string> text = fingerprint::ask_reader(options, "host-places", to_line(request), inotify);
-  if (!text) return fail(text.error());
-  Json json = Json::parse(*text, nullptr, false);
+  INDUCTORFS_TRY_ASSIGN(const auto text, fingerprint::ask_reader(options, "host-places", to_line(request), inotify));
+  Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) return fail(ErrorCode::kInternal, "the reader's answer is no JSON object");
   return json;
 }
@@ -122,10 +121,9 @@ Result<std::string> PlaceReader::traces(const Places& places) const {
 }
 
 Result<LibraryPlaces> PlaceReader::library_places(const Fingerprint& facts) const {
-  const Result<Json> found = ask(options_, {{"what", "libraries"}, {"sources", to_json(facts)}});
-  if (!found) return fail(found.error());
-  return LibraryPlaces{raw_at(*found, "torch"), texts_at(*found, "directories"), raw_at(*found, "glibcxx"),
-                       raw_at(*found, "cxxabi")};
+  INDUCTORFS_TRY_ASSIGN(const auto found, ask(options_, {{"what", "libraries"}, {"sources", to_json(facts)}}));
+  return LibraryPlaces{raw_at(found, "torch"), texts_at(found, "directories"), raw_at(found, "glibcxx"),
+                       raw_at(found, "cxxabi")};
 }
 
 Result<std::string> PlaceReader::find_library(const std::vector<std::string>& directories,
@@ -136,11 +134,10 @@ Result<std::string> PlaceReader::find_library(const std::vector<std::string>& di
 
 Result<std::vector<int>> PlaceReader::watch(int inotify, const std::vector<std::string>& directories,
                                             unsigned events) const {
-  const Result<Json> found =
-      ask(options_, {{"what", "watch"}, {"directories", directories}, {"events", events}}, inotify);
-  if (!found) return fail(found.error());
+  INDUCTORFS_TRY_ASSIGN(const auto found,
+                        ask(options_, {{"what", "watch"}, {"directories", directories}, {"events", events}}, inotify));
   std::vector<int> watches;
-  for (const Json& item : part_of(*found, "watches")) {
+  for (const Json& item : part_of(found, "watches")) {
     if (item.is_number_integer()) watches.push_back(item.get<int>());
   }
   if (watches.size() != directories.size()) return fail(ErrorCode::kInternal, "the reader has not watched them all");

@@ -76,39 +76,33 @@ Result<void> check_generated_code(const Content& content) {
 }
 
 Result<void> check_binary(const Content& content, uint16_t type, const HostLimits& host) {
-  const auto header = read_elf_header(content);
-  if (!header) return fail(header.error());
-  if (header->machine != kMachineHost) return foreign(content, "ELF for another machine");
-  if (header->type != type) return corrupt(content, "ELF of another type");
-  const auto needs = read_elf_needs(content);
-  if (!needs) return fail(needs.error());
-  return check_elf_needs(content, *needs, host);
+  INDUCTORFS_TRY_ASSIGN(const auto header, read_elf_header(content));
+  if (header.machine != kMachineHost) return foreign(content, "ELF for another machine");
+  if (header.type != type) return corrupt(content, "ELF of another type");
+  INDUCTORFS_TRY_ASSIGN(const auto needs, read_elf_needs(content));
+  return check_elf_needs(content, needs, host);
 }
 
 Result<void> check_cubin(const Content& content, const HostLimits& host) {
-  const auto header = read_elf_header(content);
-  if (!header) return fail(header.error());
-  if (header->machine != kElfMachineCuda) return corrupt(content, "ELF for another machine");
-  const auto target = cubin_target(content, *header);
-  if (!target) return fail(target.error());
-  if (host.cuda_architectures.empty() || runs_cubin(*target, host.cuda_architectures)) return {};
+  INDUCTORFS_TRY_ASSIGN(const auto header, read_elf_header(content));
+  if (header.machine != kElfMachineCuda) return corrupt(content, "ELF for another machine");
+  INDUCTORFS_TRY_ASSIGN(const auto target, cubin_target(content, header));
+  if (host.cuda_architectures.empty() || runs_cubin(target, host.cuda_architectures)) return {};
   return foreign(
-      content, "for " + target->name() + ", and this host's devices are " + capabilities_text(host.cuda_architectures));
+      content, "for " + target.name() + ", and this host's devices are " + capabilities_text(host.cuda_architectures));
 }
 
 Result<void> check_hsaco(const Content& content) {
-  const auto header = read_elf_header(content);
-  if (!header) return fail(header.error());
-  return header->machine == kElfMachineAmdGpu ? Result<void>{} : corrupt(content, "ELF for another machine");
+  INDUCTORFS_TRY_ASSIGN(const auto header, read_elf_header(content));
+  return header.machine == kElfMachineAmdGpu ? Result<void>{} : corrupt(content, "ELF for another machine");
 }
 
 Result<void> check_ptx(const Content& content, const HostLimits& host) {
-  const auto target = ptx_target(content);
-  if (!target) return fail(target.error());
+  INDUCTORFS_TRY_ASSIGN(const auto target, ptx_target(content));
   INDUCTORFS_TRY(check_triton_text(content));
-  if (host.cuda_architectures.empty() || runs_ptx(*target, host.cuda_architectures)) return {};
+  if (host.cuda_architectures.empty() || runs_ptx(target, host.cuda_architectures)) return {};
   return foreign(
-      content, "for " + target->name() + ", and this host's devices are " + capabilities_text(host.cuda_architectures));
+      content, "for " + target.name() + ", and this host's devices are " + capabilities_text(host.cuda_architectures));
 }
 
 /// The path's last component but one: a group's key.

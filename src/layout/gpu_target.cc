@@ -130,9 +130,8 @@ Result<CudaTarget> cubin_target(const Content& content, const ElfHeader& header)
   }
   bool exact = (header.flags & (wide ? kWideExact : kNarrowExact)) != 0;
   if (wide && !exact) {
-    const auto said = says_exact(content);
-    if (!said) return fail(said.error());
-    exact = *said;
+    INDUCTORFS_TRY_ASSIGN(const auto said, says_exact(content));
+    exact = said;
   }
   if (exact) target.kind = CudaTarget::Kind::kExact;
   return target;

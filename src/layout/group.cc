@@ -101,27 +101,24 @@ bool is_group_file(std::string_view file_name) {
 }
 
 Result<std::vector<std::string>> group_children(std::string_view group_json, std::string_view key) {
-  auto children = read_written_group(group_json, key);
-  if (!children) return fail(std::move(children).error());
+  INDUCTORFS_TRY_ASSIGN(auto children, read_written_group(group_json, key));
   std::vector<std::string> names;
-  names.reserve(children->size());
-  for (Child& child : *children) names.push_back(std::move(child.name));
+  names.reserve(children.size());
+  for (Child& child : children) names.push_back(std::move(child.name));
   return names;
 }
 
 Result<std::string> canonical_group(std::string_view group_json, std::string_view key) {
-  const auto children = read_written_group(group_json, key);
-  if (!children) return fail(children.error());
-  return with_directory(group_json, *children, kPlaceholder);
+  INDUCTORFS_TRY_ASSIGN(const auto children, read_written_group(group_json, key));
+  return with_directory(group_json, children, kPlaceholder);
 }
 
 Result<std::string> render_group(std::string_view canonical_json, std::string_view key_directory) {
   const bool plain = key_directory.starts_with('/') && !key_directory.ends_with('/') && !has_dots(key_directory) &&
                      key_directory.find('\0') == std::string_view::npos;
   if (!plain) return fail(ErrorCode::kInvalid, "a key directory is a clean absolute path");
-  const auto children = read_children(canonical_json, is_canonical_child);
-  if (!children) return fail(children.error());
-  return with_directory(canonical_json, *children, key_directory);
+  INDUCTORFS_TRY_ASSIGN(const auto children, read_children(canonical_json, is_canonical_child));
+  return with_directory(canonical_json, children, key_directory);
 }
 
 }  // namespace inductorfs::layout

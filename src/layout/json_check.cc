@@ -113,15 +113,14 @@ bool is_cache_of_timings(const JsonValue& value, size_t depth) {
 }  // namespace
 
 Result<void> check_best_config(const Content& content) {
-  const auto document = whole_object(content);
-  if (!document) return fail(document.error());
-  if (!is_power_of_two(document->find("num_warps"))) return missing(content, "num_warps");
-  if (!is_count(document->find("num_stages"))) return missing(content, "num_stages");
-  const JsonValue* hash = document->find("configs_hash");
+  INDUCTORFS_TRY_ASSIGN(const auto document, whole_object(content));
+  if (!is_power_of_two(document.find("num_warps"))) return missing(content, "num_warps");
+  if (!is_count(document.find("num_stages"))) return missing(content, "num_stages");
+  const JsonValue* hash = document.find("configs_hash");
   if (!is_string(hash) || !is_sha256_hex(hash->text)) return missing(content, "configs_hash");
-  for (size_t i = 0; i < document->names.size(); ++i) {
-    const std::string& name = document->names[i];
-    const JsonValue& value = document->values[i];
+  for (size_t i = 0; i < document.names.size(); ++i) {
+    const std::string& name = document.names[i];
+    const JsonValue& value = document.values[i];
     if (name == "found_by_coordesc" && !is_boolean(value)) return missing(content, name);
     if (name == "time_taken_ms" && !is_number(value) && !is_null(value)) return missing(content, name);
     if (name == "triton_cache_hash" && !value.is_string() && !is_null(value)) return missing(content, name);
@@ -135,28 +134,26 @@ Result<void> check_best_config(const Content& content) {
 }
 
 Result<void> check_triton_metadata(const Content& content) {
-  const auto document = whole_object(content);
-  if (!document) return fail(document.error());
-  for (const std::string& name : document->names) {
+  INDUCTORFS_TRY_ASSIGN(const auto document, whole_object(content));
+  for (const std::string& name : document.names) {
     if (!is_field_name(name)) return corrupt(content, "a member's name cannot be a field of a named tuple");
   }
-  const JsonValue* target = document->find("target");
+  const JsonValue* target = document.find("target");
   if (!is_object(target) || !is_string(target->find("backend")) || !is_count(target->find("warp_size"))) {
     return missing(content, "target");
   }
   const JsonValue* arch = target->find("arch");
   if (!is_string(arch) && !is_count(arch)) return missing(content, "arch");
-  if (!is_string(document->find("name"))) return missing(content, "name");
+  if (!is_string(document.find("name"))) return missing(content, "name");
   for (const std::string_view name : {"num_warps", "shared"}) {
-    if (!is_count(document->find(name))) return missing(content, name);
+    if (!is_count(document.find(name))) return missing(content, name);
   }
   return {};
 }
 
 Result<void> check_triton_autotune(const Content& content) {
-  const auto document = whole_object(content);
-  if (!document) return fail(document.error());
-  const JsonValue* timings = document->find("configs_timings");
+  INDUCTORFS_TRY_ASSIGN(const auto document, whole_object(content));
+  const JsonValue* timings = document.find("configs_timings");
   // min() of no timing, or of a number and a list, is an exception.
   if (timings == nullptr || !is_array(*timings) || timings->values.empty()) return missing(content, "configs_timings");
   for (const JsonValue& pair : timings->values) {

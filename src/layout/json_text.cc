@@ -148,10 +148,9 @@ class Parser {
       std::string name;
       INDUCTORFS_TRY(string(name));
       if (!take(':')) return corrupt("':' is missing");
-      auto member = this->value(depth + 1);
-      if (!member) return fail(std::move(member).error());
+      INDUCTORFS_TRY_ASSIGN(auto member, this->value(depth + 1));
       value.names.push_back(std::move(name));
-      value.values.push_back(std::move(*member));
+      value.values.push_back(std::move(member));
     } while (take(','));
     if (!take('}')) return corrupt("'}' is missing");
     return each_name_once(value);
@@ -169,9 +168,8 @@ class Parser {
     ++at_;
     if (take(']')) return {};
     do {
-      auto item = this->value(depth + 1);
-      if (!item) return fail(std::move(item).error());
-      value.values.push_back(std::move(*item));
+      INDUCTORFS_TRY_ASSIGN(auto item, this->value(depth + 1));
+      value.values.push_back(std::move(item));
     } while (take(','));
     if (!take(']')) return corrupt("']' is missing");
     return {};

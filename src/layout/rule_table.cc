@@ -100,9 +100,8 @@ Result<void> RuleTable::change_built_in(Rule& rule, const RuleChange& change) {
     return refuse(change, why);
   }
   if (change.facets) {
-    const auto facets = facets_of(change);
-    if (!facets) return fail(facets.error());
-    rule.facets = *facets;
+    INDUCTORFS_TRY_ASSIGN(const auto facets, facets_of(change));
+    rule.facets = facets;
   }
   if (shared && rule.facets.empty()) return refuse(change, "needs facets: name the facts that it depends on");
   if (shared != rule.shared) {
@@ -130,9 +129,8 @@ Result<void> RuleTable::add(const RuleChange& change) {
   rule.seal = SealSign::kRename;
   rule.contest = Contest::kNone;
   if (change.facets) {
-    const auto facets = facets_of(change);
-    if (!facets) return fail(facets.error());
-    rule.facets = *facets;
+    INDUCTORFS_TRY_ASSIGN(const auto facets, facets_of(change));
+    rule.facets = facets;
   }
   if (rule.shared && rule.facets.empty()) {
     return refuse(change, "a pattern needs facets: name the facts that its files depend on");
@@ -166,13 +164,12 @@ const RuleTable* changed_rules() { return table_in_force.load(std::memory_order_
 
 Result<void> change_rules(const std::vector<RuleChange>& changes) {
   if (changes.empty()) return {};
-  auto table = RuleTable::make(changes);
-  if (!table) return fail(std::move(table).error());
+  INDUCTORFS_TRY_ASSIGN(auto table, RuleTable::make(changes));
   const RuleTable* none = nullptr;
-  if (!table_in_force.compare_exchange_strong(none, table->get(), std::memory_order_release)) {
+  if (!table_in_force.compare_exchange_strong(none, table.get(), std::memory_order_release)) {
     return fail(ErrorCode::kInvalid, "the rules have been changed already: start anew to change them");
   }
-  (void)table->release();  // lives as long as the process
+  (void)table.release();  // lives as long as the process
   return {};
 }
 

@@ -39,27 +39,22 @@ Result<Fd> moved_up(int fd) {
 
 Result<Handed> collect(const config::Frozen& mount, const std::string& program, Readiness& readiness) {
   Handed handed;
-  const Result<takeover::Region> region = takeover::Region::create(mount.settings.threads, takeover::Region::kSpares);
-  if (!region) return fail(region.error());
-  const Result<Fd> settings = config::to_memory("inductorfs-settings", config::freeze(mount.settings, mount.ownership));
-  if (!settings) return fail(settings.error());
-  const Result<Fd> notes = config::to_memory("inductorfs-notes", {});
-  if (!notes) return fail(notes.error());
-  const Result<Fd> executable = open_at(AT_FDCWD, program, O_PATH);
-  if (!executable) return fail(executable.error());
-  const std::array<std::pair<int, Fd*>, 4> list{{{region->fd(), &handed.region},
-                                                 {settings->get(), &handed.settings},
-                                                 {notes->get(), &handed.notes},
-                                                 {executable->get(), &handed.program}}};
+  INDUCTORFS_TRY_ASSIGN(const auto region, takeover::Region::create(mount.settings.threads, takeover::Region::kSpares));
+  INDUCTORFS_TRY_ASSIGN(const auto settings,
+                        config::to_memory("inductorfs-settings", config::freeze(mount.settings, mount.ownership)));
+  INDUCTORFS_TRY_ASSIGN(const auto notes, config::to_memory("inductorfs-notes", {}));
+  INDUCTORFS_TRY_ASSIGN(const auto executable, open_at(AT_FDCWD, program, O_PATH));
+  const std::array<std::pair<int, Fd*>, 4> list{{{region.fd(), &handed.region},
+                                                 {settings.get(), &handed.settings},
+                                                 {notes.get(), &handed.notes},
+                                                 {executable.get(), &handed.program}}};
   for (const auto& [fd, place] : list) {
-    Result<Fd> high = moved_up(fd);
-    if (!high) return fail(high.error());
-    *place = std::move(*high);
+    INDUCTORFS_TRY_ASSIGN(auto high, moved_up(fd));
+    *place = std::move(high);
   }
   if (!readiness.has_listener()) return handed;
-  Result<Fd> high = moved_up(readiness.fd());
-  if (!high) return fail(high.error());
-  handed.ready = std::move(*high);
+  INDUCTORFS_TRY_ASSIGN(auto high, moved_up(readiness.fd()));
+  handed.ready = std::move(high);
   return handed;
 }
 

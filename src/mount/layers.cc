@@ -124,18 +124,17 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings
 Result<std::unique_ptr<host::Host>> open_host(const config::Settings& settings, const Continuation& continuation,
                                               Counters& counters) {
   const host::FactsRequest request = facts_request(settings);
-  Result<fingerprint::Fingerprint> facts = continuation.facts ? *continuation.facts : host::learn_facts(request);
-  if (!facts) return fail(facts.error());
+  INDUCTORFS_TRY_ASSIGN(auto facts, continuation.facts ? *continuation.facts : host::learn_facts(request));
   std::unique_ptr<fingerprint::Writers> writers;
   if (settings.writers == config::WritersPolicy::kMatching) {
     fingerprint::WritersOptions options;
     options.cache_file = request.cache_file;
-    writers = fingerprint::open_writers(options, *facts, counters);
+    writers = fingerprint::open_writers(options, facts, counters);
   }
   fingerprint::ReaderOptions reader;
   reader.program = host::kThisProgram;
   reader.deadline = kPlacePatience;
-  return std::make_unique<host::Host>(std::move(*facts), std::move(writers), host::PlaceReader(std::move(reader)));
+  return std::make_unique<host::Host>(std::move(facts), std::move(writers), host::PlaceReader(std::move(reader)));
 }
 
 }  // namespace
@@ -231,35 +230,29 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   store_options.size_limit = settings.store_limit;
   store_options.free_floor = settings.store_floor;
   store_options.lock = continuation.lock;
-  Result<std::unique_ptr<store::BlobStore>> store = store::BlobStore::open(store_options, layers->counters);
-  if (!store) return fail(store.error());
-  layers->store = std::move(*store);
+  INDUCTORFS_TRY_ASSIGN(auto store, store::BlobStore::open(store_options, layers->counters));
+  layers->store = std::move(store);
   if (continuation.locked) continuation.locked(layers->store->lock());
   const int64_t store_time = watch.lap();
 
   if (!continuation.resume) INDUCTORFS_TRY(open_log(settings));
-  Result<std::unique_ptr<host::Host>> host = open_host(settings, continuation, layers->counters);
-  if (!host) return fail(host.error());
-  layers->host = std::move(*host);
+  INDUCTORFS_TRY_ASSIGN(auto host, open_host(settings, continuation, layers->counters));
+  layers->host = std::move(host);
   const int64_t host_time = watch.lap();
 
-  const Result<std::string> id = mount_id(settings.store);
-  if (!id) return fail(id.error());
-  const std::string origin = (host_name() + "/" + *id).substr(0, codec::kOriginLimit);
+  INDUCTORFS_TRY_ASSIGN(const auto id, mount_id(settings.store));
+  const std::string origin = (host_name() + "/" + id).substr(0, codec::kOriginLimit);
 
-  Result<std::unique_ptr<remote::Remote>> remote = open_remote(settings, *id, continuation, layers->counters);
-  if (!remote) return fail(remote.error());
-  layers->remote = std::move(*remote);
+  INDUCTORFS_TRY_ASSIGN(auto remote, open_remote(settings, id, continuation, layers->counters));
+  layers->remote = std::move(remote);
   const int64_t remote_time = watch.lap();
 
-  Result<std::unique_ptr<catalog::Catalog>> catalog = open_catalog(settings, origin, *layers);
-  if (!catalog) return fail(catalog.error());
-  layers->catalog = std::move(*catalog);
+  INDUCTORFS_TRY_ASSIGN(auto catalog, open_catalog(settings, origin, *layers));
+  layers->catalog = std::move(catalog);
   const int64_t catalog_time = watch.lap();
 
-  Result<std::unique_ptr<vfs::FileSystem>> files = open_file_system(settings, origin, ownership, *layers, continuation);
-  if (!files) return fail(files.error());
-  layers->file_system = std::move(*files);
+  INDUCTORFS_TRY_ASSIGN(auto files, open_file_system(settings, origin, ownership, *layers, continuation));
+  layers->file_system = std::move(files);
   log::info("opened", {{"store_ms", store_time},
                        {"facts_ms", host_time},
                        {"remote_ms", remote_time},

@@ -82,10 +82,9 @@ Error death_of(pid_t pid, const std::string& log) {
 }
 
 Result<void> silence_stdio() {
-  const Result<Fd> null = open_at(AT_FDCWD, "/dev/null", O_RDWR);
-  if (!null) return fail(null.error());
+  INDUCTORFS_TRY_ASSIGN(const auto null, open_at(AT_FDCWD, "/dev/null", O_RDWR));
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
-    if (::dup2(null->get(), fd) < 0) return fail_errno("dup2", "/dev/null");
+    if (::dup2(null.get(), fd) < 0) return fail_errno("dup2", "/dev/null");
   }
   return {};
 }

@@ -76,9 +76,8 @@ Result<std::unique_ptr<Service>> Service::open(const config::Settings& settings,
   continuation.locked = [&supervision](int lock) { supervision.keep_lock(lock); };
   if (noted) continuation.facts = noted->facts;
   supervision.start();
-  Result<std::unique_ptr<Layers>> layers = open_layers(settings, ownership, continuation);
-  if (!layers) return fail(layers.error());
-  return std::make_unique<Service>(settings, std::move(*layers), supervision, notes, std::move(noted), ended);
+  INDUCTORFS_TRY_ASSIGN(auto layers, open_layers(settings, ownership, continuation));
+  return std::make_unique<Service>(settings, std::move(layers), supervision, notes, std::move(noted), ended);
 }
 
 Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layers, Supervision& supervision,
@@ -189,20 +188,18 @@ Result<void> Service::mount(const config::Ownership& ownership) {
   fuse::MountOptions options;
   Fd directory;
   if (::geteuid() == 0) {
-    Result<Fd> opened = places::open_mountpoint(settings_.mountpoint, ownership);
-    if (!opened) return fail(opened.error());
-    directory = std::move(*opened);
+    INDUCTORFS_TRY_ASSIGN(auto opened, places::open_mountpoint(settings_.mountpoint, ownership));
+    directory = std::move(opened);
     options.directory = directory.get();
   }
   options.mountpoint = settings_.mountpoint;
   options.source = kSource;
   options.allow_other = settings_.allow_other.value_or(false);
-  Result<Fd> device = fuse::mount(options);
-  if (!device) return fail(device.error());
+  INDUCTORFS_TRY_ASSIGN(auto device, fuse::mount(options));
   find_device();
   log::info("mounted", {{"mountpoint", settings_.mountpoint}, {"device", device_}});
-  Result<void> opened = supervision_.give_device(device->get());
-  if (opened) opened = open_session(std::move(*device));
+  Result<void> opened = supervision_.give_device(device.get());
+  if (opened) opened = open_session(std::move(device));
   if (!opened) (void)places::unmount_if_there(settings_.mountpoint, true);  // the session's error is the one to tell
   return opened;
 }
@@ -223,10 +220,9 @@ Result<void> Service::open_session(Fd device) {
     own_messenger_.emplace(device.get(), options.notices, settings_.mountpoint);
     options.renew_notices = [this] { return own_messenger_->renew(); };
   }
-  Result<std::unique_ptr<fuse::Session>> session =
-      fuse::Session::open(std::move(device), options, *layers_->file_system, layers_->counters);
-  if (!session) return fail(session.error());
-  session_ = std::move(*session);
+  INDUCTORFS_TRY_ASSIGN(auto session,
+                        fuse::Session::open(std::move(device), options, *layers_->file_system, layers_->counters));
+  session_ = std::move(session);
   return {};
 }
 

@@ -50,14 +50,13 @@ Result<std::unique_ptr<Supervision>> Supervision::take_over(Milliseconds hang) {
     if (!is_open(fd)) return fail(ErrorCode::kInvalid, "a worker is started by inductorfs mount, not by hand");
   }
   for (int fd = supervisor::kRegionFd; fd < supervisor::kFirstFreeFd; ++fd) (void)::fcntl(fd, F_SETFD, FD_CLOEXEC);
-  Result<takeover::Region> region = takeover::Region::attach(Fd(supervisor::kRegionFd));
-  if (!region) return fail(region.error());
+  INDUCTORFS_TRY_ASSIGN(auto region, takeover::Region::attach(Fd(supervisor::kRegionFd)));
   Legacy legacy;
   legacy.device = Fd(is_open(supervisor::kDeviceFd) ? supervisor::kDeviceFd : -1);
   legacy.lock = Fd(is_open(supervisor::kLockFd) ? supervisor::kLockFd : -1);
   legacy.notices = Fd(is_open(supervisor::kNoticesFd) ? supervisor::kNoticesFd : -1);
-  region->page().worker.store(::getpid());
-  return std::make_unique<Supervision>(std::move(*region), Fd(supervisor::kLinkFd), std::move(legacy), hang);
+  region.page().worker.store(::getpid());
+  return std::make_unique<Supervision>(std::move(region), Fd(supervisor::kLinkFd), std::move(legacy), hang);
 }
 
 Supervision::Supervision(takeover::Region region, Fd link, Legacy legacy, Milliseconds hang)

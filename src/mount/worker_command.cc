@@ -145,12 +145,10 @@ Result<Inheritance> inherit() {
   Inheritance inheritance;
   const Result<std::string> bytes = config::from_memory(supervisor::kSettingsFd);
   if (!bytes) return fail(ErrorCode::kInvalid, "a worker is started by inductorfs mount, not by hand");
-  Result<config::Frozen> mount = config::thaw(*bytes);
-  if (!mount) return fail(mount.error());
-  inheritance.mount = std::move(*mount);
-  Result<std::unique_ptr<Supervision>> supervision = Supervision::take_over(inheritance.mount.settings.hang_timeout);
-  if (!supervision) return fail(supervision.error());
-  inheritance.supervision = std::move(*supervision);
+  INDUCTORFS_TRY_ASSIGN(auto mount, config::thaw(*bytes));
+  inheritance.mount = std::move(mount);
+  INDUCTORFS_TRY_ASSIGN(auto supervision, Supervision::take_over(inheritance.mount.settings.hang_timeout));
+  inheritance.supervision = std::move(supervision);
   (void)::close(supervisor::kSettingsFd);
   inheritance.notes = Fd(supervisor::kNotesFd);
   const bool awaited = ::fcntl(supervisor::kReadyFd, F_GETFD) >= 0;
@@ -181,40 +179,36 @@ void tell_warnings(const config::Settings& settings, const std::vector<std::stri
 
 /// From nothing, or from where another worker left it, to a mount that answers, and back.
 Result<void> serve(const config::Settings& settings, Inheritance& inherited) {
-  Result<Signals> signals = Signals::open();
-  if (!signals) return fail(signals.error());
-  const Result<std::unique_ptr<StopEvent>> ended = StopEvent::create();
-  if (!ended) return fail(ended.error());
+  INDUCTORFS_TRY_ASSIGN(auto signals, Signals::open());
+  INDUCTORFS_TRY_ASSIGN(const auto ended, StopEvent::create());
   Supervision& supervision = *inherited.supervision;
   // The first worker does this after it has got the store's lock: the log may be another mount's.
   if (settings.foreground || supervision.resumes()) INDUCTORFS_TRY(open_log(settings));
   INDUCTORFS_TRY(config::change_families(settings, "settings of the mount"));
 
   Notes notes(std::move(inherited.notes));
-  Result<std::unique_ptr<Service>> service =
-      Service::open(settings, inherited.mount.ownership, supervision, notes, **ended);
-  if (!service) return fail(service.error());
+  INDUCTORFS_TRY_ASSIGN(auto service, Service::open(settings, inherited.mount.ownership, supervision, notes, *ended));
   protect();
-  INDUCTORFS_TRY((*service)->start(inherited.mount.ownership));
+  INDUCTORFS_TRY(service->start(inherited.mount.ownership));
   log::info(supervision.resumes() ? "resumed" : "ready", {{"mountpoint", settings.mountpoint},
                                                           {"remote", log::redact_url(settings.remote)},
                                                           {"store", settings.store},
                                                           {"version", INDUCTORFS_VERSION}});
-  tell_warnings(settings, (*service)->warnings(), inherited.readiness);
+  tell_warnings(settings, service->warnings(), inherited.readiness);
   if (!supervision.resumes()) notify_systemd("READY=1\nSTATUS=serving " + settings.mountpoint);
-  MainLoop loop(settings, **service, *signals, **ended);
+  MainLoop loop(settings, *service, signals, *ended);
   loop.run();
-  if ((*service)->hands_over()) {
-    (*service)->hand_over();
+  if (service->hands_over()) {
+    service->hand_over();
     log::info("handed_over", {{"mountpoint", settings.mountpoint}});
     ::_exit(supervisor::kExitHandOver);
   }
   supervision.ending([&supervision](const StuckThread& thread) { end_without(thread, supervision); });
-  if (!loop.hurried()) (*service)->drain(Deadline::after(kDrainPatience), [&loop] { return loop.hurried(); });
-  (*service)->stop();
+  if (!loop.hurried()) service->drain(Deadline::after(kDrainPatience), [&loop] { return loop.hurried(); });
+  service->stop();
   {
     const Activity activity("closes the store");
-    service->reset();
+    service.reset();
   }
   supervision.ending({});
   supervision.free_lock();

@@ -88,9 +88,9 @@ Result<Fd> open_source(const std::string& mountpoint, const std::string& name, c
     const std::string path = mountpoint + "/" + name.substr(0, end);
     const bool last = end == name.size();
     const mode_t mode = root.st_mode & kPermissions & ~(last ? kOthersWrite : 0);
-    Result<Fd> next = open_or_make(at, name.substr(from, end - from), last ? reader : owner, mode, path);
-    if (!next) return fail(next.error());
-    at = std::move(*next);
+    INDUCTORFS_TRY_ASSIGN(auto next,
+                          open_or_make(at, name.substr(from, end - from), last ? reader : owner, mode, path));
+    at = std::move(next);
     if (last) INDUCTORFS_TRY(close_to_others(at, reader, path));
     from = end + 1;
   }
@@ -136,15 +136,14 @@ void add_made(AlsoState& state, std::vector<std::string> made) {
 }
 
 Result<void> bind_place(const std::string& mountpoint, AlsoState& state) {
-  Result<Place> place = open_place(state.also.path);
-  if (!place) return fail(place.error());
-  const Result<Fd> source = open_source(mountpoint, state.also.name, place->user);
-  const Result<BindId> bound = source ? bind(*source, place->fd) : fail(source.error());
+  INDUCTORFS_TRY_ASSIGN(auto place, open_place(state.also.path));
+  const Result<Fd> source = open_source(mountpoint, state.also.name, place.user);
+  const Result<BindId> bound = source ? bind(*source, place.fd) : fail(source.error());
   if (!bound) {
-    remove_made(place->made);
+    remove_made(place.made);
     return fail(bound.error());
   }
-  add_made(state, std::move(place->made));
+  add_made(state, std::move(place.made));
   state.kind = Kind::kBound;
   state.bound = *bound;
   return {};
@@ -163,23 +162,22 @@ bool is_link_to(const std::string& path, const std::string& target) {
 
 Result<void> link_place(const std::string& mountpoint, AlsoState& state) {
   const std::string name = name_of(state.also.path);
-  Result<Place> parent = make_place(state.also.path.substr(0, state.also.path.rfind('/')));
-  if (!parent) return fail(parent.error());
-  if (parent->covered) {
-    return fail(ErrorCode::kBusy, state.also.path + " lies in the inductorfs mount " + parent->covered->mount_point);
+  INDUCTORFS_TRY_ASSIGN(auto parent, make_place(state.also.path.substr(0, state.also.path.rfind('/'))));
+  if (parent.covered) {
+    return fail(ErrorCode::kBusy, state.also.path + " lies in the inductorfs mount " + parent.covered->mount_point);
   }
   const Result<Fd> source = open_source(mountpoint, state.also.name, std::nullopt);
   if (!source) {
-    remove_made(parent->made);
+    remove_made(parent.made);
     return fail(source.error());
   }
   const std::string target = mountpoint + "/" + state.also.name;
-  const bool made = ::symlinkat(target.c_str(), parent->fd.get(), name.c_str()) == 0;
-  if (!made && (errno != EEXIST || link_target(parent->fd, name) != target)) {
-    remove_made(parent->made);
+  const bool made = ::symlinkat(target.c_str(), parent.fd.get(), name.c_str()) == 0;
+  if (!made && (errno != EEXIST || link_target(parent.fd, name) != target)) {
+    remove_made(parent.made);
     return fail(ErrorCode::kExists, state.also.path + " exists: remove it, or mount as root for a bind mount");
   }
-  add_made(state, std::move(parent->made));
+  add_made(state, std::move(parent.made));
   state.kind = Kind::kLinked;
   return {};
 }

@@ -27,9 +27,8 @@ Result<BindId> bind(const Fd& source, const Fd& place) {
       ::syscall(SYS_open_tree, source.get(), "", kOpenTreeClone | O_CLOEXEC | static_cast<unsigned>(AT_EMPTY_PATH))));
   if (!tree) return fail_errno("open_tree");
   BindId id;
-  const Result<uint64_t> mount = mount_id_of(tree);
-  if (!mount) return fail(mount.error());
-  id.mount = *mount;
+  INDUCTORFS_TRY_ASSIGN(const auto mount, mount_id_of(tree));
+  id.mount = mount;
   if (::syscall(SYS_move_mount, tree.get(), "", place.get(), "", kFromDescriptor | kToDescriptor) != 0) {
     return fail_errno("move_mount");
   }

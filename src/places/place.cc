@@ -67,9 +67,8 @@ class Walk {
   explicit Walk(Purpose purpose) : purpose_(purpose) {}
 
   Result<Place> to(const std::string& path) {
-    Result<Step> root = open_root();
-    if (!root) return fail(root.error());
-    at_ = std::move(*root);
+    INDUCTORFS_TRY_ASSIGN(auto root, open_root());
+    at_ = std::move(root);
     push(path);
     while (!rest_.empty()) {
       const std::string name = rest_.back();
@@ -117,9 +116,8 @@ class Walk {
       return fail(ErrorCode::kNotFound, path + " does not exist, and a symbolic link leads there: make it");
     }
     if (missing && purpose_ == Purpose::kMakePlace) {
-      const Result<bool> done = make(name, path);
-      if (!done) return fail(done.error());
-      made = *done;
+      INDUCTORFS_TRY_ASSIGN(const auto done, make(name, path));
+      made = done;
       next = step_into(at_, name, path, entered);
     }
     if (!next) return fail(next.error());
@@ -193,9 +191,8 @@ class Walk {
     linked_ = std::min(linked_, rest_.size());
     push({target.data(), static_cast<size_t>(size)});
     if (target[0] != '/') return {};
-    Result<Step> root = open_root();
-    if (!root) return fail(root.error());
-    at_ = std::move(*root);
+    INDUCTORFS_TRY_ASSIGN(auto root, open_root());
+    at_ = std::move(root);
     path_.clear();
     return {};
   }
@@ -216,17 +213,15 @@ Result<Place> make_place(const std::string& path) { return Walk(Purpose::kMakePl
 
 Result<void> check_own_place(const std::string& path) {
   if (::geteuid() != 0) return {};
-  const Result<Place> place = Walk(Purpose::kOwnFiles).to(path);
-  if (!place) return fail(place.error());
+  INDUCTORFS_TRY(Walk(Purpose::kOwnFiles).to(path));
   return {};
 }
 
 std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 Result<Fd> open_parent(const std::string& path) {
-  Result<Place> parent = Walk(Purpose::kOpenPlace).to(parent_of(path));
-  if (!parent) return fail(parent.error());
-  return std::move(parent->fd);
+  INDUCTORFS_TRY_ASSIGN(auto parent, Walk(Purpose::kOpenPlace).to(parent_of(path)));
+  return std::move(parent.fd);
 }
 
 void remove_made(const std::vector<std::string>& made) {

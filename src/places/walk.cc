@@ -27,13 +27,12 @@ Result<void> check_server(const MountEntry& mount, const std::string& path) {
 
 Result<uint64_t> mount_id_of(const Fd& fd) {
   const std::string path = "/proc/self/fdinfo/" + std::to_string(fd.get());
-  const Result<std::string> text = read_file(AT_FDCWD, path, kFdInfoLimit);
-  if (!text) return fail(text.error());
+  INDUCTORFS_TRY_ASSIGN(const auto text, read_file(AT_FDCWD, path, kFdInfoLimit));
   constexpr std::string_view kKey = "mnt_id:\t";
-  const size_t at = text->find(kKey);
+  const size_t at = text.find(kKey);
   uint64_t id = 0;
   if (at == std::string::npos ||
-      std::from_chars(text->data() + at + kKey.size(), text->data() + text->size(), id).ec != std::errc()) {
+      std::from_chars(text.data() + at + kKey.size(), text.data() + text.size(), id).ec != std::errc()) {
     return fail(ErrorCode::kNotSupported, path + " does not name the mount");
   }
   return id;
@@ -44,9 +43,8 @@ std::string through_descriptor(const Fd& fd) { return "/proc/self/fd/" + std::to
 Result<Step> open_root() {
   Step root{Fd(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)), 0};
   if (!root.fd) return fail_errno("open", "/");
-  const Result<uint64_t> mount = mount_id_of(root.fd);
-  if (!mount) return fail(mount.error());
-  root.mount = *mount;
+  INDUCTORFS_TRY_ASSIGN(const auto mount, mount_id_of(root.fd));
+  root.mount = mount;
   return root;
 }
 
@@ -55,9 +53,8 @@ Result<Step> step_into(const Step& at, const std::string& name, const std::strin
   Step next{Fd(::openat(at.fd.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)), 0};
   if (!next.fd && errno == ENOENT) return fail(ErrorCode::kNotFound);
   if (!next.fd) return fail_errno("open", path);
-  const Result<uint64_t> mount = mount_id_of(next.fd);
-  if (!mount) return fail(mount.error());
-  next.mount = *mount;
+  INDUCTORFS_TRY_ASSIGN(const auto mount, mount_id_of(next.fd));
+  next.mount = mount;
   if (next.mount == at.mount) return next;
   const std::vector<MountEntry> table = read_mount_table();
   const MountEntry* const found = find_mount_by_id(table, next.mount);

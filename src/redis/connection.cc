@@ -79,16 +79,14 @@ class SocketConnection final : public Connection {
   Result<void> converse(Conversation& talk) {
     talk.quiet = Deadline::after(talk.without_progress);
     while (talk.received < talk.commands.size()) {
-      auto written = write_some(talk);
-      if (!written) return fail(std::move(written).error());
+      INDUCTORFS_TRY_ASSIGN(auto written, write_some(talk));
       const size_t before = talk.received;
-      auto got = read_some(talk);
-      if (!got) return fail(std::move(got).error());
+      INDUCTORFS_TRY_ASSIGN(auto got, read_some(talk));
       if (talk.total.passed()) return fail(ErrorCode::kTimedOut, "the server did not answer in time");
-      note_progress(talk, *written, *got, talk.received > before);
+      note_progress(talk, written, got, talk.received > before);
       if (talk.received == talk.commands.size()) break;
       if (talk.patience_end().passed()) return silence(talk);
-      if (*written + *got == 0) INDUCTORFS_TRY(rest(talk));
+      if (written + got == 0) INDUCTORFS_TRY(rest(talk));
     }
     return {};
   }
@@ -131,11 +129,10 @@ class SocketConnection final : public Connection {
     if (!got || *got == 0) return got;
     INDUCTORFS_TRY(parser_.feed({bytes.data(), *got}));
     while (talk.received < talk.commands.size()) {
-      auto reply = parser_.next();
-      if (!reply) return fail(std::move(reply).error());
-      if (!*reply) break;
+      INDUCTORFS_TRY_ASSIGN(auto reply, parser_.next());
+      if (!reply) break;
       const size_t index = talk.received++;
-      INDUCTORFS_TRY(talk.on_reply(index, std::move(**reply)));
+      INDUCTORFS_TRY(talk.on_reply(index, std::move(*reply)));
     }
     return got;
   }
@@ -145,9 +142,8 @@ class SocketConnection final : public Connection {
     const bool writing = talk.sent < talk.out.size() || talk.formatted < talk.commands.size();
     const auto events = static_cast<short>(transport_->read_events() | (writing ? POLLOUT : 0));
     const Deadline until(std::min(talk.total.at(), talk.patience_end().at()));
-    const auto ready = wait_ready(transport_->fd(), events, {until, talk.cancelled});
-    if (!ready) return fail(ready.error());
-    if (*ready) return {};
+    INDUCTORFS_TRY_ASSIGN(const auto ready, wait_ready(transport_->fd(), events, {until, talk.cancelled}));
+    if (ready) return {};
     if (talk.total.passed()) return fail(ErrorCode::kTimedOut, "the server did not answer in time");
     return silence(talk);
   }
@@ -252,18 +248,15 @@ Error to_error(const Reply& reply) {
 Result<std::unique_ptr<Connection>> Connection::open(const Endpoint& wanted, Deadline deadline,
                                                      const std::function<bool()>* cancelled, Budget* budget) {
   const Wait wait{deadline, cancelled, budget};
-  const auto server = find_server(wanted, wait);
-  if (!server) return fail(server.error());
-  const Endpoint& endpoint = *server;
-  auto socket = connect_socket(endpoint, wait);
-  if (!socket) return fail(std::move(socket).error());
+  INDUCTORFS_TRY_ASSIGN(const auto server, find_server(wanted, wait));
+  const Endpoint& endpoint = server;
+  INDUCTORFS_TRY_ASSIGN(auto socket, connect_socket(endpoint, wait));
   std::unique_ptr<Transport> transport;
   if (endpoint.tls) {
-    auto made = make_tls_transport(std::move(*socket), endpoint, wait);
-    if (!made) return fail(std::move(made).error());
-    transport = std::move(*made);
+    INDUCTORFS_TRY_ASSIGN(auto made, make_tls_transport(std::move(socket), endpoint, wait));
+    transport = std::move(made);
   } else {
-    transport = make_plain_transport(std::move(*socket));
+    transport = make_plain_transport(std::move(socket));
   }
   auto connection = std::make_unique<SocketConnection>(std::move(transport));
   INDUCTORFS_TRY(greet(*connection, endpoint, wait));

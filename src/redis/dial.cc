@@ -115,9 +115,8 @@ Result<Fd> connect_to(const Address& address, const std::string& name, const Wai
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.size) == 0) return socket;
   // EAGAIN is a Unix socket whose backlog is full: poll would call it writable at once, so it counts as refused.
   if (errno != EINPROGRESS) return refused(errno);
-  const auto ready = wait_ready(socket.get(), POLLOUT, wait);
-  if (!ready) return fail(ready.error());
-  if (!*ready) return fail(ErrorCode::kTimedOut, "connect " + name + ": no answer in time");
+  INDUCTORFS_TRY_ASSIGN(const auto ready, wait_ready(socket.get(), POLLOUT, wait));
+  if (!ready) return fail(ErrorCode::kTimedOut, "connect " + name + ": no answer in time");
   int error = 0;
   socklen_t size = sizeof error;
   if (::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
@@ -142,14 +141,13 @@ Result<Fd> connect_unix(const std::string& path, const Wait& wait) {
 
 Result<Fd> connect_socket(const Endpoint& endpoint, const Wait& wait) {
   if (!endpoint.socket_path.empty()) return connect_unix(endpoint.socket_path, wait);
-  auto addresses = resolve(endpoint.host, endpoint.port, wait);
-  if (!addresses) return fail(std::move(addresses).error());
+  INDUCTORFS_TRY_ASSIGN(auto addresses, resolve(endpoint.host, endpoint.port, wait));
   const std::string name = endpoint.host + ":" + std::to_string(endpoint.port);
   Result<Fd> last = fail(ErrorCode::kUnavailable, "connect " + name + ": the name has no address");
-  for (size_t i = 0; i < addresses->size(); ++i) {
+  for (size_t i = 0; i < addresses.size(); ++i) {
     // Each address gets its share, so that a silent first one leaves time for the others.
-    const auto share = wait.end().left() / static_cast<Milliseconds::rep>(addresses->size() - i);
-    last = connect_to((*addresses)[i], name, wait.earlier(std::max(share, kLeastPerAddress)));
+    const auto share = wait.end().left() / static_cast<Milliseconds::rep>(addresses.size() - i);
+    last = connect_to(addresses[i], name, wait.earlier(std::max(share, kLeastPerAddress)));
     if (last || wait.end().passed() || wait.is_cancelled()) return last;
   }
   return last;

@@ -31,12 +31,11 @@ Result<Sentinels::Address> address_in(const Reply& reply, const std::string& mas
 }
 
 Result<Sentinels::Address> ask_one(const Endpoint& sentinel, const std::string& master, const Wait& wait) {
-  auto connection = Connection::open(sentinel, wait.deadline, wait.cancelled);
-  if (!connection) return fail(std::move(connection).error());
+  INDUCTORFS_TRY_ASSIGN(auto connection, Connection::open(sentinel, wait.deadline, wait.cancelled));
   const Milliseconds left = wait.deadline.left();
-  const auto reply = (*connection)->call({"SENTINEL", "GET-MASTER-ADDR-BY-NAME", master}, {left, left, wait.cancelled});
-  if (!reply) return fail(reply.error());
-  return address_in(*reply, master);
+  INDUCTORFS_TRY_ASSIGN(const auto reply, connection->call({"SENTINEL", "GET-MASTER-ADDR-BY-NAME", master},
+                                                           {left, left, wait.cancelled}));
+  return address_in(reply, master);
 }
 
 /// A Sentinel of its own password has, by custom, that of the server.
@@ -87,12 +86,11 @@ Result<Endpoint> find_server(const Endpoint& endpoint, const Wait& wait) {
 Result<void> check_is_master(Connection& connection, const Endpoint& endpoint, const Wait& wait) {
   if (endpoint.sentinels == nullptr) return {};
   const Milliseconds left = wait.deadline.left();
-  const auto role = connection.call({"ROLE"}, {left, left, wait.cancelled});
-  if (!role) return fail(role.error());
+  INDUCTORFS_TRY_ASSIGN(const auto role, connection.call({"ROLE"}, {left, left, wait.cancelled}));
   // Whoever may not ask has to believe the Sentinel.
-  if (role->items.empty() || role->items.front().text == "master") return {};
+  if (role.items.empty() || role.items.front().text == "master") return {};
   return fail(ErrorCode::kUnavailable, endpoint.host + ":" + std::to_string(endpoint.port) +
-                                           ", which the Sentinels call the master, is a " + role->items.front().text);
+                                           ", which the Sentinels call the master, is a " + role.items.front().text);
 }
 
 }  // namespace inductorfs::redis

@@ -108,9 +108,8 @@ class TlsTransport final : public Transport {
       if (done == 1) return {};
       const int why = SSL_get_error(session_.get(), done);
       if (why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE) return refused();
-      const auto ready = wait_ready(fd_, why == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT, wait);
-      if (!ready) return fail(ready.error());
-      if (!*ready) return fail(ErrorCode::kTimedOut, "TLS: the server does not answer in time");
+      INDUCTORFS_TRY_ASSIGN(const auto ready, wait_ready(fd_, why == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT, wait));
+      if (!ready) return fail(ErrorCode::kTimedOut, "TLS: the server does not answer in time");
       if (wait.budget != nullptr && why == SSL_ERROR_WANT_READ) wait.budget->progress();
     }
   }
@@ -257,9 +256,8 @@ bool expect_peer(SSL* session, const std::string& host) {
 uint64_t certificate_loads() { return loads; }
 
 Result<std::unique_ptr<Transport>> make_tls_transport(Fd socket, const Endpoint& endpoint, const Wait& wait) {
-  auto context = context_for(endpoint);
-  if (!context) return fail(std::move(context).error());
-  Session session(SSL_new(context->get()));
+  INDUCTORFS_TRY_ASSIGN(auto context, context_for(endpoint));
+  Session session(SSL_new(context.get()));
   if (session == nullptr || !expect_peer(session.get(), endpoint.host)) {
     return fail(ErrorCode::kInternal, "TLS: " + last_reason());
   }

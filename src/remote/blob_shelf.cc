@@ -47,9 +47,8 @@ Result<void> BlobShelf::take(std::span<const Reply> replies) {
     if (PieceHead::is_newer(replies[kQuestions * i].text)) continue;
     bool whole = head.has_value();
     if (whole && head->pieces > 1) {
-      auto others = has_other_pieces(digests_[i], head->pieces, renew);
-      if (!others) return fail(std::move(others).error());
-      whole = *others;
+      INDUCTORFS_TRY_ASSIGN(auto others, has_other_pieces(digests_[i], head->pieces, renew));
+      whole = others;
     }
     if (!whole) {
       missing_.push_back(digests_[i]);

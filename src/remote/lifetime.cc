@@ -26,11 +26,10 @@ Result<void> look_at_lifetimes(Channel& channel, const ScopeKeys& keys, const Li
   const auto names = names_of(keys);
   std::vector<redis::Command> commands;
   for (const auto name : names) commands.push_back({"PTTL", name});
-  auto replies = channel.call_all(commands);
-  if (!replies) return fail(std::move(replies).error());
+  INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(commands));
   commands.clear();
   for (size_t i = 0; i < names.size(); ++i) {
-    const Reply& left = (*replies)[i];
+    const Reply& left = replies[i];
     constexpr int64_t kAbsent = -2;
     if (left.is_error() || left.integer == kAbsent || left.integer >= lifetime.renew_below) continue;
     commands.push_back({"PEXPIRE", names[i], lifetime.text});
@@ -68,8 +67,7 @@ Result<void> keep_scopes(Session& session, std::span<const ScopeKeeper::Due> due
       const ScopeKeys keys(session.options().prefix, one.scope);
       redis::Command touch = {"TOUCH"};
       for (const auto name : names_of(keys)) touch.push_back(name);
-      auto touched = channel.call(touch);
-      if (!touched) return fail(std::move(touched).error());
+      INDUCTORFS_TRY(channel.call(touch));
       if (one.look) INDUCTORFS_TRY(look_at_lifetimes(channel, keys, lifetime));
     }
     return {};

@@ -150,21 +150,19 @@ class MemoryRemote final : public Remote {
   }
 
   Result<PublishOutcome> publish(const PublishGroup& group, BlobSource& source, Deadline /*deadline*/) override {
-    auto encoded = encode_group(group);
-    if (!encoded) return fail(std::move(encoded).error());
+    INDUCTORFS_TRY_ASSIGN(auto encoded, encode_group(group));
     const auto taken = [&](const ClusterState& state) { return group.first_of_path && is_taken(state, group); };
     if (cluster_->state().with(taken)) return PublishOutcome::kSuperseded;
     const bool held = cluster_->state().with(
-        [&](const ClusterState& state) { return holds_digests_in(state, group.scope, *encoded); });
+        [&](const ClusterState& state) { return holds_digests_in(state, group.scope, encoded); });
     bool sent = false;
     for (const codec::Digest& digest : distinct_digests(group.entries)) {
-      auto stored = store(digest, source);
-      if (!stored) return fail(std::move(stored).error());
-      sent = sent || *stored;
+      INDUCTORFS_TRY_ASSIGN(auto stored, store(digest, source));
+      sent = sent || stored;
     }
     return cluster_->state().notify_with([&](ClusterState& state) {
       if (taken(state)) return PublishOutcome::kSuperseded;
-      return apply(state.scopes[group.scope], group, *encoded, held && sent);
+      return apply(state.scopes[group.scope], group, encoded, held && sent);
     });
   }
 

@@ -69,9 +69,8 @@ Result<std::vector<Record>> records_of(const Reply& reply) {
     return unexpected_reply(reply);
   }
   for (const Reply& item : reply.items[0].items[1].items) {
-    auto record = record_of(item);
-    if (!record) return fail(std::move(record).error());
-    records.push_back(std::move(*record));
+    INDUCTORFS_TRY_ASSIGN(auto record, record_of(item));
+    records.push_back(std::move(record));
   }
   return records;
 }
@@ -98,16 +97,15 @@ class ScopeReader {
         channel_(channel) {}
 
   Result<Delta> read(const Position& from) {
-    auto step = read_step(from.generation);
-    if (!step) return fail(std::move(step).error());
-    if (step->entries > session_.options().index_limit) return too_large();
-    if (!step->head.exists) return Delta{from != Position{}, {}, {}, {}, true};
+    INDUCTORFS_TRY_ASSIGN(auto step, read_step(from.generation));
+    if (step.entries > session_.options().index_limit) return too_large();
+    if (!step.head.exists) return Delta{from != Position{}, {}, {}, {}, true};
     DeltaFold fold;
     Position position = from;
-    const bool goes_on = step->head.position == from || follows(*step, position, fold);
+    const bool goes_on = step.head.position == from || follows(step, position, fold);
     const bool again = goes_on && rereads_.claim(scope_, std::chrono::steady_clock::now());
     if (goes_on && !again) {
-      const bool at_head = position == step->head.position;
+      const bool at_head = position == step.head.position;
       Delta delta = std::move(fold).finish(false, std::move(position));
       delta.at_head = at_head;
       return delta;
@@ -124,9 +122,8 @@ class ScopeReader {
   Result<Delta> snapshot() {
     session_.counters().get("remote.resyncs").add();
     for (int i = 0; i < kBootstrapAttempts; ++i) {
-      auto delta = bootstrap();
-      if (!delta) return fail(std::move(delta).error());
-      if (*delta) return std::move(**delta);
+      INDUCTORFS_TRY_ASSIGN(auto delta, bootstrap());
+      if (delta) return std::move(*delta);
     }
     return fail(ErrorCode::kUnavailable, "scope " + scope_ + " changed its history while it was read");
   }
@@ -167,20 +164,17 @@ class ScopeReader {
       std::vector<redis::Command> all = looked;
       all.insert(all.end(), commands.begin(), commands.end());
       all.insert(all.end(), looked.begin(), looked.end());
-      auto replies = channel_.call_all(all);
-      if (!replies) return fail(std::move(replies).error());
-      const auto before = head_in(std::span(*replies).first(looked.size()));
-      if (!before) return fail(before.error());
-      auto after = head_in(std::span(*replies).last(looked.size()));
-      if (!after) return fail(std::move(after).error());
-      const auto first = replies->begin() + static_cast<ptrdiff_t>(looked.size());
-      const auto end = replies->end() - static_cast<ptrdiff_t>(looked.size());
+      INDUCTORFS_TRY_ASSIGN(auto replies, channel_.call_all(all));
+      INDUCTORFS_TRY_ASSIGN(const auto before, head_in(std::span(replies).first(looked.size())));
+      INDUCTORFS_TRY_ASSIGN(auto after, head_in(std::span(replies).last(looked.size())));
+      const auto first = replies.begin() + static_cast<ptrdiff_t>(looked.size());
+      const auto end = replies.end() - static_cast<ptrdiff_t>(looked.size());
       for (const Reply& reply : std::span(first, end)) {
         if (reply.is_error()) return unexpected_reply(reply);
       }
-      if (before->exists != after->exists || before->position != after->position) continue;
-      if (!after->exists && !std::exchange(without_meta_, true)) continue;  // the index alone may be there
-      return Moment{std::move(*after), {std::make_move_iterator(first), std::make_move_iterator(end)}};
+      if (before.exists != after.exists || before.position != after.position) continue;
+      if (!after.exists && !std::exchange(without_meta_, true)) continue;  // the index alone may be there
+      return Moment{std::move(after), {std::make_move_iterator(first), std::make_move_iterator(end)}};
     }
     return fail(ErrorCode::kUnavailable, "the scope changes faster than it can be read");
   }
@@ -193,13 +187,13 @@ class ScopeReader {
   Result<Step> read_step(uint64_t generation) {
     const std::string count = std::to_string(kRecordsPerRead);
     const std::string after = std::to_string(generation) + "-0";
-    auto moment = at_one_moment({{"XREAD", "COUNT", count, "STREAMS", keys_.log, after}, {"HLEN", keys_.index}});
-    if (!moment) return fail(std::move(moment).error());
+    INDUCTORFS_TRY_ASSIGN(
+        auto moment, at_one_moment({{"XREAD", "COUNT", count, "STREAMS", keys_.log, after}, {"HLEN", keys_.index}}));
     Step step;
-    step.head = std::move(moment->head);
-    step.entries = static_cast<uint64_t>(moment->replies[1].integer);
+    step.head = std::move(moment.head);
+    step.entries = static_cast<uint64_t>(moment.replies[1].integer);
     // A record that cannot be read breaks the chain like one that is missing: the index has the truth.
-    if (auto records = records_of(moment->replies[0])) step.records = std::move(*records);
+    if (auto records = records_of(moment.replies[0])) step.records = std::move(*records);
     return step;
   }
 
@@ -225,18 +219,15 @@ class ScopeReader {
   // A whole snapshot; nothing when the history changed under it.
   Result<std::optional<Delta>> bootstrap() {
     heads_.clear();
-    auto first = at_one_moment({});
-    if (!first) return fail(std::move(first).error());
-    if (!first->head.exists) return std::optional(Delta{true, {}, {}, {}, true});
-    Position position = first->head.position;
+    INDUCTORFS_TRY_ASSIGN(auto first, at_one_moment({}));
+    if (!first.head.exists) return std::optional(Delta{true, {}, {}, {}, true});
+    Position position = first.head.position;
     heads_[position.generation] = position.nonce;
     DeltaFold fold;
-    auto scanned = scan(fold);
-    if (!scanned) return fail(std::move(scanned).error());
-    if (!*scanned || heads_.begin()->first < position.generation) return std::optional<Delta>();
-    auto replayed = replay(position, fold);
-    if (!replayed) return fail(std::move(replayed).error());
-    if (!*replayed) return std::optional<Delta>();
+    INDUCTORFS_TRY_ASSIGN(auto scanned, scan(fold));
+    if (!scanned || heads_.begin()->first < position.generation) return std::optional<Delta>();
+    INDUCTORFS_TRY_ASSIGN(auto replayed, replay(position, fold));
+    if (!replayed) return std::optional<Delta>();
     return std::optional(std::move(fold).finish(true, std::move(position)));
   }
 
@@ -245,13 +236,12 @@ class ScopeReader {
     std::string cursor = "0";
     Counter& bad = session_.counters().get("remote.bad_entries");
     do {
-      auto moment = at_one_moment({{"HSCAN", keys_.index, cursor, "COUNT", kScanCount}});
-      if (!moment) return fail(std::move(moment).error());
-      const Position& head = moment->head.position;
-      if (!moment->head.exists) return false;
+      INDUCTORFS_TRY_ASSIGN(auto moment, at_one_moment({{"HSCAN", keys_.index, cursor, "COUNT", kScanCount}}));
+      const Position& head = moment.head.position;
+      if (!moment.head.exists) return false;
       const auto [seen, added] = heads_.try_emplace(head.generation, head.nonce);
       if (!added && seen->second != head.nonce) return false;
-      Reply& page = moment->replies[0];
+      Reply& page = moment.replies[0];
       if (page.items.size() != 2) return unexpected_reply(page);
       std::vector<Reply>& fields = page.items[1].items;
       for (size_t i = 0; i + 1 < fields.size(); i += 2) {
@@ -273,14 +263,13 @@ class ScopeReader {
   // scan found may be of a history that a failover has undone (a "ghost" that nobody would ever remove).
   Result<bool> replay(Position& position, DeltaFold& fold) {
     while (position.generation < heads_.rbegin()->first) {
-      auto step = read_step(position.generation);
-      if (!step) return fail(std::move(step).error());
-      if (!step->head.exists) return false;
-      for (const Record& record : step->records) {
+      INDUCTORFS_TRY_ASSIGN(auto step, read_step(position.generation));
+      if (!step.head.exists) return false;
+      for (const Record& record : step.records) {
         const auto seen = heads_.find(record.generation);
         if (seen != heads_.end() && seen->second != record.nonce) return false;
       }
-      if (!follows(*step, position, fold)) return false;
+      if (!follows(step, position, fold)) return false;
     }
     return true;
   }
@@ -304,9 +293,8 @@ Result<Delta> read_scope(Session& session, Rereads& rereads, const ScopeId& scop
   std::vector<Damaged> damaged;
   INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Channel& channel) -> Result<void> {
     ScopeReader reader(session, rereads, scope, channel);
-    auto read = reader.read(from);
-    if (!read) return fail(std::move(read).error());
-    delta = std::move(*read);
+    INDUCTORFS_TRY_ASSIGN(auto read, reader.read(from));
+    delta = std::move(read);
     damaged = reader.damaged();
     return {};
   }));

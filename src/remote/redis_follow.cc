@@ -63,11 +63,10 @@ class ScopeWaiter {
     std::vector<redis::Command> commands;
     commands.reserve(places.size());
     for (const size_t i : places) commands.push_back({"HMGET", keys_[i].meta, "gen", "nonce"});
-    auto replies = channel.call_all(commands);
-    if (!replies) return fail(std::move(replies).error());
-    for (size_t i = 0; i < replies->size(); ++i) {
+    INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(commands));
+    for (size_t i = 0; i < replies.size(); ++i) {
       const auto& [scope, position] = scopes_[places[i]];
-      auto head = head_of((*replies)[i]);
+      auto head = head_of(replies[i]);
       const bool has_meta = head && (head->exists || position == Position{});
       if (head && !has_meta) head = look_at_index(channel, keys_[places[i]]);
       if (!head) return fail(std::move(head).error());
@@ -82,9 +81,8 @@ class ScopeWaiter {
   }
 
   static Result<Head> look_at_index(Channel& channel, const ScopeKeys& keys) {
-    auto replies = channel.call_all(look_without_meta(keys));
-    if (!replies) return fail(std::move(replies).error());
-    return head_without_meta((*replies)[0], (*replies)[1]);
+    INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(look_without_meta(keys)));
+    return head_without_meta(replies[0], replies[1]);
   }
 
   Result<std::vector<ScopeId>> rest(Channel& channel) {
@@ -94,15 +92,14 @@ class ScopeWaiter {
     redis::Command command = {"XREAD", "COUNT", "1", "BLOCK", milliseconds, "STREAMS"};
     for (const ScopeKeys& keys : keys_) command.push_back(keys.log);
     for (const std::string& id : ids_) command.push_back(id);
-    auto reply = channel.call_blocking(command, block, cancelled_);
-    if (!reply) return fail(std::move(reply).error());
-    if (reply->is_error()) return fail(redis::to_error(*reply));
-    if (reply->kind != Reply::Kind::kArray) {
+    INDUCTORFS_TRY_ASSIGN(auto reply, channel.call_blocking(command, block, cancelled_));
+    if (reply.is_error()) return fail(redis::to_error(reply));
+    if (reply.kind != Reply::Kind::kArray) {
       // What follows is a look at all heads, which says more.
       return std::chrono::steady_clock::now() < heads_.due() ? gone(channel) : std::vector<ScopeId>();
     }
     std::vector<ScopeId> named;
-    for (const Reply& stream : reply->items) {
+    for (const Reply& stream : reply.items) {
       if (stream.items.empty()) return fail(redis::to_error(stream));
       const auto keys = std::ranges::find(keys_, stream.items[0].text, &ScopeKeys::log);
       if (keys != keys_.end()) named.push_back(scopes_[static_cast<size_t>(keys - keys_.begin())].first);
@@ -118,10 +115,9 @@ class ScopeWaiter {
       command.push_back(heads_.has_meta(scopes_[i].first) ? keys_[i].meta : keys_[i].index);
     }
     if (command.size() == 1) return std::vector<ScopeId>();
-    auto reply = channel.call(command);
-    if (!reply) return fail(std::move(reply).error());
-    if (reply->kind != Reply::Kind::kInteger) return fail(redis::to_error(*reply));
-    if (reply->integer == static_cast<int64_t>(command.size()) - 1) return std::vector<ScopeId>();
+    INDUCTORFS_TRY_ASSIGN(auto reply, channel.call(command));
+    if (reply.kind != Reply::Kind::kInteger) return fail(redis::to_error(reply));
+    if (reply.integer == static_cast<int64_t>(command.size()) - 1) return std::vector<ScopeId>();
     return look_at(channel, all());
   }
 
@@ -148,9 +144,8 @@ Result<std::vector<ScopeId>> wait_for_scopes(Session& session, HeadWatch& heads,
   }
   if (scopes.empty() || deadline.passed() || cancelled()) return moved;
   auto outcome = session.run(Use::kFollow, deadline, [&](Channel& channel) -> Result<void> {
-    auto named = ScopeWaiter(session, heads, scopes, cancelled).run(channel);
-    if (!named) return fail(std::move(named).error());
-    moved = std::move(*named);
+    INDUCTORFS_TRY_ASSIGN(auto named, ScopeWaiter(session, heads, scopes, cancelled).run(channel));
+    moved = std::move(named);
     return {};
   });
   if (!outcome && (cancelled() || (deadline.passed() && outcome.error().code() == ErrorCode::kTimedOut))) return moved;

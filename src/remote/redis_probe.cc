@@ -71,10 +71,9 @@ Result<ServerFacts> facts_from_info(const std::string& info) {
 Result<ServerFacts> probe_server(Session& session, Deadline deadline) {
   std::string info;
   auto outcome = session.run(Use::kControl, deadline, [&](Channel& channel) -> Result<void> {
-    auto replies = channel.call_all({{"INFO", "server"}, {"INFO", "memory"}});
-    if (!replies) return fail(std::move(replies).error());
+    INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all({{"INFO", "server"}, {"INFO", "memory"}}));
     info.clear();
-    for (const redis::Reply& reply : *replies) {
+    for (const redis::Reply& reply : replies) {
       if (reply.kind != redis::Reply::Kind::kString) return fail(redis::to_error(reply));
       info += reply.text + "\n";
     }

@@ -60,9 +60,8 @@ class PublishJob {
         return stored;
       }
     }
-    auto status = evaluate(channel, held_ && !blobs.missing().empty() ? "repair" : "write");
-    if (!status) return fail(std::move(status).error());
-    return conclude(*status);
+    INDUCTORFS_TRY_ASSIGN(auto status, evaluate(channel, held_ && !blobs.missing().empty() ? "repair" : "write"));
+    return conclude(status);
   }
 
   /// The server is well but will not write now.
@@ -108,11 +107,10 @@ class PublishJob {
     }
     const size_t own = commands.size();
     blobs.ask(commands);
-    auto replies = channel.call_all(commands);
-    if (!replies) return fail(std::move(replies).error());
-    INDUCTORFS_TRY(blobs.take(std::span(*replies).subspan(own)));
-    INDUCTORFS_TRY(judge(channel, std::span(*replies).subspan(first, own - first), blobs.missing().empty()));
-    if (claim == Claim::kTake) take_claim(replies->front(), origin);
+    INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(commands));
+    INDUCTORFS_TRY(blobs.take(std::span(replies).subspan(own)));
+    INDUCTORFS_TRY(judge(channel, std::span(replies).subspan(first, own - first), blobs.missing().empty()));
+    if (claim == Claim::kTake) take_claim(replies.front(), origin);
     return {};
   }
 
@@ -228,9 +226,8 @@ class PublishJob {
     }
     std::vector<redis::Command> commands = {std::move(command)};
     if (claimed_) commands.push_back({"UNLINK", sending_});
-    auto replies = channel.call_all(commands);
-    if (!replies) return fail(std::move(replies).error());
-    Reply& reply = replies->front();
+    INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(commands));
+    Reply& reply = replies.front();
     if (refuses_writes(reply)) {
       refusal_ = std::move(reply);
       return std::string();
@@ -284,13 +281,12 @@ void count(Session& session, PublishOutcome outcome) {
 
 Result<PublishOutcome> publish_group(Session& session, Breaker& writes, const PublishGroup& group, BlobSource& source,
                                      Deadline deadline) {
-  auto encoded = encode_group(group);
-  if (!encoded) return fail(std::move(encoded).error());
+  INDUCTORFS_TRY_ASSIGN(auto encoded, encode_group(group));
   const Breaker::Ticket ticket = writes.admit(std::chrono::steady_clock::now());
   if (ticket == Breaker::Ticket::kRefused) {
     return fail(ErrorCode::kUnavailable, "the server refused to write a moment ago");
   }
-  PublishJob job(session, group, *encoded, source);
+  PublishJob job(session, group, encoded, source);
   auto outcome = session.run(Use::kPublish, deadline, [&](Channel& channel) { return job.run(channel); });
   if (outcome && job.refusal()) {
     // The name may lead to the new master by now, which a connection to the old one would never find out.
@@ -323,12 +319,11 @@ Result<void> report_lost_entry(Session& session, const ScopeId& scope, const std
   const std::string blob = piece_key(session.options().prefix, digest, 0);
   bool removed = false;
   INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Channel& channel) -> Result<void> {
-    auto reply =
-        channel.call({"EVAL", report_lost_script(), "5", keys.meta, keys.index, keys.counts, keys.owners, keys.log,
-                      nonce, log_length, record, path, digest.raw(), lifetime.text, lifetime.renew_below_text});
-    if (!reply) return fail(std::move(reply).error());
-    if (reply->kind != Reply::Kind::kArray || reply->items.empty()) return fail(redis::to_error(*reply));
-    removed = reply->items.front().text == "REMOVED";
+    INDUCTORFS_TRY_ASSIGN(auto reply, channel.call({"EVAL", report_lost_script(), "5", keys.meta, keys.index,
+                                                    keys.counts, keys.owners, keys.log, nonce, log_length, record, path,
+                                                    digest.raw(), lifetime.text, lifetime.renew_below_text}));
+    if (reply.kind != Reply::Kind::kArray || reply.items.empty()) return fail(redis::to_error(reply));
+    removed = reply.items.front().text == "REMOVED";
     if (!removed) return {};
     // Damaged bytes must go too: the next publisher would find the blob there and not send its own. A user without
     // that right still has done the main thing, so the answer does not matter.

@@ -134,22 +134,20 @@ bool is_good_prefix(const std::string& prefix) {
 }  // namespace
 
 Result<std::unique_ptr<Remote>> open_redis(const RemoteOptions& options, Counters& counters) {
-  auto endpoint = redis::parse_url(options.url);
-  if (!endpoint) return fail(std::move(endpoint).error());
+  INDUCTORFS_TRY_ASSIGN(auto endpoint, redis::parse_url(options.url));
   if (!is_good_prefix(options.prefix)) {
     return fail(ErrorCode::kInvalid, "the key prefix is 1 to 64 letters, digits, and - _ .");
   }
   if (options.blob_lifetime.count() <= 0) return fail(ErrorCode::kInvalid, "the lifetime of blobs must be positive");
   if (!options.password_file.empty()) {
-    auto secret = read_secret(options.password_file);
-    if (!secret) return fail(std::move(secret).error());
-    endpoint->password = std::move(*secret);
+    INDUCTORFS_TRY_ASSIGN(auto secret, read_secret(options.password_file));
+    endpoint.password = std::move(secret);
   }
-  endpoint->ca_file = options.ca_file;
-  endpoint->certificate_file = options.certificate_file;
-  endpoint->key_file = options.key_file;
-  endpoint->client_name = options.client_name;
-  return std::make_unique<RedisRemote>(Session(options, std::move(*endpoint), counters),
+  endpoint.ca_file = options.ca_file;
+  endpoint.certificate_file = options.certificate_file;
+  endpoint.key_file = options.key_file;
+  endpoint.client_name = options.client_name;
+  return std::make_unique<RedisRemote>(Session(options, std::move(endpoint), counters),
                                        std::make_shared<RedisRemote::Shared>(options));
 }
 

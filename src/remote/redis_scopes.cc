@@ -31,9 +31,8 @@ class ScopeLister {
 
   Result<std::vector<ScopeInformation>> run() {
     for (size_t from = 0; from < kAnnouncedScopesLimit && found_.size() < limit_; from += kScopesAtOnce) {
-      auto ids = ids_from(from);
-      if (!ids) return fail(std::move(ids).error());
-      INDUCTORFS_TRY(read_texts(*ids));
+      INDUCTORFS_TRY_ASSIGN(auto ids, ids_from(from));
+      INDUCTORFS_TRY(read_texts(ids));
       if (last_page_) break;
     }
     return std::move(found_);
@@ -45,12 +44,11 @@ class ScopeLister {
     const std::string registry = scope_registry_key(session_.options().prefix);
     const std::string first = std::to_string(from);
     const std::string last = std::to_string(from + kScopesAtOnce - 1);
-    auto reply = channel_.call({"ZRANGE", registry, first, last, "REV"});
-    if (!reply) return fail(std::move(reply).error());
-    if (reply->kind != Reply::Kind::kArray) return fail(redis::to_error(*reply));
-    last_page_ = reply->items.size() < kScopesAtOnce;
+    INDUCTORFS_TRY_ASSIGN(auto reply, channel_.call({"ZRANGE", registry, first, last, "REV"}));
+    if (reply.kind != Reply::Kind::kArray) return fail(redis::to_error(reply));
+    last_page_ = reply.items.size() < kScopesAtOnce;
     std::vector<ScopeId> ids;
-    for (Reply& item : reply->items) {
+    for (Reply& item : reply.items) {
       if (!check_scope(item.text)) {
         bad_.add();
       } else if (seen_.insert(item.text).second) {
@@ -99,10 +97,10 @@ Result<void> announce_to(Session& session, const ScopeInformation& scope, Deadli
   const std::string lifetime = lifetime_of(session);
   const std::string most = std::to_string(kAnnouncedScopesLimit);
   INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Channel& channel) -> Result<void> {
-    auto replies = channel.call_all({{"SET", keys.about, value, "PX", lifetime},
-                                     {"EVAL", register_scope_script(), "1", registry, scope.id, lifetime, most}});
-    if (!replies) return fail(std::move(replies).error());
-    for (const Reply& reply : *replies) {
+    INDUCTORFS_TRY_ASSIGN(
+        auto replies, channel.call_all({{"SET", keys.about, value, "PX", lifetime},
+                                        {"EVAL", register_scope_script(), "1", registry, scope.id, lifetime, most}}));
+    for (const Reply& reply : replies) {
       if (reply.is_error()) return fail(redis::to_error(reply));
     }
     return {};
@@ -115,9 +113,8 @@ Result<std::vector<ScopeInformation>> list_announced(Session& session, size_t li
   std::vector<ScopeInformation> scopes;
   if (limit == 0) return scopes;
   INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Channel& channel) -> Result<void> {
-    auto listed = ScopeLister(session, channel, limit).run();
-    if (!listed) return fail(std::move(listed).error());
-    scopes = std::move(*listed);
+    INDUCTORFS_TRY_ASSIGN(auto listed, ScopeLister(session, channel, limit).run());
+    scopes = std::move(listed);
     return {};
   }));
   return scopes;

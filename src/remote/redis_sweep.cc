@@ -76,16 +76,14 @@ class Sweep {
     auto reply = channel.call(claim);
     if (!reply) return fail(std::move(reply).error());
     if (wanted && reply->kind == Reply::Kind::kString && reply->text == kRested) {
-      auto replies = channel.call_all({{"UNLINK", keys_.sweeper}, claim});
-      if (!replies) return fail(std::move(replies).error());
-      reply = std::move(replies->back());
+      INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all({{"UNLINK", keys_.sweeper}, claim}));
+      reply = std::move(replies.back());
     }
     // An error: this user may only read, and leaves it to others.
     report_.ours = reply->kind == Reply::Kind::kNil;
     if (!report_.ours) return {};
-    auto entries = channel.call({"HLEN", keys_.index});
-    if (!entries) return fail(std::move(entries).error());
-    const auto held = static_cast<uint64_t>(entries->integer);
+    INDUCTORFS_TRY_ASSIGN(auto entries, channel.call({"HLEN", keys_.index}));
+    const auto held = static_cast<uint64_t>(entries.integer);
     const uint64_t limit = session_.options().index_limit;
     const uint64_t target = limit - limit / kMadeFree;
     if (held + limit / kNearlyFull >= limit && held > target) too_many_ = std::min(held - target, kUnusedMost);
@@ -93,16 +91,15 @@ class Sweep {
   }
 
   Result<void> sweep_page(Channel& channel, std::string& cursor) {
-    auto page = channel.call({"HSCAN", keys_.index, cursor, "COUNT", kPage});
-    if (!page) return fail(std::move(page).error());
-    if (page->kind != Reply::Kind::kArray || page->items.size() != 2) return fail(redis::to_error(*page));
+    INDUCTORFS_TRY_ASSIGN(auto page, channel.call({"HSCAN", keys_.index, cursor, "COUNT", kPage}));
+    if (page.kind != Reply::Kind::kArray || page.items.size() != 2) return fail(redis::to_error(page));
     std::vector<Item> items;
-    const std::vector<Reply>& fields = page->items[1].items;
+    const std::vector<Reply>& fields = page.items[1].items;
     for (size_t i = 0; i + 1 < fields.size(); i += 2) {
       const auto digest = codec::Digest::from_raw(stored_digest(fields[i + 1].text));
       if (digest && codec::is_clean_path(fields[i].text)) items.push_back({fields[i].text, *digest});
     }
-    cursor = page->items[0].text;
+    cursor = page.items[0].text;
     report_.looked_at += items.size();
     auto gone = take_gone(channel, items);
     if (!gone) return fail(std::move(gone).error());
@@ -158,14 +155,13 @@ class Sweep {
     std::map<std::string, std::string> group_of;  // path, group
     std::string cursor = "0";
     do {
-      auto page = channel.call({"HSCAN", keys_.owners, cursor, "COUNT", kPage});
-      if (!page) return fail(std::move(page).error());
-      if (page->kind != Reply::Kind::kArray || page->items.size() != 2) return fail(redis::to_error(*page));
-      const std::vector<Reply>& fields = page->items[1].items;
+      INDUCTORFS_TRY_ASSIGN(auto page, channel.call({"HSCAN", keys_.owners, cursor, "COUNT", kPage}));
+      if (page.kind != Reply::Kind::kArray || page.items.size() != 2) return fail(redis::to_error(page));
+      const std::vector<Reply>& fields = page.items[1].items;
       for (size_t i = 0; i + 1 < fields.size(); i += 2) {
         if (!fields[i].text.starts_with('/')) group_of[fields[i].text] = fields[i + 1].text;
       }
-      cursor = page->items[0].text;
+      cursor = page.items[0].text;
     } while (cursor != "0");
     std::set<std::string_view> groups;
     std::set<std::string_view> chosen;
@@ -178,9 +174,8 @@ class Sweep {
       if (groups.contains(group) && !chosen.contains(path)) paths.push_back(path);
     }
     for (const std::string& path : paths) {
-      auto value = channel.call({"HGET", keys_.index, path});
-      if (!value) return fail(std::move(value).error());
-      const auto digest = codec::Digest::from_raw(stored_digest(value->text));
+      INDUCTORFS_TRY_ASSIGN(auto value, channel.call({"HGET", keys_.index, path}));
+      const auto digest = codec::Digest::from_raw(stored_digest(value.text));
       if (digest) items.push_back({path, *digest});
     }
     return {};
@@ -189,10 +184,9 @@ class Sweep {
   // All in one record. When one of them has changed, one by one.
   Result<void> remove(Channel& channel, std::span<const Item> items, uint64_t& removed) {
     if (items.empty()) return {};
-    auto status = evaluate(channel, items, kLease);
-    if (!status) return fail(std::move(status).error());
-    if (*status == "REMOVED") removed += items.size();
-    if (*status != "OTHER" || items.size() == 1) return {};
+    INDUCTORFS_TRY_ASSIGN(auto status, evaluate(channel, items, kLease));
+    if (status == "REMOVED") removed += items.size();
+    if (status != "OTHER" || items.size() == 1) return {};
     for (size_t i = 0; i < items.size(); ++i) INDUCTORFS_TRY(remove(channel, items.subspan(i, 1), removed));
     return {};
   }
@@ -202,8 +196,7 @@ class Sweep {
     if (report_.unused >= kUnusedMost) return talk_done(channel.call({"UNLINK", keys_.sweeper}));
     const auto day = std::chrono::duration_cast<Milliseconds>(session_.options().blob_lifetime) / kRenewalsPerLifetime;
     const std::string lease = std::to_string(std::max(day, Milliseconds(1)).count());
-    auto status = evaluate(channel, {}, kLease);
-    if (!status) return fail(std::move(status).error());
+    INDUCTORFS_TRY(evaluate(channel, {}, kLease));
     return talk_done(channel.call({"SET", keys_.sweeper, kRested, "PX", lease}));
   }
 
@@ -237,11 +230,10 @@ class Sweep {
       command.push_back(item.path);
       command.push_back(item.digest.raw());
     }
-    auto reply = channel.call(command);
-    if (!reply) return fail(std::move(reply).error());
-    if (reply->kind != Reply::Kind::kArray || reply->items.empty()) return fail(redis::to_error(*reply));
-    if (reply->items.front().text == "FENCED") return fail(ErrorCode::kBusy, "another mount sweeps this scope");
-    return reply->items.front().text;
+    INDUCTORFS_TRY_ASSIGN(auto reply, channel.call(command));
+    if (reply.kind != Reply::Kind::kArray || reply.items.empty()) return fail(redis::to_error(reply));
+    if (reply.items.front().text == "FENCED") return fail(ErrorCode::kBusy, "another mount sweeps this scope");
+    return reply.items.front().text;
   }
 
   Session& session_;

@@ -52,9 +52,8 @@ Result<std::vector<redis::Reply>> Channel::call_all(const std::vector<redis::Com
 }
 
 Result<redis::Reply> Channel::call(const redis::Command& command) {
-  auto replies = call_all({command});
-  if (!replies) return fail(std::move(replies).error());
-  return std::move(replies->front());
+  INDUCTORFS_TRY_ASSIGN(auto replies, call_all({command}));
+  return std::move(replies.front());
 }
 
 Result<redis::Reply> Channel::call_blocking(const redis::Command& command, Milliseconds block,

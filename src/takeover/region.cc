@@ -53,12 +53,11 @@ Result<Region> Region::create(size_t threads, size_t most_spares) {
   if (!memory) return fail_errno("memfd_create");
   const size_t size = whole_size(threads);
   if (::ftruncate(memory.get(), static_cast<off_t>(size)) != 0) return fail_errno("ftruncate", "takeover memory");
-  auto start = map(memory.get(), size);
-  if (!start) return fail(std::move(start).error());
+  INDUCTORFS_TRY_ASSIGN(auto start, map(memory.get(), size));
   // All that is always used, now: later there may be no memory, and a store to such a page would be a SIGBUS.
   if (::fallocate(memory.get(), 0, 0, kPageSize) != 0) return fail_errno("fallocate", "takeover memory");
-  auto* header = new (*start) Header{0, threads, {}, spares};
-  Region region(std::move(memory), *start, size);
+  auto* header = new (start) Header{0, threads, {}, spares};
+  Region region(std::move(memory), start, size);
   INDUCTORFS_TRY(RequestSlots::reserve(region));
   RequestSlots::lay_out(region.slots(), threads);
   header->magic = kMagic;
@@ -70,10 +69,9 @@ Result<Region> Region::attach(Fd memory) {
   if (::fstat(memory.get(), &status) != 0) return fail_errno("stat", "takeover memory");
   const auto size = static_cast<size_t>(status.st_size);
   if (size < kPageSize) return fail(ErrorCode::kInvalid, "takeover memory: too small");
-  auto start = map(memory.get(), size);
-  if (!start) return fail(std::move(start).error());
-  Region region(std::move(memory), *start, size);
-  const Header& header = header_at(*start);
+  INDUCTORFS_TRY_ASSIGN(auto start, map(memory.get(), size));
+  Region region(std::move(memory), start, size);
+  const Header& header = header_at(start);
   if (header.magic != kMagic || header.threads == 0 || header.threads > kThreadLimit ||
       header.spares >= header.threads || size != whole_size(static_cast<size_t>(header.threads))) {
     return fail(ErrorCode::kInvalid,

@@ -25,10 +25,9 @@ Result<std::unique_ptr<FileSystem>> FileSystem::open(const FileSystemOptions& op
   auto tree = LocalTree::open(options.directory, options.owner_uid, options.owner_gid, options.root_mode);
   if (!tree) return fail(std::move(tree).error().with_context("view"));
   if (!options.resume) INDUCTORFS_TRY(tree->dress_root());
-  const auto status = tree->stat(LocalTree::view(""));
-  if (!status) return fail(status.error());
-  if (!*status) return fail(ErrorCode::kInternal, "view: no root directory in " + options.directory);
-  auto root = std::make_shared<Node>(kRootNode, S_IFDIR, (*status)->st_ino);
+  INDUCTORFS_TRY_ASSIGN(const auto status, tree->stat(LocalTree::view("")));
+  if (!status) return fail(ErrorCode::kInternal, "view: no root directory in " + options.directory);
+  auto root = std::make_shared<Node>(kRootNode, S_IFDIR, status->st_ino);
   auto overlay = std::make_unique<Overlay>(options, std::move(*tree), std::move(root),
                                            Services{host, catalog, store, remote, counters});
   INDUCTORFS_TRY(overlay->begin());
@@ -79,14 +78,12 @@ Result<void> Overlay::begin() {
 
 Result<void> Overlay::rename(NodeId parent, std::string_view name, NodeId new_parent, std::string_view new_name,
                              RenameMode mode, const Caller& caller) {
-  auto from = tree_.site(parent, name);
-  if (!from) return fail(std::move(from).error());
-  auto to = tree_.site(new_parent, new_name);
-  if (!to) return fail(std::move(to).error());
+  INDUCTORFS_TRY_ASSIGN(auto from, tree_.site(parent, name));
+  INDUCTORFS_TRY_ASSIGN(auto to, tree_.site(new_parent, new_name));
   if (takeover::begun_effect()) {
-    if (auto done = replay_.run(*from, *to, mode, caller)) return *done;
+    if (auto done = replay_.run(from, to, mode, caller)) return *done;
   }
-  return renames_.rename(*from, *to, mode, caller);
+  return renames_.rename(from, to, mode, caller);
 }
 
 void Overlay::host_changed() {

@@ -85,9 +85,20 @@ using Result = tl::expected<T, Error>;
   ((condition) ? static_cast<void>(0) : ::inductorfs::check_failed(#condition, __FILE__, __LINE__))
 
 /// Returns the error of a Result<> from the calling function, which itself returns some Result.
-#define INDUCTORFS_TRY(expression)                                  \
+#define INDUCTORFS_TRY(...)                                         \
   do {                                                              \
-    if (auto&& try_result_ = (expression); !try_result_) {          \
+    if (auto&& try_result_ = (__VA_ARGS__); !try_result_) {         \
       return ::tl::make_unexpected(std::move(try_result_).error()); \
     }                                                               \
   } while (false)
+
+/// Evaluates a Result<T>. Returns its error from the calling function if it has one; else initialises or assigns
+/// `target` with its value:   INDUCTORFS_TRY_ASSIGN(const auto file, open_at(directory, name, O_RDONLY));
+#define INDUCTORFS_TRY_ASSIGN(target, ...) \
+  INDUCTORFS_TRY_ASSIGN_TO_(INDUCTORFS_TRY_NAME_(try_result_, __LINE__), target, __VA_ARGS__)
+#define INDUCTORFS_TRY_NAME_(name, line) INDUCTORFS_TRY_NAME_OF_LINE_(name, line)
+#define INDUCTORFS_TRY_NAME_OF_LINE_(name, line) name##line
+#define INDUCTORFS_TRY_ASSIGN_TO_(result, target, ...)                    \
+  auto result = (__VA_ARGS__);                                            \
+  if (!(result)) return ::tl::make_unexpected(std::move(result).error()); \
+  target = *std::move(result)

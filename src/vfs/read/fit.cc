@@ -23,12 +23,10 @@ Result<void> Fit::check(const codec::Entry& entry) {
   if (layout::is_group_file(entry.path.substr(entry.path.rfind('/') + 1))) return {};
   if (verdicts_.fits(entry.path, entry.digest)) return {};
   const uint64_t age = verdicts_.age();
-  auto blob = store_.open_blob(entry.digest);
-  if (!blob) return fail(std::move(blob).error());
+  INDUCTORFS_TRY_ASSIGN(auto blob, store_.open_blob(entry.digest));
   std::string head(std::min(entry.size, layout::bytes_to_check(place, entry.size)), '\0');
-  const auto got = pread_full(blob->get(), head.data(), head.size(), 0);
-  if (!got) return fail(got.error());
-  head.resize(*got);
+  INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(blob.get(), head.data(), head.size(), 0));
+  head.resize(got);
   const auto fits = host_.check(place, head, entry.size);
   if (fits) {
     verdicts_.remember(entry.path, entry.digest, age);
@@ -37,9 +35,8 @@ Result<void> Fit::check(const codec::Entry& entry) {
   const ErrorCode code = fits.error().code();
   if (code != ErrorCode::kCorrupt && code != ErrorCode::kNotSupported) return fits;
   // Damaged on this host's disk, perhaps: that is no fault of the entry's, and its bytes can come again.
-  const auto digest = codec::digest_of_file(blob->get());
-  if (!digest) return fail(digest.error());
-  if (*digest != entry.digest) {
+  INDUCTORFS_TRY_ASSIGN(const auto digest, codec::digest_of_file(blob.get()));
+  if (digest != entry.digest) {
     store_.discard(entry.digest);
     log::write_limited(log::Level::kError, "store.damaged", {{"path", entry.path}, {"digest", entry.digest.to_hex()}});
     return fail(ErrorCode::kUnavailable, "its bytes are damaged on this host's disk: " + entry.path);

@@ -70,16 +70,15 @@ Result<void> Listings::renew_listing(const NodePtr& node, const std::string& pat
 
 Result<void> Listings::read_directory(NodeId id, uint64_t cookie,
                                       const std::function<bool(const DirectoryItem&)>& take) {
-  auto node = tree_.live(id);
-  if (!node) return fail(std::move(node).error());
-  if (!(*node)->is_directory()) return fail(ErrorCode::kNotDirectory);
-  const auto path = nodes_.path_of(**node);
+  INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
+  if (!node->is_directory()) return fail(ErrorCode::kNotDirectory);
+  const auto path = nodes_.path_of(*node);
   if (!path) return {};  // deleted, and still somebody's working directory: empty
-  const bool known = (*node)->listing.with([](const Listing& listing) { return listing.known; });
-  if (cookie == 0 || !known) INDUCTORFS_TRY(renew_listing(*node, *path));
-  if (cookie < 1 && !take({".", (*node)->inode_number, S_IFDIR, 1})) return {};
+  const bool known = node->listing.with([](const Listing& listing) { return listing.known; });
+  if (cookie == 0 || !known) INDUCTORFS_TRY(renew_listing(node, *path));
+  if (cookie < 1 && !take({".", node->inode_number, S_IFDIR, 1})) return {};
   if (cookie < 2 && !take({"..", 0, S_IFDIR, 2})) return {};
-  (*node)->listing.with([&](const Listing& listing) {
+  node->listing.with([&](const Listing& listing) {
     for (auto it = listing.by_cookie.upper_bound(cookie); it != listing.by_cookie.end(); ++it) {
       if (!take({it->second.name, it->second.inode_number, it->second.type, it->first})) break;
     }

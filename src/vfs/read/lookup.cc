@@ -75,12 +75,11 @@ void Lookup::resolve(const Site& site, LookupDone done) {
 
 std::optional<Result<Found>> Lookup::resolve_locally(const Site& site, bool keep) {
   return moves_.read([&](const Moves&) -> std::optional<Result<Found>> {
-    auto status = disk_.stat(LocalTree::view(site.path));
-    if (!status) return fail(std::move(status).error());
-    if (!*status) return std::nullopt;
-    auto result = add_local(site, **status, 1);
+    INDUCTORFS_TRY_ASSIGN(auto status, disk_.stat(LocalTree::view(site.path)));
+    if (!status) return std::nullopt;
+    auto result = add_local(site, *status, 1);
     if (result) result->keep = keep && kernel_may_keep(site.path);
-    if (result && S_ISDIR((*status)->st_mode)) prefetch_.directory(site.canonical);
+    if (result && S_ISDIR(status->st_mode)) prefetch_.directory(site.canonical);
     return result;
   });
 }
@@ -162,23 +161,20 @@ Result<std::shared_ptr<const std::string>> Lookup::rendered_group(const std::str
       !layout::is_group_file(path.substr(slash + 1))) {
     return Text();
   }
-  auto blob = store_.open_blob(entry.digest);
-  if (!blob) return fail(std::move(blob).error());
-  auto canonical = read_file(AT_FDCWD, proc_path(blob->get()), kGroupFileLimit);
-  if (!canonical) return fail(std::move(canonical).error());
-  auto text = layout::render_group(*canonical, tree_.options().mountpoint + "/" + path.substr(0, slash));
-  if (!text) return fail(std::move(text).error());
-  return Text(std::make_shared<const std::string>(std::move(*text)));
+  INDUCTORFS_TRY_ASSIGN(auto blob, store_.open_blob(entry.digest));
+  INDUCTORFS_TRY_ASSIGN(auto canonical, read_file(AT_FDCWD, proc_path(blob.get()), kGroupFileLimit));
+  INDUCTORFS_TRY_ASSIGN(auto text,
+                        layout::render_group(canonical, tree_.options().mountpoint + "/" + path.substr(0, slash)));
+  return Text(std::make_shared<const std::string>(std::move(text)));
 }
 
 Result<Found> Lookup::add_shared(const Site& site, const codec::Entry& entry, uint64_t references) {
-  auto rendered = rendered_group(site.path, entry);
-  if (!rendered) return fail(std::move(rendered).error());
+  INDUCTORFS_TRY_ASSIGN(auto rendered, rendered_group(site.path, entry));
   NodePtr node = tree_.new_node(S_IFREG, inode_number_of(site.path), site);
   node->content.with([&](Content& content) {
     content.backing = Backing::kShared;
     content.entry = entry;
-    content.rendered = *rendered;
+    content.rendered = rendered;
     tree_.set_entry_attributes(*node, content);
   });
   nodes_.note_content(*node, NodeJournal::shared(node->id, entry));

@@ -31,9 +31,8 @@ class Checker {
                      {}});
     }
     for (const char* folder : {"pending", "orphans"}) {
-      auto items = tree_.list(folder);
-      if (!items) return fail(std::move(items).error());
-      for (const auto& item : *items) {
+      INDUCTORFS_TRY_ASSIGN(auto items, tree_.list(folder));
+      for (const auto& item : items) {
         findings_.add({name_ + "/" + folder + "/" + item.name, "has no name in the mount any more", true, {}});
       }
     }
@@ -70,11 +69,10 @@ class Checker {
     if (slash == std::string::npos || !layout::is_group_file(path.substr(slash + 1))) {
       return codec::digest_of_file(file);
     }
-    const auto text = read_file(AT_FDCWD, proc_path(file), kGroupFileLimit);
-    if (!text) return fail(text.error());
-    const auto canonical = layout::canonical_group(*text, path.substr(path.rfind('/', slash - 1) + 1, 52));
-    if (!canonical) return fail(canonical.error());
-    return codec::digest_of(*canonical);
+    INDUCTORFS_TRY_ASSIGN(const auto text, read_file(AT_FDCWD, proc_path(file), kGroupFileLimit));
+    INDUCTORFS_TRY_ASSIGN(const auto canonical,
+                          layout::canonical_group(text, path.substr(path.rfind('/', slash - 1) + 1, 52)));
+    return codec::digest_of(canonical);
   }
 
   void check_file(const std::string& path) {
@@ -116,9 +114,8 @@ Result<CheckedView> check(const std::string& directory, const std::string& name,
   struct stat info {};
   const std::string path = directory + "/" + name;
   if (::stat((path + "/view").c_str(), &info) != 0 && errno == ENOENT) return CheckedView{};
-  const auto tree = LocalTree::open(path, ::geteuid(), ::getegid(), 0755);
-  if (!tree) return fail(tree.error());
-  return Checker(*tree, name, store, repair, findings).run();
+  INDUCTORFS_TRY_ASSIGN(const auto tree, LocalTree::open(path, ::geteuid(), ::getegid(), 0755));
+  return Checker(tree, name, store, repair, findings).run();
 }
 
 }  // namespace inductorfs::vfs

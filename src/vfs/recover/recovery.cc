@@ -30,12 +30,11 @@ std::string boot_id() {
 Result<codec::Digest> digest_to_seal(int file, const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos || !layout::is_group_file(path.substr(slash + 1))) return codec::digest_of_file(file);
-  const auto text = read_file(AT_FDCWD, proc_path(file), kGroupFileLimit);
-  if (!text) return fail(text.error());
+  INDUCTORFS_TRY_ASSIGN(const auto text, read_file(AT_FDCWD, proc_path(file), kGroupFileLimit));
   const std::string directory = path.substr(0, slash);
-  const auto canonical = layout::canonical_group(*text, directory.substr(directory.rfind('/') + 1));
-  if (!canonical) return fail(canonical.error());
-  return codec::digest_of(*canonical);
+  INDUCTORFS_TRY_ASSIGN(const auto canonical,
+                        layout::canonical_group(text, directory.substr(directory.rfind('/') + 1)));
+  return codec::digest_of(canonical);
 }
 
 /// Of a sealed file: neither the queue nor the cluster has it although the queue may have lost rows.
@@ -61,9 +60,8 @@ Recovery::Recovery(const Services& services, const Parts& parts)
 
 Result<void> Recovery::run() {
   for (const char* name : {"pending", "orphans"}) {
-    auto items = disk_.list(name);
-    if (!items) return fail(std::move(items).error());
-    for (const auto& item : *items)
+    INDUCTORFS_TRY_ASSIGN(auto items, disk_.list(name));
+    for (const auto& item : items)
       INDUCTORFS_TRY(remove_tree(tree_.options().directory + "/" + name + "/" + item.name));
   }
   fail_point("recovery.cleared");

@@ -15,9 +15,8 @@ std::optional<Result<void>> RenameReplay::run(const Site& from, const Site& to, 
   const bool into_set = to.parent->key && layout::classify(to.path).family == layout::Family::kTritonKernel &&
                         layout::classify(from.path).family == layout::Family::kTemporary;
   if (!into_set) {
-    const auto finished = finish_rename(from, to, mode, *witness);
-    if (!finished) return fail(finished.error());
-    if (*finished) {
+    INDUCTORFS_TRY_ASSIGN(const auto finished, finish_rename(from, to, mode, *witness));
+    if (finished) {
       renames_.follow_up(from, to, caller);
       return Result<void>{};
     }
@@ -38,9 +37,8 @@ std::optional<Result<void>> RenameReplay::finish_in_set(const Site& from, const 
 
 /// False: it has not moved on the disk.
 Result<bool> RenameReplay::finish_rename(const Site& from, const Site& to, RenameMode mode, uint64_t witness) {
-  const auto there = disk_.stat(LocalTree::view(to.path));
-  if (!there) return fail(there.error());
-  if (!*there || (*there)->st_ino != witness) return false;
+  INDUCTORFS_TRY_ASSIGN(const auto there, disk_.stat(LocalTree::view(to.path)));
+  if (!there || there->st_ino != witness) return false;
   const NodePtr at_source = nodes_.child(from.parent, from.name);
   NodePtr moved = nodes_.find_local(witness);
   if (!moved && at_source && at_source->inode_number == witness) moved = at_source;

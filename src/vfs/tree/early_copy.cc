@@ -41,9 +41,8 @@ Result<void> EarlyCopy::fill(int from) {
   if (::fstat(from, &source_) != 0) return fail_errno("stat");
   std::string name = next_name();
   (void)tree_->unlink(name);  // it may be left by a worker that was killed
-  auto to = open_at(tree_->fd(), name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-  if (!to) return fail(std::move(to).error());
-  copy_ = File{std::move(name), std::move(*to)};
+  INDUCTORFS_TRY_ASSIGN(auto to, open_at(tree_->fd(), name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+  copy_ = File{std::move(name), std::move(to)};
   INDUCTORFS_TRY(copy_bytes(from, copy_->file.get(), wanted(static_cast<uint64_t>(source_.st_size))));
   fail_point("copy.early");
   return {};

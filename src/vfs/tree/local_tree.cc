@@ -69,12 +69,12 @@ std::string proc_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
 Result<void> copy_bytes(int from, int to, uint64_t size) {
   std::string buffer(std::min<uint64_t>(size, kCopyPiece), '\0');
   for (uint64_t offset = 0; offset < size;) {
-    const auto got = pread_full(from, buffer.data(), std::min<uint64_t>(buffer.size(), size - offset), offset);
-    if (!got) return fail(got.error());
-    if (*got == 0) break;
-    INDUCTORFS_TRY(pwrite_full(to, std::string_view(buffer.data(), *got), offset));
+    INDUCTORFS_TRY_ASSIGN(const auto got,
+                          pread_full(from, buffer.data(), std::min<uint64_t>(buffer.size(), size - offset), offset));
+    if (got == 0) break;
+    INDUCTORFS_TRY(pwrite_full(to, std::string_view(buffer.data(), got), offset));
     takeover::note_progress();
-    offset += *got;
+    offset += got;
   }
   return {};
 }
@@ -82,9 +82,8 @@ Result<void> copy_bytes(int from, int to, uint64_t size) {
 Result<LocalTree> LocalTree::open(const std::string& directory, uid_t owner, gid_t group, mode_t mode) {
   INDUCTORFS_TRY(make_directories(directory, 0700));
   LocalTree tree;
-  auto root = open_at(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY);
-  if (!root) return fail(std::move(root).error());
-  tree.root_ = std::move(*root);
+  INDUCTORFS_TRY_ASSIGN(auto root, open_at(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY));
+  tree.root_ = std::move(root);
   tree.owner_ = owner;
   tree.group_ = group;
   tree.mode_ = mode;
@@ -185,30 +184,28 @@ Result<void> LocalTree::make_view_directories(std::string_view path) const {
 }
 
 Result<void> LocalTree::unshare(const std::string& path, EarlyCopy& early) const {
-  auto from = open_at(fd(), path, O_RDONLY | O_NOFOLLOW);
-  if (!from) return fail(std::move(from).error());
+  INDUCTORFS_TRY_ASSIGN(auto from, open_at(fd(), path, O_RDONLY | O_NOFOLLOW));
   struct stat status {};
-  if (::fstat(from->get(), &status) != 0) return fail_errno("stat", path);
+  if (::fstat(from.get(), &status) != 0) return fail_errno("stat", path);
   // Beside the other nameless files, so that the copy never shows in the view.
-  auto made = early.take(from->get());
+  auto made = early.take(from.get());
   const bool copied = made.has_value();
   const std::string copy = copied ? made->name : "orphans/copy-" + std::to_string(status.st_ino);
   if (!copied) (void)::unlinkat(fd(), copy.c_str(), 0);  // left by a copy that failed
-  auto to =
-      copied ? Result<Fd>(std::move(made->file)) : open_at(fd(), copy, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-  if (!to) return fail(std::move(to).error());
+  INDUCTORFS_TRY_ASSIGN(auto to, copied ? Result<Fd>(std::move(made->file))
+                                        : open_at(fd(), copy, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
   const auto undo = [&](Error error) -> Result<void> {
     (void)::unlinkat(fd(), copy.c_str(), 0);  // the error that is reported came first
     return fail(std::move(error));
   };
   const uint64_t wanted = copied ? 0 : early.wanted(static_cast<uint64_t>(status.st_size));
-  if (auto rest = copy_bytes(from->get(), to->get(), wanted); !rest) return undo(rest.error());
-  copy_xattrs(from->get(), to->get());
-  mark_changed(to->get(), status.st_ino);
-  if (::geteuid() == 0) (void)::fchown(to->get(), status.st_uid, status.st_gid);  // root may
+  if (auto rest = copy_bytes(from.get(), to.get(), wanted); !rest) return undo(rest.error());
+  copy_xattrs(from.get(), to.get());
+  mark_changed(to.get(), status.st_ino);
+  if (::geteuid() == 0) (void)::fchown(to.get(), status.st_uid, status.st_gid);  // root may
   const struct timespec times[2] = {status.st_atim, status.st_mtim};
-  if (::fchmod(to->get(), status.st_mode & 07777) != 0) return undo(error_from_errno(errno, "chmod", path));
-  (void)::futimens(to->get(), times);  // the write that follows changes them anyway
+  if (::fchmod(to.get(), status.st_mode & 07777) != 0) return undo(error_from_errno(errno, "chmod", path));
+  (void)::futimens(to.get(), times);  // the write that follows changes them anyway
   fail_point("unshare.copied");
   if (auto renamed = rename(copy, path); !renamed) return undo(renamed.error());
   fail_point("unshare.renamed");
@@ -220,12 +217,11 @@ Result<std::string> LocalTree::set_aside(const std::string& path) const {
   const size_t slash = path.rfind('/');
   const std::string above = slash == std::string::npos ? std::string() : path.substr(0, slash);
   const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
-  auto directory = open_at(fd(), view(above), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  if (!directory) return fail(std::move(directory).error());
+  INDUCTORFS_TRY_ASSIGN(auto directory, open_at(fd(), view(above), O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
   if (::mkdirat(fd(), "set-aside", 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", "set-aside");
   for (int number = 1; number < kMost; ++number) {
     std::string place = "set-aside/" + std::to_string(number);
-    if (::renameat2(directory->get(), name.c_str(), fd(), place.c_str(), RENAME_NOREPLACE) == 0) return place;
+    if (::renameat2(directory.get(), name.c_str(), fd(), place.c_str(), RENAME_NOREPLACE) == 0) return place;
     if (errno != EEXIST) return fail_errno("rename", path);
   }
   return fail(ErrorCode::kTooLarge, "set-aside/ holds " + std::to_string(kMost) + " items; remove some");

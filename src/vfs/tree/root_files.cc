@@ -18,15 +18,12 @@ Result<std::string> RootTree::location(const Node& node, const Content& content)
 Result<DescriptorCache::Pointer> RootTree::descriptor(const Node& node, Content& content, bool writable) {
   if (auto open = descriptors_.find(node.id, writable)) return open;
   if (content.backing == Backing::kShared) {
-    auto blob = store_.open_blob(content.entry.digest);
-    if (!blob) return fail(std::move(blob).error());
-    return descriptors_.put(node.id, std::move(*blob), false);
+    INDUCTORFS_TRY_ASSIGN(auto blob, store_.open_blob(content.entry.digest));
+    return descriptors_.put(node.id, std::move(blob), false);
   }
-  auto path = location(node, content);
-  if (!path) return fail(std::move(path).error());
-  auto file = disk_.open_file(*path, writable);
-  if (!file) return fail(std::move(file).error());
-  return descriptors_.put(node.id, std::move(*file), writable);
+  INDUCTORFS_TRY_ASSIGN(auto path, location(node, content));
+  INDUCTORFS_TRY_ASSIGN(auto file, disk_.open_file(path, writable));
+  return descriptors_.put(node.id, std::move(file), writable);
 }
 
 bool RootTree::is_sealed(const Node& node, Content& content) {

@@ -60,12 +60,11 @@ Result<NodePtr> RootTree::live(NodeId id) const {
 Result<Site> RootTree::site(NodeId parent, std::string_view name) const {
   if (name.size() > kNameLimit)
     return fail(ErrorCode::kNameTooLong, "a name of " + std::to_string(name.size()) + " bytes");
-  auto directory = live(parent);
-  if (!directory) return fail(std::move(directory).error());
-  if (!(*directory)->is_directory()) return fail(ErrorCode::kNotDirectory);
-  auto path = nodes_.path_of(**directory, name);
+  INDUCTORFS_TRY_ASSIGN(auto directory, live(parent));
+  if (!directory->is_directory()) return fail(ErrorCode::kNotDirectory);
+  auto path = nodes_.path_of(*directory, name);
   if (!path) return fail(ErrorCode::kNotFound);
-  Site result{std::move(*directory), std::string(name), std::move(*path), {}};
+  Site result{std::move(directory), std::string(name), std::move(*path), {}};
   result.canonical = layout::canonical_path(result.path);
   return result;
 }
@@ -129,10 +128,9 @@ Result<Attributes> RootTree::attributes(const Node& node, Content& content) {
     content.attributes.links = 0;
     return content.attributes;
   }
-  const auto status = disk_.stat(*path);
-  if (!status) return fail(status.error());
-  if (!*status) return fail(ErrorCode::kNotFound);
-  content.attributes = attributes_of(**status);
+  INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(*path));
+  if (!status) return fail(ErrorCode::kNotFound);
+  content.attributes = attributes_of(*status);
   node.owner = content.attributes.uid;
   // The other links of a sealed file are the store's and the sealer's.
   if (content.attributes.links > 1 && is_sealed(node, content)) content.attributes.links = 1;

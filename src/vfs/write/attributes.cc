@@ -29,10 +29,9 @@ bool touches_times(const AttributeChange& change) {
 }  // namespace
 
 Result<Attributes> FileAttributes::get_attributes(NodeId id) {
-  auto node = tree_.live(id);
-  if (!node) return fail(std::move(node).error());
+  INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
   return moves_.read([&](const Moves&) {
-    return (*node)->content.with([&](Content& content) { return tree_.attributes(**node, content); });
+    return node->content.with([&](Content& content) { return tree_.attributes(*node, content); });
   });
 }
 
@@ -41,14 +40,13 @@ Result<Attributes> FileAttributes::apply_change(const NodePtr& node, const Attri
     return change.mode && content.backing == Backing::kShared && (*change.mode & 07777) == mode_of(content.entry) &&
            !change.uid && !change.gid && !touches_times(change);
   };
-  auto early =
-      node->content.with(is_same_mode) ? Result<EarlyCopy>(EarlyCopy(std::nullopt)) : data_.copy_early(node, false);
-  if (!early) return fail(std::move(early).error());
+  INDUCTORFS_TRY_ASSIGN(auto early, node->content.with(is_same_mode) ? Result<EarlyCopy>(EarlyCopy(std::nullopt))
+                                                                     : data_.copy_early(node, false));
   return moves_.read([&](const Moves&) {
     return node->content.with([&](Content& content) -> Result<Attributes> {
       if (is_same_mode(content)) return tree_.attributes(*node, content);
       if (content.backing == Backing::kShared) {
-        if (auto own = data_.make_private(node, content, *early); !own) return fail(std::move(own).error());
+        INDUCTORFS_TRY(data_.make_private(node, content, early));
       }
       auto path = tree_.location(*node, content);
       if (!path) return tree_.attributes(*node, content);
@@ -74,21 +72,19 @@ Result<Attributes> FileAttributes::apply_change(const NodePtr& node, const Attri
 }
 
 Result<Attributes> FileAttributes::set_attributes(NodeId id, const AttributeChange& change, const Caller& caller) {
-  auto node = tree_.live(id);
-  if (!node) return fail(std::move(node).error());
+  INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
   if (change.size) {
-    if (!(*node)->is_regular()) return fail(ErrorCode::kInvalid);
-    auto file = data_.begin_write(*node, *change.size, caller.pid);
-    if (!file) return fail(std::move(file).error());
-    const bool done = ::ftruncate((*file)->fd.get(), static_cast<off_t>(*change.size)) == 0;
+    if (!node->is_regular()) return fail(ErrorCode::kInvalid);
+    INDUCTORFS_TRY_ASSIGN(auto file, data_.begin_write(node, *change.size, caller.pid));
+    const bool done = ::ftruncate(file->fd.get(), static_cast<off_t>(*change.size)) == 0;
     const int saved_errno = errno;
-    data_.end_write(*node, done);
+    data_.end_write(node, done);
     if (!done) return fail(error_from_errno(saved_errno, "truncate"));
   }
-  const auto path = nodes_.path_of(**node);
-  if ((*node)->is_directory() && path)
-    INDUCTORFS_TRY(moves_.read([&](const Moves&) { return tree_.make_local_directory(*node, *path); }));
-  return apply_change(*node, change);
+  const auto path = nodes_.path_of(*node);
+  if (node->is_directory() && path)
+    INDUCTORFS_TRY(moves_.read([&](const Moves&) { return tree_.make_local_directory(node, *path); }));
+  return apply_change(node, change);
 }
 
 namespace {
@@ -101,13 +97,12 @@ std::string xattr_path(const LocalTree& tree, const std::string& location) {
 }  // namespace
 
 Result<std::string> FileAttributes::get_xattr(NodeId id, const std::string& name) {
-  auto node = tree_.live(id);
-  if (!node) return fail(std::move(node).error());
-  if (std::string_view(name).starts_with(kOwnPrefix)) return own_xattr(*node, name.substr(kOwnPrefix.size()));
+  INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
+  if (std::string_view(name).starts_with(kOwnPrefix)) return own_xattr(node, name.substr(kOwnPrefix.size()));
   return moves_.read([&](const Moves&) {
-    return (*node)->content.with([&](const Content& content) -> Result<std::string> {
+    return node->content.with([&](const Content& content) -> Result<std::string> {
       if (content.backing != Backing::kLocal) return fail(ErrorCode::kNoData);
-      auto path = tree_.location(**node, content);
+      auto path = tree_.location(*node, content);
       if (!path) return fail(ErrorCode::kNoData);
       std::string value(kXattrLimit, '\0');
       const ssize_t size = ::lgetxattr(xattr_path(disk_, *path).c_str(), name.c_str(), value.data(), value.size());
@@ -147,9 +142,8 @@ Result<std::string> FileAttributes::own_xattr(const NodePtr& node, const std::st
       if (!tree_.is_sealed(*node, content)) return fail(ErrorCode::kNoData);
       auto place = tree_.location(*node, content);
       if (!place) return fail(ErrorCode::kNoData);
-      auto file = disk_.open_file(*place, false);
-      if (!file) return fail(std::move(file).error());
-      const auto seal = disk_.seal_of(file->get());
+      INDUCTORFS_TRY_ASSIGN(auto file, disk_.open_file(*place, false));
+      const auto seal = disk_.seal_of(file.get());
       return seal ? Result<std::string>(*seal) : fail(ErrorCode::kNoData);
     });
   });
@@ -159,13 +153,12 @@ Result<std::string> FileAttributes::own_xattr(const NodePtr& node, const std::st
 /// --xattrs and cp --preserve=all read and set at their target, where these cannot be set; and of a symbolic link or a
 /// fifo the kernel lets nobody read them (xattr(7)).
 Result<std::vector<std::string>> FileAttributes::list_xattrs(NodeId id) {
-  auto node = tree_.live(id);
-  if (!node) return fail(std::move(node).error());
+  INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
   std::vector<std::string> names;
   return moves_.read([&](const Moves&) {
-    return (*node)->content.with([&](const Content& content) -> Result<std::vector<std::string>> {
+    return node->content.with([&](const Content& content) -> Result<std::vector<std::string>> {
       if (content.backing != Backing::kLocal) return names;
-      auto path = tree_.location(**node, content);
+      auto path = tree_.location(*node, content);
       if (!path) return names;
       std::string text(kXattrLimit, '\0');
       const ssize_t size = ::llistxattr(xattr_path(disk_, *path).c_str(), text.data(), text.size());
@@ -212,21 +205,18 @@ Result<void> FileAttributes::change_xattr(NodeId id, const std::string& name,
   if (std::string_view(name).starts_with(kOwnPrefix)) {
     return fail(ErrorCode::kNotPermitted, name + ": attributes of inductorfs are read-only");
   }
-  auto node = tree_.live(id);
-  if (!node) return fail(std::move(node).error());
-  auto early = data_.copy_early(*node, false);
-  if (!early) return fail(std::move(early).error());
-  const auto path = nodes_.path_of(**node);
+  INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
+  INDUCTORFS_TRY_ASSIGN(auto early, data_.copy_early(node, false));
+  const auto path = nodes_.path_of(*node);
   return moves_.read([&](const Moves&) -> Result<void> {
-    const bool needs_directory = (*node)->is_directory() && path;
-    if (auto made = needs_directory ? tree_.make_local_directory(*node, *path) : Result<void>{}; !made) return made;
-    return (*node)->content.with([&](Content& content) -> Result<void> {
+    const bool needs_directory = node->is_directory() && path;
+    if (auto made = needs_directory ? tree_.make_local_directory(node, *path) : Result<void>{}; !made) return made;
+    return node->content.with([&](Content& content) -> Result<void> {
       const bool shared = content.backing == Backing::kShared;
-      if (auto own = shared ? data_.make_private(*node, content, *early) : Result<void>{}; !own) return own;
-      auto place = tree_.location(**node, content);
-      if (!place) return fail(std::move(place).error());
+      if (auto own = shared ? data_.make_private(node, content, early) : Result<void>{}; !own) return own;
+      INDUCTORFS_TRY_ASSIGN(auto place, tree_.location(*node, content));
       content.attributes_valid = false;
-      return change(xattr_path(disk_, *place));
+      return change(xattr_path(disk_, place));
     });
   });
 }

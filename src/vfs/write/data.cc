@@ -77,13 +77,11 @@ Result<DescriptorCache::Pointer> Data::reading(const NodePtr& node, std::shared_
 }
 
 Result<size_t> Data::read(NodeId id, char* out, size_t size, uint64_t offset) {
-  auto node = tree_.live(id);
-  if (!node) return fail(std::move(node).error());
-  if ((*node)->is_directory()) return fail(ErrorCode::kIsDirectory);
+  INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
+  if (node->is_directory()) return fail(ErrorCode::kIsDirectory);
   std::shared_ptr<const std::string> rendered;
-  auto file = reading(*node, rendered);
-  if (!file) return fail(std::move(file).error());
-  if (!rendered) return pread_full((*file)->fd.get(), out, size, offset);
+  INDUCTORFS_TRY_ASSIGN(auto file, reading(node, rendered));
+  if (!rendered) return pread_full(file->fd.get(), out, size, offset);
   if (offset >= rendered->size()) return size_t{0};
   const size_t count = std::min<size_t>(size, rendered->size() - static_cast<size_t>(offset));
   std::copy_n(rendered->data() + offset, count, out);
@@ -129,26 +127,24 @@ Result<void> Data::copy_entry_to_view(const NodePtr& node, Content& content, Ear
     INDUCTORFS_TRY(disk_.make_view_directories(path->substr(0, path->rfind('/'))));
   }
   const bool has_file = !content.rendered && size > 0;
-  const auto from = has_file ? tree_.descriptor(*node, content, false) : DescriptorCache::Pointer{};
-  if (!from) return fail(from.error());
-  auto made = has_file ? early.take((*from)->fd.get()) : std::nullopt;
+  INDUCTORFS_TRY_ASSIGN(const auto from,
+                        has_file ? tree_.descriptor(*node, content, false) : DescriptorCache::Pointer{});
+  auto made = has_file ? early.take(from->fd.get()) : std::nullopt;
   const bool copied = made.has_value();
   const std::string copy = copied ? made->name : LocalTree::orphan(node->id) + ".copy";
   if (!copied) (void)disk_.unlink(copy);  // left by a copy that failed
-  auto to = copied ? Result<Fd>(std::move(made->file))
-                   : open_at(disk_.fd(), copy, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-  if (!to) return fail(std::move(to).error());
+  INDUCTORFS_TRY_ASSIGN(auto to, copied ? Result<Fd>(std::move(made->file))
+                                        : open_at(disk_.fd(), copy, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
   const auto write_copy = [&]() -> Result<void> {
-    if (content.rendered)
-      INDUCTORFS_TRY(pwrite_full(to->get(), std::string_view(*content.rendered).substr(0, size), 0));
-    if (has_file && !copied) INDUCTORFS_TRY(copy_bytes((*from)->fd.get(), to->get(), size));
-    disk_.mark_changed(to->get(), 0);
+    if (content.rendered) INDUCTORFS_TRY(pwrite_full(to.get(), std::string_view(*content.rendered).substr(0, size), 0));
+    if (has_file && !copied) INDUCTORFS_TRY(copy_bytes(from->fd.get(), to.get(), size));
+    disk_.mark_changed(to.get(), 0);
     const Attributes& attributes = content.attributes;
-    if (::geteuid() == 0 && ::fchown(to->get(), attributes.uid, attributes.gid) != 0) return fail_errno("chown", copy);
-    if (::fchmod(to->get(), attributes.mode & 07777) != 0) return fail_errno("chmod", copy);
+    if (::geteuid() == 0 && ::fchown(to.get(), attributes.uid, attributes.gid) != 0) return fail_errno("chown", copy);
+    if (::fchmod(to.get(), attributes.mode & 07777) != 0) return fail_errno("chmod", copy);
     const struct timespec times[2] = {{attributes.accessed.seconds, attributes.accessed.nanoseconds},
                                       {attributes.modified.seconds, attributes.modified.nanoseconds}};
-    if (::futimens(to->get(), times) != 0) return fail_errno("utimens", copy);
+    if (::futimens(to.get(), times) != 0) return fail_errno("utimens", copy);
     fail_point("copy.written");
     return disk_.rename(copy, place);
   };
@@ -158,7 +154,7 @@ Result<void> Data::copy_entry_to_view(const NodePtr& node, Content& content, Ear
   }
   fail_point("copy.named");
   struct stat status {};
-  if (::fstat(to->get(), &status) == 0) nodes_.remember_local(status.st_ino, node);
+  if (::fstat(to.get(), &status) == 0) nodes_.remember_local(status.st_ino, node);
   // Made for the scope that it came in, whoever changes it from here on.
   if (const auto known = path ? catalog_.find(layout::canonical_path(*path)) : std::nullopt) {
     disk_.set_mark(place, LocalTree::kScopeName, known->scope);
@@ -176,11 +172,10 @@ Result<void> Data::make_private(const NodePtr& node, Content& content, EarlyCopy
     content.rendered.reset();
     counters_.get("view.copied_up").add();
   } else if (tree_.is_sealed(*node, content)) {
-    auto path = tree_.location(*node, content);
-    if (!path) return fail(std::move(path).error());
-    INDUCTORFS_TRY(disk_.unshare(*path, early));
-    if (const auto status = disk_.stat(*path); status && *status) nodes_.remember_local((*status)->st_ino, node);
-    disk_.set_mark(*path, LocalTree::kChangedName, "0");
+    INDUCTORFS_TRY_ASSIGN(auto path, tree_.location(*node, content));
+    INDUCTORFS_TRY(disk_.unshare(path, early));
+    if (const auto status = disk_.stat(path); status && *status) nodes_.remember_local((*status)->st_ino, node);
+    disk_.set_mark(path, LocalTree::kChangedName, "0");
     content.sealed = SealState::kOpen;
     counters_.get("view.unsealed").add();
   } else {
@@ -205,7 +200,7 @@ Result<DescriptorCache::Pointer> Data::begin_write(const NodePtr& node, std::opt
     return moves_.read([&](const Moves&) {
       return node->content.with([&](Content& content) -> Result<DescriptorCache::Pointer> {
         size = content.attributes.size;
-        if (auto own = make_private(node, content, *early); !own) return fail(std::move(own).error());
+        INDUCTORFS_TRY(make_private(node, content, *early));
         auto file = tree_.descriptor(*node, content, true);
         if (!file) return file;
         ++content.active_writes;
@@ -242,31 +237,27 @@ void Data::end_write(const NodePtr& node, bool changed) {
 }
 
 Result<void> Data::write(NodeId id, std::string_view bytes, uint64_t offset, const Caller& caller) {
-  auto node = tree_.live(id);
-  if (!node) return fail(std::move(node).error());
-  auto file = begin_write(*node, std::nullopt, caller.pid);
-  if (!file) return fail(std::move(file).error());
-  auto written = pwrite_full((*file)->fd.get(), bytes, offset);
+  INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
+  INDUCTORFS_TRY_ASSIGN(auto file, begin_write(node, std::nullopt, caller.pid));
+  auto written = pwrite_full(file->fd.get(), bytes, offset);
   if (!written && written.error().code() == ErrorCode::kNoSpace && tree_.make_room(bytes.size())) {
-    written = pwrite_full((*file)->fd.get(), bytes, offset);
+    written = pwrite_full(file->fd.get(), bytes, offset);
   }
   fail_point("data.written");
-  end_write(*node, true);
+  end_write(node, true);
   return written;
 }
 
 Result<void> Data::allocate(NodeId id, int mode, uint64_t offset, uint64_t length, const Caller& caller) {
-  auto node = tree_.live(id);
-  if (!node) return fail(std::move(node).error());
-  auto file = begin_write(*node, std::nullopt, caller.pid);
-  if (!file) return fail(std::move(file).error());
+  INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
+  INDUCTORFS_TRY_ASSIGN(auto file, begin_write(node, std::nullopt, caller.pid));
   // In pieces, which all modes that the kernel passes on can be done in (fs/fuse/file.c: fuse_file_fallocate).
   uint64_t done_bytes = 0;
   const auto allocated = [&] {
     for (; done_bytes < length; takeover::note_progress()) {
       const uint64_t piece = std::min(length - done_bytes, kAllocatePiece);
       const uint64_t from = offset + done_bytes;
-      if (::fallocate((*file)->fd.get(), mode, static_cast<off_t>(from), static_cast<off_t>(piece)) != 0) return false;
+      if (::fallocate(file->fd.get(), mode, static_cast<off_t>(from), static_cast<off_t>(piece)) != 0) return false;
       done_bytes += piece;
     }
     return true;
@@ -277,15 +268,14 @@ Result<void> Data::allocate(NodeId id, int mode, uint64_t offset, uint64_t lengt
     done = allocated();
     saved_errno = errno;
   }
-  end_write(*node, done || done_bytes > 0);
+  end_write(node, done || done_bytes > 0);
   if (!done) return fail(error_from_errno(saved_errno, "fallocate"));
   return {};
 }
 
 Result<size_t> Data::copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset, size_t length,
                                 const Caller& caller) {
-  auto target = tree_.live(to);
-  if (!target) return fail(std::move(target).error());
+  INDUCTORFS_TRY(tree_.live(to));
   length = std::min(length, kCopyMost);
   std::string buffer(std::min(length, kCopyPiece), '\0');
   size_t copied = 0;
@@ -316,14 +306,13 @@ Result<void> Data::sync_names(const Node& directory) {
 }
 
 Result<void> Data::sync_file(NodeId id, bool data_only) {
-  auto node = tree_.live(id);
-  if (!node) return fail(std::move(node).error());
-  if ((*node)->is_directory()) return sync_names(**node);
-  if (!(*node)->is_regular()) return {};
+  INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
+  if (node->is_directory()) return sync_names(*node);
+  if (!node->is_regular()) return {};
   auto file = moves_.read([&](const Moves&) {
-    return (*node)->content.with([&](Content& content) -> Result<DescriptorCache::Pointer> {
+    return node->content.with([&](Content& content) -> Result<DescriptorCache::Pointer> {
       if (content.backing == Backing::kShared) return DescriptorCache::Pointer{};  // the cluster has it
-      return tree_.descriptor(**node, content, false);
+      return tree_.descriptor(*node, content, false);
     });
   });
   if (!file) return fail(std::move(file).error());

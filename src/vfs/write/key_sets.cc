@@ -32,9 +32,8 @@ bool is_disputed(KeyDirectory& key, const SetOwner& set_writer, const std::strin
 }
 
 Result<void> move_into_set(const LocalTree& tree, const Site& from, const std::string& place) {
-  const auto status = tree.stat(LocalTree::view(from.path));
-  if (!status) return fail(status.error());
-  takeover::begin_effect(*status ? (*status)->st_ino : 0);
+  INDUCTORFS_TRY_ASSIGN(const auto status, tree.stat(LocalTree::view(from.path)));
+  takeover::begin_effect(status ? status->st_ino : 0);
   return tree.rename(LocalTree::view(from.path), place);
 }
 
@@ -42,9 +41,8 @@ Result<void> move_into_set(const LocalTree& tree, const Site& from, const std::s
 
 /// A process put a name twice: who reads the first file goes on reading it.
 Result<void> KeySets::keep_pending_orphan(const std::string& place) {
-  const auto status = disk_.stat(place);
-  if (!status) return fail(status.error());
-  const NodePtr node = *status ? nodes_.find_local((*status)->st_ino) : nullptr;
+  INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(place));
+  const NodePtr node = status ? nodes_.find_local(status->st_ino) : nullptr;
   if (!node) return {};
   const std::string orphan = LocalTree::orphan(node->id);
   INDUCTORFS_TRY(disk_.unlink(orphan));  // of a node with this number in an earlier life

@@ -28,11 +28,10 @@ Result<void> give_to(const LocalTree& tree, const std::string& view_path, const 
 
 /// Before a name is made on the disk. True: an earlier worker made it, for this very request.
 Result<bool> begin_name(const LocalTree& tree, const Site& site, uint64_t witness = 1) {
-  const auto status = tree.stat(LocalTree::view(site.path));
-  if (!status) return fail(status.error());
+  INDUCTORFS_TRY_ASSIGN(const auto status, tree.stat(LocalTree::view(site.path)));
   const auto begun = takeover::begun_effect();
-  if (*status && begun && (*begun == 1 || (*status)->st_ino == *begun)) return true;
-  if (*status) return fail(ErrorCode::kExists);
+  if (status && begun && (*begun == 1 || status->st_ino == *begun)) return true;
+  if (status) return fail(ErrorCode::kExists);
   takeover::begin_effect(witness);
   return false;
 }
@@ -53,15 +52,13 @@ Names::Names(const Parts& parts)
 Result<Found> Names::made(const Site& site, const Caller& caller, std::optional<Fd> file) {
   const std::string view_path = LocalTree::view(site.path);
   if (options_.chown_to_caller) {
-    const auto parent = disk_.stat(LocalTree::view(parent_path(site.path)));
-    if (!parent) return fail(parent.error());
-    if (auto given = give_to(disk_, view_path, caller, *parent); !given) return fail(std::move(given).error());
+    INDUCTORFS_TRY_ASSIGN(const auto parent, disk_.stat(LocalTree::view(parent_path(site.path))));
+    INDUCTORFS_TRY(give_to(disk_, view_path, caller, parent));
   }
-  const auto status = disk_.stat(view_path);
-  if (!status) return fail(status.error());
-  if (!*status) return fail(ErrorCode::kNotFound);
+  INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(view_path));
+  if (!status) return fail(ErrorCode::kNotFound);
   (void)nodes_.detach(site.parent, site.name);  // an entry of the cluster that the new name covers
-  auto result = lookup_.add_local(site, **status, 1);
+  auto result = lookup_.add_local(site, *status, 1);
   if (!result) return result;
   if (file) (void)descriptors_.put(result->node, std::move(*file), true);
   changed_names_in(site.parent);
@@ -77,18 +74,15 @@ Result<Found> Names::make_name(const std::function<Result<Found>(const Moves&)>&
 }
 
 Result<Found> Names::create(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) {
-  auto where = tree_.site(parent, name);
-  if (!where) return fail(std::move(where).error());
+  INDUCTORFS_TRY_ASSIGN(auto where, tree_.site(parent, name));
   auto result = make_name([&](const Moves&) -> Result<Found> {
-    INDUCTORFS_TRY(tree_.make_local_directory(where->parent, parent_path(where->path)));
-    const std::string view_path = LocalTree::view(where->path);
-    const auto done = begin_name(disk_, *where);
-    if (!done) return fail(done.error());
-    const int flags = O_RDWR | O_NOFOLLOW | (*done ? 0 : O_CREAT | O_EXCL);
-    auto file = open_at(disk_.fd(), view_path, flags, mode & 07777);
-    if (!file) return fail(std::move(file).error());
+    INDUCTORFS_TRY(tree_.make_local_directory(where.parent, parent_path(where.path)));
+    const std::string view_path = LocalTree::view(where.path);
+    INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
+    const int flags = O_RDWR | O_NOFOLLOW | (done ? 0 : O_CREAT | O_EXCL);
+    INDUCTORFS_TRY_ASSIGN(auto file, open_at(disk_.fd(), view_path, flags, mode & 07777));
     fail_point("name.created");
-    return made(*where, caller, std::move(*file));
+    return made(where, caller, std::move(file));
   });
   const NodePtr node = result ? nodes_.find(result->node) : nullptr;
   if (!node) return result;
@@ -96,67 +90,61 @@ Result<Found> Names::create(NodeId parent, std::string_view name, mode_t mode, c
     content.last_writer = caller.pid;
     content.provenance = std::make_shared<const Provenance>();
   });
-  const auto& rule = layout::rule_of(layout::classify(where->path).family);
+  const auto& rule = layout::rule_of(layout::classify(where.path).family);
   if (!rule.shared) return result;
   // What a compiler makes in place is witnessed when its build directory goes.
-  if (rule.seal != layout::SealSign::kBuildDirectory) origin_.saw_writer(node, where->path, caller.pid);
+  if (rule.seal != layout::SealSign::kBuildDirectory) origin_.saw_writer(node, where.path, caller.pid);
   if (in_place_.is_on()) {
-    in_place_.add(node, where->path);
+    in_place_.add(node, where.path);
   } else if (rule.seal == layout::SealSign::kQuiet) {
-    sealer_.add_quiet({node, where->path, false});
+    sealer_.add_quiet({node, where.path, false});
   }
   return result;
 }
 
 Result<Found> Names::make_node(NodeId parent, std::string_view name, mode_t mode, dev_t device, const Caller& caller) {
   if (S_ISREG(mode)) return create(parent, name, mode, caller);
-  auto where = tree_.site(parent, name);
-  if (!where) return fail(std::move(where).error());
+  INDUCTORFS_TRY_ASSIGN(auto where, tree_.site(parent, name));
   return make_name([&](const Moves&) -> Result<Found> {
-    INDUCTORFS_TRY(tree_.make_local_directory(where->parent, parent_path(where->path)));
-    const auto done = begin_name(disk_, *where);
-    if (!done) return fail(done.error());
-    if (!*done && ::mknodat(disk_.fd(), LocalTree::view(where->path).c_str(), mode, device) != 0) {
-      return fail_errno("mknod", where->path);
+    INDUCTORFS_TRY(tree_.make_local_directory(where.parent, parent_path(where.path)));
+    INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
+    if (!done && ::mknodat(disk_.fd(), LocalTree::view(where.path).c_str(), mode, device) != 0) {
+      return fail_errno("mknod", where.path);
     }
-    return made(*where, caller, std::nullopt);
+    return made(where, caller, std::nullopt);
   });
 }
 
 Result<Found> Names::make_directory(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) {
-  auto where = tree_.site(parent, name);
-  if (!where) return fail(std::move(where).error());
+  INDUCTORFS_TRY_ASSIGN(auto where, tree_.site(parent, name));
   return make_name([&](const Moves&) -> Result<Found> {
-    INDUCTORFS_TRY(tree_.make_local_directory(where->parent, parent_path(where->path)));
-    const std::string view_path = LocalTree::view(where->path);
-    const auto done = begin_name(disk_, *where);
-    if (!done) return fail(done.error());
-    if (!*done && ::mkdirat(disk_.fd(), view_path.c_str(), mode & 07777) != 0) return fail_errno("mkdir", where->path);
+    INDUCTORFS_TRY(tree_.make_local_directory(where.parent, parent_path(where.path)));
+    const std::string view_path = LocalTree::view(where.path);
+    INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
+    if (!done && ::mkdirat(disk_.fd(), view_path.c_str(), mode & 07777) != 0) return fail_errno("mkdir", where.path);
     fail_point("name.directory_made");
-    const auto above = disk_.stat(LocalTree::view(parent_path(where->path)));
+    const auto above = disk_.stat(LocalTree::view(parent_path(where.path)));
     if (above && *above && ((*above)->st_mode & S_ISGID) != 0) {
       (void)::fchmodat(disk_.fd(), view_path.c_str(), (mode & 07777) | S_ISGID, 0);  // as mkdir(2) says; best effort
     }
-    if (const std::string why = misplaced_triton_directory(where->path, options_.mountpoint); !why.empty()) {
+    if (const std::string why = misplaced_triton_directory(where.path, options_.mountpoint); !why.empty()) {
       refusals_.note(why);
     }
-    return made(*where, caller, std::nullopt);
+    return made(where, caller, std::nullopt);
   });
 }
 
 Result<Found> Names::make_symlink(NodeId parent, std::string_view name, const std::string& target,
                                   const Caller& caller) {
-  auto where = tree_.site(parent, name);
-  if (!where) return fail(std::move(where).error());
+  INDUCTORFS_TRY_ASSIGN(auto where, tree_.site(parent, name));
   return make_name([&](const Moves&) -> Result<Found> {
-    INDUCTORFS_TRY(tree_.make_local_directory(where->parent, parent_path(where->path)));
-    const auto done = begin_name(disk_, *where);
-    if (!done) return fail(done.error());
-    if (!*done && ::symlinkat(target.c_str(), disk_.fd(), LocalTree::view(where->path).c_str()) != 0) {
-      return fail_errno("symlink", where->path);
+    INDUCTORFS_TRY(tree_.make_local_directory(where.parent, parent_path(where.path)));
+    INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
+    if (!done && ::symlinkat(target.c_str(), disk_.fd(), LocalTree::view(where.path).c_str()) != 0) {
+      return fail_errno("symlink", where.path);
     }
     fail_point("name.symlink_made");
-    return made(*where, caller, std::nullopt);
+    return made(where, caller, std::nullopt);
   });
 }
 
@@ -164,47 +152,40 @@ Result<NodePtr> Names::link_file(const NodePtr& node, Content& content, const Si
   // The blob's inode belongs to the store; a second name of the file needs an inode that may be written to.
   if (node->is_regular()) INDUCTORFS_TRY(data_.make_private(node, content, early));
   content.attributes_valid = false;
-  const auto from = tree_.location(*node, content);
-  if (!from) return fail(from.error());
-  const auto status = disk_.stat(*from);
-  if (!status) return fail(status.error());
-  const auto done = begin_name(disk_, to, *status ? (*status)->st_ino : 0);
-  if (!done) return fail(done.error());
-  if (!*done) INDUCTORFS_TRY(disk_.link(*from, LocalTree::view(to.path)));
+  INDUCTORFS_TRY_ASSIGN(const auto from, tree_.location(*node, content));
+  INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(from));
+  INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, to, status ? status->st_ino : 0));
+  if (!done) INDUCTORFS_TRY(disk_.link(from, LocalTree::view(to.path)));
   fail_point("name.linked");
   (void)nodes_.detach(to.parent, to.name);
   return nodes_.add(to.parent, to.name, node, 1);
 }
 
 Result<Found> Names::link(NodeId id, NodeId new_parent, std::string_view new_name, const Caller& caller) {
-  auto node = tree_.live(id);
-  if (!node) return fail(std::move(node).error());
-  if ((*node)->is_directory()) return fail(ErrorCode::kNotPermitted, "link: directories have one name");
-  auto where = tree_.site(new_parent, new_name);
-  if (!where) return fail(std::move(where).error());
-  auto early = data_.copy_early(*node, true);
-  if (!early) return fail(std::move(early).error());
+  INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
+  if (node->is_directory()) return fail(ErrorCode::kNotPermitted, "link: directories have one name");
+  INDUCTORFS_TRY_ASSIGN(auto where, tree_.site(new_parent, new_name));
+  INDUCTORFS_TRY_ASSIGN(auto early, data_.copy_early(node, true));
   auto result = make_name([&](const Moves&) -> Result<Found> {
-    INDUCTORFS_TRY(tree_.make_local_directory(where->parent, parent_path(where->path)));
+    INDUCTORFS_TRY(tree_.make_local_directory(where.parent, parent_path(where.path)));
     // One step with the look at whether the store shares the file's inode: a seal in between would count one name and
     // give the store the inode of both, and the next write would take only one of them to an inode of its own.
-    auto linked = (*node)->content.with([&](Content& content) { return link_file(*node, content, *where, *early); });
+    auto linked = node->content.with([&](Content& content) { return link_file(node, content, where, early); });
     if (!linked) return fail(std::move(linked).error());
     tree_.named_again(*linked);
-    changed_names_in(where->parent);
+    changed_names_in(where.parent);
     return lookup_.found(*linked, true);
   });
   if (!result) return result;
-  origin_.saw_writer(*node, where->path, caller.pid);
-  in_place_.add(*node, where->path);
+  origin_.saw_writer(node, where.path, caller.pid);
+  in_place_.add(node, where.path);
   return result;
 }
 
 Result<std::string> Names::read_link(NodeId id) {
-  auto node = tree_.live(id);
-  if (!node) return fail(std::move(node).error());
+  INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
   return moves_.read([&](const Moves&) -> Result<std::string> {
-    auto path = (*node)->content.with([&](const Content& content) { return tree_.location(**node, content); });
+    auto path = node->content.with([&](const Content& content) { return tree_.location(*node, content); });
     if (!path) return path;
     std::string target(4096, '\0');
     const ssize_t size = ::readlinkat(disk_.fd(), path->c_str(), target.data(), target.size());
@@ -215,18 +196,17 @@ Result<std::string> Names::read_link(NodeId id) {
 }
 
 Result<void> Names::unlink(NodeId parent, std::string_view name) {
-  auto where = tree_.site(parent, name);
-  if (!where) return fail(std::move(where).error());
-  const NodePtr node = nodes_.child(where->parent, where->name);
+  INDUCTORFS_TRY_ASSIGN(auto where, tree_.site(parent, name));
+  const NodePtr node = nodes_.child(where.parent, where.name);
   INDUCTORFS_TRY(moves_.read([&](const Moves&) {
-    if (!node) return removal_.take_name_away(*where, node, nullptr);
-    return node->content.with([&](Content& content) { return removal_.take_name_away(*where, node, &content); });
+    if (!node) return removal_.take_name_away(where, node, nullptr);
+    return node->content.with([&](Content& content) { return removal_.take_name_away(where, node, &content); });
   }));
-  removal_.hide_entry(where->canonical);  // after the name went: the sealer looks for the name after it has queued
+  removal_.hide_entry(where.canonical);  // after the name went: the sealer looks for the name after it has queued
   if (node) tree_.let_go(nodes_.release(node));
-  changed_names_in(where->parent);
-  if (where->parent->key && tree_.local_set(parent_path(where->path)).empty()) {
-    where->parent->key->state.with([](KeyState& state) {
+  changed_names_in(where.parent);
+  if (where.parent->key && tree_.local_set(parent_path(where.path)).empty()) {
+    where.parent->key->state.with([](KeyState& state) {
       if (state.committed == KeyState::Committed::kLocal) state.committed = KeyState::Committed::kNone;
     });
   }
@@ -234,22 +214,21 @@ Result<void> Names::unlink(NodeId parent, std::string_view name) {
 }
 
 Result<void> Names::remove_directory(NodeId parent, std::string_view name, const Caller& caller) {
-  auto where = tree_.site(parent, name);
-  if (!where) return fail(std::move(where).error());
+  INDUCTORFS_TRY_ASSIGN(auto where, tree_.site(parent, name));
   INDUCTORFS_TRY(moves_.read([&](const Moves&) -> Result<void> {
-    const NodePtr node = nodes_.child(where->parent, where->name);
-    if (!removal_.directory_is_empty(node, where->path)) return fail(ErrorCode::kNotEmpty);
-    const std::string view_path = LocalTree::view(where->path);
+    const NodePtr node = nodes_.child(where.parent, where.name);
+    if (!removal_.directory_is_empty(node, where.path)) return fail(ErrorCode::kNotEmpty);
+    const std::string view_path = LocalTree::view(where.path);
     if (::unlinkat(disk_.fd(), view_path.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
-      return fail_errno("rmdir", where->path);
+      return fail_errno("rmdir", where.path);
     }
     fail_point("name.directory_removed");
-    (void)nodes_.detach(where->parent, where->name);
+    (void)nodes_.detach(where.parent, where.name);
     if (node) tree_.let_go(nodes_.release(node));
-    changed_names_in(where->parent);
+    changed_names_in(where.parent);
     return {};
   }));
-  sealing_.seal_after_build(where->path, caller.pid);
+  sealing_.seal_after_build(where.path, caller.pid);
   return {};
 }
 

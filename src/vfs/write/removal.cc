@@ -68,17 +68,16 @@ Result<void> Removal::remove_first_name(const std::string& view_path, const Node
 
 Result<void> Removal::take_name_away(const Site& site, const NodePtr& node, Content* content) {
   const std::string view_path = LocalTree::view(site.path);
-  const auto status = disk_.stat(view_path);
-  if (!status) return fail(status.error());
-  if (!*status && !node && !catalog_.find(site.canonical)) {
+  INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(view_path));
+  if (!status && !node && !catalog_.find(site.canonical)) {
     if (!takeover::begun_effect()) return fail(ErrorCode::kNotFound);
   } else {
-    auto kept = *status ? keep_orphan(site, node) : Result<void>{};
+    auto kept = status ? keep_orphan(site, node) : Result<void>{};
     takeover::begin_effect();
-    if (*status) INDUCTORFS_TRY(remove_first_name(view_path, node, content, std::move(kept)));
+    if (status) INDUCTORFS_TRY(remove_first_name(view_path, node, content, std::move(kept)));
   }
   (void)nodes_.detach(site.parent, site.name);
-  if (content != nullptr) orphaned(*node, *content, status->has_value());
+  if (content != nullptr) orphaned(*node, *content, status.has_value());
   return {};
 }
 

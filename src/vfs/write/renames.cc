@@ -13,18 +13,16 @@ namespace {
 
 /// The inode that moves is the witness: where it is tells whether it has moved.
 Result<void> begin_rename(const LocalTree& tree, const Site& from) {
-  const auto status = tree.stat(LocalTree::view(from.path));
-  if (!status) return fail(status.error());
-  if (*status) takeover::begin_effect((*status)->st_ino);
+  INDUCTORFS_TRY_ASSIGN(const auto status, tree.stat(LocalTree::view(from.path)));
+  if (status) takeover::begin_effect(status->st_ino);
   return {};
 }
 
 /// Files are reached by their whole paths. A directory that was renamed by descriptor to a deeper place would make
 /// paths that no system call takes: nothing there could be read or removed any more.
 Result<void> check_paths_below(const LocalTree& tree, const std::string& path, size_t new_size) {
-  const auto items = tree.list(LocalTree::view(path));
-  if (!items) return fail(items.error());
-  for (const auto& item : *items) {
+  INDUCTORFS_TRY_ASSIGN(const auto items, tree.list(LocalTree::view(path)));
+  for (const auto& item : items) {
     const size_t size = new_size + 1 + item.name.size();
     if (size > LocalTree::kPathLimit) {
       return fail(ErrorCode::kNameTooLong, "rename: a path below the directory would have more than " +
@@ -58,9 +56,8 @@ Result<void> Renames::rename(const Site& from, const Site& to, RenameMode mode, 
     sealing_.saw_writer_below(from.path, caller.pid);
     sealing_.saw_writer_below(to.path, caller.pid);
   } else {
-    auto node = lookup_.existing(from);
-    if (!node) return fail(std::move(node).error());
-    INDUCTORFS_TRY(rename_one(from, to, *node, mode, caller));
+    INDUCTORFS_TRY_ASSIGN(auto node, lookup_.existing(from));
+    INDUCTORFS_TRY(rename_one(from, to, node, mode, caller));
   }
   changed_names_in(from.parent);
   changed_names_in(to.parent);
@@ -74,14 +71,13 @@ Result<void> Renames::rename_one(const Site& from, const Site& to, const NodePtr
     sealing_.saw_writer_below(to.path, caller.pid);
     return {};
   }
-  auto early = data_.copy_early(node, false);
-  if (!early) return fail(std::move(early).error());
+  INDUCTORFS_TRY_ASSIGN(auto early, data_.copy_early(node, false));
   auto set = moves_.read([&](const Moves&) -> Result<std::optional<SetOwner>> {
     if (mode == RenameMode::kReplace) {
       auto put = key_sets_.put_into_set(from, to, caller);
       if (!put || *put) return put;
     }
-    if (auto done = rename_file(from, to, node, mode, *early); !done) return fail(std::move(done).error());
+    INDUCTORFS_TRY(rename_file(from, to, node, mode, early));
     return std::nullopt;
   });
   if (!set) return fail(std::move(set).error());
@@ -106,20 +102,19 @@ Result<void> Renames::rename_file(const Site& from, const Site& to, const NodePt
   INDUCTORFS_TRY(tree_.make_local_directory(to.parent, parent_path(to.path)));
   const NodePtr target = nodes_.child(to.parent, to.name);
   if (target && target->is_directory()) return fail(ErrorCode::kIsDirectory);
-  const auto there = disk_.stat(LocalTree::view(to.path));
-  if (!there) return fail(there.error());
-  if (mode == RenameMode::kNoReplace && (*there || catalog_.find(to.canonical))) return fail(ErrorCode::kExists);
+  INDUCTORFS_TRY_ASSIGN(const auto there, disk_.stat(LocalTree::view(to.path)));
+  if (mode == RenameMode::kNoReplace && (there || catalog_.find(to.canonical))) return fail(ErrorCode::kExists);
   if (target == node) return {};  // two links of one file: rename(2) does nothing
   auto renamed = with_contents(node, target, [&](Content& content, Content* replaced) -> Result<void> {
     content.attributes_valid = false;
     // Bytes of the cluster get a file of their own before they can have another name.
     if (content.backing == Backing::kShared) INDUCTORFS_TRY(data_.make_private(node, content, early));
-    if (*there && target) INDUCTORFS_TRY(removal_.keep_orphan(to, target));
+    if (there && target) INDUCTORFS_TRY(removal_.keep_orphan(to, target));
     INDUCTORFS_TRY(begin_rename(disk_, from));
     INDUCTORFS_TRY(disk_.rename(LocalTree::view(from.path), LocalTree::view(to.path)));
     fail_point("rename.file");
     (void)nodes_.move(from.parent, from.name, to.parent, to.name);  // what it replaces is `target`
-    if (replaced != nullptr) removal_.orphaned(*target, *replaced, there->has_value());
+    if (replaced != nullptr) removal_.orphaned(*target, *replaced, there.has_value());
     return {};
   });
   if (!renamed) return renamed;
@@ -135,9 +130,8 @@ Result<void> Renames::rename_directory(const Site& from, const Site& to, const N
   }
   INDUCTORFS_TRY(tree_.make_local_directory(to.parent, parent_path(to.path)));
   const NodePtr target = nodes_.child(to.parent, to.name);
-  const auto there = disk_.stat(LocalTree::view(to.path));
-  if (!there) return fail(there.error());
-  const bool visible = *there || catalog_.has_directory(to.canonical) || removal_.shows_set(target, to.path);
+  INDUCTORFS_TRY_ASSIGN(const auto there, disk_.stat(LocalTree::view(to.path)));
+  const bool visible = there || catalog_.has_directory(to.canonical) || removal_.shows_set(target, to.path);
   if (mode == RenameMode::kNoReplace && visible) return fail(ErrorCode::kExists);
   if (target && !target->is_directory()) return fail(ErrorCode::kNotDirectory);
   // rename(2) replaces an empty directory only; the Triton bundler relies on both answers
@@ -158,32 +152,28 @@ Result<void> Renames::rename_directory(const Site& from, const Site& to, const N
 }
 
 Result<void> Renames::exchange(const Site& from, const Site& to) {
-  auto first = lookup_.existing(from);
-  if (!first) return fail(std::move(first).error());
-  auto second = lookup_.existing(to);
-  if (!second) return fail(std::move(second).error());
+  INDUCTORFS_TRY_ASSIGN(auto first, lookup_.existing(from));
+  INDUCTORFS_TRY_ASSIGN(auto second, lookup_.existing(to));
   // In the order of their locks: two exchanges of the same names must not wait for each other's copies.
-  const bool in_order = (*first)->id < (*second)->id;
-  auto lower = data_.copy_early(in_order ? *first : *second, false);
-  if (!lower) return fail(std::move(lower).error());
-  auto upper = *first == *second ? Result<EarlyCopy>(EarlyCopy(std::nullopt))
-                                 : data_.copy_early(in_order ? *second : *first, false);
-  if (!upper) return fail(std::move(upper).error());
+  const bool in_order = first->id < second->id;
+  INDUCTORFS_TRY_ASSIGN(auto lower, data_.copy_early(in_order ? first : second, false));
+  INDUCTORFS_TRY_ASSIGN(auto upper, first == second ? Result<EarlyCopy>(EarlyCopy(std::nullopt))
+                                                    : data_.copy_early(in_order ? second : first, false));
   return moves_.write([&](Moves&) -> Result<void> {
-    for (const auto& [site, node] : {std::make_pair(&from, *first), std::make_pair(&to, *second)}) {
+    for (const auto& [site, node] : {std::make_pair(&from, first), std::make_pair(&to, second)}) {
       if (node->is_directory() && (catalog_.has_directory(site->canonical) || removal_.shows_set(node, site->path))) {
         return fail(ErrorCode::kCrossDevice, "rename " + site->path + ": it shows entries of the cluster; copy it");
       }
     }
-    if ((*first)->is_directory()) INDUCTORFS_TRY(check_new_path(disk_, from.path, to.path));
-    if ((*second)->is_directory()) INDUCTORFS_TRY(check_new_path(disk_, to.path, from.path));
-    auto exchanged = with_contents(*first, *second, [&](Content& a, Content* b) -> Result<void> {
+    if (first->is_directory()) INDUCTORFS_TRY(check_new_path(disk_, from.path, to.path));
+    if (second->is_directory()) INDUCTORFS_TRY(check_new_path(disk_, to.path, from.path));
+    auto exchanged = with_contents(first, second, [&](Content& a, Content* b) -> Result<void> {
       a.attributes_valid = false;
       if (b != nullptr) b->attributes_valid = false;
       auto own =
-          a.backing == Backing::kShared ? data_.make_private(*first, a, in_order ? *lower : *upper) : Result<void>{};
+          a.backing == Backing::kShared ? data_.make_private(first, a, in_order ? lower : upper) : Result<void>{};
       if (own && b != nullptr && b->backing == Backing::kShared) {
-        own = data_.make_private(*second, *b, in_order ? *upper : *lower);
+        own = data_.make_private(second, *b, in_order ? upper : lower);
       }
       if (!own) return own;
       own = begin_rename(disk_, from);

@@ -36,17 +36,15 @@ catalog::Publish::Kind kind_of(layout::Contest contest) {
 
 Result<void> copy_to_store(store::BlobStore& store, int file, uint64_t size, const codec::Digest& digest) {
   if (store.find(digest)) return {};
-  auto writer = store.create(size);
-  if (!writer) return fail(std::move(writer).error());
+  INDUCTORFS_TRY_ASSIGN(auto writer, store.create(size));
   std::string buffer(std::min<uint64_t>(size, 1 << 20), '\0');
   for (uint64_t offset = 0; offset < size;) {
-    const auto got = pread_full(file, buffer.data(), buffer.size(), offset);
-    if (!got) return fail(got.error());
-    if (*got == 0) break;
-    INDUCTORFS_TRY((*writer)->append(std::string_view(buffer.data(), *got)));
-    offset += *got;
+    INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(file, buffer.data(), buffer.size(), offset));
+    if (got == 0) break;
+    INDUCTORFS_TRY(writer->append(std::string_view(buffer.data(), got)));
+    offset += got;
   }
-  auto committed = (*writer)->commit(digest);
+  auto committed = writer->commit(digest);
   fail_point("seal.copied");
   // Written to while it was copied: no artefact yet.
   if (!committed && committed.error().code() == ErrorCode::kCorrupt) return fail(ErrorCode::kBusy);
@@ -210,9 +208,8 @@ Result<Sealed> Sealing::seal_file(const NodePtr& node, const std::string& path) 
       if (content.active_writes > 0 || (content.unfinished && !tree_.is_sealed(*node, content))) {
         return fail(ErrorCode::kBusy);
       }
-      auto where = tree_.location(*node, content);
-      if (!where) return fail(std::move(where).error());
-      auto opened = disk_.open_file(*where, false);
+      INDUCTORFS_TRY_ASSIGN(auto where, tree_.location(*node, content));
+      auto opened = disk_.open_file(where, false);
       if (!opened) return opened;
       struct stat status {};
       if (::fstat(opened->get(), &status) != 0) return fail_errno("stat", path);
@@ -243,10 +240,9 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
     return fail(ErrorCode::kTooLarge, std::to_string(size) + " bytes, over the limit of one artefact");
   }
   std::string head(std::min(size, layout::bytes_to_check(place, size)), '\0');
-  const auto got = pread_full(file.get(), head.data(), head.size(), 0);
-  if (!got) return fail(got.error());
-  head.resize(*got);
-  if (auto fits = host_.check(place, head, size); !fits) return fail(std::move(fits).error());
+  INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(file.get(), head.data(), head.size(), 0));
+  head.resize(got);
+  INDUCTORFS_TRY(host_.check(place, head, size));
 
   codec::Entry entry;
   entry.path = place.canonical;
@@ -254,16 +250,15 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
   entry.mode = status.st_mode & 07777;
   entry.mtime_ns = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
   entry.origin = options_.origin;
-  const auto digest = codec::digest_of_file(file.get());
-  if (!digest) return fail(digest.error());
-  entry.digest = *digest;
+  INDUCTORFS_TRY_ASSIGN(const auto digest, codec::digest_of_file(file.get()));
+  entry.digest = digest;
   if (!shares_inode) {
     // Without a seal on the inode a later life could not tell that the blob shares it.
-    INDUCTORFS_TRY(copy_to_store(store_, file.get(), size, *digest));
+    INDUCTORFS_TRY(copy_to_store(store_, file.get(), size, digest));
     return entry;
   }
   // Before the blob is there, so that no eviction takes it while nothing is queued yet.
-  pins_.with([&](Pins& pins) { pins.sealed_paths[*digest] = path; });
+  pins_.with([&](Pins& pins) { pins.sealed_paths[digest] = path; });
   // By a name of its own: the path may be another file's by now.
   const std::string name = "orphans/seal-" + std::to_string(status.st_ino);
   INDUCTORFS_TRY(disk_.unlink(name));  // left by a seal that failed
@@ -271,7 +266,7 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
     return fail_errno("link", path);
   }
   fail_point("seal.linked");
-  auto adopted = store_.adopt(disk_.fd(), name, *digest);
+  auto adopted = store_.adopt(disk_.fd(), name, digest);
   fail_point("seal.adopted");
   (void)disk_.unlink(name);  // what stays is removed at the next start
   fail_point("seal.unlinked");
@@ -326,35 +321,30 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
 }
 
 Result<Sealed> Sealing::seal_member(const std::string& path, const std::string& key) {
-  auto node = lookup_.pin_path(path);
-  if (!node) return fail(std::move(node).error());
+  INDUCTORFS_TRY_ASSIGN(auto node, lookup_.pin_path(path));
   auto sealed =
-      layout::is_group_file(path.substr(path.rfind('/') + 1)) ? seal_group_file(path, key) : seal_file(*node, path);
-  tree_.unpin(*node);
+      layout::is_group_file(path.substr(path.rfind('/') + 1)) ? seal_group_file(path, key) : seal_file(node, path);
+  tree_.unpin(node);
   return sealed;
 }
 
 /// The cluster's copy names no directory; the file itself stays as its writer made it. Its seal is the copy's digest.
 Result<Sealed> Sealing::seal_group_file(const std::string& path, const std::string& key) {
-  auto file = disk_.open_file(LocalTree::view(path), false);
-  if (!file) return fail(std::move(file).error());
+  INDUCTORFS_TRY_ASSIGN(auto file, disk_.open_file(LocalTree::view(path), false));
   struct stat status {};
-  if (::fstat(file->get(), &status) != 0) return fail_errno("stat", path);
-  const auto text = read_file(AT_FDCWD, proc_path(file->get()), kGroupFileLimit);
-  if (!text) return fail(text.error());
-  auto canonical = layout::canonical_group(*text, key);
-  if (!canonical) return fail(std::move(canonical).error());
-  auto digest = store_.put(*canonical);
-  if (!digest) return fail(std::move(digest).error());
+  if (::fstat(file.get(), &status) != 0) return fail_errno("stat", path);
+  INDUCTORFS_TRY_ASSIGN(const auto text, read_file(AT_FDCWD, proc_path(file.get()), kGroupFileLimit));
+  INDUCTORFS_TRY_ASSIGN(auto canonical, layout::canonical_group(text, key));
+  INDUCTORFS_TRY_ASSIGN(auto digest, store_.put(canonical));
   fail_point("seal.group_put");
   codec::Entry entry;
   entry.path = layout::classify(path).canonical;
-  entry.digest = *digest;
-  entry.size = canonical->size();
+  entry.digest = digest;
+  entry.size = canonical.size();
   entry.mode = status.st_mode & 07777;
   entry.mtime_ns = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
   entry.origin = options_.origin;
-  return Sealed{std::move(entry), std::move(*file), true};
+  return Sealed{std::move(entry), std::move(file), true};
 }
 
 void Sealing::saw_writer_below(const std::string& path, pid_t writer) {

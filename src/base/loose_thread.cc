@@ -6,8 +6,6 @@
 
 #include <atomic>
 #include <csignal>
-#include <stop_token>
-#include <system_error>
 
 #include "inductorfs/base/thread.h"
 
@@ -27,16 +25,14 @@ void on_crash(int number) {
 }  // namespace
 
 bool run_loose(const char* name, const std::function<void()>& work) {
-  try {
-    start_thread(name, [&work](const std::stop_token&) {
-      loose_threads.fetch_add(1, std::memory_order_relaxed);
-      (void)::syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, kUnshare);
-      work();
-      loose_threads.fetch_sub(1, std::memory_order_relaxed);
-    }).join();
-  } catch (const std::system_error&) {
-    return false;
-  }
+  auto thread = try_start_thread(name, [&work] {
+    loose_threads.fetch_add(1, std::memory_order_relaxed);
+    (void)::syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, kUnshare);
+    work();
+    loose_threads.fetch_sub(1, std::memory_order_relaxed);
+  });
+  if (!thread) return false;
+  thread->join();
   return true;
 }
 

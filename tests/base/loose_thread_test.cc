@@ -46,6 +46,22 @@ TEST(LooseThread, KeepsNoLockAndNoFileOfItsProcess) {
   end.set_value();
 }
 
+/// In a process of a user who may have no more threads.
+[[noreturn]] void run_without_room() {
+  const rlimit none{0, 0};
+  const bool bound = ::setrlimit(RLIMIT_NPROC, &none) == 0 && (::geteuid() != 0 || ::setuid(65534) == 0);
+  bool ran = false;
+  const bool run = run_loose("loose", [&ran] { ran = true; });
+  ::_exit(bound && !run && !ran ? 0 : 1);
+}
+
+TEST(LooseThread, SaysThatTheHostHasNoRoomForOne) {
+  EXPECT_EXIT(run_without_room(), ::testing::ExitedWithCode(0), "");
+  bool ran = false;
+  EXPECT_TRUE(run_loose("loose", [&ran] { ran = true; }));
+  EXPECT_TRUE(ran);
+}
+
 /// In the child of a death test.
 [[noreturn]] void crash(bool loose) {
   const rlimit none{};

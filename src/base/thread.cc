@@ -48,8 +48,8 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
-[[noreturn]] void end_process(const std::string& thread, const char* event, const char* reason) {
-  log::error(event, {{"thread", thread}, {"error", reason}});
+[[noreturn]] void end_process_of(const std::string& thread, const char* exception) {
+  log::error("base.thread_exception", {{"thread", thread}, {"error", exception}});
   std::abort();
 }
 
@@ -59,9 +59,9 @@ void run_entry(const std::string& name, const std::function<void(std::stop_token
   try {
     entry(std::move(stop));
   } catch (const std::exception& failure) {
-    end_process(name, "thread.exception", failure.what());
+    end_process_of(name, failure.what());
   } catch (...) {
-    end_process(name, "thread.exception", "unknown exception");
+    end_process_of(name, "unknown exception");
   }
 }
 
@@ -80,7 +80,8 @@ std::jthread start_thread(std::string name, std::function<void(std::stop_token)>
   try {
     return start_named(std::move(name), std::move(entry));
   } catch (const std::exception& failure) {
-    end_process(shown, "thread.start_failed", failure.what());
+    log::error("base.thread_start_failed", {{"thread", shown}, {"error", failure.what()}});
+    std::abort();
   }
 }
 

@@ -57,7 +57,7 @@ void Tail::take_up_wanted() {
   }
   followed_ = std::move(followed);
   untidy_ = true;
-  log::info("catalog_follows", {{"scopes", std::to_string(followed_.size())}});
+  log::info("catalog.follows", {{"scopes", std::to_string(followed_.size())}});
 }
 
 Tail::Followed Tail::begin(const FollowedScope& scope) {

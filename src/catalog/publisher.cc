@@ -186,7 +186,7 @@ void Publisher::publish_one(Work work) {
 /// Not the cluster's absence, so that the others of the queue may fare better.
 void Publisher::park(const Item& item, const Error& error) {
   parts_.metrics.retries.add();
-  log::write_limited(log::Level::kWarning, "catalog_publish_parked", {{"error", error.to_string()}});
+  log::write_limited(log::Level::kWarning, "catalog.publish_parked", {{"error", error.to_string()}});
   parts_.durable.notify_with([&](Durable& durable) {
     durable.in_flight.reset();
     durable.last_error = error;
@@ -213,7 +213,7 @@ void Publisher::put_off(const Item& item, const std::string& why) {
 
 void Publisher::try_later(const Item& item, const Error& error) {
   parts_.metrics.retries.add();
-  log::write_limited(log::Level::kWarning, "catalog_publish", {{"error", error.to_string()}});
+  log::write_limited(log::Level::kWarning, "catalog.publish_failed", {{"error", error.to_string()}});
   retry_at_ = std::chrono::steady_clock::now() + backoff_.next();
   parts_.durable.notify_with([&](Durable& durable) {
     durable.in_flight.reset();

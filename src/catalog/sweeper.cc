@@ -42,7 +42,7 @@ void Sweeper::sweep(const remote::ScopeId& scope, bool wanted) {
   const Activity activity("sweeps a scope");
   auto report = remote_->sweep(scope, wanted, Deadline::after(kSweepPatience));
   if (!report || !report->ours) return;  // another mount does it, or this one next time
-  log::write(log::Level::kInfo, "catalog_swept",
+  log::write(log::Level::kInfo, "catalog.swept",
              {{"scope", scope},
               {"entries", std::to_string(report->looked_at)},
               {"gone", std::to_string(report->gone)},

@@ -128,7 +128,8 @@ void Tail::failed(Followed& scope, const Error& error) {
   scope.failing = scope.stale = true;
   scope.due = std::chrono::steady_clock::now() + pause_after(error, scope.backoff);
   if (!parts_.stopping) {
-    log::write_limited(log::Level::kWarning, "catalog_tail", {{"scope", scope.id}, {"error", error.to_string()}});
+    log::write_limited(log::Level::kWarning, "catalog.read_failed",
+                       {{"scope", scope.id}, {"error", error.to_string()}});
   }
 }
 

@@ -205,7 +205,7 @@ class SocketServer final : public ControlServer {
   void serve(Client& client) {
     const Answer answer = handler_(client.line, client.peer);
     const Result<void> sent = send_line(client.connection.get(), answer.line, Deadline::after(kPeerPatience));
-    if (!sent) log::debug("control_answer_lost", {{"why", sent.error().what()}});
+    if (!sent) log::debug("control.answer_lost", {{"why", sent.error().what()}});
     // Closed by the kernel when this process ends, which is what the client waits for.
     if (answer.hold_until_exit) {
       held_connections().with([&](std::vector<int>& held) { held.push_back(client.connection.release()); });

@@ -169,7 +169,7 @@ class KernelSession final : public Session {
   void finish(takeover::Slot& slot);
   void finish_own(takeover::Slot& slot);
   void finish_last();
-  [[nodiscard]] bool tell_kernel(std::string_view message, const char* event);
+  [[nodiscard]] bool tell_kernel(std::string_view message, const char* what);
   [[nodiscard]] bool is_whole(const takeover::Slot& slot, std::string_view message);
   [[nodiscard]] bool is_given_up(takeover::Slot& slot, std::string_view message);
   [[nodiscard]] bool is_of_thread(const takeover::Slot& slot) const;
@@ -348,10 +348,10 @@ void KernelSession::finish_last() {
 }
 
 /// False: the kernel does not wait for it.
-bool KernelSession::tell_kernel(std::string_view message, const char* event) {
+bool KernelSession::tell_kernel(std::string_view message, const char* what) {
   if (::write(fuse_session_fd(channel_->session.get()), message.data(), message.size()) >= 0) return true;
   if (errno == ENOENT) return false;
-  log::warning(event, {{"error", error_from_errno(errno, "write /dev/fuse").to_string()}});
+  log::warning("fuse.not_told", {{"what", what}, {"error", error_from_errno(errno, "write /dev/fuse").to_string()}});
   return true;
 }
 
@@ -361,7 +361,7 @@ bool KernelSession::is_whole(const takeover::Slot& slot, std::string_view messag
   if (slot.was_served()) return true;
   // Without answer nobody can be asked. References that are not given back cost memory only.
   if (!wants_answer(message)) return message.size() <= kPageSize;
-  return tell_kernel(question_message(request_facts(message).unique), "fuse.question");
+  return tell_kernel(question_message(request_facts(message).unique), "question");
 }
 
 /// After two workers the next one would be the third to crash or hang over it, and nobody would be served.
@@ -369,7 +369,7 @@ bool KernelSession::is_given_up(takeover::Slot& slot, std::string_view message) 
   if (slot.deaths.load() < kMostDeaths) return false;
   log::error("fuse.given_up", {{"operation", opcode_of(message)}, {"workers", slot.deaths.load()}});
   if (wants_answer(message)) {
-    (void)tell_kernel(error_message(request_facts(message).unique, EIO), "fuse.given_up");  // it has gone: as good
+    (void)tell_kernel(error_message(request_facts(message).unique, EIO), "error");  // it has gone: as good
   }
   channel_->given_up.add();
   return true;
@@ -387,7 +387,7 @@ void KernelSession::finish(takeover::Slot& slot) {
     return fail_point("takeover.request_finished");
   }
   // It may have been given: the kernel then knows no such request any more. References that it brought are counted.
-  (void)tell_kernel({slot.reply, std::min<size_t>(slot.reply_size, sizeof(slot.reply))}, "fuse.resumed_reply");
+  (void)tell_kernel({slot.reply, std::min<size_t>(slot.reply_size, sizeof(slot.reply))}, "reply");
   fail_point("takeover.answer_repeated");
   slot.free();
 }

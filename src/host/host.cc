@@ -65,7 +65,7 @@ class ElsewhereLibraries {
     const Result<std::string> path = reader_.find_library(directories_, soname);
     if (path) return *path;
     rests_until_ = (system_clock().now() + kRest).time_since_epoch().count();
-    log::write_limited(log::Level::kWarning, "library_not_looked_for",
+    log::write_limited(log::Level::kWarning, "host.library_not_looked_for",
                        {{"soname", soname}, {"why", path.error().what()}});
     return {};
   }

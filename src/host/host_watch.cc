@@ -81,7 +81,7 @@ HostWatch::HostWatch(const HostWatchOptions& options, Hooks hooks, fingerprint::
 }
 
 void HostWatch::start() {
-  if (!wake_) log::warning("host_watch_deaf", {{"action", "facts are looked at by the timer only"}});
+  if (!wake_) log::warning("host.watch_deaf", {{"action", "facts are looked at by the timer only"}});
   thread_ = start_thread("host-watch", [this](const std::stop_token&) { run(); });
   // Whoever installs a package as soon as there is a mount must not come before the watches.
   const auto is_set = [](bool looked) { return looked; };
@@ -162,7 +162,7 @@ void HostWatch::probe(Schedule& schedule) {
   });
   if (!fresh) {
     failures_.add();
-    log::warning("facts_not_learned", {{"why", fresh.error().what()}, {"action", "the old ones stay"}});
+    log::warning("host.facts_not_learned", {{"why", fresh.error().what()}, {"action", "the old ones stay"}});
     return;
   }
   take(*fresh, schedule);
@@ -174,7 +174,8 @@ void HostWatch::take(const fingerprint::Fingerprint& fresh, Schedule& schedule) 
   schedule.failed = change.kept.empty() ? 0 : schedule.failed + 1;
   if (!change.kept.empty()) {
     schedule.probe = now() + options_.confirm;
-    log::warning("facts_kept", {{"what", joined(change.kept)}, {"failed", static_cast<uint64_t>(schedule.failed)}});
+    log::warning("host.facts_kept",
+                 {{"what", joined(change.kept)}, {"failed", static_cast<uint64_t>(schedule.failed)}});
   }
   facts_ = std::move(change.facts);
   if (!all_known(facts_)) {
@@ -194,7 +195,7 @@ void HostWatch::take(const fingerprint::Fingerprint& fresh, Schedule& schedule) 
   tell_looked(schedule);
   if (!change.scopes) return;
   changes_.add();
-  log::warning("facts_changed", {{"what", joined(change.texts)}});
+  log::warning("host.facts_changed", {{"what", joined(change.texts)}});
   schedule.announce_pause = options_.announce_again;
   schedule.announce = now();
 }
@@ -202,7 +203,7 @@ void HostWatch::take(const fingerprint::Fingerprint& fresh, Schedule& schedule) 
 void HostWatch::look_at_places(Schedule& schedule) {
   schedule.traces.clear();  // other ones than those of the next look that is answered
   Result<Places> places = options_.reader.places(facts_);
-  if (!places) return log::warning("places_not_seen", {{"why", places.error().what()}});
+  if (!places) return log::warning("host.places_not_seen", {{"why", places.error().what()}});
   schedule.places = std::move(*places);
   schedule.packages.follow(schedule.places);
   schedule.traces = hooks_.traces(schedule.places);

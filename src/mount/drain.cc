@@ -32,12 +32,12 @@ void drain(Layers& layers, Deadline deadline, const std::function<bool()>& cance
   const catalog::CatalogStatus after = layers.catalog->status();
   const uint64_t unsealed = layers.file_system->status().unsealed;
   const uint64_t gone = queued_before > after.queued ? queued_before - after.queued : 0;
-  log::info("drained", {{"groups", gone}, {"ms", static_cast<int64_t>(took.count())}, {"all", done.has_value()}});
+  log::info("mount.drained", {{"groups", gone}, {"ms", static_cast<int64_t>(took.count())}, {"all", done.has_value()}});
   if (done) return;
-  log::warning("left_queued", {{"groups", after.queued},
-                               {"unsealed", unsealed},
-                               {"why", done.error().what()},
-                               {"action", "published after the next mount"}});
+  log::warning("mount.left_queued", {{"groups", after.queued},
+                                     {"unsealed", unsealed},
+                                     {"why", done.error().what()},
+                                     {"action", "published after the next mount"}});
 }
 
 }  // namespace inductorfs::mount

@@ -253,11 +253,11 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
 
   INDUCTORFS_TRY_ASSIGN(auto files, open_file_system(settings, origin, ownership, *layers, continuation));
   layers->file_system = std::move(files);
-  log::info("opened", {{"store_ms", store_time},
-                       {"facts_ms", host_time},
-                       {"remote_ms", remote_time},
-                       {"catalog_ms", catalog_time},
-                       {"files_ms", watch.lap()}});
+  log::info("mount.opened", {{"store_ms", store_time},
+                             {"facts_ms", host_time},
+                             {"remote_ms", remote_time},
+                             {"catalog_ms", catalog_time},
+                             {"files_ms", watch.lap()}});
   return layers;
 }
 

@@ -131,7 +131,7 @@ std::vector<vfs::OpenState> OpenFiles::who_writes(const std::vector<vfs::OpenQue
   states[got] = vfs::OpenState::kLate;
   if (stop.stop_requested()) return states;
   const char* why = done ? "the child gave no answer" : "the child was killed at its deadline";
-  log::write_limited(log::Level::kWarning, "open_files",
+  log::write_limited(log::Level::kWarning, "mount.open_files_unknown",
                      {{"path", questions[got].path}, {"why", child > 0 ? why : "the child could not be started"}});
   return states;
 }

@@ -48,7 +48,7 @@ bool OwnMessenger::renew() {
   const Fd out(ends[1]);
   pid_ = spawn(*program, mountpoint_, device_, in.get());
   if (pid_ <= 0 || ::dup3(out.get(), notices_, O_CLOEXEC) < 0) return false;
-  log::warning("messenger_started", {{"why", "the supervisor and its messenger are gone"}});
+  log::warning("mount.messenger_started", {{"why", "the supervisor and its messenger are gone"}});
   return true;
 }
 

@@ -54,12 +54,12 @@ void RemoteWatch::learn() {
   if (!facts && !is_wrong_server(facts.error())) return;
   const Knowledge before = knowledge();
   if (!facts && facts.error().what() != before.wrong) {
-    log::error("remote_wrong", {{"remote", address_}, {"why", facts.error().what()}});
+    log::error("mount.remote_wrong", {{"remote", address_}, {"why", facts.error().what()}});
   }
   const bool news = facts && (!before.facts || before.facts->warnings != facts->warnings);
   if (news) {
     for (const std::string& warning : facts->warnings) {
-      log::warning("remote_warning", {{"remote", address_}, {"what", warning}});
+      log::warning("mount.remote_warning", {{"remote", address_}, {"what", warning}});
     }
   }
   knowledge_.with([&](Knowledge& knowledge) {
@@ -70,10 +70,10 @@ void RemoteWatch::learn() {
 
 void RemoteWatch::tell(bool reachable, const std::string& why) {
   if (reachable) {
-    log::info("remote_up", {{"remote", address_}});
+    log::info("mount.remote_up", {{"remote", address_}});
     notify_systemd("STATUS=serving; " + address_ + " answers");
   } else {
-    log::warning("remote_down", {{"remote", address_}, {"why", why}});
+    log::warning("mount.remote_down", {{"remote", address_}, {"why", why}});
     notify_systemd("STATUS=serving; " + address_ + " does not answer");
   }
 }

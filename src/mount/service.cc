@@ -128,7 +128,7 @@ Result<void> Service::resume() {
   Result<void> listening = control::prepare_runtime_directory(socket_directory_);
   if (listening) listening = listen();
   // Jobs use the mount; that it cannot be asked about is no reason to take it from them.
-  if (!listening) log::error("control_failed", {{"socket", socket_}, {"why", listening.error().what()}});
+  if (!listening) log::error("mount.control_failed", {{"socket", socket_}, {"why", listening.error().what()}});
   if (!settings_.remote.empty()) watch_.start();
   host_watch_.start();
   return {};
@@ -140,7 +140,7 @@ void Service::note() {
     noted.also = also_.states();
     return notes_.write(noted);
   });
-  if (!written) log::warning("not_noted", {{"why", written.error().what()}});
+  if (!written) log::warning("mount.notes_not_written", {{"why", written.error().what()}});
 }
 
 void Service::stop() {
@@ -152,7 +152,7 @@ void Service::stop() {
   also_.hide();
   if (is_mounted()) {
     if (const Result<void> done = places::unmount_if_there(settings_.mountpoint, true); !done) {
-      log::error("unmount_failed", {{"mountpoint", settings_.mountpoint}, {"why", done.error().what()}});
+      log::error("mount.unmount_failed", {{"mountpoint", settings_.mountpoint}, {"why", done.error().what()}});
     }
   }
   places::sweep_runtime_directory(socket_directory_);  // links of other spellings that a killed predecessor left
@@ -197,7 +197,7 @@ Result<void> Service::mount(const config::Ownership& ownership) {
   options.allow_other = settings_.allow_other.value_or(false);
   INDUCTORFS_TRY_ASSIGN(auto device, fuse::mount(options));
   find_device();
-  log::info("mounted", {{"mountpoint", settings_.mountpoint}, {"device", device_}});
+  log::info("mount.mounted", {{"mountpoint", settings_.mountpoint}, {"device", device_}});
   Result<void> opened = supervision_.give_device(device.get());
   if (opened) opened = open_session(std::move(device));
   if (!opened) (void)places::unmount_if_there(settings_.mountpoint, true);  // the session's error is the one to tell
@@ -239,7 +239,7 @@ void Service::await_catalog() {
   const bool answers = settings_.remote.empty() || layers_->remote->health().reachable;
   if (!answers) return;
   if (!layers_->catalog->wait_synced(Deadline::after(kSyncPatience))) {
-    log::warning("catalog_not_synced", {{"waited_ms", static_cast<int64_t>(kSyncPatience.count())}});
+    log::warning("mount.catalog_not_synced", {{"waited_ms", static_cast<int64_t>(kSyncPatience.count())}});
   }
 }
 
@@ -284,7 +284,7 @@ bool Service::announce_scopes() {
     if (host_watch_.stopping()) return true;
     const Result<void> told = layers_->remote->announce_scope(scope, Deadline::after(kAnnouncePatience));
     if (!told) {
-      log::debug("scope_not_announced", {{"scope", scope.id}, {"why", told.error().what()}});
+      log::debug("mount.scope_not_announced", {{"scope", scope.id}, {"why", told.error().what()}});
       return false;
     }
   }
@@ -369,7 +369,7 @@ Result<std::string> Service::upgrade(const std::string& program) {
     return fail(ErrorCode::kInvalid, "the daemon cannot run this program: " + program + ": name another --program");
   }
   INDUCTORFS_TRY(supervision_.ask_upgrade(std::move(*executable)));
-  log::info("upgrade", {{"program", program}});
+  log::info("mount.upgrade_begun", {{"program", program}});
   hands_over_ = true;
   ended_.raise();
   return to_line({{"pid", ::getpid()}});

@@ -87,7 +87,7 @@ void Supervision::run(const std::stop_token& stop) {
     watch_threads();
     if (takeover::NodeLog(region_).full()) {
       log::write_limited(
-          log::Level::kError, "node_log_full",
+          log::Level::kError, "mount.node_log_full",
           {{"why", "the kernel knows too many files"}, {"loses", "a crash of this process would lose open files"}},
           kFullSeconds);
     }
@@ -121,7 +121,7 @@ bool Supervision::is_stuck() {
   for (size_t i = 0; i < seen_.size(); ++i) {
     if (!is_overdue(seen_[i], now) || is_at_work(i, now) || waits_for_another(i, now)) continue;
     stuck = true;
-    log::write_limited(log::Level::kError, "request_stuck", {{"thread", static_cast<uint64_t>(i)}});
+    log::write_limited(log::Level::kError, "mount.request_stuck", {{"thread", static_cast<uint64_t>(i)}});
   }
   return stuck;
 }
@@ -154,7 +154,7 @@ void Supervision::take_words() {
     const Receipt receipt = supervisor::receive_word(link_.get(), word, descriptor);
     if (receipt == Receipt::kEnded) {
       alone_ = true;
-      log::error("supervisor_lost", {{"action", "served on; a crash of this process would end the mount"}});
+      log::error("mount.supervisor_lost", {{"action", "served on; a crash of this process would end the mount"}});
     }
     if (receipt != Receipt::kWord) return;
     if (word == Word::kUpgradeTaken || word == Word::kUpgradeRefused) {
@@ -172,7 +172,7 @@ Result<void> Supervision::give_device(int device) {
 void Supervision::keep_lock(int lock) {
   Fd copy(::fcntl(lock, F_DUPFD_CLOEXEC, 0));
   if (!copy || !supervisor::send_word(link_.get(), Word::kLock, copy.get())) {
-    log::warning("lock_not_kept", {{"why", "the supervisor is gone, or there are no descriptors"}});
+    log::warning("mount.lock_not_kept", {{"why", "the supervisor is gone, or there are no descriptors"}});
   }
   legacy_.lock = std::move(copy);
 }

@@ -77,8 +77,8 @@ std::vector<StuckThread> ThreadWatch::look(SteadyTime now, const std::vector<AtW
     const bool is_stuck = now - one.progress >= patience_;
     const auto span = std::chrono::duration_cast<std::chrono::seconds>(now - one.progress);
     if (is_stuck) stuck.push_back({work, span, signs.waits_in_kernel});
-    if (is_stuck && !one.told) log::error("thread_stuck", {{"what", stuck.back().to_string()}});
-    if (!is_stuck && one.told) log::info("thread_goes_on", {{"thread", work.name}, {"what", work.what}});
+    if (is_stuck && !one.told) log::error("mount.thread_stuck", {{"what", stuck.back().to_string()}});
+    if (!is_stuck && one.told) log::info("mount.thread_goes_on", {{"thread", work.name}, {"what", work.what}});
     one.told = is_stuck;
   }
   seen_ = std::move(seen);

@@ -94,14 +94,14 @@ class MainLoop {
   int timeout() const { return asked_ ? static_cast<int>(kBusyRetry.count()) : -1; }
 
   void end(const char* why) {
-    if (!done_) log::info("unmounting", {{"why", why}});
+    if (!done_) log::info("mount.unmounting", {{"why", why}});
     done_ = true;
   }
 
   void on_signal(int number) {
     if (number == SIGHUP) {
       const Result<void> reopened = open_log(settings_);
-      log::info("log_reopened", {{"ok", reopened.has_value()}});
+      log::info("mount.log_reopened", {{"ok", reopened.has_value()}});
       service_.look_at_host();
       return;
     }
@@ -119,7 +119,7 @@ class MainLoop {
     if (unmounted) {
       end("a signal");
     } else if (asked_->passed()) {
-      log::warning("unmount_busy", {{"why", unmounted.error().what()}, {"action", "detached lazily"}});
+      log::warning("mount.unmount_busy", {{"why", unmounted.error().what()}, {"action", "detached lazily"}});
       end("a signal, still in use");
     }
   }
@@ -161,7 +161,7 @@ Result<Inheritance> inherit() {
   // Its last step in the kernel may still come: then the store is not free before.
   if (!thread.waits_for_disk) supervision.free_lock();
   control::tell_those_who_hold(control::refuse_end(thread.to_string()));
-  log::error("ended_without_thread", {{"why", thread.to_string()}});
+  log::error("mount.ended_without_thread", {{"why", thread.to_string()}});
   ::_exit(EXIT_SUCCESS);  // to its supervisor: no other worker is wanted
 }
 
@@ -169,7 +169,7 @@ Result<Inheritance> inherit() {
 void tell_warnings(const config::Settings& settings, const std::vector<std::string>& warnings, Readiness& readiness) {
   std::string lines;
   for (const std::string& warning : warnings) {
-    log::warning("mount_warning", {{"what", warning}});
+    log::warning("mount.warning", {{"what", warning}});
     lines += (lines.empty() ? "" : "\n") + warning;
     const bool log_is_elsewhere = settings.foreground && !log_path(settings).empty();
     if (log_is_elsewhere) (void)::fputs(warning_line(warning).c_str(), stderr);
@@ -190,17 +190,17 @@ Result<void> serve(const config::Settings& settings, Inheritance& inherited) {
   INDUCTORFS_TRY_ASSIGN(auto service, Service::open(settings, inherited.mount.ownership, supervision, notes, *ended));
   protect();
   INDUCTORFS_TRY(service->start(inherited.mount.ownership));
-  log::info(supervision.resumes() ? "resumed" : "ready", {{"mountpoint", settings.mountpoint},
-                                                          {"remote", log::redact_url(settings.remote)},
-                                                          {"store", settings.store},
-                                                          {"version", INDUCTORFS_VERSION}});
+  log::info(supervision.resumes() ? "mount.resumed" : "mount.ready", {{"mountpoint", settings.mountpoint},
+                                                                      {"remote", log::redact_url(settings.remote)},
+                                                                      {"store", settings.store},
+                                                                      {"version", INDUCTORFS_VERSION}});
   tell_warnings(settings, service->warnings(), inherited.readiness);
   if (!supervision.resumes()) notify_systemd("READY=1\nSTATUS=serving " + settings.mountpoint);
   MainLoop loop(settings, *service, signals, *ended);
   loop.run();
   if (service->hands_over()) {
     service->hand_over();
-    log::info("handed_over", {{"mountpoint", settings.mountpoint}});
+    log::info("mount.handed_over", {{"mountpoint", settings.mountpoint}});
     ::_exit(supervisor::kExitHandOver);
   }
   supervision.ending([&supervision](const StuckThread& thread) { end_without(thread, supervision); });
@@ -212,7 +212,7 @@ Result<void> serve(const config::Settings& settings, Inheritance& inherited) {
   }
   supervision.ending({});
   supervision.free_lock();
-  log::info("stopped", {{"mountpoint", settings.mountpoint}});
+  log::info("mount.stopped", {{"mountpoint", settings.mountpoint}});
   return {};
 }
 
@@ -240,7 +240,7 @@ int worker_command() {
   if (served) return EXIT_SUCCESS;
   // Where the log is standard error, once, and in the words of an answer.
   const bool log_is_stderr = log_path(settings).empty();
-  if (!log_is_stderr) log::error("failed", {{"why", served.error().to_string()}});
+  if (!log_is_stderr) log::error("mount.failed", {{"why", served.error().to_string()}});
   if (inherited->readiness.has_listener()) {
     inherited->readiness.failed(served.error());
   } else if (settings.foreground) {

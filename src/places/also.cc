@@ -113,7 +113,7 @@ Result<void> clear_stale(const Place& place, const std::string& path) {
   if (main_mount != nullptr && has_live_daemon(*main_mount)) {
     return fail(ErrorCode::kBusy, path + " already shows the mount " + main_mount->mount_point);
   }
-  log::info("also_stale_replaced", {{"path", path}});
+  log::info("places.also_stale_replaced", {{"path", path}});
   return detach(place.fd);
 }
 
@@ -189,12 +189,12 @@ void unbind(const AlsoState& state) {
     const MountEntry* const entry = find_bind(table, state.bound);
     if (entry == nullptr) return;  // taken away by an operator
     if (look == 0 && !fuse::mount_users(entry->mount_point).empty()) {
-      log::warning("also_busy", {{"path", entry->mount_point}, {"action", "detached lazily"}});
+      log::warning("places.also_busy", {{"path", entry->mount_point}, {"action", "detached lazily"}});
     }
     done = detach(*entry);
     if (done) return;
   }
-  log::error("also_left_behind", {{"path", state.also.path}, {"why", done.error().what()}});
+  log::error("places.also_left_behind", {{"path", state.also.path}, {"why", done.error().what()}});
 }
 
 /// What a worker finds at the place of a mount that it has taken over.
@@ -265,17 +265,18 @@ void AlsoPlaces::show() {
   for (AlsoState& state : fresh) {
     const Result<void> shown = root_ ? bind_place(mountpoint_, state) : link_place(mountpoint_, state);
     if (shown) {
-      log::info("also_shown", {{"path", state.also.path}, {"name", state.also.name}, {"state", state.to_string()}});
+      log::info("places.also_shown",
+                {{"path", state.also.path}, {"name", state.also.name}, {"state", state.to_string()}});
       continue;
     }
     state.kind = Kind::kFailed;
     state.why =
         shown.error().what().empty() ? std::string(inductorfs::to_string(shown.error().code())) : shown.error().what();
-    log::warning("also_failed", {{"path", state.also.path}, {"why", state.why}});
+    log::warning("places.also_failed", {{"path", state.also.path}, {"why", state.why}});
   }
   if (!record_.empty()) {
     const Result<void> written = write_also_record(record_, {mountpoint_, fresh});
-    if (!written) log::warning("also_not_recorded", {{"why", written.error().what()}});
+    if (!written) log::warning("places.also_not_recorded", {{"why", written.error().what()}});
   }
   states_.with([&](std::vector<AlsoState>& states) { states = std::move(fresh); });
 }

@@ -182,7 +182,7 @@ Result<void> free_mountpoint(const std::string& path) {
       return fail(ErrorCode::kBusy,
                   "already mounted (" + top->type + "): " + path + ": unmount it first, or mount at another directory");
     }
-    log::info("dead_mount_replaced", {{"mountpoint", path}});
+    log::info("places.dead_mount_replaced", {{"mountpoint", path}});
     const std::string device = top->device;
     INDUCTORFS_TRY(unmount_if_there(path, true, device));  // to end the waits may have been enough
     detach_binds_of(device);

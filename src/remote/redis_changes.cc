@@ -132,7 +132,7 @@ class ScopeReader {
   void skip(const Record& record, const Error& why) {
     rereads_.owe(scope_);
     session_.counters().get("remote.skipped_records").add();
-    log::write_limited(log::Level::kWarning, "remote_record_skipped",
+    log::write_limited(log::Level::kWarning, "remote.record_skipped",
                        {{"scope", scope_}, {"generation", record.generation}, {"why", why.to_string()}},
                        kSecondsBetweenSkips);
   }

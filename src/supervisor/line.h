@@ -8,8 +8,8 @@ namespace inductorfs::supervisor {
 /// because other processes rotate the log.
 void log_to(const char* path);
 
-/// Writes a line. `level` is "info", "warning" or "error". `format` makes the event and its fields: "worker_started
-/// pid=%d".
+/// Writes a line. `level` is "info", "warning" or "error". `format` makes the event and its fields:
+/// "supervisor.worker_started pid=%d".
 [[gnu::format(printf, 2, 3)]] void log_line(const char* level, const char* format, ...);
 
 }  // namespace inductorfs::supervisor

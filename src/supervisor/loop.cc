@@ -85,7 +85,7 @@ Loop::Loop(const Task& task, takeover::Region& region)
 int Loop::run() {
   log_to(task_.log);
   if (!signals_.open()) {
-    log_line("error", "supervisor_failed why=signalfd");
+    log_line("error", "supervisor.failed why=signalfd");
     return 1;
   }
   region_.page().supervisor.store(::getpid());
@@ -116,22 +116,23 @@ bool Loop::act() {
         start_worker();
         break;
       case Action::kKill:
-        log_line("error", "worker_hung pid=%d action=killed", worker_.pid());
+        log_line("error", "supervisor.worker_hung pid=%d action=killed", worker_.pid());
         worker_.signal(SIGKILL);
         break;
       case Action::kAdopt:
         earlier_program_ = std::move(program_);
         program_ = std::move(new_program_);
-        log_line("info", "upgraded pid=%d", worker_.pid());
+        log_line("info", "supervisor.upgraded pid=%d", worker_.pid());
         break;
       case Action::kDiscard:
         new_program_.reset();
-        log_line("error", "upgrade_failed action=\"the old program again\"");
+        log_line("error", "supervisor.upgrade_failed action=\"the old program again\"");
         break;
       case Action::kGoBack:
         // By descriptor: the package that was upgraded has replaced or removed its file, which lives on until now.
         program_ = std::move(earlier_program_);
-        log_line("error", "upgrade_taken_back why=\"the new program crashes\" action=\"the old program again\"");
+        log_line("error",
+                 "supervisor.upgrade_taken_back why=\"the new program crashes\" action=\"the old program again\"");
         break;
       case Action::kEnd:
         return true;
@@ -155,7 +156,7 @@ void Loop::start_worker() {
   page.safe_mode.store(core_.safe_mode() ? 1 : 0);
   const Fd& program = core_.trying_new() ? new_program_ : program_;
   if (!worker_.start(program.get(), {device_.get(), lock_.get(), messenger_.notices()}, task_.mountpoint)) {
-    log_line("error", "worker_not_started errno=%d", errno);
+    log_line("error", "supervisor.worker_not_started errno=%d", errno);
     core_.start_failed(now());
     return;
   }
@@ -165,7 +166,7 @@ void Loop::start_worker() {
     return;
   }
   for (unsigned i = 0; i < core_.stops(); ++i) worker_.signal(SIGTERM);
-  log_line("info", "worker_started pid=%d%s", worker_.pid(), core_.safe_mode() ? " safe_mode=true" : "");
+  log_line("info", "supervisor.worker_started pid=%d%s", worker_.pid(), core_.safe_mode() ? " safe_mode=true" : "");
 }
 
 void Loop::take_signals() {
@@ -196,7 +197,8 @@ void Loop::take_words() {
 }
 
 void Loop::start_messenger() {
-  if (!messenger_.start(device_.get(), task_.name)) log_line("error", "messenger_not_started errno=%d", errno);
+  if (!messenger_.start(device_.get(), task_.name))
+    log_line("error", "supervisor.messenger_not_started errno=%d", errno);
 }
 
 void Loop::take_upgrade(Fd program) {
@@ -205,14 +207,14 @@ void Loop::take_upgrade(Fd program) {
     (void)act();  // the program of the upgrade before may not be adopted yet, and would lose its place to this one
     new_program_ = out_of_the_way(std::move(program));
   }
-  log_line("info", "upgrade_asked taken=%s", taken ? "true" : "false");
+  log_line("info", "supervisor.upgrade_asked taken=%s", taken ? "true" : "false");
   // A worker that does not hear this has ended, or will be killed when it does not hand over in time.
   (void)send_word(worker_.link(), taken ? Word::kUpgradeTaken : Word::kUpgradeRefused);
 }
 
 void Loop::reap() {
   if (messenger_.reap()) {
-    log_line("error", "messenger_ended action=\"another one\"");
+    log_line("error", "supervisor.messenger_ended action=\"another one\"");
     start_messenger();
   }
   const pid_t pid = worker_.pid();
@@ -224,8 +226,9 @@ void Loop::reap() {
   answered_left_over_ = false;
   tell(outcome, pid, status);
   if (core_.safe_mode() && !was_safe)
-    log_line("error", "safe_mode why=\"crashes within a minute\" action=\"remote off\"");
-  if (core_.responding()) log_line("error", "responding why=\"no worker can start\" action=\"another try every 30 s\"");
+    log_line("error", "supervisor.safe_mode why=\"crashes within a minute\" action=\"remote off\"");
+  if (core_.responding())
+    log_line("error", "supervisor.responding why=\"no worker can start\" action=\"another try every 30 s\"");
   publish();
 }
 
@@ -237,11 +240,12 @@ void Loop::tell(Outcome outcome, pid_t pid, int status) const {
     case Outcome::kFirstFailed:
       return;  // it has said so itself, or whoever waits for it does
     case Outcome::kHandedOver:
-      return log_line("info", "worker_handed_over pid=%d %s=%d", pid, how, number);
+      return log_line("info", "supervisor.worker_handed_over pid=%d %s=%d", pid, how, number);
     case Outcome::kNewFailed:
-      return log_line("error", "new_program_failed pid=%d %s=%d", pid, how, number);
+      return log_line("error", "supervisor.new_program_failed pid=%d %s=%d", pid, how, number);
     case Outcome::kCrashed:
-      return log_line("error", "worker_crashed pid=%d %s=%d restarts=%u", pid, how, number, core_.restarts());
+      return log_line("error", "supervisor.worker_crashed pid=%d %s=%d restarts=%u", pid, how, number,
+                      core_.restarts());
   }
 }
 

@@ -69,7 +69,7 @@ TEST(StartThread, StopTokenIsTheThreadsOwn) {
 TEST(StartThreadDeathTest, ExceptionIsLoggedAndEndsTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(start_thread("bad", [](const std::stop_token&) { throw std::runtime_error("out of cheese"); }).join(),
-               "error thread.exception thread=bad error=\"out of cheese\"");
+               "error base.thread_exception thread=bad error=\"out of cheese\"");
 }
 
 TEST(WorkerPool, RunsEverythingBeforeItGoes) {

@@ -68,7 +68,7 @@ def measure(options):
             seconds = time.monotonic() - begin
             results = load.finish()
         told = node.status()["takeover"]
-        opened = [line for line in node.log.read_text().splitlines() if " opened " in line][-1]
+        opened = [line for line in node.log.read_text().splitlines() if " mount.opened " in line][-1]
     took = stalls(begins, results)
     return {"takeovers": options.kills, "restarts": told["restarts"], "upgrades": told["upgrades"], "seconds": round(seconds, 1),
             "p50_ms": round(quantile(took, 0.5) * 1e3, 1), "p99_ms": round(quantile(took, 0.99) * 1e3, 1),

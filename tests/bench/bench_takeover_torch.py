@@ -145,7 +145,7 @@ class Killer:
     def count(self, node, kills, where):
         """Nothing but this has killed workers, and the supervisor those that a host out of breath kept from giving a sign of
         life: that is no error of a worker, and the job must not see one either."""
-        restarts, hung = node.status()["takeover"]["restarts"], node.log.read_text().count("worker_hung")
+        restarts, hung = node.status()["takeover"]["restarts"], node.log.read_text().count("supervisor.worker_hung")
         before, hung_before = getattr(node, "counted", (0, 0))
         node.counted = restarts, hung
         self.note("workers replaced because they seemed to hang", hung - hung_before)

@@ -93,7 +93,7 @@ TEST_F(CliMount, ComesAnswersAndGoes) {
   EXPECT_FALSE(is_mounted());
   EXPECT_TRUE(eventually([&] { return is_gone(facts["pid"].get<pid_t>()); }));
   const std::string log = contents(store_ + "/log");
-  for (const char* event : {" mounted ", " ready ", " unmounting ", " stopped "}) {
+  for (const char* event : {" mount.mounted ", " mount.ready ", " mount.unmounting ", " mount.stopped "}) {
     EXPECT_NE(log.find(event), std::string::npos) << event << log;
   }
 }
@@ -193,7 +193,7 @@ TEST_F(CliMount, ReopensItsLog) {
   const pid_t pid = daemon_pid();
   ASSERT_EQ(::rename((store_ + "/log").c_str(), (store_ + "/log.old").c_str()), 0);
   ASSERT_EQ(::kill(pid, SIGHUP), 0);
-  EXPECT_TRUE(eventually([&] { return contents(store_ + "/log").find("log_reopened") != std::string::npos; }));
+  EXPECT_TRUE(eventually([&] { return contents(store_ + "/log").find("mount.log_reopened") != std::string::npos; }));
   EXPECT_EQ(run({"status", mount_}).code, 0);
 }
 
@@ -341,7 +341,7 @@ TEST_F(CliMount, TellsSystemdFromTheForeground) {
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_FALSE(is_mounted());
-  EXPECT_NE(contents(directory_ / "err1").find(" ready "), std::string::npos);
+  EXPECT_NE(contents(directory_ / "err1").find(" mount.ready "), std::string::npos);
 }
 
 }  // namespace

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds what the documents say of the code: links, paths and constants that exist, every option in the man pages, every
 error code with its errno in docs/semantics.md, the families of docs/families.md, the modules of docs/architecture.md, the limits,
-the form of decisions. Exit code 1 and one line for each offence.   check_docs.py [ROOT]"""
+the events of the log, the form of decisions. Exit code 1 and one line for each offence.   check_docs.py [ROOT]"""
 import re
 import sys
 from pathlib import Path
 
+from documented_events import check_events
 from documented_limits import check_limits
 
 LINK = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s]+)\)")
@@ -225,6 +226,7 @@ def check(root):
     yield from check_options(root)
     yield from check_said_options(root)
     yield from check_limits(root)
+    yield from check_events(root)
     yield from check_modules(root)
     yield from check_threads(root)
     yield from check_locks(root, code)

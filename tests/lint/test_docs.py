@@ -18,7 +18,10 @@ PROJECT = {
     "docs/man/inductorfs.conf.5": ".It store Ta string\n.It other Ta true\n.It most Ta n\n.Bd\nmost = 9\n",
     "src/config/settings.cc": 'Option{"store", Kind::kText, "DIR"},\nOption{"other", Kind::kToggle, ""},\nOption{"most", Kind::kText, "N", "8",\n'
                               'constexpr uint64_t kMostThings = 2ULL << 10;\n',
-    "docs/operations.md": "`--json` `inductorfs mount --store x`\n| `most` (8) |\n",
+    "docs/operations.md": "`--json` `inductorfs mount --store x`\n| `most` (8) |\n\n## Events of the log\n| event | level | means | do |\n"
+                          "|---|---|---|---|\n| `seal.refused` | warning | a | b |\n| `fuse.library` | debug, error | a | b |\n"
+                          "| `fuse.ready` | info | a | b |\n| `fuse.resumed` | info | a | b |\n| `fuse.failed` | warning | a | b |\n"
+                          "| `supervisor.ended` | error | a | b |\n\n## Other\n| `none` | info | a | b |\n",
     "docs/formats.md": "| limit | value | constant |\n|---|---|---|\n| a | 1,000 bytes | `kFewLimit`, `include/inductorfs/base/result.h` |\n"
                        "| b | 2 KiB; 3 | `kMostThings`, `src/config/settings.cc`; `Sealer::kTurns` |\n",
     "tests/lint/layers.txt": "base:\nvfs: base\n# a comment\n",
@@ -27,6 +30,11 @@ PROJECT = {
     "docs/architecture.md": "## Layers\n| `base` | x | |\n| `vfs` | x | base |\n\n## Threads\n| name | does |\n|---|---|\n"
                             "| `seal` | x |\n\n## Lock order\n`Sealer::state_`\n\n## Other\n| `none` | x |\n",
     "src/vfs/sealer.cc": 'start_thread("seal", x);\nclass Sealer {\n  static constexpr int kTurns = 3;\n  Guarded<State> state_;\n};',
+    "src/vfs/refusals.cc": 'log::write_limited(log::Level::kWarning, "seal.refused", {{"path", path}, {"why", "a, b)"}});',
+    "src/fuse/session.cc": 'log::write_limited(bad ? log::Level::kError : log::Level::kDebug,\n  "fuse.library", {{"text", line}});\n'
+                           'log::info(resumes(a, b) ? "fuse.resumed" : "fuse.ready", {{"remote", log::redact_url("x")}});\n'
+                           'log::write(level, "fuse.failed");\n',
+    "src/supervisor/loop.cc": 'void log_line(const char* level);\nlog_line("error", "supervisor.ended pid=%d why=\\"a\\"", pid);\n',
     "src/layout/rules.cc": 'constexpr int kLimit = 1; {.name = "fxgraph"}',
     "include/inductorfs/base/result.h": "enum class ErrorCode { kNotFound, kCorrupt };\nconstexpr size_t kFewLimit{1'000};",
     "tests/a_test.cc": "TEST(Tree, Grows) {}",
@@ -79,6 +87,18 @@ def test_a_project_in_order_has_no_offence(project):
     ("tests/lint/layers.txt", "vfs: base", "vfs: base\nfuse: vfs", "no row for module fuse"),
     ("tests/lint/layers.txt", "vfs: base", "vfs:", "vfs may use "),
     ("docs/architecture.md", "Sealer::state_", "Sealer::turns_", "no code has a lock Sealer::turns_"),
+    ("src/vfs/refusals.cc", "seal.refused", "seal.given_up", "the event seal.given_up is missing"),
+    ("src/vfs/refusals.cc", "seal.refused", "seal.given_up", "no code writes the event seal.refused"),
+    ("src/vfs/refusals.cc", '"seal.refused"', "event", "the name of the event is no literal"),
+    ("src/vfs/refusals.cc", "kWarning", "kInfo", "the level of seal.refused is info"),
+    ("src/vfs/refusals.cc", "seal.refused", "store.refused", "the event store.refused is not called fetch|recovery|seal|triton|view.lower_case"),
+    ("src/fuse/session.cc", "fuse.ready", "ready", "the event ready is not called fuse.lower_case"),
+    ("src/fuse/session.cc", "fuse.resumed", "fuse.Resumed", "the event fuse.Resumed is not called fuse.lower_case"),
+    ("src/fuse/session.cc", "fuse.failed", "fuse.failed-", "the event fuse.failed- is not called fuse.lower_case"),
+    ("src/fuse/session.cc", "kDebug", "kInfo", "the level of fuse.library is error, info"),
+    ("src/supervisor/loop.cc", "supervisor.ended", "supervisor.gone", "the event supervisor.gone is missing"),
+    ("src/supervisor/loop.cc", "supervisor.ended", "ended", "the event ended is not called supervisor.lower_case"),
+    ("docs/operations.md", "| `seal.refused` | warning | a |", "| `seal.refused` | warning | |", "the event seal.refused is missing"),
     ("src/config/settings.cc", "Option{", "Choice{", "no option was found; has the table another form?"),
 ])
 def test_finds(project, name, old, new, offence):

@@ -50,7 +50,7 @@ def test_the_daemon_has_no_terminal_and_holds_no_directory(cluster, place):
 def foreground(cluster, node, *more):
     job = Job([PROGRAM, "mount", node.cache, "--foreground", "--store", node.store, "--remote", cluster.redis.url,
                *cluster.options(*more)], node.env(), node.root / "jobs", "foreground")
-    wait_until(lambda: "ready " in (node.root / "jobs" / "foreground.err").read_text(), 20, "the mount")
+    wait_until(lambda: "mount.ready " in (node.root / "jobs" / "foreground.err").read_text(), 20, "the mount")
     return job
 
 
@@ -66,9 +66,9 @@ def journaled(cluster, node, *more):
 
 def test_lines_for_the_journal_have_a_priority_and_no_time(cluster, place):
     daemon, path = journaled(cluster, place, "--remote", "redis://127.0.0.1:1/0")
-    wait_until(lambda: "info ready " in path.read_text(), 20, "the mount")
+    wait_until(lambda: "info mount.ready " in path.read_text(), 20, "the mount")
     os.kill(place.worker(), signal.SIGKILL)
-    wait_until(lambda: "info resumed " in path.read_text(), 20, "the next worker")
+    wait_until(lambda: "info mount.resumed " in path.read_text(), 20, "the next worker")
     daemon.terminate()
     assert daemon.wait(30) == 0
     lines = path.read_text().splitlines()
@@ -76,8 +76,8 @@ def test_lines_for_the_journal_have_a_priority_and_no_time(cluster, place):
     for line in lines:
         level = line[3:].split(" ", 1)[0]
         assert line[:3] == priorities.get(level), line
-    assert any(line.startswith("<4>warning mount_warning ") for line in lines)
-    assert any(line.startswith("<3>error worker_crashed ") for line in lines), "the supervisor's"
+    assert any(line.startswith("<4>warning mount.warning ") for line in lines)
+    assert any(line.startswith("<3>error supervisor.worker_crashed ") for line in lines), "the supervisor's"
 
 
 def test_a_start_that_fails_is_told_once(cluster, place):
@@ -98,7 +98,7 @@ def test_a_signal_ends_a_foreground_mount_cleanly(cluster, place, number):
     os.kill(job._child.pid, number)
     done = job.wait(20)
     assert done.code == 0
-    assert "stopped" in done.err
+    assert "mount.stopped" in done.err
     nothing_is_left(place)
     place.start(*cluster.options())
     assert (place.cache / name).read_bytes() == b"value"
@@ -121,7 +121,7 @@ def test_hangup_reopens_the_log(cluster, place):
     (pid,) = place.daemons()
     place.log.rename(place.root / "old.log")
     os.kill(pid, signal.SIGHUP)
-    wait_until(lambda: place.log.exists() and "log_reopened" in place.log.read_text(), 10, "the new log")
+    wait_until(lambda: place.log.exists() and "mount.log_reopened" in place.log.read_text(), 10, "the new log")
     (place.cache / "x").write_text("still here")
     assert place.daemons() == [pid]
 

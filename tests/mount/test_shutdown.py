@@ -207,12 +207,12 @@ def test_what_is_queued_goes_out_before_the_end(cluster, place):
     with suspended(cluster.redis):
         names = write_some(place)
         begin = terminate(place)
-        wait_until(lambda: said(place, "unmounting"), 10, "the unmount")
-        assert not said(place, "stopped")
+        wait_until(lambda: said(place, "mount.unmounting"), 10, "the unmount")
+        assert not said(place, "mount.stopped")
     ended(place, begin)
     assert missing_in(cluster, names) == []
-    (told,) = said(place, "drained")
-    assert "all=true" in told and not said(place, "left_queued")
+    (told,) = said(place, "mount.drained")
+    assert "all=true" in told and not said(place, "mount.left_queued")
     nothing_is_left(place)
 
 
@@ -221,7 +221,7 @@ def test_unmount_too_lets_the_queue_out(cluster, place):
     with suspended(cluster.redis):
         names = write_some(place)
         command = Job([PROGRAM, "unmount", place.cache], place.env(), place.root / "jobs", "unmount")
-        wait_until(lambda: said(place, "unmounting"), 10, "the unmount")
+        wait_until(lambda: said(place, "mount.unmounting"), 10, "the unmount")
     assert command.wait(30).code == 0
     assert missing_in(cluster, names) == []
 
@@ -233,7 +233,7 @@ def test_without_redis_the_end_waits_for_nothing_and_says_what_is_left(cluster, 
     wait_until(lambda: not place.status()["remote"]["reachable"], 20, "the notice")
     begin = terminate(place)
     assert ended(place, begin) < DRAIN_PATIENCE - 1
-    (told,) = said(place, "left_queued")
+    (told,) = said(place, "mount.left_queued")
     assert "groups=7" in told and "unsealed=0" in told
     cluster.redis.start()
     place.start(*cluster.options())
@@ -247,7 +247,7 @@ def test_a_redis_that_hangs_cannot_hold_the_end_up(cluster, place):
         names = write_some(place)
         begin = terminate(place)
         assert ended(place, begin) < DRAIN_PATIENCE + 5
-        assert said(place, "left_queued")
+        assert said(place, "mount.left_queued")
     place.start(*cluster.options())
     place.sync()
     assert missing_in(cluster, names) == []
@@ -258,10 +258,10 @@ def test_a_second_signal_ends_the_wait(cluster, place):
     with suspended(cluster.redis):
         names = write_some(place)
         terminate(place)
-        wait_until(lambda: said(place, "unmounting"), 10, "the unmount")
+        wait_until(lambda: said(place, "mount.unmounting"), 10, "the unmount")
         second = terminate(place)
         assert ended(place, second) < DRAIN_PATIENCE - 2
-        assert said(place, "left_queued")
+        assert said(place, "mount.left_queued")
     place.start(*cluster.options())
     place.sync()
     assert missing_in(cluster, names) == []

@@ -27,7 +27,7 @@ def test_a_thread_that_hangs_is_named_and_holds_up_no_end(cluster):
     assert synced.code == 1 and synced.seconds < 40, synced
     assert "the thread seal has not gone on for" in synced.err and str(final.relative_to(a.cache)) in synced.err
     (warning,) = [text for text in a.status()["warnings"] if "the thread seal" in text]
-    assert "inductorfs upgrade" in warning and "thread_stuck" in a.log.read_text()
+    assert "inductorfs upgrade" in warning and "mount.thread_stuck" in a.log.read_text()
     # Jobs do not need that thread, so nothing is taken from them.
     assert (a.cache / code).read_text() == "print()\n" and not (b.cache / code).exists()
     assert a.worker() == worker and takeover(a)["restarts"] == 0
@@ -36,7 +36,7 @@ def test_a_thread_that_hangs_is_named_and_holds_up_no_end(cluster):
     assert ended.code == 1 and "the mount is gone" in ended.err and "the thread seal" in ended.err, ended
     assert not compare.is_mounted(a.cache)
     wait_until(lambda: not a.processes(), what="the daemon's end")
-    assert "ended_without_thread" in a.log.read_text()
+    assert "mount.ended_without_thread" in a.log.read_text()
     remount(a, cluster)
     a.sync()
     appears(b.cache / code)

@@ -368,7 +368,7 @@ def test_a_busy_mount_gets_its_time_from_a_later_worker_too(cluster, node):
     (supervisor,) = node.supervisors()
     with open(node.cache / "x", encoding="ascii"):
         os.kill(supervisor, signal.SIGTERM)
-        wait_until(lambda: "unmount_busy" in node.log.read_text() or node.daemons(), what="the patience")
+        wait_until(lambda: "mount.unmount_busy" in node.log.read_text() or node.daemons(), what="the patience")
         killed = node.kill_worker()
         wait_until(lambda: node.daemons() and node.daemons() != [killed], 20, "the next worker")
         assert compare.is_mounted(node.cache)

@@ -81,7 +81,7 @@ def test_an_upgrade_to_a_program_that_crashes_is_taken_back(cluster, tmp_path):
         assert (told["upgrades"], told["upgrades_taken_back"], told["restarts"]) == (2, 1, 3)
         assert told["upgrades_failed"] == 0 and told["safe_mode"] is False
         assert "1 taken back" in node.cli("status", node.cache).out
-        assert "upgrade_taken_back" in node.log.read_text()
+        assert "supervisor.upgrade_taken_back" in node.log.read_text()
         # The old program is on no trial: a crash loop of its own leads to safe mode.
         crash(node, 5)
         assert takeover(node)["safe_mode"] is True and served_by() == old
@@ -135,7 +135,7 @@ def test_a_crash_loop_ends_in_safe_mode_until_an_upgrade(cluster):
     assert told["takeover"]["safe_mode"] is True and told["remote"]["reachable"] is False
     assert "safe mode" in told["remote"]["last_error"] and any("safe mode" in warning for warning in told["warnings"])
     assert "SAFE MODE" in node.cli("status", node.cache).out
-    assert "safe_mode" in node.log.read_text()
+    assert "supervisor.safe_mode" in node.log.read_text()
     name = artefacts.write_graph(node.cache, "k", "value").relative_to(node.cache)
     assert (node.cache / name).read_text() == "value"
     assert node.cli("sync", node.cache, "--timeout", "1").code == 1
@@ -166,7 +166,7 @@ def test_the_supervisor_answers_while_no_worker_can_start(cluster):
 
     wait_until(locked, what="the catalog's lock")
     os.kill(supervisor, signal.SIGCONT)
-    wait_until(lambda: "responding" in node.log.read_text(), 60, "the supervisor's own answers")
+    wait_until(lambda: "supervisor.responding" in node.log.read_text(), 60, "the supervisor's own answers")
     in_use(cluster, node)
     assert not (node.cache / "never").exists()
     assert os.stat(node.cache).st_mode & 0o777 == 0o755

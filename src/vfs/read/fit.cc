@@ -38,7 +38,7 @@ Result<void> Fit::check(const codec::Entry& entry) {
   INDUCTORFS_TRY_ASSIGN(const auto digest, codec::digest_of_file(blob.get()));
   if (digest != entry.digest) {
     store_.discard(entry.digest);
-    log::write_limited(log::Level::kError, "store.damaged", {{"path", entry.path}, {"digest", entry.digest.to_hex()}});
+    log::write_limited(log::Level::kError, "fetch.damaged", {{"path", entry.path}, {"digest", entry.digest.to_hex()}});
     return fail(ErrorCode::kUnavailable, "its bytes are damaged on this host's disk: " + entry.path);
   }
   hide(entry, fits.error().to_string(), age);

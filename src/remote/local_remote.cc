@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/remote/local_remote.h"
 
+#include "inductorfs/remote/forwarding_remote.h"
+
 namespace inductorfs::remote {
 namespace {
 
@@ -12,42 +14,24 @@ class EmptySource final : public remote::BlobSource {
   }
 };
 
-class LocalRemote final : public remote::Remote {
+/// The index of a cluster in memory, without its bytes. Safe for concurrent use.
+class LocalRemote final : public ForwardingRemote {
  public:
-  LocalRemote() : index_(remote::open_memory(remote::make_memory_cluster())) {}
+  LocalRemote() : ForwardingRemote(open_memory(make_memory_cluster())) {}
 
-  void fetch(std::span<const codec::Digest> digests, remote::BlobSink& sink, Deadline) override {
-    for (const codec::Digest& digest : digests) sink.done(digest, fail(ErrorCode::kNotFound));
-  }
-  Result<remote::PublishOutcome> publish(const remote::PublishGroup& group, remote::BlobSource&,
-                                         Deadline deadline) override {
+  void fetch(std::span<const codec::Digest> digests, BlobSink& sink, Deadline) override { miss(digests, sink); }
+  void fetch_within(std::span<const codec::Digest> digests, BlobSink& sink, Budget&) override { miss(digests, sink); }
+  Result<PublishOutcome> publish(const PublishGroup& group, BlobSource&, Deadline deadline) override {
     EmptySource nothing;
-    return index_->publish(group, nothing, deadline);
+    return inner().publish(group, nothing, deadline);
   }
-  Result<remote::Delta> read_changes(const remote::ScopeId& scope, const remote::Position& from,
-                                     Deadline deadline) override {
-    return index_->read_changes(scope, from, deadline);
-  }
-  Result<std::vector<remote::ScopeId>> wait_for_changes(
-      const std::vector<std::pair<remote::ScopeId, remote::Position>>& scopes, Milliseconds most,
-      const std::function<bool()>& cancelled) override {
-    return index_->wait_for_changes(scopes, most, cancelled);
-  }
-  Result<void> report_lost(const remote::ScopeId& scope, const std::string& path, const codec::Digest& digest,
-                           Deadline deadline) override {
-    return index_->report_lost(scope, path, digest, deadline);
-  }
-  Result<void> announce_scope(const remote::ScopeInformation& scope, Deadline deadline) override {
-    return index_->announce_scope(scope, deadline);
-  }
-  Result<std::vector<remote::ScopeInformation>> list_scopes(size_t limit, Deadline deadline) override {
-    return index_->list_scopes(limit, deadline);
-  }
-  Result<remote::ServerFacts> probe(Deadline deadline) override { return index_->probe(deadline); }
-  [[nodiscard]] Health health() const override { return index_->health(); }
+  // The index loses no blobs, because it has none.
+  Result<SweepReport> sweep(const ScopeId&, bool, Deadline) override { return SweepReport{}; }
 
  private:
-  std::unique_ptr<remote::Remote> index_;
+  static void miss(std::span<const codec::Digest> digests, BlobSink& sink) {
+    for (const codec::Digest& digest : digests) sink.done(digest, fail(ErrorCode::kNotFound));
+  }
 };
 
 class AbsentRemote final : public remote::Remote {

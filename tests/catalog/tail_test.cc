@@ -2,6 +2,7 @@
 #include "tail.h"
 
 #include "catalog/catalog_fixture.h"
+#include "inductorfs/remote/forwarding_remote.h"
 
 namespace inductorfs::catalog {
 namespace {
@@ -125,38 +126,13 @@ TEST_F(TailTest, DropsAndCountsWhatDoesNotBelongToTheScope) {
 }
 
 TEST_F(TailTest, OneScopeThatFailsDoesNotStopTheOthers) {
-  struct Picky final : remote::Remote {
-    explicit Picky(FakeRemote& inner) : inner_(inner) {}
-    void fetch(std::span<const codec::Digest> digests, remote::BlobSink& sink, Deadline deadline) override {
-      inner_.fetch(digests, sink, deadline);
-    }
-    Result<remote::PublishOutcome> publish(const remote::PublishGroup& group, remote::BlobSource& source,
-                                           Deadline deadline) override {
-      return inner_.publish(group, source, deadline);
-    }
+  struct Picky final : remote::ForwardingRemote {
+    using ForwardingRemote::ForwardingRemote;
     Result<remote::Delta> read_changes(const remote::ScopeId& scope, const remote::Position& from,
                                        Deadline deadline) override {
       if (scope == "aa") return fail(ErrorCode::kTooLarge, "over the index limit");
-      return inner_.read_changes(scope, from, deadline);
+      return inner().read_changes(scope, from, deadline);
     }
-    Result<std::vector<remote::ScopeId>> wait_for_changes(
-        const std::vector<std::pair<remote::ScopeId, remote::Position>>& scopes, Milliseconds most,
-        const std::function<bool()>& cancelled) override {
-      return inner_.wait_for_changes(scopes, most, cancelled);
-    }
-    Result<void> report_lost(const remote::ScopeId& scope, const std::string& path, const codec::Digest& digest,
-                             Deadline deadline) override {
-      return inner_.report_lost(scope, path, digest, deadline);
-    }
-    Result<void> announce_scope(const remote::ScopeInformation& scope, Deadline deadline) override {
-      return inner_.announce_scope(scope, deadline);
-    }
-    Result<std::vector<remote::ScopeInformation>> list_scopes(size_t limit, Deadline deadline) override {
-      return inner_.list_scopes(limit, deadline);
-    }
-    Result<remote::ServerFacts> probe(Deadline deadline) override { return inner_.probe(deadline); }
-    Health health() const override { return {}; }
-    FakeRemote& inner_;
   } picky(remote_);
   auto catalog = Catalog::open(options_, picky, store_, accepts, counters_);
   ASSERT_TRUE(catalog);

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "inductorfs/base/guarded.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/forwarding_remote.h"
 
 namespace inductorfs::testing {
 
@@ -68,57 +68,25 @@ class Fault {
   Guarded<State> state_;
 };
 
-/// Hands all but fetches on to another remote. Safe for concurrent use.
-class RemoteInFront : public remote::Remote {
- public:
-  explicit RemoteInFront(std::unique_ptr<remote::Remote> inner) : inner_(std::move(inner)) {}
-
-  Result<remote::PublishOutcome> publish(const remote::PublishGroup& group, remote::BlobSource& source,
-                                         Deadline deadline) override {
-    return inner_->publish(group, source, deadline);
-  }
-  Result<remote::Delta> read_changes(const remote::ScopeId& scope, const remote::Position& from,
-                                     Deadline deadline) override {
-    return inner_->read_changes(scope, from, deadline);
-  }
-  Result<std::vector<remote::ScopeId>> wait_for_changes(
-      const std::vector<std::pair<remote::ScopeId, remote::Position>>& scopes, Milliseconds most,
-      const std::function<bool()>& cancelled) override {
-    return inner_->wait_for_changes(scopes, most, cancelled);
-  }
-  Result<void> report_lost(const remote::ScopeId& scope, const std::string& path, const codec::Digest& digest,
-                           Deadline deadline) override {
-    return inner_->report_lost(scope, path, digest, deadline);
-  }
-  Result<void> announce_scope(const remote::ScopeInformation& scope, Deadline deadline) override {
-    return inner_->announce_scope(scope, deadline);
-  }
-  Result<std::vector<remote::ScopeInformation>> list_scopes(size_t limit, Deadline deadline) override {
-    return inner_->list_scopes(limit, deadline);
-  }
-  Result<remote::ServerFacts> probe(Deadline deadline) override { return inner_->probe(deadline); }
-  Health health() const override { return inner_->health(); }
-
- protected:
-  std::unique_ptr<remote::Remote> inner_;
-};
-
 /// A cluster whose blobs hang or fail while its index goes on. Safe for concurrent use.
-class FaultyRemote final : public RemoteInFront {
+class FaultyRemote final : public remote::ForwardingRemote {
  public:
   FaultyRemote(std::unique_ptr<remote::Remote> inner, std::shared_ptr<Fault> fault)
-      : RemoteInFront(std::move(inner)), fault_(std::move(fault)) {}
+      : ForwardingRemote(std::move(inner)), fault_(std::move(fault)) {}
 
   void fetch(std::span<const codec::Digest> digests, remote::BlobSink& sink, Deadline deadline) override {
-    if (fault_->pass(digests, deadline)) return inner_->fetch(digests, sink, deadline);
+    if (fault_->pass(digests, deadline)) return inner().fetch(digests, sink, deadline);
     for (const auto& digest : std::set<codec::Digest>(digests.begin(), digests.end())) {
       sink.done(digest, fail(ErrorCode::kTimedOut, "a fault of the test"));
     }
   }
+  void fetch_within(std::span<const codec::Digest> digests, remote::BlobSink& sink, Budget& budget) override {
+    fetch(digests, sink, budget.total());
+  }
   Result<remote::PublishOutcome> publish(const remote::PublishGroup& group, remote::BlobSource& source,
                                          Deadline deadline) override {
     if (fault_->refuses_publishes()) return fail(ErrorCode::kUnavailable, "a fault of the test");
-    return RemoteInFront::publish(group, source, deadline);
+    return inner().publish(group, source, deadline);
   }
 
  private:

@@ -133,10 +133,10 @@ TEST_F(Fetcher, GivesUpBytesThatDoNotFitTheirNameAndCallsThemNotLost) {
 }
 
 /// A remote whose frames are those of another release, as a cluster of several releases has them.
-class NewerRemote final : public RemoteInFront {
+class NewerRemote final : public remote::ForwardingRemote {
  public:
-  using RemoteInFront::RemoteInFront;
-  void fetch(std::span<const codec::Digest> digests, remote::BlobSink& sink, Deadline) override {
+  using ForwardingRemote::ForwardingRemote;
+  void fetch_within(std::span<const codec::Digest> digests, remote::BlobSink& sink, Budget&) override {
     for (const auto& digest : digests) {
       auto frame = *codec::encode_frame("one");
       frame[5] = 77;  // the codec
@@ -235,14 +235,14 @@ TEST_F(Fetcher, AnswersEveryWaiterWhenItStopsWhileTheRemoteHangs) {
 }
 
 /// A remote whose calls hang until they are cancelled or their budget is at its end, and which says when it rests.
-class HangingRemote final : public RemoteInFront {
+class HangingRemote final : public remote::ForwardingRemote {
  public:
   struct Shared {
     std::atomic<bool> resting = false;
     std::atomic<int> asked = 0;
   };
   explicit HangingRemote(std::shared_ptr<Shared> shared, std::function<bool()> cancelled = {})
-      : RemoteInFront(remote::open_memory(remote::make_memory_cluster())),
+      : ForwardingRemote(remote::open_memory(remote::make_memory_cluster())),
         shared_(std::move(shared)),
         cancelled_(std::move(cancelled)) {}
 

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/remote/forwarding_remote.h"
+
+#include <gtest/gtest.h>
+
+#include "remote/remote_fakes.h"
+
+namespace inductorfs::remote {
+namespace {
+
+/// Writes down which calls came, and answers each with something that no default answers. Needs external
+/// synchronisation.
+class Recorder final : public Remote {
+ public:
+  explicit Recorder(std::vector<std::string>& calls) : calls_(calls) {}
+
+  void fetch(std::span<const codec::Digest> digests, BlobSink& sink, Deadline) override {
+    calls_.emplace_back("fetch");
+    for (const codec::Digest& digest : digests) sink.done(digest, fail(ErrorCode::kCorrupt));
+  }
+  void fetch_within(std::span<const codec::Digest> digests, BlobSink& sink, Budget&) override {
+    calls_.emplace_back("fetch_within");
+    for (const codec::Digest& digest : digests) sink.done(digest, fail(ErrorCode::kTooLarge));
+  }
+  bool resting() const override { return true; }
+  Result<PublishOutcome> publish(const PublishGroup& group, BlobSource&, Deadline) override {
+    calls_.push_back("publish " + group.scope);
+    return PublishOutcome::kHeld;
+  }
+  Result<void> renew(std::span<const codec::Digest> digests, Deadline) override {
+    calls_.push_back("renew " + std::to_string(digests.size()));
+    return fail(ErrorCode::kUnavailable);
+  }
+  Result<Delta> read_changes(const ScopeId& scope, const Position& from, Deadline) override {
+    calls_.push_back("read_changes " + scope);
+    return Delta{.reset = true, .set = {}, .removed = {}, .position = from};
+  }
+  Result<std::vector<ScopeId>> wait_for_changes(const std::vector<std::pair<ScopeId, Position>>& scopes, Milliseconds,
+                                                const std::function<bool()>& cancelled) override {
+    calls_.emplace_back(cancelled() ? "wait_for_changes, cancelled" : "wait_for_changes");
+    return std::vector<ScopeId>{scopes.front().first};
+  }
+  Result<void> report_lost(const ScopeId& scope, const std::string& path, const codec::Digest&, Deadline) override {
+    calls_.push_back("report_lost " + scope + " " + path);
+    return fail(ErrorCode::kUnavailable);
+  }
+  Result<SweepReport> sweep(const ScopeId& scope, bool wanted, Deadline) override {
+    calls_.push_back("sweep " + scope + (wanted ? " wanted" : ""));
+    return SweepReport{.ours = true, .looked_at = 7};
+  }
+  Result<void> announce_scope(const ScopeInformation& scope, Deadline) override {
+    calls_.push_back("announce_scope " + scope.id);
+    return fail(ErrorCode::kNotPermitted);
+  }
+  Result<std::vector<ScopeInformation>> list_scopes(size_t limit, Deadline) override {
+    return std::vector<ScopeInformation>(limit);
+  }
+  Result<ServerFacts> probe(Deadline) override { return ServerFacts{"7.9", "", 0, {}}; }
+  Health health() const override { return {true, "there", "an error"}; }
+  std::unique_ptr<Remote> cancellable(std::function<bool()>) override { return std::make_unique<Recorder>(calls_); }
+
+ private:
+  std::vector<std::string>& calls_;
+};
+
+/// A decorator that changes nothing.
+class Plain final : public ForwardingRemote {
+ public:
+  using ForwardingRemote::ForwardingRemote;
+};
+
+class ForwardingRemoteTest : public ::testing::Test {
+ protected:
+  std::vector<std::string> calls;
+  Plain plain{std::make_unique<Recorder>(calls)};
+  const codec::Digest digest = codec::digest_of("bytes");
+};
+
+TEST_F(ForwardingRemoteTest, PassesFetchesOnWithTheirBudget) {
+  FakeSink by_deadline;
+  plain.fetch({&digest, 1}, by_deadline, soon());
+  FakeSink by_budget;
+  Budget budget(soon(), Milliseconds(1000), std::chrono::steady_clock::now());
+  plain.fetch_within({&digest, 1}, by_budget, budget);
+
+  EXPECT_EQ(calls, (std::vector<std::string>{"fetch", "fetch_within"}));
+  EXPECT_EQ(by_deadline.error_of(digest), ErrorCode::kCorrupt);
+  EXPECT_EQ(by_budget.error_of(digest), ErrorCode::kTooLarge);
+  EXPECT_TRUE(plain.resting());
+}
+
+TEST_F(ForwardingRemoteTest, PassesOnWhatIsTold) {
+  FakeSource source;
+  PublishGroup group;
+  group.scope = "aa";
+
+  EXPECT_EQ(plain.publish(group, source, soon()).value(), PublishOutcome::kHeld);
+  EXPECT_EQ(plain.renew({&digest, 1}, soon()).error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(plain.report_lost("bb", "path", digest, soon()).error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(plain.sweep("cc", true, soon())->looked_at, 7U);
+  EXPECT_EQ(plain.announce_scope({"dd", "family", "text"}, soon()).error().code(), ErrorCode::kNotPermitted);
+  EXPECT_EQ(calls, (std::vector<std::string>{"publish aa", "renew 1", "report_lost bb path", "sweep cc wanted",
+                                             "announce_scope dd"}));
+}
+
+TEST_F(ForwardingRemoteTest, PassesOnWhatIsAsked) {
+  const Position position{3, "nonce"};
+
+  EXPECT_EQ(plain.read_changes("aa", position, soon())->position, position);
+  EXPECT_EQ(plain.wait_for_changes({{"bb", position}}, Milliseconds(1), [] { return true; }).value(),
+            std::vector<ScopeId>{"bb"});
+  EXPECT_EQ(calls, (std::vector<std::string>{"read_changes aa", "wait_for_changes, cancelled"}));
+  EXPECT_EQ(plain.list_scopes(4, soon())->size(), 4U);
+  EXPECT_EQ(plain.probe(soon())->version, "7.9");
+  EXPECT_EQ(plain.health().address, "there");
+}
+
+TEST_F(ForwardingRemoteTest, HandsOutNoHandleThatGoesPastItsOverrides) {
+  EXPECT_EQ(plain.cancellable([] { return false; }), nullptr);
+}
+
+TEST(ForwardingRemote, LeavesARemoteThatItDoesNotOwn) {
+  std::vector<std::string> calls;
+  Recorder recorder(calls);
+  { const Plain plain(recorder); }
+  EXPECT_TRUE(recorder.resting());
+}
+
+}  // namespace
+}  // namespace inductorfs::remote

@@ -4,7 +4,6 @@
 #include "command.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/control/requests.h"
-#include "inductorfs/host/report.h"
 
 namespace inductorfs::cli {
 
@@ -20,10 +19,11 @@ using config::text_at;
 namespace {
 
 /// "torch version=2.15.0\n..." of each facet, under the first label.
-std::string facets_text(const std::string& scope_text) {
+std::string facets_text(const Json& facets) {
   std::string text;
-  for (const auto& [name, value] : host::facets_of(scope_text)) {
-    text += line(text.empty() ? "facets" : "", config::printable(name)) + indented(value, std::string(18, ' '));
+  for (const auto& [name, value] : facets.items()) {
+    text += line(text.empty() ? "facets" : "", config::printable(name)) +
+            indented(lines_at(facets, name.c_str()), std::string(18, ' '));
   }
   return text;
 }
@@ -81,7 +81,7 @@ std::string explanation_text(std::string_view json) {
   text += line("visible", (flag_at(explanation, "visible") ? "yes: " : "no: ") + text_at(explanation, "why"));
   const std::string publish = text_at(explanation, "publish");
   if (!publish.empty()) text += line("publish", publish);
-  text += facets_text(lines_at(explanation, "scope_text"));
+  text += facets_text(part_of(explanation, "facets"));
   return text + nearest_text(part_of(explanation, "nearest"));
 }
 

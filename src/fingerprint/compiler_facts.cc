@@ -124,17 +124,10 @@ constexpr std::string_view kDerived[] = {"abm", "sse4", "crc32", "mwait", "x87",
 
 /// What the compiler would use here that the cpu facet does not list.
 Flags beyond(const NativeTarget& native, const Fact& cpu) {
+  const std::optional<std::string> flags = value_of(cpu.value, "flags");
+  if (!flags) return {};
   Flags listed;
-  std::string_view text(cpu.value);
-  const size_t start = text.starts_with("flags=") ? 0 : text.find("\nflags=");
-  if (start == std::string_view::npos) return {};
-  text.remove_prefix(text.find('=', start) + 1);
-  text = text.substr(0, text.find('\n'));
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(' '), text.size());
-    listed.emplace(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+  for (const std::string_view word : words_of(*flags)) listed.emplace(word);
   Flags result;
   for (const std::string& name : native.features) {
     const bool derived = std::find(std::begin(kDerived), std::end(kDerived), name) != std::end(kDerived);
@@ -166,7 +159,7 @@ std::string native_details(const Compiler& compiler, bool clang, const Fact& cpu
 /// The compiler takes longer to say this than its version. Remembered while its identity and the CPU stay the same;
 /// only details, so that an identity that says too little (a wrapper's) cannot make a wrong scope.
 std::string remembered_details(const Compiler& compiler, const Lines& identity, const Fact& cpu, KeyMemory& memory) {
-  if (cpu.value.find("arch=x86_64") == std::string::npos) return {};
+  if (value_of(cpu.value, "arch") != "x86_64") return {};
   std::string name = "native";
   for (const std::string& word : compiler.command) name += " " + word;
   const std::string manifest = codec::digest_of(canonical(identity)).to_hex() + cpu.digest().to_hex();

@@ -34,16 +34,6 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(start, text.find_last_not_of(" \t") - start + 1);
 }
 
-Flags words_of(std::string_view text) {
-  Flags words;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(' '), text.size());
-    if (end > 0) words.emplace(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return words;
-}
-
 CpuText parse_cpuinfo(std::string_view text) {
   CpuText cpu;
   bool first = true;
@@ -60,7 +50,8 @@ CpuText parse_cpuinfo(std::string_view text) {
     if (key == "flags" || key == "Features") {
       if (!first && value == last) continue;  // as on all CPUs of most hosts
       last = value;
-      const Flags flags = words_of(value);
+      Flags flags;
+      for (const std::string_view word : words_of(value)) flags.emplace(word);
       Flags both;
       std::set_intersection(cpu.common.begin(), cpu.common.end(), flags.begin(), flags.end(),
                             std::inserter(both, both.end()));

@@ -11,17 +11,13 @@
 
 #include "cpu_features.h"
 #include "inductorfs/base/result.h"
+#include "inductorfs/fingerprint/facet_text.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "key_memory.h"
 
 /// One function for each facet. A function returns an unknown fact with the reason, and never an error.
 namespace inductorfs::fingerprint {
 
-using Lines = std::vector<std::pair<std::string, std::string>>;
-
-/// Returns the canonical text of a facet: `key=value` lines, sorted, without duplicates, no newline at the end. Line
-/// breaks in a value become spaces, because a value is one line.
-[[nodiscard]] std::string canonical(const Lines& lines);
 [[nodiscard]] Fact known_fact(std::string value, std::string source);
 [[nodiscard]] Fact unknown_fact(std::string problem, std::string source = {});
 

@@ -148,7 +148,7 @@ std::string details_of(const GpuAnswer& gpu) {
 
 Fact value_of(const GpuAnswer& gpu, const Lines& lines) {
   if (gpu.state == GpuState::kUnknown) return unknown_fact(gpu.detail, gpu.source);
-  if (gpu.state == GpuState::kAbsent) return known_fact("none", gpu.source + ": " + gpu.detail);
+  if (gpu.state == GpuState::kAbsent) return known_fact(std::string(kNone), gpu.source + ": " + gpu.detail);
   for (size_t i = 0; i < gpu.devices.size(); ++i) {
     if (gpu.devices[i].runs != Runs::kNo) continue;
     return unknown_fact(named(gpu, i) + " does not run code: " + gpu.devices[i].why +
@@ -252,7 +252,7 @@ Fact gpu_fact(const GpuAnswer& gpu) {
 
 Fact gpu_arch_fact(const GpuAnswer& gpu) {
   Lines lines;
-  for (const GpuDevice& device : gpu.devices) lines.emplace_back("cc", device.capability);
+  for (const GpuDevice& device : gpu.devices) lines.emplace_back(kArchitectureKey, device.capability);
   return value_of(gpu, lines);
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kNoPython = "the interpreter could not be asked where its packages are";
 
-std::string or_none(const std::string& text) { return text.empty() ? "none" : text; }
+std::string or_none(const std::string& text) { return text.empty() ? std::string(kNone) : text; }
 
 /// Whether libtorch is built with the string and list classes of C++11, as torch.compiled_with_cxx11_abi() says. No
 /// text file of the package says it (TorchConfig.cmake stopped to): the mangled names of its smallest library do.
@@ -45,7 +45,7 @@ std::string torch_details(const std::string& torch, KeyMemory& memory) {
 Fact torch_fact(const Result<PythonFacts>& python, KeyMemory& memory) {
   if (!python) return unknown_fact(kNoPython);
   const std::string& torch = python->torch;
-  if (torch.empty()) return known_fact("none", python->executable);
+  if (torch.empty()) return known_fact(std::string(kNone), python->executable);
   const std::string version_file = torch + "/version.py";
   const auto version = assigned_in_file(version_file, "__version__");
   if (!version) return unknown_fact(version.error().what(), torch);
@@ -55,8 +55,7 @@ Fact torch_fact(const Result<PythonFacts>& python, KeyMemory& memory) {
   const auto record = record_digest(torch, memory);
   if (!record) return unknown_fact(record.error().what(), torch);
   Fact fact = known_fact(
-      canonical(
-          {{"version", *version}, {"key", *key}, {"git", revision ? or_none(*revision) : "none"}, {"record", *record}}),
+      canonical({{"version", *version}, {"key", *key}, {"git", or_none(revision.value_or(""))}, {"record", *record}}),
       torch);
   fact.details = torch_details(torch, memory);
   return fact;
@@ -65,7 +64,7 @@ Fact torch_fact(const Result<PythonFacts>& python, KeyMemory& memory) {
 Fact triton_fact(const Result<PythonFacts>& python, KeyMemory& memory) {
   if (!python) return unknown_fact(kNoPython);
   const std::string& triton = python->triton;
-  if (triton.empty()) return known_fact("none", python->executable);
+  if (triton.empty()) return known_fact(std::string(kNone), python->executable);
   const auto version = assigned_in_file(triton + "/__init__.py", "__version__");
   if (!version) return unknown_fact(version.error().what(), triton);
   const auto key = triton_key(triton, python->extensions, memory);
@@ -77,7 +76,7 @@ Fact triton_fact(const Result<PythonFacts>& python, KeyMemory& memory) {
 
 Fact cuda_of_torch(const Result<PythonFacts>& python) {
   if (!python) return unknown_fact(kNoPython);
-  if (python->torch.empty()) return known_fact(canonical({{"torch", "none"}}), python->executable);
+  if (python->torch.empty()) return known_fact(canonical({{"torch", or_none("")}}), python->executable);
   const std::string file = python->torch + "/version.py";
   const auto cuda = assigned_in_file(file, "cuda");
   if (!cuda) return unknown_fact(cuda.error().what(), file);
@@ -92,7 +91,7 @@ Fact cuda_fact(const Fact& of_torch, const GpuAnswer& gpu) {
   if (!of_torch.known) return of_torch;
   if (gpu.state == GpuState::kUnknown) return unknown_fact("the driver's CUDA level: " + gpu.detail, gpu.source);
   // Sorted, as canonical() has it: hip and torch come after the driver.
-  const std::string driver = gpu.state == GpuState::kPresent ? cuda_level(gpu.driver) : "none";
+  const std::string driver = gpu.state == GpuState::kPresent ? cuda_level(gpu.driver) : std::string(kNone);
   Fact fact = known_fact(canonical({{"driver", driver}}) + "\n" + of_torch.value, of_torch.source);
   if (!gpu.driver_release.empty()) fact.details = canonical({{"driver_release", gpu.driver_release}});
   return fact;

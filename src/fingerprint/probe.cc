@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -10,25 +9,6 @@
 #include "inductorfs/fingerprint/variables.h"
 
 namespace inductorfs::fingerprint {
-
-std::string canonical(const Lines& lines) {
-  std::vector<std::string> texts;
-  texts.reserve(lines.size());
-  for (const auto& [key, value] : lines) {
-    std::string text = key;
-    text.append("=").append(value);
-    std::replace(text.begin(), text.end(), '\n', ' ');
-    texts.push_back(std::move(text));
-  }
-  std::sort(texts.begin(), texts.end());
-  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
-  std::string result;
-  for (const std::string& text : texts) {
-    if (!result.empty()) result += '\n';
-    result += text;
-  }
-  return result;
-}
 
 Fact known_fact(std::string value, std::string source) { return {true, std::move(value), std::move(source), {}, {}}; }
 
@@ -41,10 +21,9 @@ namespace {
 /// The name under which torch keeps its timings (`cache/<hash>`), for whoever looks at the directory.
 void add_system_hash(Fingerprint& facts) {
   Fact torch = facts.get(Facet::kTorch);
-  if (!torch.known || torch.value == "none") return;
+  if (!torch.known || torch.is_none()) return;
   const auto hash = torch_system_hash(facts);
-  const std::string line = hash ? "system_hash=" + *hash : "system_hash=unknown: " + hash.error().what();
-  torch.details += (torch.details.empty() ? "" : "\n") + line;
+  add_line(torch.details, "system_hash", hash ? *hash : "unknown: " + hash.error().what());
   facts.set(Facet::kTorch, std::move(torch));
 }
 

@@ -14,26 +14,6 @@ using Version = std::pair<int, int>;
 /// From here on a host without a device has the version in its hash; before, nothing at all ("{}").
 constexpr Version kVersionAlways{2, 15};
 
-/// The values of `key` in lines of key=value, in their order.
-std::vector<std::string> values_of(std::string_view text, std::string_view key) {
-  std::vector<std::string> values;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.size() > key.size() && line.starts_with(key) && line[key.size()] == '=') {
-      values.emplace_back(line.substr(key.size() + 1));
-    }
-  }
-  return values;
-}
-
-std::optional<std::string> value_of(std::string_view text, std::string_view key) {
-  auto values = values_of(text, key);
-  if (values.empty()) return std::nullopt;
-  return std::move(values.front());
-}
-
 /// "2.15.0+cu132" and "13.2" alike; what does not parse is 0.
 Version version_of(std::string_view text) {
   Version version;
@@ -53,7 +33,7 @@ Result<std::string> device_name(const Fingerprint& facts, const std::string& tor
   const Fact& gpu = facts.get(Facet::kGpu);
   if (!gpu.known) return fail(ErrorCode::kUnavailable, "the gpu facet is not known: " + gpu.problem);
   const auto driver = value_of(facts.get(Facet::kCuda).value, "driver");
-  if (gpu.value == "none" || torch_cuda == "none" || !driver) return std::string();
+  if (gpu.is_none() || torch_cuda == kNone || !driver) return std::string();
   // A driver of an older major version: cudaErrorInsufficientDriver, so that torch.cuda answers with a RuntimeError.
   if (version_of(*driver).first < version_of(torch_cuda).first) return std::string();
   const auto devices = values_of(gpu.value, "device");
@@ -78,16 +58,16 @@ Result<std::string> torch_system_hash(const Fingerprint& facts) {
   const auto version = value_of(torch.value, "version");
   if (!version) return fail(ErrorCode::kUnavailable, "this environment has no torch");
   const std::string& cuda_text = facts.get(Facet::kCuda).value;
-  const std::string cuda = value_of(cuda_text, "torch").value_or("none");
+  const std::string cuda = value_of(cuda_text, "torch").value_or(std::string(kNone));
   const bool is_rocm = value_of(cuda_text, "hip").has_value();
   INDUCTORFS_TRY_ASSIGN(const auto name, device_name(facts, cuda));
-  if (is_rocm && facts.get(Facet::kGpu).value != "none") {
+  if (is_rocm && !facts.get(Facet::kGpu).is_none()) {
     return fail(ErrorCode::kUnavailable, "for ROCm the hash has the device's gcnArchName, which no facet has");
   }
 
   const Fact& triton = facts.get(Facet::kTriton);
   std::string key = "null";
-  if (triton.value != "none") {
+  if (!triton.is_none()) {
     const auto text = value_of(triton.details, "triton_key");
     if (!text) return fail(ErrorCode::kUnavailable, "the fingerprint has no triton_key");
     key = quoted(*text);

@@ -197,7 +197,7 @@ std::map<std::string, std::string> environment_values(const std::map<std::string
   for (const auto& [name, value] : environment) {
     const Variable* const variable = find_variable(name);
     std::string canonical = variable == nullptr ? std::string() : canonical_value(variable->reading, value);
-    // A value is one line of the text, as in every facet (canonical() in probe.cc).
+    // A value is one line of the text, as in every facet (facet_text.h).
     std::replace(canonical.begin(), canonical.end(), '\n', ' ');
     if (!canonical.empty()) result.emplace(name, std::move(canonical));
   }
@@ -207,20 +207,15 @@ std::map<std::string, std::string> environment_values(const std::map<std::string
 std::string environment_text(const std::map<std::string, std::string>& environment) {
   std::string text;
   for (const auto& [name, value] : environment_values(environment)) {
-    if (!text.empty()) text += '\n';
-    text.append(name).append("=").append(value);
+    add_line(text, name, value);
   }
-  return text.empty() ? "none" : text;
+  return text.empty() ? std::string(kNone) : text;
 }
 
 std::map<std::string, std::string> environment_from_text(std::string_view text) {
   std::map<std::string, std::string> result;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    const size_t equals = line.find('=');
-    if (equals != std::string_view::npos) result.emplace(line.substr(0, equals), line.substr(equals + 1));
+  for (const std::string_view line : lines_of(text)) {
+    if (const auto parts = split_line(line)) result.emplace(parts->first, parts->second);
   }
   return result;
 }

@@ -21,14 +21,9 @@ Judgement differs(std::string why) { return {Fit::kDiffers, std::move(why)}; }
 /// The first line that the two texts do not share, of each.
 std::pair<std::string, std::string> first_difference(std::string_view ours, std::string_view theirs) {
   const auto lines_only_in = [](std::string_view text, std::string_view other) {
-    while (!text.empty()) {
-      const std::string_view line = text.substr(0, text.find('\n'));
-      text.remove_prefix(std::min(line.size() + 1, text.size()));
-      const size_t equals = line.find('=');
-      const std::string_view key = line.substr(0, std::min(equals, line.size()));
-      if (equals == std::string_view::npos || line_value(other, key) != line.substr(equals + 1)) {
-        return std::string(line);
-      }
+    for (const std::string_view line : lines_of(text)) {
+      const auto parts = split_line(line);
+      if (!parts || value_of(other, parts->first).value_or("") != parts->second) return std::string(line);
     }
     return std::string(kNothing);
   };
@@ -42,14 +37,14 @@ Judgement judge_package(Facet facet, const Process& process, const Fact& mine, c
   if (package.path.empty()) {
     // A job with torch and without Triton is an environment too; one that has only Triton says nothing of torch.
     if (facet != Facet::kTriton) return unknown("the writer has no " + name + " loaded");
-    if (mine.value == "none") return fits();
+    if (mine.is_none()) return fits();
     return differs("the writer's torch has no triton beside it, this mount's has" + std::string(kOwnMount));
   }
   if (package.replaced) {
     return unknown("the writer's " + name + " (" + package.path +
                    ") was replaced after it was loaded; start the job again");
   }
-  if (mine.value == "none") {
+  if (mine.is_none()) {
     return differs("the writer has " + package.path + ", this mount knows no " + name + std::string(kOwnMount));
   }
   const auto theirs = fact_of(facet, process);
@@ -64,7 +59,7 @@ Judgement judge_package(Facet facet, const Process& process, const Fact& mine, c
 
 Judgement judge_python(const Process& process, const Fact& mine) {
   if (process.soabi.empty()) return unknown("the writer has no extension module of Python loaded");
-  const std::string ours = line_value(mine.value, "soabi");
+  const std::string ours = value_of(mine.value, "soabi").value_or("");
   if (ours == process.soabi) return fits();
   return differs("the writer's interpreter is " + process.soabi + ", this mount's is " + ours + std::string(kOwnMount));
 }

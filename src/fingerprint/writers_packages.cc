@@ -25,17 +25,6 @@ constexpr uint64_t kLibcLimit = uint64_t{32} << 20;
 
 }  // namespace
 
-std::string line_value(std::string_view text, std::string_view key) {
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    if (line.starts_with(key) && line.substr(key.size()).starts_with('=')) {
-      return std::string(line.substr(key.size() + 1));
-    }
-  }
-  return {};
-}
-
 const Package& package_for(Facet facet, const Process& process) {
   if (facet == Facet::kTorch) return process.torch;
   return facet == Facet::kTriton ? process.triton : process.libc;

@@ -71,7 +71,5 @@ class Packages {
 [[nodiscard]] std::string own_libc();
 /// Returns "2.36" from the banner in a C library's file; empty when it has none.
 [[nodiscard]] std::string libc_version(const std::string& file);
-/// Returns the value of `key` in lines of key=value; empty when it is not there.
-[[nodiscard]] std::string line_value(std::string_view text, std::string_view key);
 
 }  // namespace inductorfs::fingerprint

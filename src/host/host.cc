@@ -81,26 +81,9 @@ bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 
 
 }  // namespace
 
-std::vector<std::string> values_of(std::string_view text, std::string_view key) {
-  std::vector<std::string> values;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view one = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (one.size() > key.size() && one.starts_with(key) && one[key.size()] == '=') {
-      values.emplace_back(one.substr(key.size() + 1));
-    }
-  }
-  return values;
-}
-
 unsigned x86_level(std::string_view flags) {
-  std::set<std::string_view> have;
-  while (!flags.empty()) {
-    const size_t end = std::min(flags.find(' '), flags.size());
-    if (end > 0) have.insert(flags.substr(0, end));
-    flags.remove_prefix(std::min(end + 1, flags.size()));
-  }
+  const std::vector<std::string_view> words = fingerprint::words_of(flags);
+  const std::set<std::string_view> have(words.begin(), words.end());
   const auto has = [&have](const auto& wanted) {
     return std::all_of(std::begin(wanted), std::end(wanted), [&have](std::string_view f) { return have.contains(f); });
   };
@@ -127,23 +110,23 @@ std::string interpreter_of(const Fingerprint& facts) {
 layout::HostLimits limits_of(const Fingerprint& facts, const PlaceReader& reader) {
   layout::HostLimits limits;
   if (const Fact* const fact = known(facts, Facet::kGpuArch); fact != nullptr) {
-    for (const std::string& capability : values_of(fact->value, "cc")) {
+    for (const std::string& capability : fingerprint::values_of(fact->value, fingerprint::kArchitectureKey)) {
       if (const int number = architecture_number(capability); number > 0) limits.cuda_architectures.push_back(number);
     }
   }
   if (const Fact* const fact = known(facts, Facet::kLibc); fact != nullptr) {
-    const std::vector<std::string> version = values_of(fact->value, "version");
-    const std::vector<std::string> name = values_of(fact->value, "name");
+    const std::vector<std::string> version = fingerprint::values_of(fact->value, "version");
+    const std::vector<std::string> name = fingerprint::values_of(fact->value, "name");
     if (version.size() == 1 && name == std::vector<std::string>{"glibc"}) limits.glibc = version.front();
   }
   if (const Fact* const fact = known(facts, Facet::kCpu); fact != nullptr) {
-    const std::vector<std::string> flags = values_of(fact->value, "flags");
+    const std::vector<std::string> flags = fingerprint::values_of(fact->value, "flags");
     if (flags.size() == 1) limits.x86_isa_level = x86_level(flags.front());
   }
   const Result<LibraryPlaces> places = reader.library_places(facts);
   const std::string& said = facts.get(Facet::kLibc).details;
   const auto newest = [&](std::string_view key, const std::string& here) {
-    const std::vector<std::string> versions = values_of(said, key);
+    const std::vector<std::string> versions = fingerprint::values_of(said, key);
     return versions.size() == 1 ? versions.front() : here;
   };
   limits.glibcxx = newest(kGlibcxxKey, places ? places->glibcxx : std::string());

@@ -67,36 +67,26 @@ void add_libstdcxx(Fingerprint& facts, const PlaceReader& reader) {
   if (!places) return;
   Fact libc = facts.get(Facet::kLibc);
   for (const auto& [key, newest] : {std::pair{kGlibcxxKey, places->glibcxx}, std::pair{kCxxabiKey, places->cxxabi}}) {
-    if (newest.empty()) continue;
-    if (!libc.details.empty()) libc.details += '\n';
-    libc.details.append(key).append("=").append(newest);
+    if (!newest.empty()) fingerprint::add_line(libc.details, key, newest);
   }
   facts.set(Facet::kLibc, std::move(libc));
 }
 
 std::string shown(const Fact& fact) { return fact.known ? fact.value : "not known: " + fact.problem; }
 
-std::set<std::string> lines_of(std::string_view text) {
-  std::set<std::string> lines;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    if (end > 0) lines.emplace(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return lines;
-}
-
 std::string shortened(std::string text) {
   if (text.size() > kShownLimit) text = text.substr(0, kShownLimit) + "...";
   return text;
 }
 
-std::string only_in(const std::set<std::string>& one, const std::set<std::string>& other) {
+/// The lines of one text that the other does not have, sorted.
+std::string only_in(std::string_view one, std::string_view other) {
+  const std::vector<std::string_view> others = fingerprint::lines_of(other);
+  const std::vector<std::string_view> lines = fingerprint::lines_of(one);
   std::string text;
-  for (const std::string& each : one) {
-    if (other.contains(each)) continue;
-    if (!text.empty()) text += "; ";
-    text += each;
+  for (const std::string_view line : std::set<std::string_view>(lines.begin(), lines.end())) {
+    if (line.empty() || std::find(others.begin(), others.end(), line) != others.end()) continue;
+    text.append(text.empty() ? "" : "; ").append(line);
   }
   return text;
 }
@@ -187,9 +177,7 @@ Result<Fingerprint> learn_facts(const FactsRequest& request) {
 }
 
 std::pair<std::string, std::string> differing_lines(std::string_view one, std::string_view other) {
-  const std::set<std::string> ours = lines_of(one);
-  const std::set<std::string> theirs = lines_of(other);
-  return {only_in(ours, theirs), only_in(theirs, ours)};
+  return {only_in(one, other), only_in(other, one)};
 }
 
 FactsChange change_of(const Fingerprint& before, const Fingerprint& now, bool keep) {

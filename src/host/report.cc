@@ -24,7 +24,6 @@ using fingerprint::Facet;
 using fingerprint::Fact;
 using fingerprint::Fingerprint;
 
-constexpr std::string_view kFacetLine = "facet=";
 constexpr size_t kShortId = 12;
 
 std::string name_of(Facet facet) { return std::string(fingerprint::to_string(facet)); }
@@ -153,23 +152,6 @@ std::string family_text(const Json& family, std::map<std::string, Json>& facets)
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> facets_of(std::string_view text) {
-  std::vector<std::pair<std::string, std::string>> facets;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view one = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (one.starts_with(kFacetLine)) {
-      facets.emplace_back(one.substr(kFacetLine.size()), std::string());
-    } else if (!facets.empty()) {  // what stands before the first facet is the header
-      std::string& value = facets.back().second;
-      if (!value.empty()) value += "\n";
-      value += one;
-    }
-  }
-  return facets;
-}
-
 Json fingerprint_report(const Fingerprint& facts) {
   Json report = Json::parse(facts.to_json(), nullptr, false);
   for (const Facet facet : fingerprint::kAllFacets) {
@@ -278,7 +260,7 @@ std::string comparison_text(const Json& report) {
 Json nearest_report(const std::string& text, const std::vector<remote::ScopeInformation>& others) {
   const auto names = [](std::string_view scope) {
     std::vector<std::string> list;
-    for (const auto& [name, value] : facets_of(scope)) list.push_back(name);
+    for (const auto& [name, lines] : layout::parse_scope_text(scope).facets) list.emplace_back(name);
     return list;
   };
   const std::vector<std::string> ours = names(text);

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "inductorfs/layout/scope.h"
@@ -11,31 +12,19 @@
 namespace inductorfs::layout {
 namespace {
 
-using Lines = std::vector<std::string_view>;
+using Lines = ScopeText::Lines;
 
 /// Each facet's lines. What stands before the first facet, a header of this version or of a later one, is a facet
 /// without a name: it shows only where two texts are of different forms.
 std::map<std::string_view, Lines> facets_of(std::string_view text) {
-  constexpr std::string_view kFacetLine = "facet=";
+  ScopeText parsed = parse_scope_text(text);
   std::map<std::string_view, Lines> facets;
-  Lines* current = &facets[std::string_view()];
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = text.substr(begin, end - begin);
-    begin = end + 1;
-    if (line.starts_with(kFacetLine)) {
-      current = &facets[line.substr(kFacetLine.size())];
-    } else {
-      current->push_back(line);
-    }
+  facets.emplace(std::string_view(), std::move(parsed.header));
+  for (const auto& [name, lines] : parsed.facets) {
+    Lines& all = facets[name];
+    all.insert(all.end(), lines.begin(), lines.end());
   }
   return facets;
-}
-
-std::string joined(const Lines& lines) {
-  std::string text;
-  for (const std::string_view line : lines) text.append(text.empty() ? "" : "\n").append(line);
-  return text;
 }
 
 /// The lines that the other does not have, one for one.
@@ -60,11 +49,11 @@ std::vector<Difference> compare_scopes(std::string_view ours, std::string_view t
   std::vector<Difference> differences;
   const auto add = [&differences](std::string_view facet, const Lines& our_lines, const Lines& their_lines) {
     if (our_lines == their_lines) return;
-    Difference difference{std::string(facet), joined(without(our_lines, their_lines)),
-                          joined(without(their_lines, our_lines))};
+    Difference difference{std::string(facet), fingerprint::joined_lines(without(our_lines, their_lines)),
+                          fingerprint::joined_lines(without(their_lines, our_lines))};
     // The same lines in another order are another scope too.
     if (difference.ours.empty() && difference.theirs.empty()) {
-      difference = {std::string(facet), joined(our_lines), joined(their_lines)};
+      difference = {std::string(facet), fingerprint::joined_lines(our_lines), fingerprint::joined_lines(their_lines)};
     }
     differences.push_back(std::move(difference));
   };

@@ -16,22 +16,9 @@ using fingerprint::Fact;
 
 constexpr std::string_view kHeader = "inductorfs-scope-v1\n";
 constexpr std::string_view kFacetLine = "facet=";
-/// A line of the gpu-arch facet, one for each architecture of the host's devices.
-constexpr std::string_view kArchitectureLine = "cc=";
-
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    lines.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return lines;
-}
-
-std::string joined(const std::vector<std::string_view>& words, std::string_view between) {
+std::string listed(const std::vector<std::string>& words) {
   std::string text;
-  for (const std::string_view word : words) text.append(text.empty() ? "" : between).append(word);
+  for (const std::string& word : words) text.append(text.empty() ? "" : ", ").append(word);
   return text;
 }
 
@@ -56,13 +43,11 @@ bool is_per_architecture(const Rule& rule) {
 }
 
 /// "9.0", "10.0", ... without repeats, in the facet's order; none on a host without a GPU.
-std::vector<std::string_view> architectures_of(const Fact& fact) {
-  std::vector<std::string_view> found;
+std::vector<std::string> architectures_of(const Fact& fact) {
+  std::vector<std::string> found;
   if (!fact.known) return found;
-  for (const std::string_view line : lines_of(fact.value)) {
-    if (!line.starts_with(kArchitectureLine)) continue;
-    const std::string_view architecture = line.substr(kArchitectureLine.size());
-    if (std::find(found.begin(), found.end(), architecture) == found.end()) found.push_back(architecture);
+  for (std::string& architecture : fingerprint::values_of(fact.value, fingerprint::kArchitectureKey)) {
+    if (std::find(found.begin(), found.end(), architecture) == found.end()) found.push_back(std::move(architecture));
   }
   return found;
 }
@@ -71,13 +56,14 @@ std::vector<std::string_view> architectures_of(const Fact& fact) {
 Fact for_architecture(Fact fact, std::string_view architecture) {
   std::vector<std::string_view> kept;
   bool named = false;
-  for (const std::string_view line : lines_of(fact.value)) {
-    const bool names_one = line.starts_with(kArchitectureLine);
-    if (names_one && (named || line.substr(kArchitectureLine.size()) != architecture)) continue;
+  for (const std::string_view line : fingerprint::lines_of(fact.value)) {
+    const auto parts = fingerprint::split_line(line);
+    const bool names_one = parts && parts->first == fingerprint::kArchitectureKey;
+    if (names_one && (named || parts->second != architecture)) continue;
     named = named || names_one;
     kept.push_back(line);
   }
-  std::string value = joined(kept, "\n");
+  std::string value = fingerprint::joined_lines(kept);
   fact.value = std::move(value);
   return fact;
 }
@@ -86,11 +72,13 @@ Fact for_architecture(Fact fact, std::string_view architecture) {
 /// What is not known here, from a later version's file, stays.
 Fact for_rule(Fact environment, const Rule& rule) {
   std::vector<std::string_view> kept;
-  for (const std::string_view line : lines_of(environment.value)) {
-    const fingerprint::Variable* variable = fingerprint::find_variable(line.substr(0, line.find('=')));
+  for (const std::string_view line : fingerprint::lines_of(environment.value)) {
+    const auto parts = fingerprint::split_line(line);
+    const fingerprint::Variable* variable = fingerprint::find_variable(parts ? parts->first : line);
     if (variable == nullptr || fingerprint::matters(*variable, rule.facets)) kept.push_back(line);
   }
-  std::string value = kept.empty() && !environment.value.empty() ? "none" : joined(kept, "\n");
+  std::string value =
+      kept.empty() && !environment.value.empty() ? std::string(fingerprint::kNone) : fingerprint::joined_lines(kept);
   environment.value = std::move(value);
   return environment;
 }
@@ -135,17 +123,17 @@ Scope scope_of(Family family, const fingerprint::Fingerprint& fingerprint) {
 Scope scope_of(Family family, const fingerprint::Fingerprint& fingerprint, std::string_view architecture) {
   const Rule& rule = rule_of(family);
   const Fact& fact = fingerprint.get(Facet::kGpuArch);
-  const auto devices = is_per_architecture(rule) ? architectures_of(fact) : std::vector<std::string_view>();
+  const auto devices = is_per_architecture(rule) ? architectures_of(fact) : std::vector<std::string>();
   // Without a device nothing runs here: kernels for any architecture are built and kept alike.
   if (devices.empty()) return make_scope(rule, fingerprint, fact);
   if (architecture.empty()) {
     if (devices.size() == 1) return make_scope(rule, fingerprint, fact);
-    return private_scope("this host's devices are of different architectures (" + joined(devices, ", ") +
+    return private_scope("this host's devices are of different architectures (" + listed(devices) +
                          "), and nothing says for which of them this is");
   }
   if (std::find(devices.begin(), devices.end(), architecture) == devices.end()) {
     return private_scope("it is for architecture " + std::string(architecture) + ", and this host's devices are " +
-                         joined(devices, ", "));
+                         listed(devices));
   }
   return make_scope(rule, fingerprint, for_architecture(fact, architecture));
 }
@@ -153,12 +141,25 @@ Scope scope_of(Family family, const fingerprint::Fingerprint& fingerprint, std::
 std::vector<Scope> scopes_of(Family family, const fingerprint::Fingerprint& fingerprint) {
   const Rule& rule = rule_of(family);
   const Fact& fact = fingerprint.get(Facet::kGpuArch);
-  const auto devices = is_per_architecture(rule) ? architectures_of(fact) : std::vector<std::string_view>();
+  const auto devices = is_per_architecture(rule) ? architectures_of(fact) : std::vector<std::string>();
   std::vector<Scope> scopes;
   scopes.reserve(devices.size());
-  for (const std::string_view architecture : devices) scopes.push_back(scope_of(family, fingerprint, architecture));
+  for (const std::string& architecture : devices) scopes.push_back(scope_of(family, fingerprint, architecture));
   if (scopes.empty()) scopes.push_back(scope_of(family, fingerprint));
   return scopes;
+}
+
+ScopeText parse_scope_text(std::string_view text) {
+  ScopeText parsed;
+  ScopeText::Lines* lines = &parsed.header;
+  for (const std::string_view line : fingerprint::lines_of(text)) {
+    if (line.starts_with(kFacetLine)) {
+      lines = &parsed.facets.emplace_back(line.substr(kFacetLine.size()), ScopeText::Lines()).second;
+    } else {
+      lines->push_back(line);
+    }
+  }
+  return parsed;
 }
 
 }  // namespace inductorfs::layout

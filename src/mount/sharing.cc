@@ -21,7 +21,7 @@ using fingerprint::Fact;
 std::string sharing_warning(const config::Settings& settings, const fingerprint::Fingerprint& facts) {
   const bool expected = !settings.remote.empty() || !settings.python.empty() || !settings.fingerprint.empty();
   const Fact& torch = facts.get(Facet::kTorch);
-  if (!expected || (torch.known && torch.value != "none")) return {};
+  if (!expected || (torch.known && !torch.is_none())) return {};
   const std::string start = "nothing that torch makes will be shared: ";
   if (torch.known && !settings.fingerprint.empty()) {
     return start + settings.fingerprint +

@@ -203,7 +203,9 @@ std::string explanation_json(const vfs::Explanation& e, const Json& nearest) {
       {"origin", e.origin},  {"where", e.where},           {"visible", e.visible},         {"why", e.why},
       {"publish", e.publish}};
   Json facets = Json::object();
-  for (const auto& [name, value] : host::facets_of(e.scope_text)) facets[name] = value;
+  for (const auto& [name, lines] : layout::parse_scope_text(e.scope_text).facets) {
+    facets[std::string(name)] = fingerprint::joined_lines(lines);
+  }
   answer["facets"] = std::move(facets);
   answer["nearest"] = nearest;
   return to_line(answer);

@@ -251,13 +251,5 @@ TEST(LibcVersion, IsReadFromTheFilesBanner) {
   EXPECT_EQ(libc_version("/dev/zero"), "") << "no file";
 }
 
-TEST(LineValue, FindsALineByItsWholeKey) {
-  EXPECT_EQ(line_value("a=1\nab=2\nb=x=y", "a"), "1");
-  EXPECT_EQ(line_value("a=1\nab=2\nb=x=y", "b"), "x=y");
-  EXPECT_EQ(line_value("ab=2", "a"), "");
-  EXPECT_EQ(line_value("", "a"), "");
-  EXPECT_EQ(line_value("none", "none"), "");
-}
-
 }  // namespace
 }  // namespace inductorfs::fingerprint

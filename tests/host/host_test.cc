@@ -92,13 +92,8 @@ TEST(Scopes, LeaveAFamilyPrivateWhenAFactIsNotKnown) {
   EXPECT_TRUE(private_families(Scopes(all_known())).empty());
 }
 
-TEST(ValuesOf, TakesWholeKeysOnly) {
-  EXPECT_EQ(values_of("cc=8.0\nxcc=1\ncc=9.0\nccc=2\ncc", "cc"), (std::vector<std::string>{"8.0", "9.0"}));
-  EXPECT_TRUE(values_of("", "cc").empty());
-}
-
 TEST(X86Level, FollowsThePsabi) {
-  const std::string flags = values_of(kServer, "flags").front();
+  const std::string flags = fingerprint::value_of(kServer, "flags").value();
   EXPECT_EQ(x86_level(flags), 4U);
   const auto without = [&flags](const std::string& flag) {
     std::string rest;

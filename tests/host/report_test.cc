@@ -29,14 +29,6 @@ const Json& family_of(const Json& report, const std::string& name) {
   return kNone;
 }
 
-TEST(FacetsOf, ReadsAScopesText) {
-  const auto facets = facets_of("inductorfs-scope-v1\nfacet=gpu\na=1\nb=2\nfacet=torch\nnone\n");
-  ASSERT_EQ(facets.size(), 2U);
-  EXPECT_EQ(facets[0], std::make_pair(std::string("gpu"), std::string("a=1\nb=2")));
-  EXPECT_EQ(facets[1], std::make_pair(std::string("torch"), std::string("none")));
-  EXPECT_TRUE(facets_of("").empty());
-}
-
 TEST(FingerprintReport, IsAFingerprintWithDigestsAndScopes) {
   const Fingerprint facts = all_known();
   const Json report = fingerprint_report(facts);

@@ -58,5 +58,15 @@ TEST(CompareScopes, ShowsAnotherForm) {
   EXPECT_EQ(differences[0].theirs, "inductorfs-scope-v2");
 }
 
+TEST(ParseScopeText, KeepsEachLineInItsFacet) {
+  const ScopeText text = parse_scope_text("inductorfs-scope-v1\nfacet=gpu\na=1\n\nb=2\nfacet=torch\nnone\nfacet=gpu\n");
+  EXPECT_EQ(text.header, ScopeText::Lines{"inductorfs-scope-v1"});
+  ASSERT_EQ(text.facets.size(), 3U);
+  EXPECT_EQ(text.facets[0], std::make_pair(std::string_view("gpu"), ScopeText::Lines{"a=1", "", "b=2"}));
+  EXPECT_EQ(text.facets[1], std::make_pair(std::string_view("torch"), ScopeText::Lines{"none"}));
+  EXPECT_EQ(text.facets[2], std::make_pair(std::string_view("gpu"), ScopeText::Lines{}));
+  EXPECT_TRUE(parse_scope_text("").facets.empty());
+}
+
 }  // namespace
 }  // namespace inductorfs::layout

@@ -9,6 +9,7 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/codec/digest.h"
+#include "inductorfs/fingerprint/facet_text.h"
 #include "inductorfs/fingerprint/reader.h"
 
 /// The facts of this host that artefacts depend on.
@@ -38,13 +39,15 @@ inline constexpr Facet kAllFacets[] = {Facet::kTorch,   Facet::kTriton,   Facet:
 /// private.
 struct Fact {
   bool known = false;
-  std::string value;    ///< canonical text, lines of key=value; "none" where the thing is certainly absent (no GPU)
+  std::string value;    ///< canonical text (facet_text.h); "none" where the thing is certainly absent (no GPU)
   std::string source;   ///< where the value was read: a file, a command, CPUID
   std::string problem;  ///< why the value is not known, and what to do
   /// For people: further lines of key=value about the same thing that no artefact depends on (a UUID, a driver's patch
   /// level, a git revision). Never part of a scope.
   std::string details;
 
+  /// Says whether the thing is known to be absent.
+  [[nodiscard]] bool is_none() const { return known && value == kNone; }
   [[nodiscard]] codec::Digest digest() const { return codec::digest_of(value); }
 };
 

@@ -103,10 +103,8 @@ class Host final : public vfs::Host {
   std::unique_ptr<fingerprint::Writers> writers_;
 };
 
-// ---- lines of key=value, as facets have them
+// ---- what facts say
 
-/// Returns the values of all lines with this key, in order.
-[[nodiscard]] std::vector<std::string> values_of(std::string_view text, std::string_view key);
 /// Returns the x86-64 level (1 to 4) that these CPU flags reach, as the psABI defines it; 0 when they name no x86-64
 /// CPU.
 [[nodiscard]] unsigned x86_level(std::string_view flags);

@@ -32,7 +32,5 @@ namespace inductorfs::host {
 /// Finds among `others` the scope with the same facets that differs in the fewest of them: {"scope", "family",
 /// "others", "differences"}, or {"why_none"}. `text` is the layout::Scope::text of the scope that is compared.
 [[nodiscard]] config::Json nearest_report(const std::string& text, const std::vector<remote::ScopeInformation>& others);
-/// Returns the facets of a scope's text, in its order: name and value.
-[[nodiscard]] std::vector<std::pair<std::string, std::string>> facets_of(std::string_view scope_text);
 
 }  // namespace inductorfs::host

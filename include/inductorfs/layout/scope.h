@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "inductorfs/fingerprint/fingerprint.h"
@@ -35,6 +36,14 @@ struct Scope {
 /// Returns every scope of the family on this host, which are the ones that its mount follows. There is at least one; a
 /// private family has one private scope.
 [[nodiscard]] std::vector<Scope> scopes_of(Family family, const fingerprint::Fingerprint& fingerprint);
+
+/// The lines of a scope's text. They point into the text.
+struct ScopeText {
+  using Lines = std::vector<std::string_view>;
+  Lines header;                                            ///< what stands before the first facet
+  std::vector<std::pair<std::string_view, Lines>> facets;  ///< name and value, in the text's order
+};
+[[nodiscard]] ScopeText parse_scope_text(std::string_view text);
 
 /// One facet in which two scope texts differ.
 struct Difference {

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <set>
 
+#include "inductorfs/config/also_json.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/config/settings.h"
 #include "inductorfs/control/control.h"
@@ -95,7 +96,7 @@ std::optional<Shown> ask_where(const std::string& socket) {
   shown.socket = socket;
   shown.mountpoint = where.value("mountpoint", "");
   for (const Json& item : where.value("also", Json::array())) {
-    shown.also.push_back({item.value("name", ""), item.value("path", "")});
+    if (auto also = config::also_from_json(item)) shown.also.push_back(std::move(*also));
   }
   return shown;
 }

@@ -6,7 +6,7 @@
 
 #include <exception>
 
-#include "inductorfs/config/json.h"
+#include "inductorfs/config/also_json.h"
 
 namespace inductorfs::config {
 namespace {
@@ -62,7 +62,9 @@ Result<Frozen> from_json(const Json& json) {
   settings.allow_other = json.at("allow_other").get<bool>();
   settings.also.clear();
   for (const Json& one : json.at("also")) {
-    settings.also.push_back({one.at("name").get<std::string>(), one.at("path").get<std::string>()});
+    auto also = also_from_json(one);
+    if (!also) return fail(ErrorCode::kInvalid, "settings of another version: a further place");
+    settings.also.push_back(std::move(*also));
   }
   frozen.ownership.uid = json.at("uid").get<uid_t>();
   frozen.ownership.gid = json.at("gid").get<gid_t>();
@@ -80,7 +82,7 @@ std::string freeze(const Settings& settings, const Ownership& ownership) {
   Json families = Json::array();
   for (const layout::RuleChange& change : settings.families) families.push_back(change_to_json(change));
   Json also = Json::array();
-  for (const Also& place : settings.also) also.push_back({{"name", place.name}, {"path", place.path}});
+  for (const Also& place : settings.also) also.push_back(also_to_json(place));
   const Json json = {{"form", kForm},
                      {"given", std::move(given)},
                      {"families", std::move(families)},

@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "inductorfs/config/json.h"
+#include "inductorfs/places/also_json.h"
 
 namespace inductorfs::mount {
 
@@ -30,15 +31,7 @@ Result<void> write_number(int memory, uint64_t number, uint64_t at) {
 
 std::string encode(const Noted& noted) {
   Json also = Json::array();
-  for (const places::AlsoState& state : noted.also) {
-    also.push_back({{"name", state.also.name},
-                    {"path", state.also.path},
-                    {"kind", static_cast<int>(state.kind)},
-                    {"why", state.why},
-                    {"made", state.made},
-                    {"mount", state.bound.mount},
-                    {"device", state.bound.device}});
-  }
+  for (const places::AlsoState& state : noted.also) also.push_back(places::state_to_json(state));
   const Json json = {{"facts", noted.facts.to_json()},
                      {"learned", noted.learned},
                      {"traces", noted.traces},
@@ -54,13 +47,9 @@ std::optional<Noted> decode(std::string_view bytes) {
     if (!facts) return std::nullopt;
     Noted noted{std::move(*facts), json.at("learned").get<std::time_t>(), json.at("traces").get<std::string>(), {}};
     for (const Json& one : json.at("also")) {
-      const int kind = one.at("kind").get<int>();
-      if (kind < 0 || kind > static_cast<int>(places::AlsoState::Kind::kFailed)) return std::nullopt;
-      noted.also.push_back({{one.at("name").get<std::string>(), one.at("path").get<std::string>()},
-                            static_cast<places::AlsoState::Kind>(kind),
-                            one.at("why").get<std::string>(),
-                            one.at("made").get<std::vector<std::string>>(),
-                            {one.value("mount", uint64_t{0}), one.value("device", "")}});
+      auto state = places::state_from_json(one);
+      if (!state) return std::nullopt;
+      noted.also.push_back(std::move(*state));
     }
     return noted;
   } catch (const std::exception&) {

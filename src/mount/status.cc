@@ -8,6 +8,7 @@
 #include <array>
 #include <ctime>
 
+#include "inductorfs/config/also_json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/host/report.h"
 #include "inductorfs/mount/sharing.h"
@@ -22,7 +23,9 @@ namespace {
 Json also_list(const std::vector<places::AlsoState>& also) {
   Json list = Json::array();
   for (const places::AlsoState& state : also) {
-    list.push_back({{"name", state.also.name}, {"path", state.also.path}, {"state", state.to_string()}});
+    Json one = config::also_to_json(state.also);
+    one["state"] = state.to_string();
+    list.push_back(std::move(one));
   }
   return list;
 }

@@ -9,6 +9,7 @@
 #include "inductorfs/base/encoding.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/config/json.h"
+#include "inductorfs/places/also_json.h"
 
 namespace inductorfs::places {
 
@@ -27,36 +28,36 @@ std::string bytes_of(const Json& object, const char* name) {
   return from_hex(at->get<std::string>()).value_or("");
 }
 
-Json to_json(const AlsoState& state) {
-  Json made = Json::array();
-  for (const std::string& directory : state.made) made.push_back(to_hex(directory));
-  return {{"path", to_hex(state.also.path)},
-          {"name", to_hex(state.also.name)},
-          {"linked", state.kind == AlsoState::Kind::kLinked},
-          {"mount", state.bound.mount},
-          {"device", state.bound.device},
-          {"made", std::move(made)}};
+/// Applies `convert` to the members of a place that may have any byte.
+template <typename Convert>
+void convert_texts(Json& item, Convert convert) {
+  for (const char* name : {"name", "path", "why"}) {
+    if (item.contains(name)) item[name] = convert(item[name]);
+  }
+  if (!item.contains("made") || !item["made"].is_array()) return;
+  for (Json& directory : item["made"]) directory = convert(directory);
 }
 
-AlsoState from_json(const Json& item) {
-  AlsoState state;
-  state.also.path = bytes_of(item, "path");
-  state.also.name = bytes_of(item, "name");
-  const auto linked = item.find("linked");
-  const bool is_link = linked != item.end() && linked->is_boolean() && linked->get<bool>();
-  state.kind = is_link ? AlsoState::Kind::kLinked : AlsoState::Kind::kBound;
-  const auto mount = item.find("mount");
-  const auto device = item.find("device");
-  if (mount != item.end() && mount->is_number_unsigned() && device != item.end() && device->is_string()) {
-    state.bound = {mount->get<uint64_t>(), device->get<std::string>()};
+Json to_json(const AlsoState& state) {
+  Json item = state_to_json(state);
+  convert_texts(item, [](const Json& text) { return to_hex(text.get<std::string>()); });
+  item["linked"] = state.kind == AlsoState::Kind::kLinked;  // earlier versions read this in place of "kind"
+  return item;
+}
+
+std::optional<AlsoState> from_json(Json item) {
+  convert_texts(item, [](const Json& text) {
+    return text.is_string() ? from_hex(text.get<std::string>()).value_or("") : std::string();
+  });
+  if (!item.contains("kind")) {  // an earlier version's
+    const auto linked = item.find("linked");
+    const bool is_link = linked != item.end() && linked->is_boolean() && linked->get<bool>();
+    item["kind"] = static_cast<int>(is_link ? AlsoState::Kind::kLinked : AlsoState::Kind::kBound);
+    item["why"] = "";
   }
-  const auto made = item.find("made");
-  if (made == item.end() || !made->is_array()) return state;
-  for (const Json& directory : *made) {
-    if (!directory.is_string()) continue;
-    std::string path = from_hex(directory.get<std::string>()).value_or("");
-    if (!path.empty() && path.front() == '/') state.made.push_back(std::move(path));
-  }
+  std::optional<AlsoState> state = state_from_json(item);
+  if (!state || state->also.path.empty() || state->also.path.front() != '/') return std::nullopt;
+  std::erase_if(state->made, [](const std::string& path) { return path.empty() || path.front() != '/'; });
   return state;
 }
 
@@ -93,8 +94,7 @@ std::optional<AlsoRecord> read_also_record(const std::string& path) {
   if (record.mountpoint.empty() || places == whole.end() || !places->is_array()) return std::nullopt;
   for (const Json& item : *places) {
     if (!item.is_object()) continue;
-    AlsoState state = from_json(item);
-    if (!state.also.path.empty() && state.also.path.front() == '/') record.places.push_back(std::move(state));
+    if (auto state = from_json(item)) record.places.push_back(std::move(*state));
   }
   return record;
 }

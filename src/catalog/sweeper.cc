@@ -45,6 +45,7 @@ void Sweeper::sweep(const remote::ScopeId& scope, bool wanted) {
   log::write(log::Level::kInfo, "catalog.swept",
              {{"scope", scope},
               {"entries", std::to_string(report->looked_at)},
+              {"unknown", std::to_string(report->unknown)},
               {"gone", std::to_string(report->gone)},
               {"unused", std::to_string(report->unused)}});
 }

@@ -2,6 +2,7 @@
 // Keeps the index of a scope from outliving its blobs, and from being full for good.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <queue>
 #include <set>
 #include <thread>
@@ -38,6 +39,13 @@ struct Item {
   codec::Digest digest;
   int64_t left = 0;  ///< of its blob's lifetime: what was used last has the most
 };
+
+/// The digest of an entry, unless another release wrote it, which alone knows where its digest is.
+std::optional<codec::Digest> digest_to_sweep(const std::string& path, const std::string& value) {
+  const auto entry = codec::decode_entry(path, value);
+  if (!entry && entry.error().code() == ErrorCode::kNotSupported) return std::nullopt;
+  return codec::Digest::from_raw(stored_digest(value));  // of a damaged one, too
+}
 
 struct UsedLater {
   bool operator()(const Item& a, const Item& b) const { return a.left < b.left; }
@@ -96,8 +104,10 @@ class Sweep {
     std::vector<Item> items;
     const std::vector<Reply>& fields = page.items[1].items;
     for (size_t i = 0; i + 1 < fields.size(); i += 2) {
-      const auto digest = codec::Digest::from_raw(stored_digest(fields[i + 1].text));
-      if (digest && codec::is_clean_path(fields[i].text)) items.push_back({fields[i].text, *digest});
+      const auto digest = digest_to_sweep(fields[i].text, fields[i + 1].text);
+      const bool usable = digest && codec::is_clean_path(fields[i].text);
+      if (usable) items.push_back({fields[i].text, *digest});
+      if (!usable) ++report_.unknown;
     }
     cursor = page.items[0].text;
     report_.looked_at += items.size();
@@ -175,7 +185,7 @@ class Sweep {
     }
     for (const std::string& path : paths) {
       INDUCTORFS_TRY_ASSIGN(auto value, channel.call({"HGET", keys_.index, path}));
-      const auto digest = codec::Digest::from_raw(stored_digest(value.text));
+      const auto digest = digest_to_sweep(path, value.text);
       if (digest) items.push_back({path, *digest});
     }
     return {};
@@ -253,6 +263,7 @@ Result<SweepReport> sweep_scope(Session& session, const ScopeId& scope, bool wan
   auto report = Sweep(session, scope, deadline).run(wanted);
   if (!report || !report->ours) return report;
   session.counters().get("remote.swept_entries").add(report->looked_at);
+  session.counters().get("remote.swept_unknown").add(report->unknown);
   session.counters().get("remote.swept_gone").add(report->gone);
   session.counters().get("remote.swept_unused").add(report->unused);
   return report;

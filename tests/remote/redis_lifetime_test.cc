@@ -20,6 +20,13 @@ class RedisLifetime : public RedisFixture {
     EXPECT_TRUE(outcome) << outcome.error().to_string();
     return outcome.value_or(PublishOutcome::kConflict);
   }
+  /// As a newer release may write it: another version, and the digest elsewhere.
+  void put_newer(const std::string& path, const std::string& text) {
+    std::string value = codec::encode_entry(entry(path, text));
+    ++value[0];
+    value.insert(1, 40, '\x5a');
+    run({"HSET", keys.index, path, value});
+  }
   std::vector<std::string> all_keys() const { return {keys.meta, keys.index, keys.counts, keys.owners, keys.log}; }
 };
 
@@ -127,6 +134,35 @@ TEST_F(RedisLifetime, OneMountSweepsAndTheOthersLeaveItToIt) {
   EXPECT_GT(run({"TTL", keys.sweeper}).integer, 3600);
   EXPECT_TRUE(remote->sweep(scope, true, soon())->ours) << "somebody wants room";
   EXPECT_EQ(run({"HLEN", keys.index}).integer, 1);
+}
+
+TEST_F(RedisLifetime, ASweepLeavesTheEntriesOfANewerRelease) {
+  const auto gone = entry("gone", "gone");
+  publish({entry("kept", "kept"), gone});
+  run({"DEL", key_of(gone.digest)});
+  put_newer("newer", "newer");
+  const auto report = remote->sweep(scope, true, soon());
+  ASSERT_TRUE(report) << report.error().to_string();
+  EXPECT_EQ(run({"HEXISTS", keys.index, "newer"}).integer, 1);
+  EXPECT_EQ(run({"HEXISTS", keys.index, "gone"}).integer, 0);
+  EXPECT_EQ(report->gone, 1U);
+  EXPECT_EQ(report->unknown, 1U);
+}
+
+TEST_F(RedisLifetime, AFullScopeLosesNoEntryOfANewerReleaseWithItsGroup) {
+  options.index_limit = 40;
+  reopen();
+  for (int i = 0; i < 38; ++i) publish({entry("p" + std::to_string(i), "text " + std::to_string(i))});
+  PublishGroup set = group_of(scope, {entry("set/a", "a"), entry("set/b", "b")});
+  set.contest = PublishGroup::Contest{"set", 0};
+  ASSERT_EQ(outcome_of(set), PublishOutcome::kPublished);
+  put_newer("set/b", "b");
+  run({"EXPIRE", key_of(codec::digest_of(std::string("a"))), "1000"});
+  const auto report = remote->sweep(scope, true, soon());
+  ASSERT_TRUE(report) << report.error().to_string();
+  EXPECT_EQ(report->gone, 0U);
+  EXPECT_EQ(run({"HEXISTS", keys.index, "set/a"}).integer, 0);
+  EXPECT_EQ(run({"HEXISTS", keys.index, "set/b"}).integer, 1);
 }
 
 TEST_F(RedisLifetime, AFullScopeTakesGroupsAgainAfterASweep) {

@@ -118,6 +118,7 @@ struct ServerFacts {
 struct SweepReport {
   bool ours = false;       ///< false: another mount does it, or did it a while ago
   uint64_t looked_at = 0;  ///< entries
+  uint64_t unknown = 0;    ///< entries left alone because another release wrote them, or nobody can read them
   uint64_t gone = 0;       ///< entries removed because the cluster has lost their blobs
   uint64_t unused = 0;     ///< entries removed as the least recently used ones beyond the limit
 };

@@ -13,23 +13,34 @@ constexpr size_t kKept = 20;
 }  // namespace
 
 void Refusals::add(const std::string& path, const std::string& why) {
-  counters_.get("seal.refused").add();
-  lines_.with([&](std::vector<std::string>& lines) {
+  const std::string text = path + ": " + why;
+  const bool is_new = lines_.with([&](std::vector<Line>& lines) {
+    // One file that is refused again and again must not push out the others.
+    const auto known = std::find_if(lines.begin(), lines.end(), [&](const Line& line) { return line.path == path; });
+    const bool same = known != lines.end() && known->text == text;
+    if (known != lines.end()) lines.erase(known);
     if (lines.size() >= kKept) lines.erase(lines.begin());
-    lines.push_back(path + ": " + why);
+    lines.push_back({path, text});
+    return !same;
   });
+  if (is_new) counters_.get("seal.refused").add();
   log::write_limited(log::Level::kWarning, "seal.refused", {{"path", path}, {"why", why}});
 }
 
 /// A job makes as many directories as it has kernels, and recovery may set many files aside: the first ones are enough.
-void Refusals::note(const std::string& line) {
-  lines_.with([&](std::vector<std::string>& lines) {
-    if (lines.size() < kKept && std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
+void Refusals::note(const std::string& text) {
+  lines_.with([&](std::vector<Line>& lines) {
+    const bool known = std::any_of(lines.begin(), lines.end(), [&](const Line& line) { return line.text == text; });
+    if (lines.size() < kKept && !known) lines.push_back({{}, text});
   });
 }
 
 std::vector<std::string> Refusals::lines() const {
-  return lines_.with([](const std::vector<std::string>& lines) { return lines; });
+  return lines_.with([](const std::vector<Line>& lines) {
+    std::vector<std::string> texts;
+    for (const Line& line : lines) texts.push_back(line.text);
+    return texts;
+  });
 }
 
 }  // namespace inductorfs::vfs

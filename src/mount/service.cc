@@ -108,7 +108,7 @@ Result<void> Service::start(const config::Ownership& ownership) {
   INDUCTORFS_TRY(mount(ownership));
   start_threads();
   await_catalog();
-  also_.show();
+  also_.show(own_);
   INDUCTORFS_TRY(listen());
   note();
   supervision_.serving();
@@ -118,7 +118,7 @@ Result<void> Service::start(const config::Ownership& ownership) {
 }
 
 Result<void> Service::resume() {
-  find_device();
+  find_own();
   INDUCTORFS_TRY(open_session(supervision_.take_device()));
   start_threads();
   fail_point("takeover.threads_started");
@@ -195,19 +195,20 @@ Result<void> Service::mount(const config::Ownership& ownership) {
   options.mountpoint = settings_.mountpoint;
   options.source = kSource;
   options.allow_other = settings_.allow_other.value_or(false);
+  const std::vector<MountEntry> before = read_mount_table();
   INDUCTORFS_TRY_ASSIGN(auto device, fuse::mount(options));
-  find_device();
-  log::info("mount.mounted", {{"mountpoint", settings_.mountpoint}, {"device", device_}});
+  INDUCTORFS_TRY_ASSIGN(own_, places::find_own_mount(settings_.mountpoint, before));
+  log::info("mount.mounted", {{"mountpoint", settings_.mountpoint}, {"device", own_.device}});
   Result<void> opened = supervision_.give_device(device.get());
   if (opened) opened = open_session(std::move(device));
   if (!opened) (void)places::unmount_if_there(settings_.mountpoint, true);  // the session's error is the one to tell
   return opened;
 }
 
-void Service::find_device() {
+void Service::find_own() {
   const std::vector<MountEntry> table = read_mount_table();
   const MountEntry* entry = find_mount_at(table, settings_.mountpoint);
-  if (entry != nullptr && entry->is_ours()) device_ = entry->device;
+  if (entry != nullptr && entry->is_ours()) own_ = {entry->id, entry->device};
 }
 
 Result<void> Service::open_session(Fd device) {
@@ -306,7 +307,7 @@ Result<void> Service::listen() {
 
 bool Service::is_mounted() const {
   for (const MountEntry& entry : read_mount_table()) {
-    if (entry.mount_point == settings_.mountpoint && entry.is_ours() && entry.device == device_) return true;
+    if (entry.mount_point == settings_.mountpoint && entry.is_ours() && entry.device == own_.device) return true;
   }
   return false;
 }

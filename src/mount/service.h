@@ -83,7 +83,7 @@ class Service final : public control::MountControl {
   Result<void> mount(const config::Ownership& ownership);
   Result<void> resume();
   Result<void> open_session(Fd device);
-  void find_device();
+  void find_own();
   void stop_threads();
   void note();
   void start_threads();
@@ -101,7 +101,7 @@ class Service final : public control::MountControl {
   std::unique_ptr<Layers> layers_;
   std::optional<OwnMessenger> own_messenger_;  ///< only the session uses it
   std::unique_ptr<fuse::Session> session_;
-  std::string device_;  ///< the mount's device number, as mountinfo shows it
+  places::BindId own_;  ///< the mount; empty when a resumed worker has not found it
   std::string socket_directory_;
   std::string socket_;
   places::AlsoPlaces also_;

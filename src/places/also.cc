@@ -34,13 +34,27 @@ constexpr int kMostLooks = 16;
 constexpr mode_t kPermissions = 07777;
 constexpr mode_t kOthersWrite = 0022;
 
-/// One name of the mount, made with this owner and mode when it is missing.
-Result<Fd> open_or_make(const Fd& at, const std::string& part, const PlaceUser& owner, mode_t mode,
+/// The root of the mount. Who may rename a directory around it can have put anything else at its path.
+Result<Fd> open_mount(const std::string& mountpoint, const BindId& mount) {
+  Result<Step> at = open_path(mountpoint);
+  const std::vector<MountEntry> table = read_mount_table();
+  const MountEntry* const entry = at ? find_mount_by_id(table, at->mount) : nullptr;
+  if (entry != nullptr && entry->id == mount.mount && entry->device == mount.device) return std::move(at->fd);
+  return fail(ErrorCode::kNotPermitted, mountpoint + " leads to something else than this mount: look who may rename " +
+                                            "the directories around it, and mount again");
+}
+
+/// One name of this mount, made with this owner and mode when it is missing.
+Result<Fd> open_or_make(const Fd& at, uint64_t mount, const std::string& part, const PlaceUser& owner, mode_t mode,
                         const std::string& path) {
   const bool made = ::mkdirat(at.get(), part.c_str(), mode) == 0;
   if (!made && errno != EEXIST) return fail_errno("mkdir", path);
   Fd next(::openat(at.get(), part.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!next) return fail_errno("open", path);
+  INDUCTORFS_TRY_ASSIGN(const auto found, mount_id_of(next));
+  if (found != mount) {
+    return fail(ErrorCode::kNotPermitted, path + " is another mount: unmount that, or name another place");
+  }
   // Refused for an ordinary user who mounts for another: then it stays the daemon's own.
   if (made) (void)::fchownat(next.get(), "", owner.uid, owner.gid, AT_EMPTY_PATH);
   return next;
@@ -70,9 +84,9 @@ Result<void> close_to_others(const Fd& directory, const PlaceUser& user, const s
 
 /// The directory `name` of the mount, made when it is missing. Who may write to the mount's root may write to what is
 /// on the way; the last one is `user`'s, by default that of the mount, and closed to others.
-Result<Fd> open_source(const std::string& mountpoint, const std::string& name, const std::optional<PlaceUser>& user) {
-  Fd at(::open(mountpoint.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!at) return fail_errno("open", mountpoint);
+Result<Fd> open_source(const std::string& mountpoint, const BindId& mount, const std::string& name,
+                       const std::optional<PlaceUser>& user) {
+  INDUCTORFS_TRY_ASSIGN(auto at, open_mount(mountpoint, mount));
   struct stat root {};
   if (::fstat(at.get(), &root) != 0) return fail_errno("stat", mountpoint);
   const PlaceUser owner{root.st_uid, root.st_gid};
@@ -88,8 +102,8 @@ Result<Fd> open_source(const std::string& mountpoint, const std::string& name, c
     const std::string path = mountpoint + "/" + name.substr(0, end);
     const bool last = end == name.size();
     const mode_t mode = root.st_mode & kPermissions & ~(last ? kOthersWrite : 0);
-    INDUCTORFS_TRY_ASSIGN(auto next,
-                          open_or_make(at, name.substr(from, end - from), last ? reader : owner, mode, path));
+    INDUCTORFS_TRY_ASSIGN(
+        auto next, open_or_make(at, mount.mount, name.substr(from, end - from), last ? reader : owner, mode, path));
     at = std::move(next);
     if (last) INDUCTORFS_TRY(close_to_others(at, reader, path));
     from = end + 1;
@@ -135,9 +149,9 @@ void add_made(AlsoState& state, std::vector<std::string> made) {
   state.made.erase(std::unique(state.made.begin(), state.made.end()), state.made.end());
 }
 
-Result<void> bind_place(const std::string& mountpoint, AlsoState& state) {
+Result<void> bind_place(const std::string& mountpoint, const BindId& mount, AlsoState& state) {
   INDUCTORFS_TRY_ASSIGN(auto place, open_place(state.also.path));
-  const Result<Fd> source = open_source(mountpoint, state.also.name, place.user);
+  const Result<Fd> source = open_source(mountpoint, mount, state.also.name, place.user);
   const Result<BindId> bound = source ? bind(*source, place.fd) : fail(source.error());
   if (!bound) {
     remove_made(place.made);
@@ -160,13 +174,13 @@ bool is_link_to(const std::string& path, const std::string& target) {
   return parent && link_target(*parent, name_of(path)) == target;
 }
 
-Result<void> link_place(const std::string& mountpoint, AlsoState& state) {
+Result<void> link_place(const std::string& mountpoint, const BindId& mount, AlsoState& state) {
   const std::string name = name_of(state.also.path);
   INDUCTORFS_TRY_ASSIGN(auto parent, make_place(state.also.path.substr(0, state.also.path.rfind('/'))));
   if (parent.covered) {
     return fail(ErrorCode::kBusy, state.also.path + " lies in the inductorfs mount " + parent.covered->mount_point);
   }
-  const Result<Fd> source = open_source(mountpoint, state.also.name, std::nullopt);
+  const Result<Fd> source = open_source(mountpoint, mount, state.also.name, std::nullopt);
   if (!source) {
     remove_made(parent.made);
     return fail(source.error());
@@ -259,11 +273,11 @@ void AlsoPlaces::inherit(std::vector<AlsoState>& fresh) const {
   }
 }
 
-void AlsoPlaces::show() {
+void AlsoPlaces::show(const BindId& mount) {
   std::vector<AlsoState> fresh = states();
   inherit(fresh);
   for (AlsoState& state : fresh) {
-    const Result<void> shown = root_ ? bind_place(mountpoint_, state) : link_place(mountpoint_, state);
+    const Result<void> shown = root_ ? bind_place(mountpoint_, mount, state) : link_place(mountpoint_, mount, state);
     if (shown) {
       log::info("places.also_shown",
                 {{"path", state.also.path}, {"name", state.also.name}, {"state", state.to_string()}});

@@ -3,12 +3,14 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 
 #include "inductorfs/base/fd.h"
+#include "support/lacks.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::places {
@@ -22,6 +24,11 @@ class AlsoLinks : public ::testing::Test {
     EXPECT_EQ(::mkdir(mount_.c_str(), 0751), 0);
     EXPECT_EQ(::chmod(mount_.c_str(), 0751), 0);
   }
+  static BindId mount_of(const std::string& path) {
+    const std::vector<MountEntry> table = read_mount_table();
+    const MountEntry* const entry = find_mount_of(table, path);
+    return entry == nullptr ? BindId{} : BindId{entry->id, entry->device};
+  }
   AlsoPlaces places(const std::string& path, const std::string& name = "headers") {
     return AlsoPlaces(mount_, {{name, path}}, false);
   }
@@ -33,13 +40,14 @@ class AlsoLinks : public ::testing::Test {
   testing::TemporaryDirectory directory_;
   std::string mount_ = directory_ / "mount";
   std::string place_ = directory_ / "tmp/torchinductor_x/headers";
+  BindId here_ = mount_of(directory_.path());
 };
 
 TEST_F(AlsoLinks, ShowADirectoryOfTheMountElsewhere) {
   AlsoPlaces also = places(place_);
   EXPECT_EQ(also.states()[0].to_string(), "absent");
 
-  also.show();
+  also.show(here_);
 
   EXPECT_EQ(also.states()[0].to_string(), "linked");
   EXPECT_EQ(target(place_), mount_ + "/headers");
@@ -49,7 +57,7 @@ TEST_F(AlsoLinks, ShowADirectoryOfTheMountElsewhere) {
 
 TEST_F(AlsoLinks, MakeTheDirectoryAsOpenAsTheMount) {
   AlsoPlaces also = places(place_, "deep/headers");
-  also.show();
+  also.show(here_);
   struct stat found {};
   ASSERT_EQ(::stat((mount_ + "/deep/headers").c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 07777U & ~022U, 0751U & ~022U);
@@ -57,7 +65,7 @@ TEST_F(AlsoLinks, MakeTheDirectoryAsOpenAsTheMount) {
 
 TEST_F(AlsoLinks, GoWithTheirParentsAtTheEnd) {
   AlsoPlaces also = places(place_);
-  also.show();
+  also.show(here_);
   also.hide();
   also.hide();
 
@@ -67,9 +75,9 @@ TEST_F(AlsoLinks, GoWithTheirParentsAtTheEnd) {
 }
 
 TEST_F(AlsoLinks, TakeOverTheLinkOfADeadPredecessor) {
-  places(place_).show();
+  places(place_).show(here_);
   AlsoPlaces also = places(place_);
-  also.show();
+  also.show(here_);
   EXPECT_EQ(also.states()[0].to_string(), "linked");
 }
 
@@ -77,7 +85,7 @@ TEST_F(AlsoLinks, LeaveWhatIsThereAndSaySo) {
   ASSERT_TRUE(make_directories(place_).has_value());
   AlsoPlaces also = places(place_);
 
-  also.show();
+  also.show(here_);
 
   EXPECT_EQ(also.states()[0].to_string().find("failed: " + place_ + " exists: "), 0U) << also.states()[0].to_string();
   also.hide();
@@ -86,7 +94,7 @@ TEST_F(AlsoLinks, LeaveWhatIsThereAndSaySo) {
 
 TEST_F(AlsoLinks, LeaveALinkThatSomebodyTurnedElsewhere) {
   AlsoPlaces also = places(place_);
-  also.show();
+  also.show(here_);
   ASSERT_EQ(::unlink(place_.c_str()), 0);
   ASSERT_EQ(::symlink("/elsewhere", place_.c_str()), 0);
 
@@ -99,10 +107,70 @@ TEST_F(AlsoLinks, FailAloneWhenTheMountHasAFileOfThatName) {
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, mount_ + "/file", "x").has_value());
   AlsoPlaces also(mount_, {{"file", directory_ / "a"}, {"headers", directory_ / "b"}}, false);
 
-  also.show();
+  also.show(here_);
 
   EXPECT_EQ(also.states()[0].kind, AlsoState::Kind::kFailed);
   EXPECT_EQ(also.states()[1].kind, AlsoState::Kind::kLinked);
+}
+
+/// Another file system stands for the mount, below a directory that its owner exchanges for another one.
+class AlsoExchanged : public AlsoLinks {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) INDUCTORFS_LACKS("root, to mount");
+    for (const std::string& path : {around_, around_ + "/m", other_, victim_}) {
+      ASSERT_EQ(::mkdir(path.c_str(), 0755), 0);
+    }
+    ASSERT_EQ(::mount("there", (around_ + "/m").c_str(), "tmpfs", 0, "mode=0755"), 0);
+    there_ = mount_of(around_ + "/m");
+    ASSERT_EQ(::rename(around_.c_str(), away_.c_str()), 0);
+  }
+  void TearDown() override {
+    for (const std::string& path : {place_, away_ + "/m"}) (void)::umount2(path.c_str(), MNT_DETACH);
+  }
+  /// What root's daemon and an ordinary user's say, and that nothing was made.
+  void expect_refused() {
+    ASSERT_EQ(::rename(other_.c_str(), around_.c_str()), 0);
+    for (const bool root : {true, false}) {
+      AlsoPlaces also(around_ + "/m", {{"headers", place_}}, root);
+      also.show(there_);
+      EXPECT_EQ(also.states()[0].to_string(), "failed: " + around_ +
+                                                  "/m leads to something else than this mount: look who may rename "
+                                                  "the directories around it, and mount again");
+      EXPECT_EQ(mount_of(place_), here_) << "nothing is bound";
+      EXPECT_NE(::access((directory_ / "tmp").c_str(), F_OK), 0);
+      also.hide();
+    }
+    EXPECT_EQ(::rmdir(victim_.c_str()), 0) << "nothing was made in it";
+  }
+  std::string around_ = directory_ / "around";
+  std::string away_ = directory_ / "away";
+  std::string other_ = directory_ / "other";
+  std::string victim_ = directory_ / "victim";
+  BindId there_;
+};
+
+TEST_F(AlsoExchanged, MakesNothingWhereALinkLeads) {
+  ASSERT_EQ(::symlink(victim_.c_str(), (other_ + "/m").c_str()), 0);
+  expect_refused();
+}
+
+TEST_F(AlsoExchanged, MakesNothingInAnotherDirectory) {
+  const std::string own = other_ + "/m";
+  ASSERT_EQ(::mkdir(own.c_str(), 0755), 0);
+  expect_refused();
+  EXPECT_EQ(::rmdir((around_ + "/m").c_str()), 0) << "nothing was made in it";
+}
+
+TEST_F(AlsoExchanged, ShowsNoMountBelowTheMount) {
+  const std::string below = away_ + "/m/headers";
+  ASSERT_EQ(::mkdir(below.c_str(), 0755), 0);
+  ASSERT_EQ(::mount("below", below.c_str(), "tmpfs", 0, "mode=0755"), 0);
+  AlsoPlaces also(away_ + "/m", {{"headers", place_}}, true);
+  also.show(there_);
+  EXPECT_EQ(also.states()[0].to_string(),
+            "failed: " + below + " is another mount: unmount that, or name another place");
+  EXPECT_EQ(::umount2(below.c_str(), 0), 0);
 }
 
 }  // namespace

@@ -32,10 +32,11 @@ class AlsoPlaces {
   /// `record` is the file that records what was put where (also_record.h); empty: there is no record.
   AlsoPlaces(std::string mountpoint, std::vector<config::Also> places, bool root, std::string record = "");
 
-  /// Makes the directories in the mount and shows them. It replaces what a dead predecessor left at a place, and does
-  /// not touch the place itself before that, because a path in a dead mount can hang. Directories that the predecessor
-  /// had made are removed with this object's own.
-  void show();
+  /// Makes the directories in the mount and shows them. A place is refused when the mountpoint leads to another mount
+  /// than `mount`, because then its directory would be made where whoever renamed the directories around it wants. It
+  /// replaces what a dead predecessor left at a place, and does not touch the place itself before that, because a path
+  /// in a dead mount can hang. Directories that the predecessor had made are removed with this object's own.
+  void show(const BindId& mount);
   /// Takes the places over from an earlier worker, in place of show(): as that worker recorded them in `noted`, else as
   /// they are found.
   void resume(const std::vector<AlsoState>& noted);

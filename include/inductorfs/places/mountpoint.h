@@ -2,10 +2,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/config/ownership.h"
+#include "inductorfs/places/bind.h"
 #include "inductorfs/places/mount_table.h"
 
 /// The directory that a mount is to cover. These functions examine it before the process has any other thread.
@@ -27,6 +29,10 @@ namespace inductorfs::places {
 /// Unmounts with fuse::unmount() if the mount with this device ("0:51" in /proc/self/mountinfo; empty: any device) is
 /// still there. If it is gone, this is a success and leaves the mount below it alone.
 [[nodiscard]] Result<void> unmount_if_there(const std::string& path, bool lazy, const std::string& device = {});
+
+/// Returns the mount that this user has made at `mountpoint` since the table `before` was read. kNotPermitted when
+/// there is none, because the directories around the mountpoint were renamed meanwhile.
+[[nodiscard]] Result<BindId> find_own_mount(const std::string& mountpoint, const std::vector<MountEntry>& before);
 
 /// Removes what a dead daemon left mounted there. kBusy when anything living is mounted there.
 [[nodiscard]] Result<void> free_mountpoint(const std::string& path);

@@ -347,7 +347,13 @@ Json Service::what_was_shared() const {
 Result<std::string> Service::sync(Deadline deadline, const std::function<bool()>& cancelled) {
   while (true) {
     const Result<void> done = layers_->file_system->sync(deadline.earlier(kSyncSlice));
-    if (done) return to_line(what_was_shared());
+    if (done) {
+      // What could not be written here is not there to be published.
+      if (std::string trouble = writing_trouble(settings_.store); !trouble.empty()) {
+        return fail(ErrorCode::kReadOnly, std::move(trouble));
+      }
+      return to_line(what_was_shared());
+    }
     for (const StuckThread& stuck : supervision_.stuck_threads()) {
       // A slow disk may be done before the deadline.
       if (stuck.work.awaited_by == AwaitedBy::kSync && (!stuck.waits_for_disk || deadline.passed())) {

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/mount/status.h"
 
+#include <fcntl.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <ctime>
 
+#include "inductorfs/base/fd.h"
 #include "inductorfs/config/also_json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/host/report.h"
@@ -122,6 +125,9 @@ std::string disk_warning(const std::string& store, uint64_t floor) {
 
 Json warnings_of(const StatusFacts& facts) {
   Json warnings = Json::array();
+  if (std::string trouble = writing_trouble(facts.settings.store); !trouble.empty()) {
+    warnings.push_back(std::move(trouble));
+  }
   if (facts.supervision.supervisor == 0) {
     warnings.push_back("the supervisor is gone: a crash would end the mount; unmount it and mount again");
   }
@@ -176,6 +182,17 @@ Json private_part(const host::Scopes& scopes) {
 }
 
 }  // namespace
+
+std::string writing_trouble(const std::string& store) {
+  // Nothing is written, or the answer would wait for a slow disk. statvfs(2) and access(2) do not tell: ext4 leaves
+  // both as they were when it turns read-only or stops after an error.
+  const std::string lock = store + "/lock";
+  const Fd fd(::open(lock.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  if (fd || (errno != EROFS && errno != EIO)) return {};
+  return "the disk of --store cannot be written to (" + error_from_errno(errno, "open", lock).what() +
+         "), so writes fail and nothing new is published: " + store +
+         ": see what the kernel says of it (dmesg), make it writable again, or mount with another --store";
+}
 
 std::string status_json(const StatusFacts& facts) {
   Json counters = Json::object();

@@ -40,6 +40,10 @@ std::string_view remedy(ErrorCode code) {
   if (code == ErrorCode::kNoSpace) return "; free some space or name another store directory";
   if (code == ErrorCode::kNotFound) return " cannot be made: there is no such directory above it; name another one";
   if (code == ErrorCode::kNotDirectory) return "; remove the file or name another store directory";
+  // EIO and the like.
+  if (code == ErrorCode::kInternal) {
+    return "; see what the kernel says of its disk (dmesg), mount that anew or name another store directory";
+  }
   return {};
 }
 
@@ -151,6 +155,13 @@ Result<void> check_format(int dir, const std::string& path, bool make = true) {
   return {};
 }
 
+/// With the store's path and a remedy, unless it has them.
+Error explained(const std::string& path, Error error) {
+  if (error.what().starts_with("store ")) return error;
+  const ErrorCode code = error.code();
+  return {code, std::move(error).with_context("store " + path).what() + std::string(remedy(code))};
+}
+
 Result<void> make_folder(int dir, const std::string& name) {
   if (::mkdirat(dir, name.c_str(), kFolderMode) == 0 || errno == EEXIST) return {};
   return fail_errno("make directory", name);
@@ -252,11 +263,8 @@ Result<void> move_into_place(int dir, const std::string& temporary, const codec:
 
 Result<OwnedDirectory> own_directory(const std::string& path, const std::string& boot_id, int lock) {
   auto owned = own(path, boot_id, lock);
-  const bool explained = !owned && owned.error().what().starts_with("store ");
-  if (owned || explained) return owned;
-  const ErrorCode code = owned.error().code();
-  Error error = std::move(owned).error().with_context("store " + path);
-  return fail(code, error.what() + std::string(remedy(code)));
+  if (!owned) return fail(explained(path, std::move(owned).error()));
+  return owned;
 }
 
 Result<Fd> lock_store(const std::string& path, Fd& directory) {
@@ -267,9 +275,10 @@ Result<Fd> lock_store(const std::string& path, Fd& directory) {
     return fail(ErrorCode::kInvalid, path + " is not a store: " + why + "; name the --store of a mount");
   }
   // The format first: a store of a newer version is none of our business.
-  INDUCTORFS_TRY(check_format(fd->get(), path, false));
+  const auto known = check_format(fd->get(), path, false);
+  if (!known) return fail(explained(path, known.error()));
   auto lock = take_lock(fd->get(), path);
-  INDUCTORFS_TRY(lock);
+  if (!lock) return fail(explained(path, std::move(lock).error()));
   directory = std::move(*fd);
   return lock;
 }

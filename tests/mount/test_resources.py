@@ -135,6 +135,15 @@ def test_what_is_evicted_does_not_stand_for_the_room_of_what_is_deleted(cluster)
         node.unmount()
 
 
+def assert_told(node, disk, error):
+    """That nothing can be written there: by status, and by a sync that would have had work."""
+    (warning,) = [line for line in node.status()["warnings"] if "cannot be written to" in line]
+    assert error in warning and f"{disk.path}/store: " in warning and "dmesg" in warning
+    done = node.cli("sync", node.cache, "--timeout", "1")
+    assert done.code == 1 and done.out == "", done
+    assert "written in place" in done.err or warning in done.err, done.err
+
+
 @needs_root
 def test_a_disk_that_turns_read_only_under_the_mount(cluster):
     writer = cluster.quick("writer")
@@ -156,7 +165,7 @@ def test_a_disk_that_turns_read_only_under_the_mount(cluster):
         late = artefacts.write_graph(writer.cache, "late", "came later").relative_to(writer.cache)
         writer.sync()
         assert not os.path.lexists(node.cache / late), "there is no place for its bytes: a miss"
-        assert node.status()["mountpoint"] == str(node.cache)
+        assert_told(node, disk, "Read-only file system")
         node.unmount()
 
 
@@ -172,9 +181,13 @@ def test_a_disk_that_dies_under_the_mount(cluster):
             held.seek(0)
             assert held.read() == b"mine", "the kernel has it"
         assert error_of(lambda: (node.cache / "new").write_bytes(b"x")) == errno.EIO
-        assert node.status()["mountpoint"] == str(node.cache)
-        assert node.cli("sync", node.cache, "--timeout", "1").code in (0, 1)
+        assert_told(node, disk, "Input/output error")
         node.unmount()
+        again = run([places.program(), "mount", node.cache, "--store", disk.path / "store", "--log", node.log], node.env(), seconds=60)
+        check = run([places.program(), "check", "--store", disk.path / "store"], node.env(), seconds=60)
+        for done in (again, check):
+            assert done.code == 1, done
+            assert f"store {disk.path}/store: " in done.err and "Input/output error; " in done.err and "dmesg" in done.err, done.err
     with disk:  # in order again, as after fsck
         done = run([places.program(), "mount", node.cache, "--store", disk.path / "store", "--log", node.log, "--remote",
                     cluster.redis.url, *cluster.options()], node.env(), seconds=60)

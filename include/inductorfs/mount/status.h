@@ -23,6 +23,8 @@ struct StatusFacts {
   host::FactsNews news;
   SupervisionNews supervision;
 };
+/// Says why nothing can be written to the store's disk and what to do; empty when it can. Does not wait for the disk.
+[[nodiscard]] std::string writing_trouble(const std::string& store);
 [[nodiscard]] std::string status_json(const StatusFacts& facts);
 [[nodiscard]] std::string where_json(const std::string& mountpoint, const std::vector<places::AlsoState>& also);
 /// `nearest` is the result of nearest_report(), or an empty object when it was not asked for.

@@ -195,9 +195,8 @@ Result<void> Service::mount(const config::Ownership& ownership) {
   options.mountpoint = settings_.mountpoint;
   options.source = kSource;
   options.allow_other = settings_.allow_other.value_or(false);
-  const std::vector<MountEntry> before = read_mount_table();
   INDUCTORFS_TRY_ASSIGN(auto device, fuse::mount(options));
-  INDUCTORFS_TRY_ASSIGN(own_, places::find_own_mount(settings_.mountpoint, before));
+  INDUCTORFS_TRY_ASSIGN(own_, places::find_own_mount(settings_.mountpoint));
   log::info("mount.mounted", {{"mountpoint", settings_.mountpoint}, {"device", own_.device}});
   Result<void> opened = supervision_.give_device(device.get());
   if (opened) opened = open_session(std::move(device));

@@ -154,15 +154,12 @@ bool has_processes_here(const MountEntry& mount) {
   return found;
 }
 
-Result<BindId> find_own_mount(const std::string& mountpoint, const std::vector<MountEntry>& before) {
+Result<BindId> find_own_mount(const std::string& mountpoint) {
   const std::vector<MountEntry> table = read_mount_table();
   const MountEntry* const top = find_mount_at(table, mountpoint);
-  if (top != nullptr && top->is_ours() && top->root == "/") {
-    const MountEntry* const earlier = find_mount_by_id(before, top->id);
-    const bool is_new = earlier == nullptr || earlier->device != top->device;
-    const bool is_users = ::geteuid() == 0 && fuse_user_of(*top).value_or(0) != 0;
-    if (is_new && !is_users) return BindId{top->id, top->device};
-  }
+  const bool is_ours = top != nullptr && top->is_ours() && top->root == "/";
+  const bool is_users = is_ours && ::geteuid() == 0 && fuse_user_of(*top).value_or(0) != 0;
+  if (is_ours && !is_users) return BindId{top->id, top->device};
   return fail(ErrorCode::kNotPermitted, "the mountpoint leads elsewhere since it was mounted: " + mountpoint +
                                             ": look who may rename the directories around it, and try again");
 }

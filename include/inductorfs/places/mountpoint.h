@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
@@ -30,9 +29,9 @@ namespace inductorfs::places {
 /// still there. If it is gone, this is a success and leaves the mount below it alone.
 [[nodiscard]] Result<void> unmount_if_there(const std::string& path, bool lazy, const std::string& device = {});
 
-/// Returns the mount that this user has made at `mountpoint` since the table `before` was read. kNotPermitted when
-/// there is none, because the directories around the mountpoint were renamed meanwhile.
-[[nodiscard]] Result<BindId> find_own_mount(const std::string& mountpoint, const std::vector<MountEntry>& before);
+/// Returns the mount that this user has made at `mountpoint`. kNotPermitted when there is none, because the directories
+/// around the mountpoint were renamed meanwhile.
+[[nodiscard]] Result<BindId> find_own_mount(const std::string& mountpoint);
 
 /// Removes what a dead daemon left mounted there. kBusy when anything living is mounted there.
 [[nodiscard]] Result<void> free_mountpoint(const std::string& path);

@@ -111,15 +111,21 @@ Result<std::optional<struct stat>> LocalTree::stat(const std::string& path) cons
 }
 
 Result<std::vector<LocalTree::Item>> LocalTree::list(const std::string& path) const {
+  auto directory = open_directory(path);
+  if (directory) return list(std::move(*directory), path);
+  if (directory.error().code() == ErrorCode::kNotFound) return std::vector<Item>{};
+  return fail(std::move(directory).error());
+}
+
+Result<Fd> LocalTree::open_directory(const std::string& path) const {
+  return open_at(fd(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+}
+
+Result<std::vector<LocalTree::Item>> LocalTree::list(Fd directory, const std::string& path) {
   std::vector<Item> items;
-  auto directory = open_at(fd(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  if (!directory) {
-    if (directory.error().code() == ErrorCode::kNotFound) return items;
-    return fail(std::move(directory).error());
-  }
-  const Handle<DIR, ::closedir> stream(::fdopendir(directory->get()));
+  const Handle<DIR, ::closedir> stream(::fdopendir(directory.get()));
   if (!stream) return fail_errno("opendir", path);
-  (void)directory->release();  // the stream owns it now
+  (void)directory.release();  // the stream owns it now
   while (true) {
     errno = 0;
     const struct dirent* entry = ::readdir(stream.get());
@@ -130,6 +136,15 @@ Result<std::vector<LocalTree::Item>> LocalTree::list(const std::string& path) co
   }
   if (errno != 0) return fail_errno("readdir", path);
   return items;
+}
+
+Result<std::vector<LocalTree::Item>> LocalTree::list_below(const Fd& directory, const std::string& below) {
+  takeover::note_progress();
+  auto opened = open_at(directory.get(), below.empty() ? "." : below, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (opened) return list(std::move(*opened), below);
+  const auto code = opened.error().code();
+  if (code == ErrorCode::kNotFound || code == ErrorCode::kNotDirectory) return std::vector<Item>{};
+  return fail(std::move(opened).error());
 }
 
 bool LocalTree::is_empty(const std::string& path) const {

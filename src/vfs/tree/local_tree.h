@@ -50,6 +50,12 @@ class LocalTree {
   /// Returns an empty optional when the path does not exist.
   [[nodiscard]] Result<std::optional<struct stat>> stat(const std::string& path) const;
   [[nodiscard]] Result<std::vector<Item>> list(const std::string& path) const;
+  [[nodiscard]] Result<Fd> open_directory(const std::string& path) const;
+  /// Lists a directory that is open. `path` is for the error only.
+  [[nodiscard]] static Result<std::vector<Item>> list(Fd directory, const std::string& path);
+  /// Lists the directory that is at `below` in `directory`, wherever that is by now. It is a step of a walk, which
+  /// makes progress by it; what is no directory any more has no items.
+  [[nodiscard]] static Result<std::vector<Item>> list_below(const Fd& directory, const std::string& below);
   [[nodiscard]] bool is_empty(const std::string& path) const;
   [[nodiscard]] Result<Fd> open_file(const std::string& path, bool writable) const;
   [[nodiscard]] Result<void> rename(const std::string& from, const std::string& to, unsigned flags = 0) const;

@@ -26,8 +26,29 @@ void Removal::hide_moved(const std::string& from, const std::string& to) {
   const auto status = disk_.stat(LocalTree::view(to));
   if (!status || !*status) return;
   if (!S_ISDIR((*status)->st_mode)) return hide_entry(canonical);
-  for (const auto& item : disk_.list(LocalTree::view(to)).value_or(std::vector<LocalTree::Item>{})) {
-    hide_moved(join(from, item.name), join(to, item.name));
+  hide_moved(from, to, open_moving(to));
+}
+
+Fd Removal::open_moving(const std::string& path) const {
+  auto directory = disk_.open_directory(LocalTree::view(path));
+  return directory ? std::move(*directory) : Fd();
+}
+
+void Removal::hide_moved(const std::string& from, const std::string& to, const Fd& directory) {
+  if (layout::canonical_path(from) == layout::canonical_path(to) || !directory) return;
+  hide_below(from, directory, "");
+}
+
+void Removal::hide_below(const std::string& from, const Fd& directory, const std::string& below) {
+  const std::string was = below.empty() ? from : join(from, below);
+  if (layout::canonical_path(was).size() > codec::kPathLimit) return;  // nothing there is of a shared family
+  for (const auto& item : LocalTree::list_below(directory, below).value_or(std::vector<LocalTree::Item>{})) {
+    takeover::note_progress();
+    if (item.type == S_IFDIR) {
+      hide_below(from, directory, below.empty() ? item.name : join(below, item.name));
+    } else {
+      hide_entry(layout::canonical_path(join(was, item.name)));
+    }
   }
 }
 

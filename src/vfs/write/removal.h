@@ -27,7 +27,12 @@ class Removal {
 
   /// Hides the cluster's entry of a name that was deleted here, and what is queued under it.
   void hide_entry(const std::string& canonical);
-  /// Hides the entries that a renamed directory took with it; `to` is where the directory is now.
+  /// Opens a directory that is about to move, for hide_moved(). Empty when it cannot be read. The caller holds moves().
+  [[nodiscard]] Fd open_moving(const std::string& path) const;
+  /// Hides the entries that a renamed directory took with it; `directory` has gone from `from` to `to`. The walk may
+  /// take long: the caller holds no lock.
+  void hide_moved(const std::string& from, const std::string& to, const Fd& directory);
+  /// The same for the directory or file that is at `to` now.
   void hide_moved(const std::string& from, const std::string& to);
   /// Removes the name from the disk and the table. `content` is the node's, locked; nullptr without a node. The caller
   /// holds moves().
@@ -45,6 +50,7 @@ class Removal {
   [[nodiscard]] bool shows_set(const NodePtr& directory, const std::string& path) const;
 
  private:
+  void hide_below(const std::string& from, const Fd& directory, const std::string& below);
   [[nodiscard]] Result<void> remove_first_name(const std::string& view_path, const NodePtr& node, Content* content,
                                                Result<void> kept);
 

@@ -18,24 +18,19 @@ Result<void> begin_rename(const LocalTree& tree, const Site& from) {
   return {};
 }
 
-/// Files are reached by their whole paths. A directory that was renamed by descriptor to a deeper place would make
-/// paths that no system call takes: nothing there could be read or removed any more.
-Result<void> check_paths_below(const LocalTree& tree, const std::string& path, size_t new_size) {
-  INDUCTORFS_TRY_ASSIGN(const auto items, tree.list(LocalTree::view(path)));
+/// `new_size`: of the path that the directory at `below` is to have.
+Result<void> check_paths_below(const Fd& directory, const std::string& below, size_t new_size) {
+  INDUCTORFS_TRY_ASSIGN(const auto items, LocalTree::list_below(directory, below));
   for (const auto& item : items) {
     const size_t size = new_size + 1 + item.name.size();
     if (size > LocalTree::kPathLimit) {
       return fail(ErrorCode::kNameTooLong, "rename: a path below the directory would have more than " +
                                                std::to_string(LocalTree::kPathLimit) + " bytes");
     }
-    if (item.type == S_IFDIR) INDUCTORFS_TRY(check_paths_below(tree, join(path, item.name), size));
+    if (item.type != S_IFDIR) continue;
+    INDUCTORFS_TRY(check_paths_below(directory, below.empty() ? item.name : join(below, item.name), size));
   }
   return {};
-}
-
-/// A directory that goes from one path to another.
-Result<void> check_new_path(const LocalTree& tree, const std::string& from, const std::string& to) {
-  return to.size() > from.size() ? check_paths_below(tree, from, to.size()) : Result<void>{};
 }
 
 }  // namespace
@@ -64,10 +59,23 @@ Result<void> Renames::rename(const Site& from, const Site& to, RenameMode mode, 
   return {};
 }
 
+/// Files are reached by their whole paths. A directory that was renamed by descriptor to a deeper place would make
+/// paths that no system call takes: nothing there could be read or removed any more. The walk may take long, so nobody
+/// waits for it: a deeper path that is made meanwhile passes, and the next mount sets it aside.
+Result<void> Renames::check_new_path(const NodePtr& node, const std::string& from, const std::string& to) {
+  if (!node->is_directory() || to.size() <= from.size()) return {};
+  const auto directory = moves_.read([&](const Moves&) { return disk_.open_directory(LocalTree::view(from)); });
+  if (directory) return check_paths_below(*directory, "", to.size());
+  return directory.error().code() == ErrorCode::kNotFound ? Result<void>{} : fail(directory.error());
+}
+
 Result<void> Renames::rename_one(const Site& from, const Site& to, const NodePtr& node, RenameMode mode,
                                  const Caller& caller) {
   if (node->is_directory()) {
-    INDUCTORFS_TRY(moves_.write([&](Moves&) { return rename_directory(from, to, node, mode); }));
+    INDUCTORFS_TRY(check_new_path(node, from.path, to.path));
+    INDUCTORFS_TRY_ASSIGN(const auto moved,
+                          moves_.write([&](Moves&) { return rename_directory(from, to, node, mode); }));
+    removal_.hide_moved(from.path, to.path, moved);
     sealing_.saw_writer_below(to.path, caller.pid);
     return {};
   }
@@ -123,7 +131,8 @@ Result<void> Renames::rename_file(const Site& from, const Site& to, const NodePt
   return {};
 }
 
-Result<void> Renames::rename_directory(const Site& from, const Site& to, const NodePtr& node, RenameMode mode) {
+/// Returns the directory, so that what follows can walk it while others change its path.
+Result<Fd> Renames::rename_directory(const Site& from, const Site& to, const NodePtr& node, RenameMode mode) {
   // Entries of the cluster have their names for good: as on overlayfs, a directory that shows some cannot be moved.
   if (catalog_.has_directory(from.canonical) || removal_.shows_set(node, from.path)) {
     return fail(ErrorCode::kCrossDevice, "rename " + from.path + ": it shows entries of the cluster; copy it");
@@ -137,8 +146,8 @@ Result<void> Renames::rename_directory(const Site& from, const Site& to, const N
   // rename(2) replaces an empty directory only; the Triton bundler relies on both answers
   // (torch/_inductor/triton_bundler.py: read_and_emit).
   if (visible && !removal_.directory_is_empty(target, to.path)) return fail(ErrorCode::kNotEmpty);
-  if (auto made_local = tree_.make_local_directory(node, from.path); !made_local) return made_local;
-  INDUCTORFS_TRY(check_new_path(disk_, from.path, to.path));
+  INDUCTORFS_TRY(tree_.make_local_directory(node, from.path));
+  Fd moved = removal_.open_moving(from.path);
   INDUCTORFS_TRY(begin_rename(disk_, from));
   INDUCTORFS_TRY(disk_.rename(LocalTree::view(from.path), LocalTree::view(to.path)));
   fail_point("rename.directory");
@@ -147,8 +156,7 @@ Result<void> Renames::rename_directory(const Site& from, const Site& to, const N
   if (node->key && !tree_.local_set(to.path).empty()) {
     node->key->state.with([](KeyState& state) { state.committed = KeyState::Committed::kLocal; });
   }
-  removal_.hide_moved(from.path, to.path);
-  return {};
+  return moved;
 }
 
 Result<void> Renames::exchange(const Site& from, const Site& to) {
@@ -159,15 +167,19 @@ Result<void> Renames::exchange(const Site& from, const Site& to) {
   INDUCTORFS_TRY_ASSIGN(auto lower, data_.copy_early(in_order ? first : second, false));
   INDUCTORFS_TRY_ASSIGN(auto upper, first == second ? Result<EarlyCopy>(EarlyCopy(std::nullopt))
                                                     : data_.copy_early(in_order ? second : first, false));
-  return moves_.write([&](Moves&) -> Result<void> {
+  INDUCTORFS_TRY(check_new_path(first, from.path, to.path));
+  INDUCTORFS_TRY(check_new_path(second, to.path, from.path));
+  Fd first_directory;
+  Fd second_directory;
+  INDUCTORFS_TRY(moves_.write([&](Moves&) -> Result<void> {
     for (const auto& [site, node] : {std::make_pair(&from, first), std::make_pair(&to, second)}) {
       if (node->is_directory() && (catalog_.has_directory(site->canonical) || removal_.shows_set(node, site->path))) {
         return fail(ErrorCode::kCrossDevice, "rename " + site->path + ": it shows entries of the cluster; copy it");
       }
     }
-    if (first->is_directory()) INDUCTORFS_TRY(check_new_path(disk_, from.path, to.path));
-    if (second->is_directory()) INDUCTORFS_TRY(check_new_path(disk_, to.path, from.path));
-    auto exchanged = with_contents(first, second, [&](Content& a, Content* b) -> Result<void> {
+    if (first->is_directory()) first_directory = removal_.open_moving(from.path);
+    if (second->is_directory()) second_directory = removal_.open_moving(to.path);
+    return with_contents(first, second, [&](Content& a, Content* b) -> Result<void> {
       a.attributes_valid = false;
       if (b != nullptr) b->attributes_valid = false;
       auto own =
@@ -183,11 +195,14 @@ Result<void> Renames::exchange(const Site& from, const Site& to) {
       nodes_.exchange(from.parent, from.name, to.parent, to.name);
       return {};
     });
-    if (!exchanged) return exchanged;
-    removal_.hide_moved(from.path, to.path);
-    removal_.hide_moved(to.path, from.path);
-    return {};
-  });
+  }));
+  const auto hide = [&](const NodePtr& node, const Site& was, const Site& is, const Fd& directory) {
+    if (node->is_directory()) return removal_.hide_moved(was.path, is.path, directory);
+    if (was.canonical != is.canonical) removal_.hide_entry(was.canonical);
+  };
+  hide(first, from, to, first_directory);
+  hide(second, to, from, second_directory);
+  return {};
 }
 
 }  // namespace inductorfs::vfs

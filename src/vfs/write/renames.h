@@ -12,8 +12,8 @@
 namespace inductorfs::vfs {
 
 /// Renames, as FileSystem does. A rename is the sign of completeness in most families, and the way in which Triton puts
-/// files into its sets. The rename of a directory holds moves() exclusively. Blocks on the local disk only.
-/// Safe for concurrent use.
+/// files into its sets. The rename of a directory holds moves() exclusively, but not while it walks the tree below.
+/// Blocks on the local disk only. Safe for concurrent use.
 class Renames {
  public:
   struct Parts {
@@ -36,7 +36,8 @@ class Renames {
                                         const Caller& caller);
   [[nodiscard]] Result<void> rename_file(const Site& from, const Site& to, const NodePtr& node, RenameMode mode,
                                          EarlyCopy& early);
-  [[nodiscard]] Result<void> rename_directory(const Site& from, const Site& to, const NodePtr& node, RenameMode mode);
+  [[nodiscard]] Result<void> check_new_path(const NodePtr& node, const std::string& from, const std::string& to);
+  [[nodiscard]] Result<Fd> rename_directory(const Site& from, const Site& to, const NodePtr& node, RenameMode mode);
   [[nodiscard]] Result<void> exchange(const Site& from, const Site& to);
 
   catalog::Catalog& catalog_;

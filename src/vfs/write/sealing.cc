@@ -8,6 +8,7 @@
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/takeover/request_slots.h"
 #include "vfs/tree/paths.h"
 
 /// Sealing: a private file under its final name becomes an immutable blob with an entry, on its way to the cluster.
@@ -348,6 +349,8 @@ Result<Sealed> Sealing::seal_group_file(const std::string& path, const std::stri
 }
 
 void Sealing::saw_writer_below(const std::string& path, pid_t writer) {
+  if (path.size() > codec::kPathLimit) return;  // nothing there is of a shared family
+  takeover::note_progress();
   const auto status = moves_.read([&](const Moves&) { return disk_.stat(LocalTree::view(path)); });
   if (!status || !*status) return;
   const bool regular = S_ISREG((*status)->st_mode);

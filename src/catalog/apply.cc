@@ -35,7 +35,7 @@ bool Tail::apply(Followed& scope, remote::Delta delta) {
   if (!set_in_memory(scope, delta.set)) return false;
   scope.position = delta.position;
   state_.with([&](State& state) { state.positions[scope.index] = delta.position; });
-  parts_.metrics.entries.set(parts_.tree.read([](const Tree& tree) { return tree.known(); }));
+  parts_.metrics.entries.set(parts_.tree.read([](const EntryTree& tree) { return tree.known(); }));
   write_down(scope, delta);
   forget_dropped_marks();
   return true;
@@ -50,7 +50,7 @@ std::vector<codec::Entry> Tail::acceptable(Followed& scope, std::vector<codec::E
 }
 
 std::vector<std::string> Tail::stale_after(const Followed& scope, const std::vector<codec::Entry>& snapshot) {
-  std::vector<std::string> paths = parts_.tree.read([&](const Tree& tree) { return tree.paths_of(scope.index); });
+  std::vector<std::string> paths = parts_.tree.read([&](const EntryTree& tree) { return tree.paths_of(scope.index); });
   std::unordered_set<std::string_view> still_there;
   still_there.reserve(snapshot.size());
   for (const auto& entry : snapshot) still_there.insert(entry.path);
@@ -61,7 +61,7 @@ std::vector<std::string> Tail::stale_after(const Followed& scope, const std::vec
 void Tail::remove_from_memory(ScopeIndex scope, const std::vector<std::string>& paths) {
   std::vector<std::string> changed;
   for (size_t start = 0; start < paths.size(); start += kMemoryChunk) {
-    parts_.tree.write([&](Tree& tree) {
+    parts_.tree.write([&](EntryTree& tree) {
       for (const auto& path : chunk_at(paths, start, kMemoryChunk)) {
         if (tree.remove(scope, path)) changed.push_back(path);
       }
@@ -75,13 +75,13 @@ bool Tail::set_in_memory(Followed& scope, std::vector<codec::Entry>& entries) {
   bool gone = false;
   std::vector<bool> refused(entries.size(), false);
   for (size_t start = 0; start < entries.size(); start += kMemoryChunk) {
-    parts_.tree.write([&](Tree& tree) {
+    parts_.tree.write([&](EntryTree& tree) {
       const size_t end = std::min(start + kMemoryChunk, entries.size());
       for (size_t i = start; i < end; ++i) {
-        const Tree::Change change = tree.set(scope.index, entries[i]);
-        if (change == Tree::Change::kVisible) changed.push_back(entries[i].path);
-        refused[i] = change == Tree::Change::kRefused;
-        gone = change == Tree::Change::kGone;
+        const EntryTree::Change change = tree.set(scope.index, entries[i]);
+        if (change == EntryTree::Change::kVisible) changed.push_back(entries[i].path);
+        refused[i] = change == EntryTree::Change::kRefused;
+        gone = change == EntryTree::Change::kGone;
       }
     });
     tell(changed);
@@ -137,7 +137,7 @@ void Tail::write_down(Followed& scope, const remote::Delta& delta) {
 
 void Tail::forget_dropped_marks() {
   std::vector<Database::Mark> marks;
-  for (auto& [path, digest] : parts_.tree.write([](Tree& tree) { return tree.take_dropped_marks(); })) {
+  for (auto& [path, digest] : parts_.tree.write([](EntryTree& tree) { return tree.take_dropped_marks(); })) {
     marks.push_back({std::move(path), digest});
   }
   if (marks.empty()) return;

@@ -41,28 +41,28 @@ class CatalogImpl final : public Catalog {
   void follow(const std::vector<remote::ScopeId>& scopes) override { tail_.follow(scopes); }
   [[nodiscard]] bool wait_synced(Deadline deadline) override { return tail_.wait_synced(deadline); }
 
-  [[nodiscard]] std::optional<Known> find(std::string_view path) const override {
-    return parts_->tree.read([&](const Tree& tree) { return tree.find(path); });
+  [[nodiscard]] std::optional<KnownEntry> find(std::string_view path) const override {
+    return parts_->tree.read([&](const EntryTree& tree) { return tree.find(path); });
   }
   [[nodiscard]] bool has_directory(std::string_view directory) const override {
-    return parts_->tree.read([&](const Tree& tree) { return tree.has_directory(directory); });
+    return parts_->tree.read([&](const EntryTree& tree) { return tree.has_directory(directory); });
   }
   [[nodiscard]] std::vector<Child> list(std::string_view directory) const override {
-    return parts_->tree.read([&](const Tree& tree) { return tree.list(directory); });
+    return parts_->tree.read([&](const EntryTree& tree) { return tree.list(directory); });
   }
-  [[nodiscard]] std::vector<Known> entries_in(std::string_view directory) const override {
-    return parts_->tree.read([&](const Tree& tree) { return tree.entries_in(directory); });
+  [[nodiscard]] std::vector<KnownEntry> entries_in(std::string_view directory) const override {
+    return parts_->tree.read([&](const EntryTree& tree) { return tree.entries_in(directory); });
   }
-  [[nodiscard]] std::vector<Known> newest(size_t limit) const override {
-    return parts_->tree.read([&](const Tree& tree) { return tree.newest(limit); });
+  [[nodiscard]] std::vector<KnownEntry> newest(size_t limit) const override {
+    return parts_->tree.read([&](const EntryTree& tree) { return tree.newest(limit); });
   }
 
   void hide(std::string_view path) override;
   void set_unfit(const std::string& path, const codec::Digest& digest, const std::string& why) override {
-    parts_->tree.write([&](Tree& tree) { tree.mark_unfit(path, digest, why); });
+    parts_->tree.write([&](EntryTree& tree) { tree.mark_unfit(path, digest, why); });
   }
   [[nodiscard]] std::string why_unfit(std::string_view path) const override {
-    return parts_->tree.read([&](const Tree& tree) { return tree.why_unfit(path); });
+    return parts_->tree.read([&](const EntryTree& tree) { return tree.why_unfit(path); });
   }
   void forget_unfit() override;
   [[nodiscard]] Result<void> enqueue(const Publish& publish) override;
@@ -73,7 +73,7 @@ class CatalogImpl final : public Catalog {
   [[nodiscard]] std::optional<PublishReport> publish_state(std::string_view path) const override;
   [[nodiscard]] Result<void> drain(Deadline deadline) override;
   void note_use(const codec::Digest& digest) override { parts_->uses.note(digest, std::chrono::steady_clock::now()); }
-  void report_lost(const Known& known) override;
+  void report_lost(const KnownEntry& known) override;
   [[nodiscard]] CatalogStatus status() const override;
 
  private:
@@ -132,16 +132,17 @@ void CatalogImpl::hide(std::string_view path) {
       if (item.paths[i] == path) mark(item.digests[i]);
     }
   });
-  for (const auto& digest : parts_->tree.read([&](const Tree& tree) { return tree.digests_of(path); })) mark(digest);
+  for (const auto& digest : parts_->tree.read([&](const EntryTree& tree) { return tree.digests_of(path); }))
+    mark(digest);
   if (marks.empty()) return;
   fail_point("hide.marking");
-  const bool full = parts_->tree.read([](const Tree& tree) { return tree.marks() >= kMarkLimit; });
+  const bool full = parts_->tree.read([](const EntryTree& tree) { return tree.marks() >= kMarkLimit; });
   if (!full) {
     parts_->count_failure(parts_->durable.with([&](Durable& durable) { return durable.database.hide(marks); }));
   }
   // The marks that these push out of a path's limit go on disk too, or the next start would load others in their place.
   std::vector<Database::Mark> dropped;
-  parts_->tree.write([&](Tree& tree) {
+  parts_->tree.write([&](EntryTree& tree) {
     for (const auto& hidden : marks) {
       if (full) {
         tree.mark_lost(hidden.path, hidden.digest);
@@ -157,7 +158,7 @@ void CatalogImpl::hide(std::string_view path) {
 }
 
 void CatalogImpl::forget_unfit() {
-  const auto seen = parts_->tree.write([](Tree& tree) { return tree.unmark_unfit(); });
+  const auto seen = parts_->tree.write([](EntryTree& tree) { return tree.unmark_unfit(); });
   if (!seen.empty() && parts_->on_change) parts_->on_change(seen);
 }
 
@@ -225,7 +226,7 @@ Result<void> CatalogImpl::enqueue(const Publish& publish) {
   });
   if (!queued) return queued;
   // Made anew here: no longer deleted.
-  parts_->tree.write([&](Tree& tree) {
+  parts_->tree.write([&](EntryTree& tree) {
     for (const auto& mark : shown) tree.unmark_hidden(mark.path, mark.digest);
   });
   return {};
@@ -266,8 +267,8 @@ Result<void> CatalogImpl::drain(Deadline deadline) {
       });
 }
 
-void CatalogImpl::report_lost(const Known& known) {
-  parts_->tree.write([&](Tree& tree) { tree.mark_lost(known.entry.path, known.entry.digest); });
+void CatalogImpl::report_lost(const KnownEntry& known) {
+  parts_->tree.write([&](EntryTree& tree) { tree.mark_lost(known.entry.path, known.entry.digest); });
   parts_->durable.notify_with([&](Durable& durable) {
     if (durable.lost_paths.contains(known.entry.path)) return;
     if (durable.lost.size() >= kLostLimit) return parts_->metrics.lost_dropped.add();
@@ -279,7 +280,7 @@ void CatalogImpl::report_lost(const Known& known) {
 
 CatalogStatus CatalogImpl::status() const {
   CatalogStatus status;
-  parts_->tree.read([&](const Tree& tree) {
+  parts_->tree.read([&](const EntryTree& tree) {
     status.entries = tree.visible();
     status.hidden = tree.known() - tree.visible();
   });

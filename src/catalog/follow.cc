@@ -10,13 +10,13 @@
 namespace inductorfs::catalog {
 
 void Tail::follow(const std::vector<remote::ScopeId>& scopes) {
-  // From here on nobody sees what is no longer followed, and the thread cannot add to it (Tree::Change::kGone).
-  const Following following = parts_.tree.write([&](Tree& tree) { return tree.follow(scopes); });
+  // From here on nobody sees what is no longer followed, and the thread cannot add to it (EntryTree::Change::kGone).
+  const Following following = parts_.tree.write([&](EntryTree& tree) { return tree.follow(scopes); });
   if (!following.some_new && following.gone.empty()) return;
   for (const ScopeIndex gone : following.gone) {
-    remove_from_memory(gone, parts_.tree.read([&](const Tree& tree) { return tree.paths_of(gone); }));
+    remove_from_memory(gone, parts_.tree.read([&](const EntryTree& tree) { return tree.paths_of(gone); }));
   }
-  parts_.metrics.entries.set(parts_.tree.read([](const Tree& tree) { return tree.known(); }));
+  parts_.metrics.entries.set(parts_.tree.read([](const EntryTree& tree) { return tree.known(); }));
   // Only now: what comes in must not meet names of what goes.
   state_.notify_with([&](State& state) {
     if (following.some_new) state.synced = false;
@@ -72,7 +72,7 @@ Tail::Followed Tail::begin(const FollowedScope& scope) {
     parts_.metrics.database_errors.add();  // the cluster has all of it
   }
   state_.with([&](State& state) { state.positions[followed.index] = followed.position; });
-  parts_.metrics.entries.set(parts_.tree.read([](const Tree& tree) { return tree.known(); }));
+  parts_.metrics.entries.set(parts_.tree.read([](const EntryTree& tree) { return tree.known(); }));
   return followed;
 }
 

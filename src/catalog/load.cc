@@ -45,7 +45,7 @@ Result<void> load_marks(Parts& parts) {
     return durable.database.read_hidden([&](std::string_view path, std::string_view raw) {
       const auto digest = codec::Digest::from_raw(raw);
       if (!digest) return;
-      parts.tree.write([&](Tree& tree) { tree.mark_hidden(std::string(path), *digest); });
+      parts.tree.write([&](EntryTree& tree) { tree.mark_hidden(std::string(path), *digest); });
     });
   });
 }
@@ -143,12 +143,12 @@ Result<remote::Position> load_scope(Parts& parts, const FollowedScope& scope,
     INDUCTORFS_TRY_ASSIGN(auto page, read_page(parts, scope.id, after));
     size_t used = 0;
     bool gone = false;
-    parts.tree.write([&](Tree& tree) {
+    parts.tree.write([&](EntryTree& tree) {
       for (const auto& entry : page.entries) {
-        const Tree::Change change = tree.set(scope.index, entry);
-        gone = gone || change == Tree::Change::kGone;
-        if (change != Tree::Change::kRefused) ++used;
-        if (change == Tree::Change::kVisible) changed.push_back(entry.path);
+        const EntryTree::Change change = tree.set(scope.index, entry);
+        gone = gone || change == EntryTree::Change::kGone;
+        if (change != EntryTree::Change::kRefused) ++used;
+        if (change == EntryTree::Change::kVisible) changed.push_back(entry.path);
       }
     });
     tell(changed);
@@ -171,14 +171,14 @@ Result<std::map<ScopeIndex, remote::Position>> load(Parts& parts) {
   }));
   INDUCTORFS_TRY(load_marks(parts));
   std::map<ScopeIndex, remote::Position> positions;
-  for (const auto& scope : parts.tree.read([](const Tree& tree) { return tree.followed(); })) {
+  for (const auto& scope : parts.tree.read([](const EntryTree& tree) { return tree.followed(); })) {
     // Nobody listens yet.
     auto position = load_scope(parts, scope, [](std::vector<std::string>& changed) { changed.clear(); });
     if (!position) return fail(std::move(position).error());
     positions[scope.index] = std::move(*position);
   }
   INDUCTORFS_TRY(load_queue(parts));
-  parts.metrics.entries.set(parts.tree.read([](const Tree& tree) { return tree.known(); }));
+  parts.metrics.entries.set(parts.tree.read([](const EntryTree& tree) { return tree.known(); }));
   return positions;
 }
 

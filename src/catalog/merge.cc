@@ -80,7 +80,7 @@ Result<Publisher::Outcome> Publisher::publish_merged(const Item& item) {
   const codec::Entry& ours = item.publish.entries.front();
   const remote::ScopeId& scope = item.publish.scope;
   std::optional<codec::Entry> theirs =
-      parts_.tree.read([&](const Tree& tree) { return tree.find_known(scope, ours.path); });
+      parts_.tree.read([&](const EntryTree& tree) { return tree.find_known(scope, ours.path); });
   for (int round = 0; round < kMergeRounds && !parts_.stopping; ++round) {
     Merge step{ours, false, std::nullopt};
     if (theirs && theirs->digest != ours.digest) {

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "database.h"
+#include "entry_tree.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/catalog/catalog.h"
 #include "queue_index.h"
-#include "tree.h"
 #include "uses.h"
 
 /// The state that the catalog's threads and its callers share. Lock order: `durable` and `tree` are never held
@@ -51,7 +51,7 @@ struct Durable {
   std::optional<int64_t> in_flight;  ///< the group that is being published, also while its listeners run
   QueueIndex::Item in_flight_item;   ///< of `in_flight`, although a later group may have taken its place in the queue
   std::deque<PublishReport> undelivered;  ///< of groups that were dropped without the publish thread
-  std::deque<Known> lost;                 ///< entries that are still to be reported as lost
+  std::deque<KnownEntry> lost;            ///< entries that are still to be reported as lost
   std::set<std::string> lost_paths;       ///< the paths of `lost`
   bool reachable_again = false;  ///< the tail got through after errors, so that the queue need not wait any longer
   bool queue_is_short = false;   ///< groups that were acknowledged may be missing from the queue
@@ -89,7 +89,7 @@ struct Parts {
   store::BlobStore& store;
   const Catalog::ScopeAccepts accepts;
   Metrics metrics;
-  SharedGuarded<Tree> tree;
+  SharedGuarded<EntryTree> tree;
   Uses uses;
   Guarded<Durable> durable;
   std::atomic<bool> stopping{false};

@@ -85,7 +85,7 @@ std::optional<PublishReport> Publisher::hopeless(const Publish& publish) const {
 
 Result<Publisher::Outcome> Publisher::attempt(const Item& item) {
   if (auto report = hopeless(item.publish)) return Outcome{std::move(*report), {}};
-  parts_.tree.write([&](Tree& tree) { tree.watch(paths_of(item.publish)); });
+  parts_.tree.write([&](EntryTree& tree) { tree.watch(paths_of(item.publish)); });
   switch (item.publish.kind) {
     case Publish::Kind::kPlain:
     case Publish::Kind::kFirstOfPath:
@@ -124,7 +124,7 @@ Result<Publisher::Outcome> Publisher::publish_plain(const Item& item) {
   if (group.first_of_path) {
     // Whoever deleted the first one, or cannot use it, made this one in its place.
     const auto unused = parts_.tree.read(
-        [&](const Tree& tree) { return tree.find_unused(item.publish.scope, item.publish.entries.front().path); });
+        [&](const EntryTree& tree) { return tree.find_unused(item.publish.scope, item.publish.entries.front().path); });
     if (unused) {
       group.first_of_path = false;
       group.replaces = remote::PublishGroup::Replaces{unused};
@@ -163,7 +163,7 @@ Publisher::Outcome Publisher::settled(remote::PublishOutcome outcome, std::vecto
 
 Result<Publisher::Outcome> Publisher::publish_first(const Item& item) {
   // Known to be lost: spare the cluster the bytes. Only other bytes under one of our names prove it.
-  const bool lost = parts_.tree.read([&](const Tree& tree) {
+  const bool lost = parts_.tree.read([&](const EntryTree& tree) {
     return std::ranges::any_of(item.publish.entries, [&](const codec::Entry& entry) {
       const auto known = tree.find_known(item.publish.scope, entry.path);
       return known && known->digest != entry.digest;
@@ -174,8 +174,8 @@ Result<Publisher::Outcome> Publisher::publish_first(const Item& item) {
 }
 
 Result<Publisher::Outcome> Publisher::publish_candidate(const Item& item) {
-  const auto candidates =
-      parts_.tree.read([&](const Tree& tree) { return tree.candidates(item.publish.scope, item.publish.contest); });
+  const auto candidates = parts_.tree.read(
+      [&](const EntryTree& tree) { return tree.candidates(item.publish.scope, item.publish.contest); });
   const auto paths = paths_of(item.publish);
   const std::set<std::string> ours(paths.begin(), paths.end());
   const std::set<std::string> seen(item.publish.seen.begin(), item.publish.seen.end());
@@ -219,11 +219,11 @@ Result<Publisher::Current> Publisher::current(const remote::ScopeId& scope, cons
   Current now;
   for (const auto& path : paths) now[path] = std::nullopt;
   remote::Position position;
-  const auto index = parts_.tree.read([&](const Tree& tree) { return tree.scope_index(scope); });
+  const auto index = parts_.tree.read([&](const EntryTree& tree) { return tree.scope_index(scope); });
   if (index && !whole) {
     // The position first: memory is never behind it, so what follows in the log is at least as new.
     position = tail_.position(*index);
-    parts_.tree.read([&](const Tree& tree) {
+    parts_.tree.read([&](const EntryTree& tree) {
       if (tree.scope_index(scope) != index) position = {};  // no longer followed: memory has nothing of it
       if (position == remote::Position{}) return;
       for (auto& [path, entry] : now) entry = tree.find_known(scope, path);

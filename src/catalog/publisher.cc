@@ -229,7 +229,7 @@ void Publisher::try_later(const Item& item, const Error& error) {
 void Publisher::finish(const Item& item, const Outcome& outcome) {
   backoff_.reset();
   std::vector<std::string> changed;
-  parts_.tree.write([&](Tree& tree) {
+  parts_.tree.write([&](EntryTree& tree) {
     const auto touched = tree.end_watch();
     const auto scope = tree.scope_index(item.publish.scope);
     for (const auto& entry : outcome.in_cluster) {
@@ -240,7 +240,7 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
         continue;
       }
       // What the tail has brought meanwhile is mostly this very entry or a newer one; it may be one from before.
-      if (scope && brought == touched.end() && tree.set(*scope, entry) == Tree::Change::kVisible) {
+      if (scope && brought == touched.end() && tree.set(*scope, entry) == EntryTree::Change::kVisible) {
         changed.push_back(entry.path);
       }
       const bool echoed =
@@ -278,7 +278,7 @@ void Publisher::renew_used(SteadyTime now) {
   if (!used.empty() && remote_->renew(used, Deadline::after(kRenewPatience))) parts_.metrics.renewed.add(used.size());
 }
 
-void Publisher::report_lost(const std::vector<Known>& lost) {
+void Publisher::report_lost(const std::vector<KnownEntry>& lost) {
   for (size_t i = 0; i < lost.size() && !parts_.stopping; ++i) {
     const auto& entry = lost[i].entry;
     auto told = remote_->report_lost(lost[i].scope, entry.path, entry.digest, Deadline::after(kLostPatience));

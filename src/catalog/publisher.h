@@ -46,7 +46,7 @@ class Publisher {
   /// The work that there is now.
   struct Work {
     std::vector<PublishReport> reports;
-    std::vector<Known> lost;
+    std::vector<KnownEntry> lost;
     std::optional<int64_t> id;
     std::string payload;
     uint64_t attempts = 0;
@@ -68,7 +68,7 @@ class Publisher {
   void park(const Item& item, const Error& error);
   /// Puts a group off, because another host is about to publish the same.
   void put_off(const Item& item, const std::string& why);
-  void report_lost(const std::vector<Known>& lost);
+  void report_lost(const std::vector<KnownEntry>& lost);
   /// Reports blobs that are used here, best effort: if a report is lost, the blobs lose a day of their lifetime.
   void renew_used(SteadyTime now);
 

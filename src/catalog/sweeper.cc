@@ -24,7 +24,7 @@ void Sweeper::run() {
     auto wanted = state_.wait_until(due, called, [](State& state) { return std::exchange(state.wanted, {}); });
     for (const auto& scope : wanted) sweep(scope, true);
     if (!wanted.empty()) continue;
-    const auto followed = parts_.tree.read([](const Tree& tree) { return tree.followed(); });
+    const auto followed = parts_.tree.read([](const EntryTree& tree) { return tree.followed(); });
     for (const auto& scope : followed) sweep(scope.id, false);
   }
 }

@@ -35,7 +35,7 @@ Milliseconds pause_after(const Error& error, Backoff& backoff) {
 
 Tail::Tail(Parts& parts, std::map<ScopeIndex, remote::Position> positions)
     : parts_(parts), remote_(parts.remote, [this] { return disturbed(); }) {
-  for (const auto& scope : parts.tree.read([](const Tree& tree) { return tree.followed(); })) {
+  for (const auto& scope : parts.tree.read([](const EntryTree& tree) { return tree.followed(); })) {
     Followed followed;
     followed.id = scope.id;
     followed.index = scope.index;
@@ -67,7 +67,7 @@ void Tail::run() {
   const Activity activity("ends scopes that nobody follows");
   // What was to be taken up next is left to the next start, but what has ended has ended.
   for (const auto& scope : followed_) {
-    const auto index = parts_.tree.read([&](const Tree& tree) { return tree.scope_index(scope.id); });
+    const auto index = parts_.tree.read([&](const EntryTree& tree) { return tree.scope_index(scope.id); });
     if (index != scope.index) end(scope);
   }
 }

@@ -8,7 +8,7 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/config/paths.h"
-#include "inductorfs/places/mount_table.h"
+#include "inductorfs/places/own_mounts.h"
 
 /// Finds the daemon of a mount without touching the mount.
 namespace inductorfs::cli {

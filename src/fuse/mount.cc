@@ -15,7 +15,7 @@
 #include "fusermount.h"
 #include "inductorfs/base/handle.h"
 #include "inductorfs/fuse/session.h"
-#include "mount_table.h"
+#include "mount_paths.h"
 #include "mount_users.h"
 
 namespace inductorfs::fuse {

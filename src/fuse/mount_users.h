@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "mount_table.h"
+#include "mount_paths.h"
 
 namespace inductorfs::fuse {
 

@@ -211,17 +211,17 @@ const layout::HostLimits& HostState::limits() const {
   return limits_;
 }
 
-Host::Host(Fingerprint facts, std::unique_ptr<fingerprint::Writers> writers, PlaceReader reader)
+ThisHost::ThisHost(Fingerprint facts, std::unique_ptr<fingerprint::Writers> writers, PlaceReader reader)
     : reader_(std::move(reader)), writers_(std::move(writers)) {
   auto state = std::make_shared<const HostState>(std::move(facts), reader_);
   states_.write([&](States& states) { states.now = std::move(state); });
 }
 
-std::shared_ptr<const HostState> Host::state() const {
+std::shared_ptr<const HostState> ThisHost::state() const {
   return states_.read([](const States& states) { return states.now; });
 }
 
-void Host::replace(Fingerprint facts) {
+void ThisHost::replace(Fingerprint facts) {
   const auto fresh = std::make_shared<const HostState>(std::move(facts), reader_);
   const bool same = have_same_values(state()->facts, fresh->facts);
   states_.write([&](States& states) {
@@ -232,23 +232,23 @@ void Host::replace(Fingerprint facts) {
   if (writers_ && !same) writers_->set_facts(fresh->facts);
 }
 
-bool Host::follows(const remote::ScopeId& scope, std::string_view path) const {
+bool ThisHost::follows(const remote::ScopeId& scope, std::string_view path) const {
   return state()->scopes.accepts(scope, path);
 }
 
-bool Host::accepts(const remote::ScopeId& scope, std::string_view path) const {
+bool ThisHost::accepts(const remote::ScopeId& scope, std::string_view path) const {
   if (state()->scopes.accepts(scope, path)) return true;
   const auto earlier = states_.read([](const States& states) { return states.earlier; });
   return std::any_of(earlier.begin(), earlier.end(),
                      [&](const auto& past) { return past->scopes.accepts(scope, path); });
 }
 
-layout::Scope Host::scope_of(layout::Family family, std::string_view architecture) const {
+layout::Scope ThisHost::scope_of(layout::Family family, std::string_view architecture) const {
   const std::shared_ptr<const HostState> now = state();
   return architecture.empty() ? now->scopes.of(family) : layout::scope_of(family, now->facts, architecture);
 }
 
-Result<void> Host::check(const layout::Place& place, std::string_view bytes, uint64_t size) const {
+Result<void> ThisHost::check(const layout::Place& place, std::string_view bytes, uint64_t size) const {
   return layout::check_content(place, bytes, size, state()->limits());
 }
 

@@ -50,9 +50,9 @@ Result<std::string> mount_id(const std::string& store) {
 }
 
 Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& settings, const std::string& id,
-                                                    const Continuation& continuation, Counters& counters) {
+                                                    const TakeoverState& takeover, Counters& counters) {
   if (settings.remote.empty()) return remote::make_local_remote();
-  if (continuation.safe_mode) return remote::make_absent_remote("safe mode after crashes: the remote is off");
+  if (takeover.safe_mode) return remote::make_absent_remote("safe mode after crashes: the remote is off");
   remote::RemoteOptions options;
   options.url = settings.remote;
   options.password_file = settings.password_file;
@@ -64,7 +64,7 @@ Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& sett
   const std::string shown = log::redact_url(settings.remote);
   Result<std::unique_ptr<remote::Remote>> opened = remote::open_redis(options, counters);
   if (!opened) return fail(std::move(opened).error().with_context("remote " + shown));
-  if (continuation.resume) return opened;  // the remote watch asks it, while the mount is served
+  if (takeover.resume) return opened;  // the remote watch asks it, while the mount is served
   Result<remote::ServerFacts> facts = (*opened)->probe(Deadline::after(kProbePatience));
   if (!facts && is_wrong_server(facts.error())) return fail(std::move(facts).error().with_context("remote " + shown));
   return opened;  // one that does not answer is a warning of the mount (remote_warning)
@@ -74,7 +74,7 @@ Result<std::unique_ptr<catalog::Catalog>> open_catalog(const config::Settings& s
                                                        Layers& layers) {
   catalog::CatalogOptions options;
   options.file = settings.store + "/catalog.sqlite";
-  const host::Host& host = *layers.host;
+  const host::ThisHost& host = *layers.host;
   options.scopes = host.state()->scopes.ids();
   options.origin = origin;
   options.poll_interval = settings.poll_interval;
@@ -98,10 +98,10 @@ size_t descriptor_limit() {
 
 Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings& settings, const std::string& origin,
                                                           const config::Ownership& ownership, Layers& layers,
-                                                          const Continuation& continuation) {
+                                                          const TakeoverState& takeover) {
   vfs::FileSystemOptions options;
-  if (!fail_point_error("takeover.log")) options.region = continuation.region;
-  options.resume = continuation.resume;
+  if (!fail_point_error("takeover.log")) options.region = takeover.region;
+  options.resume = takeover.resume;
   options.directory = settings.store + "/files";
   options.mountpoint = settings.mountpoint;
   options.origin = origin;
@@ -121,10 +121,10 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings
   return vfs::FileSystem::open(options, *layers.host, *layers.catalog, *layers.store, *layers.remote, layers.counters);
 }
 
-Result<std::unique_ptr<host::Host>> open_host(const config::Settings& settings, const Continuation& continuation,
-                                              Counters& counters) {
+Result<std::unique_ptr<host::ThisHost>> open_host(const config::Settings& settings, const TakeoverState& takeover,
+                                                  Counters& counters) {
   const host::FactsRequest request = facts_request(settings);
-  INDUCTORFS_TRY_ASSIGN(auto facts, continuation.facts ? *continuation.facts : host::learn_facts(request));
+  INDUCTORFS_TRY_ASSIGN(auto facts, takeover.facts ? *takeover.facts : host::learn_facts(request));
   std::unique_ptr<fingerprint::Writers> writers;
   if (settings.writers == config::WritersPolicy::kMatching) {
     fingerprint::WritersOptions options;
@@ -134,7 +134,7 @@ Result<std::unique_ptr<host::Host>> open_host(const config::Settings& settings, 
   fingerprint::ReaderOptions reader;
   reader.program = host::kThisProgram;
   reader.deadline = kPlacePatience;
-  return std::make_unique<host::Host>(std::move(facts), std::move(writers), host::PlaceReader(std::move(reader)));
+  return std::make_unique<host::ThisHost>(std::move(facts), std::move(writers), host::PlaceReader(std::move(reader)));
 }
 
 }  // namespace
@@ -220,7 +220,7 @@ class Stopwatch {
 };
 
 Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, const config::Ownership& ownership,
-                                              const Continuation& continuation) {
+                                              const TakeoverState& takeover) {
   auto layers = std::make_unique<Layers>();
   Stopwatch watch;
   INDUCTORFS_TRY(check_store(settings.store));
@@ -229,21 +229,21 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   store_options.directory = settings.store;
   store_options.size_limit = settings.store_limit;
   store_options.free_floor = settings.store_floor;
-  store_options.lock = continuation.lock;
+  store_options.lock = takeover.lock;
   INDUCTORFS_TRY_ASSIGN(auto store, store::BlobStore::open(store_options, layers->counters));
   layers->store = std::move(store);
-  if (continuation.locked) continuation.locked(layers->store->lock());
+  if (takeover.locked) takeover.locked(layers->store->lock());
   const int64_t store_time = watch.lap();
 
-  if (!continuation.resume) INDUCTORFS_TRY(open_log(settings));
-  INDUCTORFS_TRY_ASSIGN(auto host, open_host(settings, continuation, layers->counters));
+  if (!takeover.resume) INDUCTORFS_TRY(open_log(settings));
+  INDUCTORFS_TRY_ASSIGN(auto host, open_host(settings, takeover, layers->counters));
   layers->host = std::move(host);
   const int64_t host_time = watch.lap();
 
   INDUCTORFS_TRY_ASSIGN(const auto id, mount_id(settings.store));
   const std::string origin = (host_name() + "/" + id).substr(0, codec::kOriginLimit);
 
-  INDUCTORFS_TRY_ASSIGN(auto remote, open_remote(settings, id, continuation, layers->counters));
+  INDUCTORFS_TRY_ASSIGN(auto remote, open_remote(settings, id, takeover, layers->counters));
   layers->remote = std::move(remote);
   const int64_t remote_time = watch.lap();
 
@@ -251,7 +251,7 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   layers->catalog = std::move(catalog);
   const int64_t catalog_time = watch.lap();
 
-  INDUCTORFS_TRY_ASSIGN(auto files, open_file_system(settings, origin, ownership, *layers, continuation));
+  INDUCTORFS_TRY_ASSIGN(auto files, open_file_system(settings, origin, ownership, *layers, takeover));
   layers->file_system = std::move(files);
   log::info("mount.opened", {{"store_ms", store_time},
                              {"facts_ms", host_time},
@@ -272,8 +272,8 @@ Error naming_the_disk(const config::Settings& settings, Error error) {
 }  // namespace
 
 Result<std::unique_ptr<Layers>> open_layers(const config::Settings& settings, const config::Ownership& ownership,
-                                            const Continuation& continuation) {
-  Result<std::unique_ptr<Layers>> opened = open_in_order(settings, ownership, continuation);
+                                            const TakeoverState& takeover) {
+  Result<std::unique_ptr<Layers>> opened = open_in_order(settings, ownership, takeover);
   if (!opened) return fail(naming_the_disk(settings, std::move(opened).error()));
   return opened;
 }

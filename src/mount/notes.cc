@@ -29,7 +29,7 @@ Result<void> write_number(int memory, uint64_t number, uint64_t at) {
   return pwrite_full(memory, {reinterpret_cast<const char*>(&number), sizeof number}, at);
 }
 
-std::string encode(const Noted& noted) {
+std::string encode(const Note& noted) {
   Json also = Json::array();
   for (const places::AlsoState& state : noted.also) also.push_back(places::state_to_json(state));
   const Json json = {{"facts", noted.facts.to_json()},
@@ -40,12 +40,12 @@ std::string encode(const Noted& noted) {
   return {bytes.begin(), bytes.end()};
 }
 
-std::optional<Noted> decode(std::string_view bytes) {
+std::optional<Note> decode(std::string_view bytes) {
   try {
     const Json json = Json::from_cbor(bytes);
     Result<fingerprint::Fingerprint> facts = fingerprint::Fingerprint::from_json(json.at("facts").get<std::string>());
     if (!facts) return std::nullopt;
-    Noted noted{std::move(*facts), json.at("learned").get<std::time_t>(), json.at("traces").get<std::string>(), {}};
+    Note noted{std::move(*facts), json.at("learned").get<std::time_t>(), json.at("traces").get<std::string>(), {}};
     for (const Json& one : json.at("also")) {
       auto state = places::state_from_json(one);
       if (!state) return std::nullopt;
@@ -59,7 +59,7 @@ std::optional<Noted> decode(std::string_view bytes) {
 
 }  // namespace
 
-std::optional<Noted> Notes::read() const {
+std::optional<Note> NoteMemory::read() const {
   const std::optional<uint64_t> at = read_number(memory_.get(), 0);
   if (!at || (*at != kHalves[0] && *at != kHalves[1])) return std::nullopt;
   const std::optional<uint64_t> size = read_number(memory_.get(), *at);
@@ -70,7 +70,7 @@ std::optional<Noted> Notes::read() const {
   return decode(bytes);
 }
 
-Result<void> Notes::write(const Noted& noted) {
+Result<void> NoteMemory::write(const Note& noted) {
   if (!memory_) return {};
   const std::string bytes = encode(noted);
   if (bytes.size() > kRoom) return fail(ErrorCode::kTooLarge, "notes for the next worker");

@@ -14,7 +14,7 @@ namespace inductorfs::mount {
 
 /// What a worker has found out, or done, that the next worker would otherwise have to do again: asking the host for its
 /// facts takes seconds, and a further place that is shown must not be shown twice. Immutable value.
-struct Noted {
+struct Note {
   fingerprint::Fingerprint facts;
   std::time_t learned = 0;
   std::string traces;  ///< digest of the host's traces at that time; empty: not known
@@ -24,12 +24,12 @@ struct Noted {
 /// The notes of one worker for the next, in memory that the supervisor keeps open for the mount's life. One worker at a
 /// time writes; at whatever moment it is killed, the next worker reads the last whole note.
 /// Needs external synchronisation.
-class Notes {
+class NoteMemory {
  public:
-  explicit Notes(Fd memory) : memory_(std::move(memory)) {}
+  explicit NoteMemory(Fd memory) : memory_(std::move(memory)) {}
   /// Reads the last whole note; empty when there is none, or none that can be read.
-  [[nodiscard]] std::optional<Noted> read() const;
-  [[nodiscard]] Result<void> write(const Noted& noted);
+  [[nodiscard]] std::optional<Note> read() const;
+  [[nodiscard]] Result<void> write(const Note& noted);
 
  private:
   Fd memory_;

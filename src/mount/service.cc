@@ -13,8 +13,8 @@
 #include "inductorfs/host/report.h"
 #include "inductorfs/mount/status.h"
 #include "inductorfs/places/also_record.h"
-#include "inductorfs/places/mount_table.h"
 #include "inductorfs/places/mountpoint.h"
+#include "inductorfs/places/own_mounts.h"
 #include "inductorfs/places/sweep.h"
 
 namespace inductorfs::mount {
@@ -39,7 +39,7 @@ constexpr Milliseconds kAnnouncePatience{1000};
 constexpr Milliseconds kNearestPatience{1000};
 constexpr size_t kNearestLimit = 1000;
 
-host::HostWatchOptions watch_options(const config::Settings& settings, const std::optional<Noted>& noted,
+host::HostWatchOptions watch_options(const config::Settings& settings, const std::optional<Note>& noted,
                                      fingerprint::ReaderOptions reader) {
   host::HostWatchOptions options;
   options.reader = host::PlaceReader(std::move(reader));
@@ -66,22 +66,22 @@ void StopEvent::raise() noexcept {
 }
 
 Result<std::unique_ptr<Service>> Service::open(const config::Settings& settings, const config::Ownership& ownership,
-                                               Supervision& supervision, Notes& notes, StopEvent& ended) {
-  std::optional<Noted> noted = supervision.resumes() ? notes.read() : std::nullopt;
-  Continuation continuation;
-  continuation.region = &supervision.region();
-  continuation.resume = supervision.resumes();
-  continuation.safe_mode = supervision.safe_mode();
-  continuation.lock = supervision.lock();
-  continuation.locked = [&supervision](int lock) { supervision.keep_lock(lock); };
-  if (noted) continuation.facts = noted->facts;
+                                               Supervision& supervision, NoteMemory& notes, StopEvent& ended) {
+  std::optional<Note> noted = supervision.resumes() ? notes.read() : std::nullopt;
+  TakeoverState takeover;
+  takeover.region = &supervision.region();
+  takeover.resume = supervision.resumes();
+  takeover.safe_mode = supervision.safe_mode();
+  takeover.lock = supervision.lock();
+  takeover.locked = [&supervision](int lock) { supervision.keep_lock(lock); };
+  if (noted) takeover.facts = noted->facts;
   supervision.start();
-  INDUCTORFS_TRY_ASSIGN(auto layers, open_layers(settings, ownership, continuation));
+  INDUCTORFS_TRY_ASSIGN(auto layers, open_layers(settings, ownership, takeover));
   return std::make_unique<Service>(settings, std::move(layers), supervision, notes, std::move(noted), ended);
 }
 
 Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layers, Supervision& supervision,
-                 Notes& notes, std::optional<Noted> noted, StopEvent& ended)
+                 NoteMemory& notes, std::optional<Note> noted, StopEvent& ended)
     : settings_(settings),
       supervision_(supervision),
       notes_(notes),
@@ -95,7 +95,7 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
                   layers_->counters) {
   if (settings.alias != settings.mountpoint)
     socket_alias_ = socket_directory_ + "/" + config::socket_name(settings.alias);
-  noted_.with([&](Noted& known) {
+  note_.with([&](Note& known) {
     if (noted) known = std::move(*noted);
     known.facts = layers_->host->state()->facts;
   });
@@ -124,7 +124,7 @@ Result<void> Service::resume() {
   fail_point("takeover.threads_started");
   supervision_.serving();
   fail_point("takeover.serving");
-  also_.resume(noted_.with([](const Noted& noted) { return noted.also; }));
+  also_.resume(note_.with([](const Note& noted) { return noted.also; }));
   Result<void> listening = control::prepare_runtime_directory(socket_directory_);
   if (listening) listening = listen();
   // Jobs use the mount; that it cannot be asked about is no reason to take it from them.
@@ -136,7 +136,7 @@ Result<void> Service::resume() {
 
 /// For the next worker. Without it that one learns everything anew, which only takes longer.
 void Service::note() {
-  const Result<void> written = noted_.with([&](Noted& noted) {
+  const Result<void> written = note_.with([&](Note& noted) {
     noted.also = also_.states();
     return notes_.write(noted);
   });
@@ -261,7 +261,7 @@ host::HostWatch::Hooks Service::host_hooks() {
   };
   hooks.looked = [this](const fingerprint::Fingerprint& facts, const std::string& traces, std::time_t learned) {
     (void)layers_->host->state()->limits();  // here nobody waits for them
-    noted_.with([&](Noted& noted) {
+    note_.with([&](Note& noted) {
       noted.facts = facts;
       noted.traces = traces;
       noted.learned = learned;

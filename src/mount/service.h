@@ -41,9 +41,10 @@ class Service final : public control::MountControl {
   /// Opens the layers below the kernel, with the notes of an earlier worker if there was one.
   [[nodiscard]] static Result<std::unique_ptr<Service>> open(const config::Settings& settings,
                                                              const config::Ownership& ownership,
-                                                             Supervision& supervision, Notes& notes, StopEvent& ended);
-  Service(const config::Settings& settings, std::unique_ptr<Layers> layers, Supervision& supervision, Notes& notes,
-          std::optional<Noted> noted, StopEvent& ended);
+                                                             Supervision& supervision, NoteMemory& notes,
+                                                             StopEvent& ended);
+  Service(const config::Settings& settings, std::unique_ptr<Layers> layers, Supervision& supervision, NoteMemory& notes,
+          std::optional<Note> noted, StopEvent& ended);
   ~Service() override { stop(); }
 
   /// Mounts, starts all threads, waits briefly for the catalog, shows the mount at its further places, and listens.
@@ -96,7 +97,7 @@ class Service final : public control::MountControl {
 
   config::Settings settings_;
   Supervision& supervision_;
-  Notes& notes_;
+  NoteMemory& notes_;
   StopEvent& ended_;
   std::unique_ptr<Layers> layers_;
   std::optional<OwnMessenger> own_messenger_;  ///< only the session uses it
@@ -110,7 +111,7 @@ class Service final : public control::MountControl {
   std::string socket_alias_;  ///< a link to the socket, for the mountpoint as the user spelled it
   std::unique_ptr<control::ControlServer> control_;
   Guarded<bool> stopping_{false};
-  Guarded<Noted> noted_;
+  Guarded<Note> note_;
   std::atomic<bool> asked_{false};  ///< unmount() has unmounted
   std::atomic<bool> hands_over_{false};
   bool threads_started_ = false;

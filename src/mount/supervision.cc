@@ -51,20 +51,20 @@ Result<std::unique_ptr<Supervision>> Supervision::take_over(Milliseconds hang) {
   }
   for (int fd = supervisor::kRegionFd; fd < supervisor::kFirstFreeFd; ++fd) (void)::fcntl(fd, F_SETFD, FD_CLOEXEC);
   INDUCTORFS_TRY_ASSIGN(auto region, takeover::Region::attach(Fd(supervisor::kRegionFd)));
-  Legacy legacy;
-  legacy.device = Fd(is_open(supervisor::kDeviceFd) ? supervisor::kDeviceFd : -1);
-  legacy.lock = Fd(is_open(supervisor::kLockFd) ? supervisor::kLockFd : -1);
-  legacy.notices = Fd(is_open(supervisor::kNoticesFd) ? supervisor::kNoticesFd : -1);
+  KeptDescriptors kept;
+  kept.device = Fd(is_open(supervisor::kDeviceFd) ? supervisor::kDeviceFd : -1);
+  kept.lock = Fd(is_open(supervisor::kLockFd) ? supervisor::kLockFd : -1);
+  kept.notices = Fd(is_open(supervisor::kNoticesFd) ? supervisor::kNoticesFd : -1);
   region.page().worker.store(::getpid());
-  return std::make_unique<Supervision>(std::move(region), Fd(supervisor::kLinkFd), std::move(legacy), hang);
+  return std::make_unique<Supervision>(std::move(region), Fd(supervisor::kLinkFd), std::move(kept), hang);
 }
 
-Supervision::Supervision(takeover::Region region, Fd link, Legacy legacy, Milliseconds hang)
+Supervision::Supervision(takeover::Region region, Fd link, KeptDescriptors kept, Milliseconds hang)
     : region_(std::move(region)),
       link_(std::move(link)),
-      legacy_(std::move(legacy)),
+      kept_(std::move(kept)),
       hang_(hang),
-      resumes_(static_cast<bool>(legacy_.device)),
+      resumes_(static_cast<bool>(kept_.device)),
       seen_(region_.threads()),
       watch_(make_watch(hang)) {}
 
@@ -174,11 +174,11 @@ void Supervision::keep_lock(int lock) {
   if (!copy || !supervisor::send_word(link_.get(), Word::kLock, copy.get())) {
     log::warning("mount.lock_not_kept", {{"why", "the supervisor is gone, or there are no descriptors"}});
   }
-  legacy_.lock = std::move(copy);
+  kept_.lock = std::move(copy);
 }
 
 void Supervision::free_lock() {
-  if (legacy_.lock) (void)::flock(legacy_.lock.get(), LOCK_UN);  // it is freed with its last descriptor anyway
+  if (kept_.lock) (void)::flock(kept_.lock.get(), LOCK_UN);  // it is freed with its last descriptor anyway
 }
 
 void Supervision::serving() { region_.page().serving.store(monotonic_now()); }

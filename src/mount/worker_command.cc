@@ -134,26 +134,26 @@ class MainLoop {
 };
 
 /// What the supervisor has opened for this process.
-struct Inheritance {
+struct Handover {
   config::Frozen mount;
   std::unique_ptr<Supervision> supervision;
   Fd notes;
   Readiness readiness;
 };
 
-Result<Inheritance> inherit() {
-  Inheritance inheritance;
+Result<Handover> inherit() {
+  Handover handover;
   const Result<std::string> bytes = config::from_memory(supervisor::kSettingsFd);
   if (!bytes) return fail(ErrorCode::kInvalid, "a worker is started by inductorfs mount, not by hand");
   INDUCTORFS_TRY_ASSIGN(auto mount, config::thaw(*bytes));
-  inheritance.mount = std::move(mount);
-  INDUCTORFS_TRY_ASSIGN(auto supervision, Supervision::take_over(inheritance.mount.settings.hang_timeout));
-  inheritance.supervision = std::move(supervision);
+  handover.mount = std::move(mount);
+  INDUCTORFS_TRY_ASSIGN(auto supervision, Supervision::take_over(handover.mount.settings.hang_timeout));
+  handover.supervision = std::move(supervision);
   (void)::close(supervisor::kSettingsFd);
-  inheritance.notes = Fd(supervisor::kNotesFd);
+  handover.notes = Fd(supervisor::kNotesFd);
   const bool awaited = ::fcntl(supervisor::kReadyFd, F_GETFD) >= 0;
-  if (awaited) inheritance.readiness = Readiness(Fd(supervisor::kReadyFd));
-  return inheritance;
+  if (awaited) handover.readiness = Readiness(Fd(supervisor::kReadyFd));
+  return handover;
 }
 
 /// Ends this process as a crash would, which loses nothing: what is not sealed is found at the next mount.
@@ -178,7 +178,7 @@ void tell_warnings(const config::Settings& settings, const std::vector<std::stri
 }
 
 /// From nothing, or from where another worker left it, to a mount that answers, and back.
-Result<void> serve(const config::Settings& settings, Inheritance& inherited) {
+Result<void> serve(const config::Settings& settings, Handover& inherited) {
   INDUCTORFS_TRY_ASSIGN(auto signals, Signals::open());
   INDUCTORFS_TRY_ASSIGN(const auto ended, StopEvent::create());
   Supervision& supervision = *inherited.supervision;
@@ -186,7 +186,7 @@ Result<void> serve(const config::Settings& settings, Inheritance& inherited) {
   if (settings.foreground || supervision.resumes()) INDUCTORFS_TRY(open_log(settings));
   INDUCTORFS_TRY(config::change_families(settings, "settings of the mount"));
 
-  Notes notes(std::move(inherited.notes));
+  NoteMemory notes(std::move(inherited.notes));
   INDUCTORFS_TRY_ASSIGN(auto service, Service::open(settings, inherited.mount.ownership, supervision, notes, *ended));
   protect();
   INDUCTORFS_TRY(service->start(inherited.mount.ownership));
@@ -230,7 +230,7 @@ int worker_command() {
   (void)::prctl(PR_SET_NAME, "inductorfs");
   give_up_new_privileges();
   crash_without_loose_threads();
-  Result<Inheritance> inherited = inherit();
+  Result<Handover> inherited = inherit();
   if (!inherited) {
     (void)::fputs(error_line(inherited.error()).c_str(), stderr);
     return EXIT_FAILURE;

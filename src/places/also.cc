@@ -18,7 +18,7 @@
 #include "inductorfs/control/control.h"
 #include "inductorfs/fuse/session.h"
 #include "inductorfs/places/also_record.h"
-#include "inductorfs/places/mount_table.h"
+#include "inductorfs/places/own_mounts.h"
 #include "inductorfs/places/place.h"
 #include "walk.h"
 

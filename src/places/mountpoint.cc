@@ -28,7 +28,7 @@
 #include "inductorfs/control/socket.h"
 #include "inductorfs/fuse/session.h"
 #include "inductorfs/places/also.h"
-#include "inductorfs/places/mount_table.h"
+#include "inductorfs/places/own_mounts.h"
 #include "walk.h"
 
 namespace inductorfs::places {

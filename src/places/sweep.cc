@@ -14,7 +14,7 @@
 #include "inductorfs/control/runtime_directory.h"
 #include "inductorfs/control/socket.h"
 #include "inductorfs/places/also_record.h"
-#include "inductorfs/places/mount_table.h"
+#include "inductorfs/places/own_mounts.h"
 
 namespace inductorfs::places {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
-#include "inductorfs/places/mount_table.h"
+#include "inductorfs/places/own_mounts.h"
 
 /// Walks paths that other users may have prepared, one name at a time by descriptor: the file that was examined is the
 /// one that is used, whatever is put at the path meanwhile. It does not use openat2(2), which is younger than Linux

@@ -13,7 +13,7 @@ namespace inductorfs::redis {
 namespace {
 
 // What one reply has cost so far; hiredis hands it to every callback as `privdata`.
-struct Budget {
+struct Cost {
   ReplyLimits limits;
   size_t elements = 0;
   size_t bytes = 0;
@@ -27,8 +27,8 @@ Reply* place_for(const redisReadTask* task) {
   return &parent->items[static_cast<size_t>(task->idx)];
 }
 
-void* refuse(Budget& budget, const char* limit) {
-  budget.exceeded = limit;
+void* refuse(Cost& cost, const char* limit) {
+  cost.exceeded = limit;
   return nullptr;
 }
 
@@ -40,17 +40,17 @@ size_t depth_of(const redisReadTask* task) {
 
 // The callbacks are called from C: nothing may be thrown through it.
 void* create_string(const redisReadTask* task, char* text, size_t size) noexcept try {
-  auto& budget = *static_cast<Budget*>(task->privdata);
-  budget.bytes += size;
-  if (size > budget.limits.bulk_bytes) return refuse(budget, "a string is too long");
-  if (budget.bytes > budget.limits.reply_bytes) return refuse(budget, "a reply is too long");
+  auto& cost = *static_cast<Cost*>(task->privdata);
+  cost.bytes += size;
+  if (size > cost.limits.bulk_bytes) return refuse(cost, "a string is too long");
+  if (cost.bytes > cost.limits.reply_bytes) return refuse(cost, "a reply is too long");
   Reply::Kind kind = Reply::Kind::kString;
   if (task->type == REDIS_REPLY_STATUS) {
     kind = Reply::Kind::kStatus;
   } else if (task->type == REDIS_REPLY_ERROR) {
     kind = Reply::Kind::kError;
   } else if (task->type != REDIS_REPLY_STRING) {
-    return refuse(budget, "a type that RESP2 has not");
+    return refuse(cost, "a type that RESP2 has not");
   }
   std::string copy(text, size);
   Reply* reply = place_for(task);
@@ -65,13 +65,13 @@ void* create_string(const redisReadTask* task, char* text, size_t size) noexcept
 // `Count` is int in hiredis 0.14 and size_t from 1.0 on.
 template <typename Count>
 void* create_array(const redisReadTask* task, Count count) noexcept try {
-  auto& budget = *static_cast<Budget*>(task->privdata);
-  if (task->type != REDIS_REPLY_ARRAY) return refuse(budget, "a type that RESP2 has not");
-  if (std::cmp_less(count, 0)) return refuse(budget, "an array of negative length");
-  if (depth_of(task) > budget.limits.depth) return refuse(budget, "arrays are nested too deeply");
+  auto& cost = *static_cast<Cost*>(task->privdata);
+  if (task->type != REDIS_REPLY_ARRAY) return refuse(cost, "a type that RESP2 has not");
+  if (std::cmp_less(count, 0)) return refuse(cost, "an array of negative length");
+  if (depth_of(task) > cost.limits.depth) return refuse(cost, "arrays are nested too deeply");
   const size_t elements = static_cast<size_t>(count);
-  if (elements > budget.limits.elements - budget.elements) return refuse(budget, "a reply has too many elements");
-  budget.elements += elements;
+  if (elements > cost.limits.elements - cost.elements) return refuse(cost, "a reply has too many elements");
+  cost.elements += elements;
   std::vector<Reply> items(elements);
   Reply* reply = place_for(task);
   if (reply == nullptr) return nullptr;
@@ -125,15 +125,15 @@ redisReplyObjectFunctions* reply_functions() {
 }  // namespace
 
 struct ReplyParser::State {
-  Budget budget;
+  Cost cost;
   Handle<redisReader, redisReaderFree> reader;
 };
 
 ReplyParser::ReplyParser(ReplyLimits limits) : state_(std::make_unique<State>()) {
-  state_->budget.limits = limits;
+  state_->cost.limits = limits;
   state_->reader.reset(redisReaderCreateWithFunctions(reply_functions()));
   INDUCTORFS_CHECK(state_->reader != nullptr);
-  state_->reader->privdata = &state_->budget;
+  state_->reader->privdata = &state_->cost;
   // Keep the buffer: the default of 16 KiB frees and grows it anew for every large reply.
   state_->reader->maxbuf = 0;
 }
@@ -144,7 +144,7 @@ Result<void> ReplyParser::feed(std::string_view bytes) {
   redisReader& reader = *state_->reader;
   // Of a string within its limit, at most this is buffered while it is not whole: its length line and line ends more.
   constexpr size_t kLengthLine = 64;
-  if (reader.len - reader.pos > state_->budget.limits.bulk_bytes + kLengthLine) {
+  if (reader.len - reader.pos > state_->cost.limits.bulk_bytes + kLengthLine) {
     return fail(ErrorCode::kCorrupt, "reply of the server: a string is too long");
   }
   if (redisReaderFeed(&reader, bytes.data(), bytes.size()) != REDIS_OK) {
@@ -156,13 +156,13 @@ Result<void> ReplyParser::feed(std::string_view bytes) {
 Result<std::optional<Reply>> ReplyParser::next() {
   void* object = nullptr;
   if (redisReaderGetReply(state_->reader.get(), &object) != REDIS_OK) {
-    const char* limit = state_->budget.exceeded;
+    const char* limit = state_->cost.exceeded;
     return fail(ErrorCode::kCorrupt,
                 std::string("reply of the server: ") + (limit != nullptr ? limit : "not the Redis protocol"));
   }
   if (object == nullptr) return std::optional<Reply>();
-  state_->budget.elements = 0;
-  state_->budget.bytes = 0;
+  state_->cost.elements = 0;
+  state_->cost.bytes = 0;
   const std::unique_ptr<Reply> reply(static_cast<Reply*>(object));
   return std::optional<Reply>(std::move(*reply));
 }

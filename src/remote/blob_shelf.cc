@@ -18,7 +18,7 @@ const std::string& head_end() {
 
 }  // namespace
 
-BlobShelf::BlobShelf(Session& session, Channel& channel, std::vector<codec::Digest> digests, Renew renew)
+BlobShelf::BlobShelf(RedisClient& session, Conversation& channel, std::vector<codec::Digest> digests, Renew renew)
     : session_(&session),
       channel_(&channel),
       lifetime_(Lifetime::of_blobs(session.options())),
@@ -96,7 +96,7 @@ Result<bool> BlobShelf::has_other_pieces(const codec::Digest& digest, uint32_t p
   return whole;
 }
 
-BlobWriter::BlobWriter(Session& session, Channel& channel)
+BlobWriter::BlobWriter(RedisClient& session, Conversation& channel)
     : session_(session),
       channel_(channel),
       lifetime_(Lifetime::of_blobs(session.options()).text),

@@ -11,7 +11,7 @@
 #include "inductorfs/remote/remote.h"
 #include "lifetime.h"
 #include "piece.h"
-#include "session.h"
+#include "redis_client.h"
 
 namespace inductorfs::remote {
 
@@ -21,7 +21,7 @@ namespace inductorfs::remote {
 class BlobShelf {
  public:
   enum class Renew { kYes, kNo };
-  BlobShelf(Session& session, Channel& channel, std::vector<codec::Digest> digests, Renew renew = Renew::kYes);
+  BlobShelf(RedisClient& session, Conversation& channel, std::vector<codec::Digest> digests, Renew renew = Renew::kYes);
 
   /// Appends kQuestions commands for each blob; they hold views into this object.
   void ask(std::vector<redis::Command>& commands) const;
@@ -40,8 +40,8 @@ class BlobShelf {
  private:
   [[nodiscard]] Result<bool> has_other_pieces(const codec::Digest& digest, uint32_t pieces, bool renew);
 
-  Session* session_;
-  Channel* channel_;
+  RedisClient* session_;
+  Conversation* channel_;
   Lifetime lifetime_;
   std::vector<codec::Digest> digests_;
   bool renews_;
@@ -53,7 +53,7 @@ class BlobShelf {
 /// Collects SET commands for a common pipeline. Confined to the publishing thread.
 class BlobWriter {
  public:
-  BlobWriter(Session& session, Channel& channel);
+  BlobWriter(RedisClient& session, Conversation& channel);
 
   /// Writes all pieces of the frame; piece 0, which says how many there are, comes last.
   [[nodiscard]] Result<void> write(const codec::Digest& digest, BlobSource& source);
@@ -64,8 +64,8 @@ class BlobWriter {
  private:
   [[nodiscard]] Result<void> put(std::string key, std::string value);
 
-  Session& session_;
-  Channel& channel_;
+  RedisClient& session_;
+  Conversation& channel_;
   const std::string lifetime_;
   Counter& bytes_;
   std::vector<std::pair<std::string, std::string>> queue_;

@@ -30,8 +30,8 @@ bool Breaker::failed(Ticket ticket, SteadyTime now, Failure failure) {
     if (ticket == Ticket::kNormal && state.open) return false;
     state.open = true;
     state.probing = false;
-    const Milliseconds most = failure == Failure::kRefused ? backoff_.most_refused : backoff_.most;
-    state.delay = std::clamp(state.delay * 2, backoff_.first, std::max(backoff_.first, most));
+    const Milliseconds most = failure == Failure::kRefused ? waits_.most_refused : waits_.most;
+    state.delay = std::clamp(state.delay * 2, waits_.first, std::max(waits_.first, most));
     std::uniform_int_distribution<Milliseconds::rep> jitter(state.delay.count() / 2, state.delay.count());
     state.retry_at = now + Milliseconds(jitter(state.random));
     return true;

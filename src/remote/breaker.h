@@ -13,7 +13,7 @@ namespace inductorfs::remote {
 /// through as the probe, and its outcome decides. Safe for concurrent use.
 class Breaker {
  public:
-  struct Backoff {
+  struct Waits {
     Milliseconds first{100};
     Milliseconds most{10000};
     /// The longest time after refusals, which cost neither side anything, so that the server is probed more often.
@@ -23,7 +23,7 @@ class Breaker {
   enum class Failure { kRefused, kSilent };
   enum class Ticket { kRefused, kNormal, kProbe };
 
-  explicit Breaker(Backoff backoff) : backoff_(backoff), state_(State{}) {}
+  explicit Breaker(Waits waits) : waits_(waits), state_(State{}) {}
 
   /// Lets a caller through, or refuses. A ticket that is not refused must be given back by exactly one of the three
   /// below.
@@ -53,7 +53,7 @@ class Breaker {
   static bool refuses(const State& state, SteadyTime now) {
     return state.open && (state.probing || now < state.retry_at);
   }
-  const Backoff backoff_;
+  const Waits waits_;
   Guarded<State> state_;
 };
 

@@ -22,7 +22,7 @@ std::array<std::string_view, kScopeKeys> names_of(const ScopeKeys& keys) {
   return {keys.meta, keys.index, keys.counts, keys.owners, keys.log};
 }
 
-Result<void> look_at_lifetimes(Channel& channel, const ScopeKeys& keys, const Lifetime& lifetime) {
+Result<void> look_at_lifetimes(Conversation& channel, const ScopeKeys& keys, const Lifetime& lifetime) {
   const auto names = names_of(keys);
   std::vector<redis::Command> commands;
   for (const auto name : names) commands.push_back({"PTTL", name});
@@ -60,9 +60,9 @@ std::vector<ScopeKeeper::Due> ScopeKeeper::due(const std::vector<ScopeId>& scope
   });
 }
 
-Result<void> keep_scopes(Session& session, std::span<const ScopeKeeper::Due> due, Deadline deadline) {
+Result<void> keep_scopes(RedisClient& session, std::span<const ScopeKeeper::Due> due, Deadline deadline) {
   const Lifetime lifetime = Lifetime::of_scopes(session.options());
-  return session.run(Use::kControl, deadline, [&](Channel& channel) -> Result<void> {
+  return session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     for (const ScopeKeeper::Due& one : due) {
       const ScopeKeys keys(session.options().prefix, one.scope);
       redis::Command touch = {"TOUCH"};
@@ -74,8 +74,8 @@ Result<void> keep_scopes(Session& session, std::span<const ScopeKeeper::Due> due
   });
 }
 
-Result<void> renew_blobs(Session& session, std::span<const codec::Digest> digests, Deadline deadline) {
-  return session.run(Use::kPublish, deadline, [&](Channel& channel) -> Result<void> {
+Result<void> renew_blobs(RedisClient& session, std::span<const codec::Digest> digests, Deadline deadline) {
+  return session.run(Use::kPublish, deadline, [&](Conversation& channel) -> Result<void> {
     for (size_t at = 0; at < digests.size(); at += kBlobsAtOnce) {
       const auto some = digests.subspan(at, std::min(kBlobsAtOnce, digests.size() - at));
       INDUCTORFS_TRY(BlobShelf(session, channel, {some.begin(), some.end()}).look());

@@ -12,13 +12,13 @@ ConnectionPool::ConnectionPool(std::array<size_t, kUses> limits) {
   });
 }
 
-ConnectionPool::Slot ConnectionPool::claim(Use use, Deadline deadline) {
+ConnectionPool::Grant ConnectionPool::claim(Use use, Deadline deadline) {
   const auto index = static_cast<size_t>(use);
   const auto free_one = [index](const Lanes& lanes) {
     return !lanes[index].idle.empty() || lanes[index].open < lanes[index].limit;
   };
   return lanes_.wait_until(deadline.at(), free_one, [&](Lanes& lanes) {
-    Slot slot;
+    Grant slot;
     if (!free_one(lanes)) return slot;
     slot.granted = true;
     Lane& lane = lanes[index];
@@ -34,10 +34,10 @@ ConnectionPool::Slot ConnectionPool::claim(Use use, Deadline deadline) {
 }
 
 // The end moves on while those who have the connections get something.
-ConnectionPool::Slot ConnectionPool::stand_in_line(Use use, Deadline deadline, Budget& budget) {
+ConnectionPool::Grant ConnectionPool::stand_in_line(Use use, Deadline deadline, Budget& budget) {
   while (true) {
     const Deadline until(std::min(deadline.at(), budget.end_in_line().at()));
-    Slot slot = claim(use, until);
+    Grant slot = claim(use, until);
     if (slot.granted) budget.take_turn();
     if (slot.granted || deadline.passed() || budget.end_in_line().passed()) return slot;
   }
@@ -46,7 +46,7 @@ ConnectionPool::Slot ConnectionPool::stand_in_line(Use use, Deadline deadline, B
 Result<ConnectionPool::Lease> ConnectionPool::take(Use use, Deadline deadline, const Opener& opener,
                                                    Freshness freshness, Budget* budget) {
   if (freshness == Freshness::kNew) drop_idle(use);
-  Slot slot = budget == nullptr ? claim(use, deadline) : stand_in_line(use, deadline, *budget);
+  Grant slot = budget == nullptr ? claim(use, deadline) : stand_in_line(use, deadline, *budget);
   if (!slot.granted) return fail(ErrorCode::kBusy, "all connections are in use");
   if (slot.connection != nullptr && !slot.connection->broken()) {
     return Lease(this, use, std::move(slot.connection), true);

@@ -69,12 +69,12 @@ class ConnectionPool {
     size_t limit = 0;
   };
   using Lanes = std::array<Lane, kUses>;
-  struct Slot {
+  struct Grant {
     bool granted = false;
     std::unique_ptr<redis::Connection> connection;  ///< nullptr: open a new one
   };
-  Slot claim(Use use, Deadline deadline);
-  Slot stand_in_line(Use use, Deadline deadline, Budget& budget);
+  Grant claim(Use use, Deadline deadline);
+  Grant stand_in_line(Use use, Deadline deadline, Budget& budget);
   void release(Use use);
   void take_back(Use use, std::unique_ptr<redis::Connection> connection);
 

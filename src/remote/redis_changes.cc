@@ -89,7 +89,7 @@ struct Damaged {
 /// Reads one scope. Confined to the calling thread.
 class ScopeReader {
  public:
-  ScopeReader(Session& session, Rereads& rereads, const ScopeId& scope, Channel& channel)
+  ScopeReader(RedisClient& session, Rereads& rereads, const ScopeId& scope, Conversation& channel)
       : session_(session),
         rereads_(rereads),
         scope_(scope),
@@ -274,11 +274,11 @@ class ScopeReader {
     return true;
   }
 
-  Session& session_;
+  RedisClient& session_;
   Rereads& rereads_;
   const ScopeId& scope_;
   const ScopeKeys keys_;
-  Channel& channel_;
+  Conversation& channel_;
   bool without_meta_ = false;              // meta was not there: the head may be told without it
   std::map<uint64_t, std::string> heads_;  // what each generation's nonce was when it was seen
   std::vector<Damaged> damaged_;
@@ -286,12 +286,12 @@ class ScopeReader {
 
 }  // namespace
 
-Result<Delta> read_scope(Session& session, Rereads& rereads, const ScopeId& scope, const Position& from,
+Result<Delta> read_scope(RedisClient& session, Rereads& rereads, const ScopeId& scope, const Position& from,
                          Deadline deadline) {
   INDUCTORFS_TRY(check_scope(scope));
   Delta delta;
   std::vector<Damaged> damaged;
-  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Channel& channel) -> Result<void> {
+  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     ScopeReader reader(session, rereads, scope, channel);
     INDUCTORFS_TRY_ASSIGN(auto read, reader.read(from));
     delta = std::move(read);

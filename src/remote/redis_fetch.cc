@@ -31,7 +31,7 @@ Error not_of_the_blob(const Error& error) {
 /// The blobs of one fetch and how far each is. Confined to the fetching thread.
 class FetchJob {
  public:
-  FetchJob(Session& session, std::span<const codec::Digest> digests, BlobSink& sink)
+  FetchJob(RedisClient& session, std::span<const codec::Digest> digests, BlobSink& sink)
       : prefix_(session.options().prefix),
         sink_(sink),
         blobs_(session.counters().get("remote.fetch_blobs")),
@@ -45,7 +45,7 @@ class FetchJob {
   }
 
   /// May be called again after an error: what is done stays done.
-  Result<void> run(Channel& channel) {
+  Result<void> run(Conversation& channel) {
     abandon_started(Error(ErrorCode::kUnavailable, "the connection was lost"));
     while (!waiting_.empty() || !large_.empty())
       INDUCTORFS_TRY(large_.empty() ? read_first(channel) : read_rest(channel));
@@ -109,7 +109,7 @@ class FetchJob {
     return !item.ended;
   }
 
-  Result<void> read_first(Channel& channel) {
+  Result<void> read_first(Conversation& channel) {
     std::deque<Item> batch;
     while (!waiting_.empty() && batch.size() < kFirstReadsAtOnce) {
       batch.push_back(std::move(waiting_.front()));
@@ -156,7 +156,7 @@ class FetchJob {
   }
 
   // One window of what is still missing of the large blobs, in order.
-  Result<void> read_rest(Channel& channel) {
+  Result<void> read_rest(Conversation& channel) {
     std::deque<std::string> keys;  // a deque: the commands hold views of them
     std::vector<redis::Command> commands;
     std::vector<Read> reads;
@@ -215,11 +215,11 @@ class FetchJob {
 
 }  // namespace
 
-void fetch_blobs(Session& session, std::span<const codec::Digest> digests, BlobSink& sink, Budget& budget) {
+void fetch_blobs(RedisClient& session, std::span<const codec::Digest> digests, BlobSink& sink, Budget& budget) {
   if (digests.empty()) return;
   FetchJob job(session, digests, sink);
   auto outcome = session.run(
-      Use::kFetch, budget.total(), [&](Channel& channel) { return job.run(channel); }, &budget);
+      Use::kFetch, budget.total(), [&](Conversation& channel) { return job.run(channel); }, &budget);
   if (!outcome) job.finish(outcome.error());
   if (outcome && job.refusal()) session.refused(*job.refusal());
 }

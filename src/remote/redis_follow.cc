@@ -21,7 +21,7 @@ constexpr Milliseconds kIdleSlice{100};
 /// Waits on several scopes. Confined to the calling thread.
 class ScopeWaiter {
  public:
-  ScopeWaiter(Session& session, HeadWatch& heads, const std::vector<std::pair<ScopeId, Position>>& scopes,
+  ScopeWaiter(RedisClient& session, HeadWatch& heads, const std::vector<std::pair<ScopeId, Position>>& scopes,
               const std::function<bool()>& cancelled)
       : session_(session), heads_(heads), scopes_(scopes), cancelled_(cancelled) {
     for (const auto& [scope, position] : scopes) {
@@ -30,7 +30,7 @@ class ScopeWaiter {
     }
   }
 
-  Result<std::vector<ScopeId>> run(Channel& channel) {
+  Result<std::vector<ScopeId>> run(Conversation& channel) {
     if (channel.fresh()) heads_.forget();
     auto moved = look_at(channel, unconfirmed());
     while (moved && moved->empty() && !cancelled_() && !channel.deadline().passed()) {
@@ -57,7 +57,7 @@ class ScopeWaiter {
   }
 
   // Which of them are elsewhere.
-  Result<std::vector<ScopeId>> look_at(Channel& channel, const std::vector<size_t>& places) {
+  Result<std::vector<ScopeId>> look_at(Conversation& channel, const std::vector<size_t>& places) {
     std::vector<ScopeId> moved;
     if (places.empty()) return moved;
     std::vector<redis::Command> commands;
@@ -80,12 +80,12 @@ class ScopeWaiter {
     return moved;
   }
 
-  static Result<Head> look_at_index(Channel& channel, const ScopeKeys& keys) {
+  static Result<Head> look_at_index(Conversation& channel, const ScopeKeys& keys) {
     INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(look_without_meta(keys)));
     return head_without_meta(replies[0], replies[1]);
   }
 
-  Result<std::vector<ScopeId>> rest(Channel& channel) {
+  Result<std::vector<ScopeId>> rest(Conversation& channel) {
     Milliseconds block = std::min(channel.deadline().left(), session_.options().follow_rest);
     block = std::max(std::min(block, Deadline(heads_.due()).left()), Milliseconds(1));
     const std::string milliseconds = std::to_string(block.count());
@@ -108,7 +108,7 @@ class ScopeWaiter {
   }
 
   // Nothing came. Of a server that was emptied, or has evicted a head, one command tells.
-  Result<std::vector<ScopeId>> gone(Channel& channel) {
+  Result<std::vector<ScopeId>> gone(Conversation& channel) {
     redis::Command command = {"EXISTS"};
     for (size_t i = 0; i < scopes_.size(); ++i) {
       if (scopes_[i].second == Position{}) continue;
@@ -121,7 +121,7 @@ class ScopeWaiter {
     return look_at(channel, all());
   }
 
-  Session& session_;
+  RedisClient& session_;
   HeadWatch& heads_;
   const std::vector<std::pair<ScopeId, Position>>& scopes_;
   const std::function<bool()>& cancelled_;
@@ -131,7 +131,7 @@ class ScopeWaiter {
 
 }  // namespace
 
-Result<std::vector<ScopeId>> wait_for_scopes(Session& session, HeadWatch& heads,
+Result<std::vector<ScopeId>> wait_for_scopes(RedisClient& session, HeadWatch& heads,
                                              const std::vector<std::pair<ScopeId, Position>>& scopes, Milliseconds most,
                                              const std::function<bool()>& cancelled) {
   const Deadline deadline = Deadline::after(most);
@@ -143,7 +143,7 @@ Result<std::vector<ScopeId>> wait_for_scopes(Session& session, HeadWatch& heads,
     (void)::poll(nullptr, 0, static_cast<int>(std::min(deadline.left(), kIdleSlice).count()));  // nothing to follow
   }
   if (scopes.empty() || deadline.passed() || cancelled()) return moved;
-  auto outcome = session.run(Use::kFollow, deadline, [&](Channel& channel) -> Result<void> {
+  auto outcome = session.run(Use::kFollow, deadline, [&](Conversation& channel) -> Result<void> {
     INDUCTORFS_TRY_ASSIGN(auto named, ScopeWaiter(session, heads, scopes, cancelled).run(channel));
     moved = std::move(named);
     return {};

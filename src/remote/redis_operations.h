@@ -8,8 +8,8 @@
 #include "head.h"
 #include "inductorfs/remote/remote.h"
 #include "lifetime.h"
+#include "redis_client.h"
 #include "rereads.h"
-#include "session.h"
 
 /// The operations of the Redis remote, one source file each. All of them block up to the deadline.
 /// Safe for concurrent use.
@@ -20,35 +20,37 @@ inline constexpr size_t kWindowBytes = size_t{4} << 20;
 /// Records that a reader takes in one read: kRecordsPerRead * kRecordBytesLimit must fit into one reply (64 MiB).
 inline constexpr size_t kRecordsPerRead = 32;
 
-void fetch_blobs(Session& session, std::span<const codec::Digest> digests, BlobSink& sink, Budget& budget);
+void fetch_blobs(RedisClient& session, std::span<const codec::Digest> digests, BlobSink& sink, Budget& budget);
 
 /// Publishes a group. `writes` is open while the server reads but refuses to write (OOM, MISCONF, READONLY,
 /// NOREPLICAS).
-[[nodiscard]] Result<PublishOutcome> publish_group(Session& session, Breaker& writes, const PublishGroup& group,
+[[nodiscard]] Result<PublishOutcome> publish_group(RedisClient& session, Breaker& writes, const PublishGroup& group,
                                                    BlobSource& source, Deadline deadline);
-[[nodiscard]] Result<void> report_lost_entry(Session& session, const ScopeId& scope, const std::string& path,
+[[nodiscard]] Result<void> report_lost_entry(RedisClient& session, const ScopeId& scope, const std::string& path,
                                              const codec::Digest& digest, Deadline deadline);
 
-[[nodiscard]] Result<SweepReport> sweep_scope(Session& session, const ScopeId& scope, bool wanted, Deadline deadline);
+[[nodiscard]] Result<SweepReport> sweep_scope(RedisClient& session, const ScopeId& scope, bool wanted,
+                                              Deadline deadline);
 
 /// Skips records that only another release reads (counter "remote.skipped_records"); `rereads` says when the scope is
 /// read anew for them.
-[[nodiscard]] Result<Delta> read_scope(Session& session, Rereads& rereads, const ScopeId& scope, const Position& from,
-                                       Deadline deadline);
-[[nodiscard]] Result<std::vector<ScopeId>> wait_for_scopes(Session& session, HeadWatch& heads,
+[[nodiscard]] Result<Delta> read_scope(RedisClient& session, Rereads& rereads, const ScopeId& scope,
+                                       const Position& from, Deadline deadline);
+[[nodiscard]] Result<std::vector<ScopeId>> wait_for_scopes(RedisClient& session, HeadWatch& heads,
                                                            const std::vector<std::pair<ScopeId, Position>>& scopes,
                                                            Milliseconds most, const std::function<bool()>& cancelled);
 
 /// Announces a scope whose information check_information() has accepted.
-[[nodiscard]] Result<void> announce_to(Session& session, const ScopeInformation& scope, Deadline deadline);
-[[nodiscard]] Result<std::vector<ScopeInformation>> list_announced(Session& session, size_t limit, Deadline deadline);
+[[nodiscard]] Result<void> announce_to(RedisClient& session, const ScopeInformation& scope, Deadline deadline);
+[[nodiscard]] Result<std::vector<ScopeInformation>> list_announced(RedisClient& session, size_t limit,
+                                                                   Deadline deadline);
 
 /// Keeps the keys of followed scopes alive. Keys that this user may not renew are left to others.
-[[nodiscard]] Result<void> keep_scopes(Session& session, std::span<const ScopeKeeper::Due> due, Deadline deadline);
+[[nodiscard]] Result<void> keep_scopes(RedisClient& session, std::span<const ScopeKeeper::Due> due, Deadline deadline);
 /// Renews blobs. Blobs that are gone, or that this user may not renew, are no error.
-[[nodiscard]] Result<void> renew_blobs(Session& session, std::span<const codec::Digest> digests, Deadline deadline);
+[[nodiscard]] Result<void> renew_blobs(RedisClient& session, std::span<const codec::Digest> digests, Deadline deadline);
 
-[[nodiscard]] Result<ServerFacts> probe_server(Session& session, Deadline deadline);
+[[nodiscard]] Result<ServerFacts> probe_server(RedisClient& session, Deadline deadline);
 /// Reads the facts from the text of INFO; kInvalid when the text is not one.
 [[nodiscard]] Result<ServerFacts> facts_from_info(const std::string& info);
 

@@ -68,9 +68,9 @@ Result<ServerFacts> facts_from_info(const std::string& info) {
   return facts;
 }
 
-Result<ServerFacts> probe_server(Session& session, Deadline deadline) {
+Result<ServerFacts> probe_server(RedisClient& session, Deadline deadline) {
   std::string info;
-  auto outcome = session.run(Use::kControl, deadline, [&](Channel& channel) -> Result<void> {
+  auto outcome = session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all({{"INFO", "server"}, {"INFO", "memory"}}));
     info.clear();
     for (const redis::Reply& reply : replies) {

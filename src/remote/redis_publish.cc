@@ -35,7 +35,7 @@ bool refuses_writes(const Reply& reply) {
 /// One publish. Confined to the publishing thread.
 class PublishJob {
  public:
-  PublishJob(Session& session, const PublishGroup& group, const EncodedGroup& encoded, BlobSource& source)
+  PublishJob(RedisClient& session, const PublishGroup& group, const EncodedGroup& encoded, BlobSource& source)
       : session_(session),
         group_(group),
         encoded_(encoded),
@@ -43,7 +43,7 @@ class PublishJob {
         keys_(session.options().prefix, group.scope),
         sending_(keys_.sending(group.contest ? group.contest->key : group.entries.front().path)) {}
 
-  Result<void> run(Channel& channel) {
+  Result<void> run(Conversation& channel) {
     refusal_.reset();
     outcome_.reset();
     claimed_ = false;
@@ -84,7 +84,7 @@ class PublishJob {
 
   enum class Claim { kNo, kTake };
 
-  BlobShelf shelf(Channel& channel) const { return {session_, channel, distinct_digests(group_.entries)}; }
+  BlobShelf shelf(Conversation& channel) const { return {session_, channel, distinct_digests(group_.entries)}; }
 
   // What the cluster has of the group already, in one round trip, which writes nothing but a claim: of a thousand hosts
   // that compiled the same job all but one or two are done with it. Sets the outcome when nothing is to be sent.
@@ -92,7 +92,7 @@ class PublishJob {
   // The claim comes first in the pipeline: what another host has published before it is seen behind it. Claims are
   // there because N hosts that finish at once would all send before the first of them is seen. They expire by
   // themselves; that two hosts send the same after all costs bytes, never an entry.
-  Result<void> look(Channel& channel, BlobShelf& blobs, Claim claim) {
+  Result<void> look(Conversation& channel, BlobShelf& blobs, Claim claim) {
     // The origin outlives a restart, so that a host finds its own claim again.
     const std::string& origin = group_.entries.front().origin;
     const std::string lease = lease_text();
@@ -125,7 +125,7 @@ class PublishJob {
   }
 
   // The next host need not wait until the claim has expired. Should this fail, it will.
-  void release(Channel& channel) {
+  void release(Conversation& channel) {
     if (claimed_) (void)channel.call({"UNLINK", sending_});
   }
 
@@ -137,7 +137,7 @@ class PublishJob {
   }
 
   // `replies`: the entries; of a contest its count, and whether the keys that belong to it are there.
-  Result<void> judge(Channel& channel, std::span<const Reply> replies, bool has_blobs) {
+  Result<void> judge(Conversation& channel, std::span<const Reply> replies, bool has_blobs) {
     const Reply& held = replies.front();
     if (held.kind != Reply::Kind::kArray || held.items.size() != encoded_.values.size()) {
       return fail(redis::to_error(held));
@@ -164,7 +164,7 @@ class PublishJob {
   }
 
   // With the value of what is under the first path, empty when there is nothing.
-  Result<void> compare(Channel& channel, std::string_view held) {
+  Result<void> compare(Conversation& channel, std::string_view held) {
     const auto digest = codec::Digest::from_raw(stored_digest(held));
     if (group_.replaces && Condition::of(digest).text != condition_.text) outcome_ = PublishOutcome::kConflict;
     if (!group_.first_of_path || !digest) return {};
@@ -177,7 +177,7 @@ class PublishJob {
     return {};
   }
 
-  Result<void> store(Channel& channel, const std::vector<codec::Digest>& missing) {
+  Result<void> store(Conversation& channel, const std::vector<codec::Digest>& missing) {
     BlobWriter writer(session_, channel);
     Result<void> written;
     for (const codec::Digest& digest : missing) {
@@ -194,7 +194,7 @@ class PublishJob {
   }
 
   // The script's word; empty when the server refuses to write.
-  Result<std::string> evaluate(Channel& channel, std::string_view mode) {
+  Result<std::string> evaluate(Conversation& channel, std::string_view mode) {
     const RemoteOptions& options = session_.options();
     const std::string log_length = std::to_string(options.log_length);
     const std::string index_limit = std::to_string(options.index_limit);
@@ -254,7 +254,7 @@ class PublishJob {
     return {};
   }
 
-  Session& session_;
+  RedisClient& session_;
   const PublishGroup& group_;
   const EncodedGroup& encoded_;
   BlobSource& source_;
@@ -267,7 +267,7 @@ class PublishJob {
   std::optional<PublishOutcome> outcome_;
 };
 
-void count(Session& session, PublishOutcome outcome) {
+void count(RedisClient& session, PublishOutcome outcome) {
   const char* name = "remote.publish_groups";
   if (outcome == PublishOutcome::kHeld) name = "remote.publish_held";
   if (outcome == PublishOutcome::kFull) name = "remote.publish_full";
@@ -279,15 +279,15 @@ void count(Session& session, PublishOutcome outcome) {
 
 }  // namespace
 
-Result<PublishOutcome> publish_group(Session& session, Breaker& writes, const PublishGroup& group, BlobSource& source,
-                                     Deadline deadline) {
+Result<PublishOutcome> publish_group(RedisClient& session, Breaker& writes, const PublishGroup& group,
+                                     BlobSource& source, Deadline deadline) {
   INDUCTORFS_TRY_ASSIGN(auto encoded, encode_group(group));
   const Breaker::Ticket ticket = writes.admit(std::chrono::steady_clock::now());
   if (ticket == Breaker::Ticket::kRefused) {
     return fail(ErrorCode::kUnavailable, "the server refused to write a moment ago");
   }
   PublishJob job(session, group, encoded, source);
-  auto outcome = session.run(Use::kPublish, deadline, [&](Channel& channel) { return job.run(channel); });
+  auto outcome = session.run(Use::kPublish, deadline, [&](Conversation& channel) { return job.run(channel); });
   if (outcome && job.refusal()) {
     // The name may lead to the new master by now, which a connection to the old one would never find out.
     if (job.refusal()->text.starts_with("READONLY ")) session.hang_up(Use::kPublish);
@@ -307,7 +307,7 @@ Result<PublishOutcome> publish_group(Session& session, Breaker& writes, const Pu
   return job.outcome();
 }
 
-Result<void> report_lost_entry(Session& session, const ScopeId& scope, const std::string& path,
+Result<void> report_lost_entry(RedisClient& session, const ScopeId& scope, const std::string& path,
                                const codec::Digest& digest, Deadline deadline) {
   INDUCTORFS_TRY(check_scope(scope));
   if (!codec::is_clean_path(path)) return fail(ErrorCode::kInvalid, "a path that is not clean");
@@ -318,7 +318,7 @@ Result<void> report_lost_entry(Session& session, const ScopeId& scope, const std
   const Lifetime lifetime = Lifetime::of_scopes(session.options());
   const std::string blob = piece_key(session.options().prefix, digest, 0);
   bool removed = false;
-  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Channel& channel) -> Result<void> {
+  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     INDUCTORFS_TRY_ASSIGN(auto reply, channel.call({"EVAL", report_lost_script(), "5", keys.meta, keys.index,
                                                     keys.counts, keys.owners, keys.log, nonce, log_length, record, path,
                                                     digest.raw(), lifetime.text, lifetime.renew_below_text}));

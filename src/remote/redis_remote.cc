@@ -35,7 +35,7 @@ class RedisRemote final : public Remote {
     Rereads rereads;
   };
 
-  RedisRemote(Session session, std::shared_ptr<Shared> shared)
+  RedisRemote(RedisClient session, std::shared_ptr<Shared> shared)
       : session_(std::move(session)), shared_(std::move(shared)) {}
 
   void fetch(std::span<const codec::Digest> digests, BlobSink& sink, Deadline deadline) override {
@@ -107,7 +107,7 @@ class RedisRemote final : public Remote {
     if (due && !announce_to(session_, *due, deadline)) session_.counters().get("remote.announce_failed").add();
   }
 
-  Session session_;
+  RedisClient session_;
   std::shared_ptr<Shared> shared_;
 };
 
@@ -147,7 +147,7 @@ Result<std::unique_ptr<Remote>> open_redis(const RemoteOptions& options, Counter
   endpoint.certificate_file = options.certificate_file;
   endpoint.key_file = options.key_file;
   endpoint.client_name = options.client_name;
-  return std::make_unique<RedisRemote>(Session(options, std::move(endpoint), counters),
+  return std::make_unique<RedisRemote>(RedisClient(options, std::move(endpoint), counters),
                                        std::make_shared<RedisRemote::Shared>(options));
 }
 

@@ -19,14 +19,14 @@ using redis::Reply;
 constexpr size_t kScopesAtOnce = 32;
 static_assert(kScopesAtOnce * kInformationLimit <= kWindowBytes);
 
-std::string lifetime_of(const Session& session) {
+std::string lifetime_of(const RedisClient& session) {
   return std::to_string(std::chrono::duration_cast<Milliseconds>(session.options().blob_lifetime).count());
 }
 
 /// Lists the scopes of one cluster. Confined to the calling thread.
 class ScopeLister {
  public:
-  ScopeLister(Session& session, Channel& channel, size_t limit)
+  ScopeLister(RedisClient& session, Conversation& channel, size_t limit)
       : session_(session), channel_(channel), limit_(limit), bad_(session.counters().get("remote.bad_scopes")) {}
 
   Result<std::vector<ScopeInformation>> run() {
@@ -79,8 +79,8 @@ class ScopeLister {
     });
   }
 
-  Session& session_;
-  Channel& channel_;
+  RedisClient& session_;
+  Conversation& channel_;
   const size_t limit_;
   Counter& bad_;
   bool last_page_ = false;
@@ -90,13 +90,13 @@ class ScopeLister {
 
 }  // namespace
 
-Result<void> announce_to(Session& session, const ScopeInformation& scope, Deadline deadline) {
+Result<void> announce_to(RedisClient& session, const ScopeInformation& scope, Deadline deadline) {
   const ScopeKeys keys(session.options().prefix, scope.id);
   const std::string registry = scope_registry_key(session.options().prefix);
   const std::string value = encode_information(scope);
   const std::string lifetime = lifetime_of(session);
   const std::string most = std::to_string(kAnnouncedScopesLimit);
-  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Channel& channel) -> Result<void> {
+  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     INDUCTORFS_TRY_ASSIGN(
         auto replies, channel.call_all({{"SET", keys.about, value, "PX", lifetime},
                                         {"EVAL", register_scope_script(), "1", registry, scope.id, lifetime, most}}));
@@ -109,10 +109,10 @@ Result<void> announce_to(Session& session, const ScopeInformation& scope, Deadli
   return {};
 }
 
-Result<std::vector<ScopeInformation>> list_announced(Session& session, size_t limit, Deadline deadline) {
+Result<std::vector<ScopeInformation>> list_announced(RedisClient& session, size_t limit, Deadline deadline) {
   std::vector<ScopeInformation> scopes;
   if (limit == 0) return scopes;
-  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Channel& channel) -> Result<void> {
+  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     INDUCTORFS_TRY_ASSIGN(auto listed, ScopeLister(session, channel, limit).run());
     scopes = std::move(listed);
     return {};

@@ -54,7 +54,7 @@ struct UsedLater {
 /// One sweep of one scope. Takes a connection for a page at a time. Confined to the calling thread.
 class Sweep {
  public:
-  Sweep(Session& session, const ScopeId& scope, Deadline deadline)
+  Sweep(RedisClient& session, const ScopeId& scope, Deadline deadline)
       : session_(session),
         keys_(session.options().prefix, scope),
         deadline_(deadline),
@@ -62,23 +62,23 @@ class Sweep {
         token_(random_nonce()) {}
 
   Result<SweepReport> run(bool wanted) {
-    INDUCTORFS_TRY(talk([&](Channel& channel) { return begin(channel, wanted); }));
+    INDUCTORFS_TRY(talk([&](Conversation& channel) { return begin(channel, wanted); }));
     if (!report_.ours) return report_;
     std::string cursor = "0";
     do {
-      INDUCTORFS_TRY(talk([&](Channel& channel) { return sweep_page(channel, cursor); }));
+      INDUCTORFS_TRY(talk([&](Conversation& channel) { return sweep_page(channel, cursor); }));
       if (cursor != "0") std::this_thread::sleep_for(kPause);
     } while (cursor != "0");
     INDUCTORFS_TRY(remove_unused());
-    INDUCTORFS_TRY(talk([&](Channel& channel) { return rest(channel); }));
+    INDUCTORFS_TRY(talk([&](Conversation& channel) { return rest(channel); }));
     return report_;
   }
 
  private:
-  using Talk = Session::Talk;
+  using Talk = RedisClient::Talk;
   Result<void> talk(const Talk& what) { return session_.run(Use::kControl, deadline_, what); }
 
-  Result<void> begin(Channel& channel, bool wanted) {
+  Result<void> begin(Conversation& channel, bool wanted) {
     const std::string lease = std::to_string(kLease.count());
     const redis::Command claim = {"SET", keys_.sweeper, token_, "NX", "GET", "PX", lease};
     auto reply = channel.call(claim);
@@ -98,7 +98,7 @@ class Sweep {
     return {};
   }
 
-  Result<void> sweep_page(Channel& channel, std::string& cursor) {
+  Result<void> sweep_page(Conversation& channel, std::string& cursor) {
     INDUCTORFS_TRY_ASSIGN(auto page, channel.call({"HSCAN", keys_.index, cursor, "COUNT", kPage}));
     if (page.kind != Reply::Kind::kArray || page.items.size() != 2) return fail(redis::to_error(page));
     std::vector<Item> items;
@@ -122,7 +122,7 @@ class Sweep {
   }
 
   // Takes those out of `items` whose blobs the server has not; the others get what they have left.
-  Result<std::vector<Item>> take_gone(Channel& channel, std::vector<Item>& items) {
+  Result<std::vector<Item>> take_gone(Conversation& channel, std::vector<Item>& items) {
     std::vector<Item> gone;
     if (items.empty()) return gone;
     std::vector<codec::Digest> digests;
@@ -151,17 +151,17 @@ class Sweep {
     std::ranges::reverse(items);  // the least recently used first
     if (items.size() > need) items.resize(need);
     if (items.empty()) return {};
-    INDUCTORFS_TRY(talk([&](Channel& channel) { return add_groups(channel, items); }));
+    INDUCTORFS_TRY(talk([&](Conversation& channel) { return add_groups(channel, items); }));
     for (size_t at = 0; at < items.size(); at += kRemovedAtOnce) {
       const auto end = items.begin() + static_cast<ptrdiff_t>(std::min(items.size(), at + kRemovedAtOnce));
       std::vector<Item> some(items.begin() + static_cast<ptrdiff_t>(at), end);
-      INDUCTORFS_TRY(talk([&](Channel& channel) { return remove(channel, some, report_.unused); }));
+      INDUCTORFS_TRY(talk([&](Conversation& channel) { return remove(channel, some, report_.unused); }));
     }
     return {};
   }
 
   // A group is of use as a whole only: of those that lose a file the others go too.
-  Result<void> add_groups(Channel& channel, std::vector<Item>& items) {
+  Result<void> add_groups(Conversation& channel, std::vector<Item>& items) {
     std::map<std::string, std::string> group_of;  // path, group
     std::string cursor = "0";
     do {
@@ -192,7 +192,7 @@ class Sweep {
   }
 
   // All in one record. When one of them has changed, one by one.
-  Result<void> remove(Channel& channel, std::span<const Item> items, uint64_t& removed) {
+  Result<void> remove(Conversation& channel, std::span<const Item> items, uint64_t& removed) {
     if (items.empty()) return {};
     INDUCTORFS_TRY_ASSIGN(auto status, evaluate(channel, items, kLease));
     if (status == "REMOVED") removed += items.size();
@@ -202,7 +202,7 @@ class Sweep {
   }
 
   // Nobody needs to come again before a day has passed, unless there is more to remove.
-  Result<void> rest(Channel& channel) {
+  Result<void> rest(Conversation& channel) {
     if (report_.unused >= kUnusedMost) return talk_done(channel.call({"UNLINK", keys_.sweeper}));
     const auto day = std::chrono::duration_cast<Milliseconds>(session_.options().blob_lifetime) / kRenewalsPerLifetime;
     const std::string lease = std::to_string(std::max(day, Milliseconds(1)).count());
@@ -213,7 +213,7 @@ class Sweep {
   static Result<void> talk_done(Result<Reply> reply) { return reply ? Result<void>() : fail(std::move(reply).error()); }
 
   /// An error when this is not the sweeper any more.
-  Result<std::string> evaluate(Channel& channel, std::span<const Item> items, Milliseconds lease) {
+  Result<std::string> evaluate(Conversation& channel, std::span<const Item> items, Milliseconds lease) {
     codec::LogRecord record;
     for (const Item& item : items) record.removed.push_back(item.path);
     const std::string encoded = codec::encode_record(record);
@@ -246,7 +246,7 @@ class Sweep {
     return reply.items.front().text;
   }
 
-  Session& session_;
+  RedisClient& session_;
   const ScopeKeys keys_;
   const Deadline deadline_;
   const Lifetime lifetime_;
@@ -258,7 +258,7 @@ class Sweep {
 
 }  // namespace
 
-Result<SweepReport> sweep_scope(Session& session, const ScopeId& scope, bool wanted, Deadline deadline) {
+Result<SweepReport> sweep_scope(RedisClient& session, const ScopeId& scope, bool wanted, Deadline deadline) {
   INDUCTORFS_TRY(check_scope(scope));
   auto report = Sweep(session, scope, deadline).run(wanted);
   if (!report || !report->ours) return report;

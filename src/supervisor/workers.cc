@@ -48,10 +48,10 @@ void go_first() {
 }
 
 /// In the child: never returns. Nothing here may allocate or log: memory may be what there is none of.
-[[noreturn]] void become(int program, const Legacy& legacy, int link, const char* mountpoint) {
+[[noreturn]] void become(int program, const KeptDescriptors& kept, int link, const char* mountpoint) {
   go_first();
-  const bool ready = ::dup2(link, kLinkFd) >= 0 && put(legacy.device, kDeviceFd) && put(legacy.lock, kLockFd) &&
-                     put(legacy.notices, kNoticesFd);
+  const bool ready = ::dup2(link, kLinkFd) >= 0 && put(kept.device, kDeviceFd) && put(kept.lock, kLockFd) &&
+                     put(kept.notices, kNoticesFd);
   sigset_t children;
   (void)::sigemptyset(&children);
   (void)::sigaddset(&children, SIGCHLD);
@@ -93,13 +93,13 @@ int Signals::next() {
   return got ? static_cast<int>(info.ssi_signo) : 0;
 }
 
-bool Worker::start(int program, const Legacy& legacy, const char* mountpoint) {
+bool Worker::start(int program, const KeptDescriptors& kept, const char* mountpoint) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return false;
   link_ = out_of_the_way(Fd(ends[0]));
   const Fd theirs = out_of_the_way(Fd(ends[1]));
   pid_ = ::fork();
-  if (pid_ == 0) become(program, legacy, theirs.get(), mountpoint);
+  if (pid_ == 0) become(program, kept, theirs.get(), mountpoint);
   if (pid_ < 0) link_.reset();
   return pid_ > 0;
 }

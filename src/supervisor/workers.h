@@ -28,7 +28,7 @@ class Signals {
 };
 
 /// The descriptors that earlier workers have left for the next one; -1: nothing yet.
-struct Legacy {
+struct KeptDescriptors {
   int device = -1;
   int lock = -1;     ///< the lock of the store
   int notices = -1;  ///< Messenger::notices()
@@ -38,7 +38,7 @@ struct Legacy {
 class Worker {
  public:
   /// Starts `program`. Returns false when the system has no room for it.
-  [[nodiscard]] bool start(int program, const Legacy& legacy, const char* mountpoint);
+  [[nodiscard]] bool start(int program, const KeptDescriptors& kept, const char* mountpoint);
   /// Returns true once, with the status, when the worker has ended or nothing of it goes on (remains.h).
   [[nodiscard]] bool reap(int& status);
   void signal(int number) const;

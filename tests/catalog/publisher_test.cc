@@ -314,7 +314,7 @@ TEST_F(PublisherTest, AFullScopeIsSweptAndItsGroupWaits) {
 TEST_F(PublisherTest, LostEntriesAreHiddenAtOnceAndToldToTheCluster) {
   remote_.set("aa", elsewhere("d/f", "1"));
   Catalog& catalog = start_synced();
-  const Known known = *catalog.find("d/f");
+  const KnownEntry known = *catalog.find("d/f");
   remote_.fail_with(Error(ErrorCode::kUnavailable, "down"));
   catalog.report_lost(known);
   EXPECT_FALSE(catalog.find("d/f"));
@@ -330,7 +330,7 @@ TEST_F(PublisherTest, LostEntriesAreHiddenAtOnceAndToldToTheCluster) {
 TEST_F(PublisherTest, WhatThisHostMayNotReportIsNotTriedForEver) {
   remote_.set("aa", elsewhere("f", "1"));
   Catalog& catalog = start_synced();
-  const Known known = *catalog.find("f");
+  const KnownEntry known = *catalog.find("f");
   remote_.fail_with(Error(ErrorCode::kNotPermitted, "NOPERM"));
   catalog.report_lost(known);
   EXPECT_TRUE(eventually([&] { return counted("catalog.lost_dropped") == 1; }));

@@ -15,7 +15,7 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/config/json.h"
-#include "inductorfs/places/mount_table.h"
+#include "inductorfs/places/own_mounts.h"
 #include "support/lacks.h"
 #include "support/learned_facts.h"
 #include "support/patience.h"

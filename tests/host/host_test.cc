@@ -170,7 +170,7 @@ TEST(LimitsOf, ResolvesLibrariesOfAnInstalledTorch) {
 TEST(Host, AnswersFromTheFactsOfNow) {
   auto owned = std::make_unique<FakeWriters>();
   FakeWriters& writers = *owned;
-  Host host(all_known(), std::move(owned));
+  ThisHost host(all_known(), std::move(owned));
   const std::string before = host.scope_of(layout::Family::kGeneratedCode, "").id;
   const std::shared_ptr<const HostState> held = host.state();
 
@@ -189,7 +189,7 @@ TEST(Host, AnswersFromTheFactsOfNow) {
 TEST(Host, TellsWritersNothingWhenNoValueHasChanged) {
   auto owned = std::make_unique<FakeWriters>();
   FakeWriters& writers = *owned;
-  Host host(all_known(), std::move(owned));
+  ThisHost host(all_known(), std::move(owned));
   Fingerprint facts = all_known();
   facts.set(Facet::kTorch, known("v=torch", "read elsewhere"));
   host.replace(facts);
@@ -198,7 +198,7 @@ TEST(Host, TellsWritersNothingWhenNoValueHasChanged) {
 }
 
 TEST(Host, KnowsTheScopeOfAnArchitecture) {
-  const Host host(all_known({{Facet::kGpuArch, "cc=8.0\ncc=9.0"}}), nullptr);
+  const ThisHost host(all_known({{Facet::kGpuArch, "cc=8.0\ncc=9.0"}}), nullptr);
   const std::string one = host.scope_of(layout::Family::kTritonKernel, "8.0").id;
   const std::string other = host.scope_of(layout::Family::kTritonKernel, "9.0").id;
   EXPECT_FALSE(one.empty());
@@ -218,7 +218,7 @@ TEST(Host, RefusesACubinOfAnotherArchitecture) {
   cubin[48] = static_cast<char>(90);
   const layout::Place place = layout::classify("triton/@/" + std::string(52, 'A') + "/k.cubin");
   const auto checked = [&](const char* architecture) {
-    const Host host(all_known({{Facet::kGpuArch, architecture}}), nullptr);
+    const ThisHost host(all_known({{Facet::kGpuArch, architecture}}), nullptr);
     return host.check(place, cubin, cubin.size());
   };
   EXPECT_FALSE(checked("cc=8.0").has_value());

@@ -20,9 +20,9 @@ class NotesInMemory : public ::testing::Test {
     memory_ = std::move(*memory);
   }
   /// As another worker has it.
-  Notes notes() const { return Notes(Fd(::dup(memory_.get()))); }
-  static Noted with(const std::string& torch) {
-    Noted noted;
+  NoteMemory notes() const { return NoteMemory(Fd(::dup(memory_.get()))); }
+  static Note with(const std::string& torch) {
+    Note noted;
     noted.facts = testing::facts::all_known({{Facet::kTorch, torch}});
     noted.learned = 1234;
     noted.traces = "traces";
@@ -35,7 +35,7 @@ class NotesInMemory : public ::testing::Test {
 
 TEST_F(NotesInMemory, AreReadByTheNextWorker) {
   ASSERT_TRUE(notes().write(with("v=1")).has_value());
-  const std::optional<Noted> read = notes().read();
+  const std::optional<Note> read = notes().read();
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->facts.to_json(), with("v=1").facts.to_json());
   EXPECT_EQ(read->learned, 1234);
@@ -64,7 +64,7 @@ TEST_F(NotesInMemory, AreTheOnesBeforeWhenTheWriterWasKilled) {
   ASSERT_TRUE(notes().write(with("v=2")).has_value());
   // The last step of the second write is taken back: its writer was killed before it.
   ASSERT_TRUE(pwrite_full(memory_.get(), {reinterpret_cast<const char*>(&before), sizeof before}, 0).has_value());
-  std::optional<Noted> read = notes().read();
+  std::optional<Note> read = notes().read();
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->facts.get(Facet::kTorch).value, "v=1");
   ASSERT_TRUE(notes().write(with("v=3")).has_value()) << "over what the killed writer left";
@@ -76,8 +76,8 @@ TEST_F(NotesInMemory, AreTheOnesBeforeWhenTheWriterWasKilled) {
 TEST_F(NotesInMemory, AreNoneWhenTheyAreNonsense) {
   ASSERT_TRUE(pwrite_full(memory_.get(), std::string(4096, 'x'), 0).has_value());
   EXPECT_FALSE(notes().read().has_value());
-  EXPECT_FALSE(Notes(Fd()).read().has_value());
-  EXPECT_TRUE(Notes(Fd()).write(with("v=1")).has_value()) << "nobody keeps them";
+  EXPECT_FALSE(NoteMemory(Fd()).read().has_value());
+  EXPECT_TRUE(NoteMemory(Fd()).write(with("v=1")).has_value()) << "nobody keeps them";
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ class Supervised : public ::testing::Test {
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
     ours_.reset(ends[0]);
     worker_ = std::make_unique<Supervision>(std::move(*region), Fd(ends[1]),
-                                            Supervision::Legacy{std::move(device), Fd(), Fd()}, hang);
+                                            Supervision::KeptDescriptors{std::move(device), Fd(), Fd()}, hang);
     page().supervisor = 4711;
   }
   takeover::Page& page() { return page_region_->page(); }

@@ -7,7 +7,7 @@ namespace inductorfs::remote {
 namespace {
 
 using Ticket = Breaker::Ticket;
-constexpr Breaker::Backoff kBackoff{Milliseconds(100), Milliseconds(800)};
+constexpr Breaker::Waits kBackoff{Milliseconds(100), Milliseconds(800)};
 
 /// The earliest moment, in steps of a millisecond, at which the breaker lets a probe through.
 Milliseconds time_to_probe(Breaker& breaker, SteadyTime from) {
@@ -68,13 +68,13 @@ TEST(Breaker, RestsForSecondsAtMostAfterARefusal) {
   Breaker breaker({});
   SteadyTime now{};
   for (int i = 0; i < 12; ++i) breaker.failed(i == 0 ? breaker.admit(now) : Ticket::kProbe, now);
-  EXPECT_EQ(breaker.admit(now + Breaker::Backoff{}.most_refused), Ticket::kRefused) << "silence: a probe costs a wait";
-  now += Breaker::Backoff{}.most;
+  EXPECT_EQ(breaker.admit(now + Breaker::Waits{}.most_refused), Ticket::kRefused) << "silence: a probe costs a wait";
+  now += Breaker::Waits{}.most;
   for (int i = 0; i < 3; ++i) {
     breaker.failed(Ticket::kProbe, now, Breaker::Failure::kRefused);
     const Milliseconds rest = time_to_probe(breaker, now);
-    EXPECT_GE(rest, Breaker::Backoff{}.most_refused / 2);
-    EXPECT_LE(rest, Breaker::Backoff{}.most_refused);
+    EXPECT_GE(rest, Breaker::Waits{}.most_refused / 2);
+    EXPECT_LE(rest, Breaker::Waits{}.most_refused);
     now += rest;
   }
 }

@@ -20,7 +20,7 @@
 namespace inductorfs::catalog {
 
 /// An entry and the scope that it was published in.
-struct Known {
+struct KnownEntry {
   codec::Entry entry;
   remote::ScopeId scope;
 };
@@ -119,15 +119,15 @@ class Catalog {
   /// that a first job finds what the cluster has.
   [[nodiscard]] virtual bool wait_synced(Deadline deadline) = 0;
 
-  [[nodiscard]] virtual std::optional<Known> find(std::string_view path) const = 0;
+  [[nodiscard]] virtual std::optional<KnownEntry> find(std::string_view path) const = 0;
   /// Says whether some visible entry lies below this directory.
   [[nodiscard]] virtual bool has_directory(std::string_view directory) const = 0;
   /// Lists the visible children of a directory in name order; the list is empty when there are none.
   [[nodiscard]] virtual std::vector<Child> list(std::string_view directory) const = 0;
   /// Lists the visible entries directly in a directory: those that are prefetched with it.
-  [[nodiscard]] virtual std::vector<Known> entries_in(std::string_view directory) const = 0;
+  [[nodiscard]] virtual std::vector<KnownEntry> entries_in(std::string_view directory) const = 0;
   /// Lists all visible entries, newest first, at most `limit`.
-  [[nodiscard]] virtual std::vector<Known> newest(size_t limit) const = 0;
+  [[nodiscard]] virtual std::vector<KnownEntry> newest(size_t limit) const = 0;
 
   /// Hides the current entry of this path from this mount; durable. A later entry of the same path with another digest
   /// is visible again.
@@ -157,7 +157,7 @@ class Catalog {
   virtual void note_use(const codec::Digest& digest) = 0;
   /// Notes that an entry's bytes could not be had or were wrong: the entry is hidden here at once, and reported to the
   /// cluster in the background unless the failure was only temporary.
-  virtual void report_lost(const Known& known) = 0;
+  virtual void report_lost(const KnownEntry& known) = 0;
 
   [[nodiscard]] virtual CatalogStatus status() const = 0;
 };

@@ -76,10 +76,10 @@ class HostState {
 
 /// The host as the file system sees it. Its facts can be replaced at any time. It owns the writers.
 /// Safe for concurrent use.
-class Host final : public vfs::Host {
+class ThisHost final : public vfs::Host {
  public:
   /// `writers` is nullptr when every writer is trusted to have this mount's environment.
-  Host(fingerprint::Fingerprint facts, std::unique_ptr<fingerprint::Writers> writers, PlaceReader reader = {});
+  ThisHost(fingerprint::Fingerprint facts, std::unique_ptr<fingerprint::Writers> writers, PlaceReader reader = {});
 
   [[nodiscard]] std::shared_ptr<const HostState> state() const;
   /// Replaces the facts for all later questions, and tells the writers unless all values are as before.

@@ -25,7 +25,7 @@ namespace inductorfs::mount {
 /// Needs external synchronisation.
 struct Layers {
   Counters counters;
-  std::unique_ptr<host::Host> host;
+  std::unique_ptr<host::ThisHost> host;
   std::unique_ptr<store::BlobStore> store;
   std::unique_ptr<remote::Remote> remote;
   std::unique_ptr<catalog::Catalog> catalog;
@@ -38,7 +38,7 @@ struct Layers {
 [[nodiscard]] host::FactsRequest facts_request(const config::Settings& settings);
 
 /// What an earlier worker, or the supervisor, hands to this process.
-struct Continuation {
+struct TakeoverState {
   takeover::Region* region = nullptr;  ///< where requests and nodes are kept; nullptr: no other worker would take over
   bool resume = false;                 ///< another worker has served this mount
   bool safe_mode = false;              ///< the remote is off
@@ -52,7 +52,7 @@ struct Continuation {
 /// mount.
 [[nodiscard]] Result<std::unique_ptr<Layers>> open_layers(const config::Settings& settings,
                                                           const config::Ownership& ownership,
-                                                          const Continuation& continuation = {});
+                                                          const TakeoverState& takeover = {});
 
 /// Says whether the error of a probe proves that the server is the wrong one.
 [[nodiscard]] bool is_wrong_server(const Error& error);

@@ -49,12 +49,12 @@ class Supervision {
   /// are of another version.
   [[nodiscard]] static Result<std::unique_ptr<Supervision>> take_over(Milliseconds hang);
   /// The descriptors that the supervisor kept from the worker before; empty for the first worker.
-  struct Legacy {
+  struct KeptDescriptors {
     Fd device;
     Fd lock;     ///< the lock of the store
     Fd notices;  ///< the socket to the messenger
   };
-  Supervision(takeover::Region region, Fd link, Legacy legacy, Milliseconds hang);
+  Supervision(takeover::Region region, Fd link, KeptDescriptors kept, Milliseconds hang);
   ~Supervision() { stop(); }
   Supervision(const Supervision&) = delete;
   Supervision& operator=(const Supervision&) = delete;
@@ -62,11 +62,11 @@ class Supervision {
   [[nodiscard]] takeover::Region& region() { return region_; }
   /// Says whether another worker has served the mount before.
   [[nodiscard]] bool resumes() const { return resumes_; }
-  [[nodiscard]] Fd take_device() { return std::move(legacy_.device); }
+  [[nodiscard]] Fd take_device() { return std::move(kept_.device); }
   /// Returns the lock of the store that an earlier worker took; -1: none did.
-  [[nodiscard]] int lock() const { return legacy_.lock.get(); }
+  [[nodiscard]] int lock() const { return kept_.lock.get(); }
   /// Returns the descriptor for SessionOptions::notices; -1: the supervisor (an older one) has none.
-  [[nodiscard]] int notices() const { return legacy_.notices.get(); }
+  [[nodiscard]] int notices() const { return kept_.notices.get(); }
   [[nodiscard]] bool safe_mode() const { return region_.page().safe_mode.load() != 0; }
 
   /// Starts the heart.
@@ -112,7 +112,7 @@ class Supervision {
 
   takeover::Region region_;
   Fd link_;
-  Legacy legacy_;
+  KeptDescriptors kept_;
   const Milliseconds hang_;
   const bool resumes_;
   std::atomic<bool> alone_{false};  ///< the supervisor is gone

@@ -8,7 +8,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
-#include "inductorfs/places/mount_table.h"
+#include "inductorfs/places/own_mounts.h"
 
 /// Bind mounts that are made and removed by descriptor and identified by number, because the directories on the way to
 /// one may belong to a user who renames them.

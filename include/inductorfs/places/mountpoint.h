@@ -7,7 +7,7 @@
 #include "inductorfs/base/result.h"
 #include "inductorfs/config/ownership.h"
 #include "inductorfs/places/bind.h"
-#include "inductorfs/places/mount_table.h"
+#include "inductorfs/places/own_mounts.h"
 
 /// The directory that a mount is to cover. These functions examine it before the process has any other thread.
 namespace inductorfs::places {

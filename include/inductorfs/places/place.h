@@ -9,7 +9,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
-#include "inductorfs/places/mount_table.h"
+#include "inductorfs/places/own_mounts.h"
 
 /// Directories outside the mount that root makes for --also, below directories that other users may write to.
 namespace inductorfs::places {

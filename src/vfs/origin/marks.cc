@@ -44,7 +44,7 @@ void Provenance::add_scope(const std::string& scope) {
   scopes += scope;
 }
 
-void Provenance::add(const Verdict& verdict) {
+void Provenance::add(const WriterVerdict& verdict) {
   if (is_private()) return;
   switch (verdict.judgement.fit) {
     case fingerprint::Fit::kLater:
@@ -60,11 +60,11 @@ void Provenance::add(const Verdict& verdict) {
   add_scope(verdict.scope);
 }
 
-Verdict Marks::glance(layout::Family family, std::string_view architecture, pid_t process) const {
+WriterVerdict Marks::glance(layout::Family family, std::string_view architecture, pid_t process) const {
   const auto& rule = layout::rule_of(family);
   layout::Scope scope;
   if (rule.shared) scope = host_.scope_of(family, architecture);
-  Verdict verdict{scope.id, {}, nullptr};
+  WriterVerdict verdict{scope.id, {}, nullptr};
   if (scope.id.empty()) {
     verdict.judgement = {fingerprint::Fit::kUnknown, scope.why_private};
     // Another reason than the family's own: only artefacts for this device are private.

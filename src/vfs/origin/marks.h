@@ -24,7 +24,7 @@ class Marks {
   Marks(const Host& host, const LocalTree& tree, Counters& counters) : host_(host), tree_(tree), counters_(counters) {}
 
   /// Judges a writer by what is known already, because a job's own thread waits for it.
-  [[nodiscard]] Verdict glance(layout::Family family, std::string_view architecture, pid_t process) const;
+  [[nodiscard]] WriterVerdict glance(layout::Family family, std::string_view architecture, pid_t process) const;
   /// Returns why one of these writers does not fit; an empty text when all do. Empty optional while that is not known
   /// yet: the missing facts are read in the background, and a later call tells.
   [[nodiscard]] std::optional<std::string> judge(

@@ -42,7 +42,7 @@ void Origin::saw_writer(const NodePtr& node, const std::string& path, pid_t writ
   if (!node->is_regular()) return;
   const auto family = layout::classify(path).family;
   if (!is_shared(family)) return;
-  const Verdict verdict = marks_.glance(family, marks_.architecture_of(path), writer);
+  const WriterVerdict verdict = marks_.glance(family, marks_.architecture_of(path), writer);
   node->content.with([&](Content& content) { content.last_writer = writer; });
   const bool stays = change_provenance(node, [&](Provenance& now) {
     if (anew) now = {};
@@ -76,7 +76,7 @@ void Origin::saw_writer_in_place(const NodePtr& node, pid_t writer, bool anew) {
 
 void Origin::saw_writer_of_set(const NodePtr& directory, const std::string& path, pid_t writer) {
   const auto names = tree_.local_set(path);
-  const Verdict verdict = marks_.glance(kKernel, marks_.architecture_of_set(LocalTree::view(path)), writer);
+  const WriterVerdict verdict = marks_.glance(kKernel, marks_.architecture_of_set(LocalTree::view(path)), writer);
   Provenance set;
   moves_.read([&](const Moves&) {
     mark_set(LocalTree::view(path), names, set, verdict);
@@ -91,7 +91,7 @@ void Origin::saw_writer_of_set(const NodePtr& directory, const std::string& path
 }
 
 void Origin::mark_set(const std::string& place, const std::vector<std::string>& names, Provenance& set,
-                      const Verdict& verdict) const {
+                      const WriterVerdict& verdict) const {
   set = {};
   if (verdict.scope.empty() && verdict.other_device.empty()) return;
   set.add(verdict);

@@ -36,7 +36,7 @@ class Origin {
   /// Adds a writer to all files of a set, which have one writer. `place` is where they are now, below the file system's
   /// directory.
   void mark_set(const std::string& place, const std::vector<std::string>& names, Provenance& set,
-                const Verdict& verdict) const;
+                const WriterVerdict& verdict) const;
 
   /// Returns the provenance of a file below the file system's directory. The caller holds the content's lock and
   /// moves().

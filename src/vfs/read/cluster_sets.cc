@@ -15,9 +15,9 @@ constexpr uint64_t kGroupFileLimit = 1 << 20;
 
 }  // namespace
 
-std::optional<catalog::Known> ClusterSets::entry_of(const Node& directory, const std::string& path) const {
+std::optional<catalog::KnownEntry> ClusterSets::entry_of(const Node& directory, const std::string& path) const {
   if (directory.key && is_kernel_file(path)) {
-    std::optional<catalog::Known> shown;
+    std::optional<catalog::KnownEntry> shown;
     const bool taken = directory.key->state.with([&](const KeyState& state) {
       if (state.committed != KeyState::Committed::kCluster) return false;
       if (const auto found = state.cluster.find(last_component(path)); found != state.cluster.end())
@@ -29,7 +29,7 @@ std::optional<catalog::Known> ClusterSets::entry_of(const Node& directory, const
   return catalog_.find(layout::canonical_path(path));
 }
 
-bool ClusterSets::is_whole(const std::vector<catalog::Known>& set) const {
+bool ClusterSets::is_whole(const std::vector<catalog::KnownEntry>& set) const {
   if (set.empty()) return false;
   const std::string directory = parent_path(set.front().entry.path);
   bool has_group = false;
@@ -63,15 +63,15 @@ void ClusterSets::note(const Node& directory, const KeyState& state) {
   nodes_.note_key(directory, NodeJournal::cluster_set(directory.id, state.cluster));
 }
 
-void ClusterSets::pin(const Node& directory, const catalog::Known& known) {
+void ClusterSets::pin(const Node& directory, const catalog::KnownEntry& known) {
   pins_.with([&](Pins& pins) { pins.shared[known.entry.digest].push_back(directory.id); });
 }
 
-void ClusterSets::unpin(const Node& directory, const catalog::Known& known) {
+void ClusterSets::unpin(const Node& directory, const catalog::KnownEntry& known) {
   pins_.with([&](Pins& pins) { pins.unshare(known.entry.digest, directory.id); });
 }
 
-bool ClusterSets::take(const NodePtr& directory, const std::vector<catalog::Known>& set) {
+bool ClusterSets::take(const NodePtr& directory, const std::vector<catalog::KnownEntry>& set) {
   if (!is_whole(set)) return false;
   Set names;
   for (const auto& known : set) names.emplace(last_component(known.entry.path), known);
@@ -128,7 +128,7 @@ bool ClusterSets::stays(const NodePtr& directory, const std::string& canonical) 
   return taken;
 }
 
-void ClusterSets::take_node_away(const NodePtr& directory, const std::string& name, const catalog::Known& known) {
+void ClusterSets::take_node_away(const NodePtr& directory, const std::string& name, const catalog::KnownEntry& known) {
   const NodePtr child = nodes_.child(directory, name);
   const bool shows = child && child->content.with([&](const Content& content) {
     return content.backing == Backing::kShared && content.entry.digest == known.entry.digest;
@@ -143,7 +143,7 @@ void ClusterSets::hide(const std::vector<std::string>& paths) {
     const auto walked = nodes_.walk(parent_path(path));
     if (!walked.missing.empty() || !walked.node->key || !is_kernel_file(path)) continue;
     const std::string name = last_component(path);
-    std::optional<catalog::Known> hidden;
+    std::optional<catalog::KnownEntry> hidden;
     walked.node->key->state.with([&](KeyState& state) {
       const auto found = state.cluster.find(name);
       if (found == state.cluster.end()) return;

@@ -34,14 +34,14 @@ class ClusterSets {
 
   /// Returns what the cluster has for this name: from the set that the directory shows, or else from the catalog as it
   /// is now.
-  [[nodiscard]] std::optional<catalog::Known> entry_of(const Node& directory, const std::string& path) const;
+  [[nodiscard]] std::optional<catalog::KnownEntry> entry_of(const Node& directory, const std::string& path) const;
 
   /// Shows this set from now on, unless the directory has a set already. Returns false when it is no set (incomplete,
   /// of several writers, for other facts). Its blobs must have been in the store a moment ago. May block on the local
   /// disk.
-  [[nodiscard]] bool take(const NodePtr& directory, const std::vector<catalog::Known>& set);
+  [[nodiscard]] bool take(const NodePtr& directory, const std::vector<catalog::KnownEntry>& set);
   /// Shows the set that an earlier worker showed.
-  void restore(const Node& directory, std::map<std::string, catalog::Known> set);
+  void restore(const Node& directory, std::map<std::string, catalog::KnownEntry> set);
 
   /// Handles a change of one of the directory's files in the catalog. Returns true when a set is shown, and stays.
   [[nodiscard]] bool stays(const NodePtr& directory, const std::string& canonical);
@@ -58,16 +58,16 @@ class ClusterSets {
   [[nodiscard]] bool shown_at(const NodePtr& directory) const;
 
  private:
-  using Set = std::map<std::string, catalog::Known>;
+  using Set = std::map<std::string, catalog::KnownEntry>;
   /// How the kernel is told: by forget_name where the thread may wait for the kernel.
   using Tell = void (Notifier::*)(NodeId, std::string);
   void drop(const NodePtr& directory, Tell tell);
-  [[nodiscard]] bool is_whole(const std::vector<catalog::Known>& set) const;
+  [[nodiscard]] bool is_whole(const std::vector<catalog::KnownEntry>& set) const;
   [[nodiscard]] bool fits(const Set& set) const;
   void note(const Node& directory, const KeyState& state);
-  void pin(const Node& directory, const catalog::Known& known);
-  void unpin(const Node& directory, const catalog::Known& known);
-  void take_node_away(const NodePtr& directory, const std::string& name, const catalog::Known& known);
+  void pin(const Node& directory, const catalog::KnownEntry& known);
+  void unpin(const Node& directory, const catalog::KnownEntry& known);
+  void take_node_away(const NodePtr& directory, const std::string& name, const catalog::KnownEntry& known);
   void each_directory(const std::function<void(const NodePtr&)>& use) const;
 
   const Host& host_;

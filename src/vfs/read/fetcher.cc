@@ -39,24 +39,24 @@ bool is_here(store::BlobStore& store, const codec::Entry& entry) {
 }
 
 struct Fetcher::Ticket {
-  struct Progress {
+  struct Outcomes {
     std::vector<FetchOutcome> outcomes;
     size_t open = 0;
   };
   Ticket(size_t count, Done finished) : done(std::move(finished)) {
-    progress.with([&](Progress& now) {
+    outcomes_of.with([&](Outcomes& now) {
       now.outcomes.assign(count, FetchOutcome::kNotNow);
       now.open = count;
     });
   }
   void settle(size_t index, FetchOutcome outcome) {
-    const bool last = progress.with([&](Progress& now) {
+    const bool last = outcomes_of.with([&](Outcomes& now) {
       now.outcomes[index] = outcome;
       return --now.open == 0;
     });
-    if (last) done(progress.with([](Progress& now) { return now.outcomes; }));
+    if (last) done(outcomes_of.with([](Outcomes& now) { return now.outcomes; }));
   }
-  Guarded<Progress> progress;
+  Guarded<Outcomes> outcomes_of;
   const Done done;
 };
 

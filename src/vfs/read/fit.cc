@@ -13,7 +13,7 @@ Fit::Fit(const Services& services, RootTree& tree, Notifier& notifier)
     : host_(services.host), catalog_(services.catalog), store_(services.store), tree_(tree), notifier_(notifier) {}
 
 void Fit::judge_again() {
-  verdicts_.forget();
+  fitting_.forget();
   catalog_.forget_unfit();
 }
 
@@ -21,15 +21,15 @@ Result<void> Fit::check(const codec::Entry& entry) {
   const auto place = layout::classify(entry.path);
   // Canonical group files are checked as a set (ClusterSets::take).
   if (layout::is_group_file(entry.path.substr(entry.path.rfind('/') + 1))) return {};
-  if (verdicts_.fits(entry.path, entry.digest)) return {};
-  const uint64_t age = verdicts_.age();
+  if (fitting_.fits(entry.path, entry.digest)) return {};
+  const uint64_t age = fitting_.age();
   INDUCTORFS_TRY_ASSIGN(auto blob, store_.open_blob(entry.digest));
   std::string head(std::min(entry.size, layout::bytes_to_check(place, entry.size)), '\0');
   INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(blob.get(), head.data(), head.size(), 0));
   head.resize(got);
   const auto fits = host_.check(place, head, entry.size);
   if (fits) {
-    verdicts_.remember(entry.path, entry.digest, age);
+    fitting_.remember(entry.path, entry.digest, age);
     return fits;
   }
   const ErrorCode code = fits.error().code();
@@ -56,7 +56,7 @@ void Fit::hide(const codec::Entry& entry, const std::string& why, uint64_t age) 
     }
   }
   for (const auto& unfit : entries) {
-    verdicts_.unless_changed(age, [&] { catalog_.set_unfit(unfit.path, unfit.digest, why); });
+    fitting_.unless_changed(age, [&] { catalog_.set_unfit(unfit.path, unfit.digest, why); });
     for (const auto& local : tree_.local_paths_of(unfit.path)) {
       const auto directory = tree_.nodes().walk(local.substr(0, local.rfind('/')));
       if (directory.missing.empty()) notifier_.wish_content_forgotten(directory.node->id);

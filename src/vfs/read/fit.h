@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
+#include "vfs/read/fitting_blobs.h"
 #include "vfs/read/notifier.h"
 #include "vfs/read/services.h"
-#include "vfs/read/verdicts.h"
 #include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
@@ -21,7 +21,7 @@ class Fit {
   /// Checks whether the bytes of the entry, which are in the store, fit its name (Fetcher::Check).
   [[nodiscard]] Result<void> check(const codec::Entry& entry);
   /// Hides an entry whose bytes only a newer release can read.
-  void needs_newer_release(const codec::Entry& entry, const std::string& why) { hide(entry, why, verdicts_.age()); }
+  void needs_newer_release(const codec::Entry& entry, const std::string& why) { hide(entry, why, fitting_.age()); }
   /// Forgets all results, because the host's facts have changed.
   void judge_again();
 
@@ -33,7 +33,7 @@ class Fit {
   store::BlobStore& store_;
   RootTree& tree_;
   Notifier& notifier_;
-  Verdicts verdicts_;
+  FittingBlobs fitting_;
 };
 
 }  // namespace inductorfs::vfs

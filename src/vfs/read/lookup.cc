@@ -84,7 +84,7 @@ std::optional<Result<Found>> Lookup::resolve_locally(const Site& site, bool keep
   });
 }
 
-void Lookup::resolve_entry(const Site& site, const catalog::Known& known, bool keep, LookupDone done) {
+void Lookup::resolve_entry(const Site& site, const catalog::KnownEntry& known, bool keep, LookupDone done) {
   if (is_here(store_, known.entry)) {
     // It may have come under another name, or from this host's own files.
     if (const auto fits = fetcher_.judge_present(known.entry); fits != FetchOutcome::kHere) {
@@ -100,7 +100,7 @@ void Lookup::resolve_entry(const Site& site, const catalog::Known& known, bool k
   });
 }
 
-void Lookup::fetched(const Site& site, const catalog::Known& known, FetchOutcome outcome, const LookupDone& done) {
+void Lookup::fetched(const Site& site, const catalog::KnownEntry& known, FetchOutcome outcome, const LookupDone& done) {
   switch (outcome) {
     case FetchOutcome::kHere:
       break;

@@ -41,13 +41,13 @@ class Lookup {
  private:
   void resolve(const Site& site, LookupDone done);
   [[nodiscard]] std::optional<Result<Found>> resolve_locally(const Site& site, bool keep);
-  void resolve_entry(const Site& site, const catalog::Known& known, bool keep, LookupDone done);
-  void fetched(const Site& site, const catalog::Known& known, FetchOutcome outcome, const LookupDone& done);
+  void resolve_entry(const Site& site, const catalog::KnownEntry& known, bool keep, LookupDone done);
+  void fetched(const Site& site, const catalog::KnownEntry& known, FetchOutcome outcome, const LookupDone& done);
   [[nodiscard]] Result<Found> add_shared(const Site& site, const codec::Entry& entry, uint64_t references);
   [[nodiscard]] Result<Found> add_virtual(const Site& site, uint64_t references);
   // In a Triton key directory (set_lookup.cc)
   void lookup_in_key_directory(const Site& site, const Caller& caller, LookupDone done);
-  void show_cluster_set(const Site& site, const std::vector<catalog::Known>& set, LookupDone done);
+  void show_cluster_set(const Site& site, const std::vector<catalog::KnownEntry>& set, LookupDone done);
   [[nodiscard]] std::optional<Found> own_pending_file(const Site& site, const Caller& caller);
 
   catalog::Catalog& catalog_;

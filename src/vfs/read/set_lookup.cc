@@ -34,7 +34,7 @@ void Lookup::lookup_in_key_directory(const Site& site, const Caller& caller, Loo
     const auto shown = sets_.entry_of(*site.parent, site.path);
     return shown ? resolve_entry(site, *shown, keep, std::move(done)) : answer_absent(done, keep);
   }
-  std::vector<catalog::Known> set;
+  std::vector<catalog::KnownEntry> set;
   for (auto& known : catalog_.entries_in(parent_path(site.canonical))) {
     if (is_kernel_file(known.entry.path)) set.push_back(std::move(known));
   }
@@ -74,7 +74,7 @@ std::optional<Found> Lookup::own_pending_file(const Site& site, const Caller& ca
   return *result;
 }
 
-void Lookup::show_cluster_set(const Site& site, const std::vector<catalog::Known>& set, LookupDone done) {
+void Lookup::show_cluster_set(const Site& site, const std::vector<catalog::KnownEntry>& set, LookupDone done) {
   std::vector<codec::Entry> entries;
   entries.reserve(set.size());
   for (const auto& known : set) entries.push_back(known.entry);

@@ -23,7 +23,7 @@ DescriptorCache::Pointer DescriptorCache::put(NodeId node, Fd fd, bool writable)
       return;
     }
     state.order.push_front(node);
-    state.slots.emplace(key, Slot{descriptor, state.order.begin()});
+    state.slots.emplace(key, Cached{descriptor, state.order.begin()});
     if (state.slots.size() > limit_) {
       const auto last = state.slots.find(static_cast<uint64_t>(state.order.back()));
       closed_outside_the_lock = std::move(last->second.descriptor);

@@ -29,13 +29,13 @@ class DescriptorCache {
   void drop(NodeId node);
 
  private:
-  struct Slot {
+  struct Cached {
     Pointer descriptor;
     std::list<NodeId>::iterator place;
   };
   struct State {
     std::list<NodeId> order;  ///< most recently used first
-    std::unordered_map<uint64_t, Slot> slots;
+    std::unordered_map<uint64_t, Cached> slots;
   };
 
   const size_t limit_;

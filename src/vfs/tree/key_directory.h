@@ -53,9 +53,10 @@ struct KeyState {
   };
 
   Committed committed = Committed::kNone;
-  std::map<std::string, catalog::Known> cluster;  ///< kCluster: the set as it was taken, without names deleted here
-  std::map<SetOwner, WriterSet> writers;          ///< all processes that are not known share one set
-  Provenance provenance;  ///< kLocal: of the committed set, if it came as a whole in this worker's life
+  std::map<std::string, catalog::KnownEntry>
+      cluster;                            ///< kCluster: the set as it was taken, without names deleted here
+  std::map<SetOwner, WriterSet> writers;  ///< all processes that are not known share one set
+  Provenance provenance;                  ///< kLocal: of the committed set, if it came as a whole in this worker's life
 };
 
 /// Guards the state of one key directory. Its lock is taken before the node table's. Safe for concurrent use.

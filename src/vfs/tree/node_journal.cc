@@ -48,7 +48,7 @@ void read_cluster_set(ByteReader& reader, NodeRecord& node) {
   node.cluster_set.clear();
   while (!reader.failed() && reader.left() > 0) {
     const std::string name = text_of(reader.bytes(reader.integer<uint16_t>()));
-    catalog::Known known;
+    catalog::KnownEntry known;
     known.scope = text_of(reader.bytes(reader.integer<uint16_t>()));
     const auto path = reader.bytes(reader.integer<uint16_t>());
     auto entry = codec::decode_entry(path, reader.bytes(reader.integer<uint32_t>()));
@@ -219,7 +219,7 @@ std::string NodeJournal::local(NodeId node, std::string_view elsewhere) {
 
 std::string NodeJournal::virtual_directory(NodeId node) { return begin(Kind::kVirtual, node); }
 
-std::string NodeJournal::cluster_set(NodeId node, const std::map<std::string, catalog::Known>& set) {
+std::string NodeJournal::cluster_set(NodeId node, const std::map<std::string, catalog::KnownEntry>& set) {
   std::string record = begin(Kind::kClusterSet, node);
   for (const auto& [name, known] : set) {
     for (const std::string* text : {&name, &known.scope, &known.entry.path}) {

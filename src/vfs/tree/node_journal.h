@@ -26,7 +26,7 @@ struct NodeRecord {
   Backing backing = Backing::kLocal;
   std::string elsewhere;
   codec::Entry entry;
-  std::map<std::string, catalog::Known> cluster_set;  ///< the cluster's set that a key directory shows
+  std::map<std::string, catalog::KnownEntry> cluster_set;  ///< the cluster's set that a key directory shows
 };
 
 /// All that an earlier worker left: nodes by id, and their names.
@@ -76,7 +76,7 @@ class NodeJournal {
   [[nodiscard]] static std::string shared(NodeId node, const codec::Entry& entry);
   [[nodiscard]] static std::string local(NodeId node, std::string_view elsewhere);
   [[nodiscard]] static std::string virtual_directory(NodeId node);
-  [[nodiscard]] static std::string cluster_set(NodeId node, const std::map<std::string, catalog::Known>& set);
+  [[nodiscard]] static std::string cluster_set(NodeId node, const std::map<std::string, catalog::KnownEntry>& set);
 
  private:
   void append(const std::vector<std::string>& records);

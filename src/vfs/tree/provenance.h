@@ -11,7 +11,7 @@
 namespace inductorfs::vfs {
 
 /// The result of examining a process that wrote a file, or gave the file its name.
-struct Verdict {
+struct WriterVerdict {
   std::string scope;  ///< of the file's family on this host now; empty: the family is not shared, and nothing is marked
   fingerprint::Judgement judgement;
   std::shared_ptr<const fingerprint::Writer> writer;  ///< kLater: the sealing thread is to judge it
@@ -31,7 +31,7 @@ struct Provenance {
   [[nodiscard]] bool is_for(std::string_view scope) const;
   [[nodiscard]] bool is_settled_for(std::string_view scope) const { return unjudged.empty() && is_for(scope); }
   /// Adds one more writer. A private file stays private.
-  void add(const Verdict& verdict);
+  void add(const WriterVerdict& verdict);
   void make_private(std::string_view why);
   void add_scope(const std::string& scope);
   bool operator==(const Provenance&) const = default;

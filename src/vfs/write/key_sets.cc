@@ -111,7 +111,7 @@ void KeySets::commit_if_complete(const Site& site, const SetOwner& set_writer, p
   });
   if (!ready) return;
   const auto architecture = marks_.architecture_of_set(pending);
-  const Verdict verdict = marks_.glance(layout::Family::kTritonKernel, architecture, caller);
+  const WriterVerdict verdict = marks_.glance(layout::Family::kTritonKernel, architecture, caller);
   std::string path;
   std::vector<std::string> names;
   std::string why_private;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tree.h"
+#include "entry_tree.h"
 
 #include <algorithm>
 #include <queue>
@@ -38,7 +38,7 @@ std::string join(std::string_view directory, std::string_view name) {
 
 }  // namespace
 
-const Tree::Leaf* Tree::Node::leaf_of(ScopeIndex scope) const {
+const EntryTree::Leaf* EntryTree::Node::leaf_of(ScopeIndex scope) const {
   const Leaf* found = nullptr;
   for_each_leaf([&](const Leaf& one) {
     if (one.scope == scope) found = &one;
@@ -46,11 +46,11 @@ const Tree::Leaf* Tree::Node::leaf_of(ScopeIndex scope) const {
   return found;
 }
 
-Tree::Tree(const std::vector<remote::ScopeId>& scopes, uint64_t entry_limit) : entry_limit_(entry_limit) {
+EntryTree::EntryTree(const std::vector<remote::ScopeId>& scopes, uint64_t entry_limit) : entry_limit_(entry_limit) {
   (void)follow(scopes);  // nobody follows anything yet
 }
 
-Tree::Trail Tree::trail_of(std::string_view path) {
+EntryTree::Trail EntryTree::trail_of(std::string_view path) {
   Trail trail;
   trail.nodes.push_back(&root_);
   for_each_name(path, [&](std::string_view name) {
@@ -63,7 +63,7 @@ Tree::Trail Tree::trail_of(std::string_view path) {
   return trail;
 }
 
-const Tree::Node* Tree::node_of(std::string_view path) const {
+const EntryTree::Node* EntryTree::node_of(std::string_view path) const {
   const Node* node = &root_;
   for_each_name(path, [&](std::string_view name) {
     auto found = node->children.find(name);
@@ -73,42 +73,42 @@ const Tree::Node* Tree::node_of(std::string_view path) const {
   return node;
 }
 
-bool Tree::is_seen(const Leaf* leaf) const {
+bool EntryTree::is_seen(const Leaf* leaf) const {
   return leaf != nullptr && leaf->visible() && scopes_.contains(leaf->scope);
 }
 
-codec::Entry Tree::entry_of(const std::string& path, const Leaf& leaf) {
+codec::Entry EntryTree::entry_of(const std::string& path, const Leaf& leaf) {
   return {path, leaf.digest, leaf.size, leaf.mode, leaf.mtime_ns, *leaf.origin};
 }
 
 /// Requires: is_seen(leaf).
-Known Tree::known_of(const std::string& path, const Leaf& leaf) const {
+KnownEntry EntryTree::known_of(const std::string& path, const Leaf& leaf) const {
   return {entry_of(path, leaf), scopes_.id_of(leaf.scope)};
 }
 
-std::shared_ptr<const std::string> Tree::shared_origin(const std::string& origin) {
+std::shared_ptr<const std::string> EntryTree::shared_origin(const std::string& origin) {
   if (auto found = origins_.find(origin); found != origins_.end()) return found->second;
   if (origins_.size() >= kOriginTableLimit) origins_.clear();
   return origins_.emplace(origin, std::make_shared<const std::string>(origin)).first->second;
 }
 
-bool Tree::hidden_by_mark(const std::string& path, const codec::Digest& digest) {
+bool EntryTree::hidden_by_mark(const std::string& path, const codec::Digest& digest) {
   auto found = marks_.find(path);
   if (found == marks_.end()) return false;
   return std::ranges::find(found->second, digest) != found->second.end();
 }
 
-bool Tree::is_unfit(const std::string& path, const codec::Digest& digest) const {
+bool EntryTree::is_unfit(const std::string& path, const codec::Digest& digest) const {
   const auto found = unfit_.find(path);
   return found != unfit_.end() && found->second.digest == digest;
 }
 
-void Tree::count(const Trail& trail, bool before, bool after) {
+void EntryTree::count(const Trail& trail, bool before, bool after) {
   if (before == after) return;
   for (Node* node : trail.nodes) node->visible += after ? 1 : uint64_t(-1);
 }
 
-void Tree::note(std::string_view path, const codec::Digest* digest) {
+void EntryTree::note(std::string_view path, const codec::Digest* digest) {
   if (watched_.contains(path)) {
     auto& digests = touched_[std::string(path)];
     if (digest != nullptr) digests.push_back(*digest);
@@ -123,7 +123,7 @@ void Tree::note(std::string_view path, const codec::Digest* digest) {
   if (digests.empty()) awaited_.erase(awaited);
 }
 
-Tree::Change Tree::set(ScopeIndex scope, const codec::Entry& entry) {
+EntryTree::Change EntryTree::set(ScopeIndex scope, const codec::Entry& entry) {
   if (!scopes_.contains(scope)) return Change::kGone;
   note(entry.path, &entry.digest);
   Trail trail = trail_of(entry.path);
@@ -153,7 +153,7 @@ Tree::Change Tree::set(ScopeIndex scope, const codec::Entry& entry) {
   return visible ? Change::kVisible : Change::kHidden;
 }
 
-Tree::Change Tree::update(Trail& trail, Leaf next) {
+EntryTree::Change EntryTree::update(Trail& trail, Leaf next) {
   Leaf& leaf = *trail.last().leaf;
   const bool was = leaf.visible();
   const bool is = next.visible();
@@ -165,7 +165,7 @@ Tree::Change Tree::update(Trail& trail, Leaf next) {
   return was || is ? Change::kVisible : Change::kHidden;
 }
 
-Tree::Change Tree::place(Trail& trail, Leaf next) {
+EntryTree::Change EntryTree::place(Trail& trail, Leaf next) {
   // The entry of a scope that has gone only waits for its removal.
   const bool came = !scopes_.contains(trail.last().leaf->scope) && bring_forward(trail);
   const ScopeIndex held = trail.last().leaf->scope;
@@ -174,7 +174,7 @@ Tree::Change Tree::place(Trail& trail, Leaf next) {
   return came && change != Change::kRefused && is_seen(trail.last().leaf.get()) ? Change::kVisible : change;
 }
 
-Tree::Change Tree::add_beside(Trail& trail, Leaf next) {
+EntryTree::Change EntryTree::add_beside(Trail& trail, Leaf next) {
   Node& node = trail.last();
   const ScopeIndex scope = next.scope;
   const bool known = node.leaf_of(scope) != nullptr;
@@ -190,7 +190,7 @@ Tree::Change Tree::add_beside(Trail& trail, Leaf next) {
   return update(trail, std::move(next));
 }
 
-bool Tree::remove_behind(Node& node, ScopeIndex scope) {
+bool EntryTree::remove_behind(Node& node, ScopeIndex scope) {
   if (node.others == nullptr) return false;
   const size_t removed = std::erase_if(*node.others, [&](const Leaf& other) { return other.scope == scope; });
   known_ -= removed;
@@ -199,7 +199,7 @@ bool Tree::remove_behind(Node& node, ScopeIndex scope) {
 }
 
 // The leaf goes; the first of those behind it takes its place. True when there is one.
-bool Tree::bring_forward(Trail& trail) {
+bool EntryTree::bring_forward(Trail& trail) {
   Node& node = trail.last();
   if (node.others == nullptr) return false;
   const auto first = std::ranges::min_element(
@@ -210,7 +210,7 @@ bool Tree::bring_forward(Trail& trail) {
   return true;
 }
 
-bool Tree::remove(ScopeIndex scope, std::string_view path) {
+bool EntryTree::remove(ScopeIndex scope, std::string_view path) {
   note(path, nullptr);
   Trail trail = trail_of(path);
   if (!trail.whole() || trail.last().leaf == nullptr) return false;
@@ -231,13 +231,13 @@ bool Tree::remove(ScopeIndex scope, std::string_view path) {
   return was;
 }
 
-std::optional<Known> Tree::find(std::string_view path) const {
+std::optional<KnownEntry> EntryTree::find(std::string_view path) const {
   const Node* node = node_of(path);
   if (node == nullptr || !is_seen(node->leaf.get())) return std::nullopt;
   return known_of(std::string(path), *node->leaf);
 }
 
-std::optional<codec::Entry> Tree::find_known(const remote::ScopeId& scope, std::string_view path) const {
+std::optional<codec::Entry> EntryTree::find_known(const remote::ScopeId& scope, std::string_view path) const {
   const Node* node = node_of(path);
   const auto index = scope_index(scope);
   if (node == nullptr || !index) return std::nullopt;
@@ -246,7 +246,7 @@ std::optional<codec::Entry> Tree::find_known(const remote::ScopeId& scope, std::
   return entry_of(std::string(path), *leaf);
 }
 
-std::optional<codec::Digest> Tree::find_unused(const remote::ScopeId& scope, std::string_view path) const {
+std::optional<codec::Digest> EntryTree::find_unused(const remote::ScopeId& scope, std::string_view path) const {
   const Node* node = node_of(path);
   const auto index = scope_index(scope);
   const Leaf* leaf = node == nullptr || !index ? nullptr : node->leaf_of(*index);
@@ -254,7 +254,7 @@ std::optional<codec::Digest> Tree::find_unused(const remote::ScopeId& scope, std
   return leaf->digest;
 }
 
-std::vector<codec::Digest> Tree::digests_of(std::string_view path) const {
+std::vector<codec::Digest> EntryTree::digests_of(std::string_view path) const {
   std::vector<codec::Digest> digests;
   if (const Node* node = node_of(path); node != nullptr) {
     node->for_each_leaf([&](const Leaf& leaf) {
@@ -267,12 +267,12 @@ std::vector<codec::Digest> Tree::digests_of(std::string_view path) const {
   return digests;
 }
 
-bool Tree::has_directory(std::string_view directory) const {
+bool EntryTree::has_directory(std::string_view directory) const {
   const Node* node = node_of(directory);
   return node != nullptr && node->leaf == nullptr && node->visible > 0;
 }
 
-std::vector<Child> Tree::list(std::string_view directory) const {
+std::vector<Child> EntryTree::list(std::string_view directory) const {
   std::vector<Child> children;
   const Node* node = node_of(directory);
   if (node == nullptr) return children;
@@ -283,8 +283,8 @@ std::vector<Child> Tree::list(std::string_view directory) const {
   return children;
 }
 
-std::vector<Known> Tree::entries_in(std::string_view directory) const {
-  std::vector<Known> entries;
+std::vector<KnownEntry> EntryTree::entries_in(std::string_view directory) const {
+  std::vector<KnownEntry> entries;
   const Node* node = node_of(directory);
   if (node == nullptr) return entries;
   for (const auto& [name, child] : node->children) {
@@ -295,7 +295,7 @@ std::vector<Known> Tree::entries_in(std::string_view directory) const {
   return entries;
 }
 
-void Tree::visit(const Node& node, std::string& path, const Visitor& visitor) {
+void EntryTree::visit(const Node& node, std::string& path, const Visitor& visitor) {
   if (node.leaf != nullptr) visitor(path, node);
   const size_t length = path.size();
   for (const auto& [name, child] : node.children) {
@@ -306,7 +306,7 @@ void Tree::visit(const Node& node, std::string& path, const Visitor& visitor) {
   }
 }
 
-std::vector<Known> Tree::newest(size_t limit) const {
+std::vector<KnownEntry> EntryTree::newest(size_t limit) const {
   struct Found {
     std::string path;
     const Leaf* leaf;
@@ -323,14 +323,15 @@ std::vector<Known> Tree::newest(size_t limit) const {
     }
     oldest_first.push({at, &leaf});
   });
-  std::vector<Known> entries(oldest_first.size());
+  std::vector<KnownEntry> entries(oldest_first.size());
   for (auto place = entries.rbegin(); place != entries.rend(); ++place, oldest_first.pop()) {
     *place = known_of(oldest_first.top().path, *oldest_first.top().leaf);
   }
   return entries;
 }
 
-std::vector<Tree::Candidate> Tree::candidates(const remote::ScopeId& scope, std::string_view directory) const {
+std::vector<EntryTree::Candidate> EntryTree::candidates(const remote::ScopeId& scope,
+                                                        std::string_view directory) const {
   std::vector<Candidate> found;
   const auto index = scope_index(scope);
   const Node* node = node_of(directory);
@@ -342,7 +343,7 @@ std::vector<Tree::Candidate> Tree::candidates(const remote::ScopeId& scope, std:
   return found;
 }
 
-std::vector<std::string> Tree::paths_of(ScopeIndex scope) const {
+std::vector<std::string> EntryTree::paths_of(ScopeIndex scope) const {
   std::vector<std::string> paths;
   std::string path;
   visit(root_, path, [&](const std::string& at, const Node& node) {
@@ -351,7 +352,8 @@ std::vector<std::string> Tree::paths_of(ScopeIndex scope) const {
   return paths;
 }
 
-void Tree::set_flags(std::string_view path, const codec::Digest& digest, const std::function<void(Leaf&)>& change) {
+void EntryTree::set_flags(std::string_view path, const codec::Digest& digest,
+                          const std::function<void(Leaf&)>& change) {
   Trail trail = trail_of(path);
   if (!trail.whole() || trail.last().leaf == nullptr) return;
   const Leaf& leaf = *trail.last().leaf;
@@ -362,7 +364,7 @@ void Tree::set_flags(std::string_view path, const codec::Digest& digest, const s
   count(trail, was, leaf.visible());
 }
 
-void Tree::mark_hidden(const std::string& path, const codec::Digest& digest) {
+void EntryTree::mark_hidden(const std::string& path, const codec::Digest& digest) {
   auto& digests = marks_[path];
   if (std::ranges::find(digests, digest) == digests.end()) digests.push_back(digest);
   if (digests.size() > kMarksPerPath) {
@@ -372,7 +374,7 @@ void Tree::mark_hidden(const std::string& path, const codec::Digest& digest) {
   set_flags(path, digest, [](Leaf& leaf) { leaf.hidden = true; });
 }
 
-void Tree::unmark_hidden(const std::string& path, const codec::Digest& digest) {
+void EntryTree::unmark_hidden(const std::string& path, const codec::Digest& digest) {
   auto found = marks_.find(path);
   if (found == marks_.end()) return;
   std::erase(found->second, digest);
@@ -380,15 +382,15 @@ void Tree::unmark_hidden(const std::string& path, const codec::Digest& digest) {
   set_flags(path, digest, [](Leaf& leaf) { leaf.hidden = false; });
 }
 
-std::vector<std::pair<std::string, codec::Digest>> Tree::take_dropped_marks() {
+std::vector<std::pair<std::string, codec::Digest>> EntryTree::take_dropped_marks() {
   return std::exchange(dropped_marks_, {});
 }
 
-void Tree::mark_lost(std::string_view path, const codec::Digest& digest) {
+void EntryTree::mark_lost(std::string_view path, const codec::Digest& digest) {
   set_flags(path, digest, [](Leaf& leaf) { leaf.lost = true; });
 }
 
-void Tree::mark_unfit(const std::string& path, const codec::Digest& digest, const std::string& why) {
+void EntryTree::mark_unfit(const std::string& path, const codec::Digest& digest, const std::string& why) {
   const Node* const node = node_of(path);
   bool known = false;
   if (node != nullptr) node->for_each_leaf([&](const Leaf& one) { known = known || one.digest == digest; });
@@ -406,14 +408,14 @@ void Tree::mark_unfit(const std::string& path, const codec::Digest& digest, cons
   set_flags(path, digest, [](Leaf& leaf) { leaf.unfit = true; });
 }
 
-std::string Tree::why_unfit(std::string_view path) const {
+std::string EntryTree::why_unfit(std::string_view path) const {
   const Node* const node = node_of(path);
   if (node == nullptr || node->leaf == nullptr || !node->leaf->unfit || !scopes_.contains(node->leaf->scope)) return {};
   const auto found = unfit_.find(std::string(path));
   return found == unfit_.end() ? std::string() : found->second.why;
 }
 
-std::vector<std::string> Tree::unmark_unfit() {
+std::vector<std::string> EntryTree::unmark_unfit() {
   std::vector<std::string> seen;
   for (const auto& [path, mark] : std::exchange(unfit_, {})) {
     const Node* const node = node_of(path);
@@ -424,18 +426,18 @@ std::vector<std::string> Tree::unmark_unfit() {
   return seen;
 }
 
-void Tree::watch(const std::vector<std::string>& paths) {
+void EntryTree::watch(const std::vector<std::string>& paths) {
   touched_.clear();
   watched_.clear();
   watched_.insert(paths.begin(), paths.end());
 }
 
-std::map<std::string, std::vector<codec::Digest>> Tree::end_watch() {
+std::map<std::string, std::vector<codec::Digest>> EntryTree::end_watch() {
   watched_.clear();
   return std::exchange(touched_, {});
 }
 
-void Tree::await_echo(const std::string& path, const codec::Digest& digest) {
+void EntryTree::await_echo(const std::string& path, const codec::Digest& digest) {
   awaited_[path].push_back(digest);
   awaited_order_.push_back(path);
   // One for each echo that has come, or never will because a later change of the path hid it: no more than these.

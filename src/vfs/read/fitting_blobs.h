@@ -13,7 +13,7 @@ namespace inductorfs::vfs {
 /// Remembers which blob was found to fit which name, so that this is checked once and not at each lookup. It does so by
 /// name and not by family, because what a check compares is also in the name (the hash, for an fxgraph entry).
 /// Safe for concurrent use.
-class Verdicts {
+class FittingBlobs {
  public:
   /// The most that is remembered; beyond it everything is forgotten and checked anew.
   static constexpr size_t kLimit = 16'384;

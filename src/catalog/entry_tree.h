@@ -24,9 +24,9 @@ namespace inductorfs::catalog {
 /// Several scopes may hold the same path: each entry is kept, and the one of the scope whose id sorts first is visible,
 /// whatever the order in which they came. A scope that is no longer followed is invisible at once; its entries are then
 /// removed one by one. Needs external synchronisation.
-class Tree {
+class EntryTree {
  public:
-  Tree(const std::vector<remote::ScopeId>& scopes, uint64_t entry_limit);
+  EntryTree(const std::vector<remote::ScopeId>& scopes, uint64_t entry_limit);
 
   Following follow(const std::vector<remote::ScopeId>& scopes) { return scopes_.follow(scopes); }
   [[nodiscard]] std::vector<FollowedScope> followed() const { return scopes_.all(); }
@@ -46,7 +46,7 @@ class Tree {
   /// other scopes have set stay.
   bool remove(ScopeIndex scope, std::string_view path);
 
-  [[nodiscard]] std::optional<Known> find(std::string_view path) const;
+  [[nodiscard]] std::optional<KnownEntry> find(std::string_view path) const;
   /// Finds an entry of this scope, even if it is hidden or behind another scope's, but none whose bytes were lost.
   [[nodiscard]] std::optional<codec::Entry> find_known(const remote::ScopeId& scope, std::string_view path) const;
   /// Finds an entry that the cluster has in this scope and that this host does not use, for instance because it was
@@ -57,8 +57,8 @@ class Tree {
   [[nodiscard]] std::vector<codec::Digest> digests_of(std::string_view path) const;
   [[nodiscard]] bool has_directory(std::string_view directory) const;
   [[nodiscard]] std::vector<Child> list(std::string_view directory) const;
-  [[nodiscard]] std::vector<Known> entries_in(std::string_view directory) const;
-  [[nodiscard]] std::vector<Known> newest(size_t limit) const;
+  [[nodiscard]] std::vector<KnownEntry> entries_in(std::string_view directory) const;
+  [[nodiscard]] std::vector<KnownEntry> newest(size_t limit) const;
 
   struct Candidate {
     std::string path;
@@ -143,7 +143,7 @@ class Tree {
   [[nodiscard]] const Node* node_of(std::string_view path) const;
   [[nodiscard]] bool is_seen(const Leaf* leaf) const;
   [[nodiscard]] static codec::Entry entry_of(const std::string& path, const Leaf& leaf);
-  [[nodiscard]] Known known_of(const std::string& path, const Leaf& leaf) const;
+  [[nodiscard]] KnownEntry known_of(const std::string& path, const Leaf& leaf) const;
   [[nodiscard]] std::shared_ptr<const std::string> shared_origin(const std::string& origin);
   [[nodiscard]] bool hidden_by_mark(const std::string& path, const codec::Digest& digest);
   [[nodiscard]] bool is_unfit(const std::string& path, const codec::Digest& digest) const;

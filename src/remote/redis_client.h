@@ -18,7 +18,7 @@
 namespace inductorfs::remote {
 
 /// One conversation with the server, up to a deadline. Its calls block. Confined to the calling thread.
-class Channel {
+class Conversation {
  public:
   using OnReply = std::function<Result<void>(size_t, redis::Reply&&)>;
   /// The limits of each call, in addition to the deadline of all.
@@ -27,8 +27,8 @@ class Channel {
     const std::function<bool()>* cancelled = nullptr;
     Budget* budget = nullptr;  ///< as redis::Patience::budget
   };
-  Channel(redis::Connection& connection, bool fresh, Deadline deadline, Bounds bounds,
-          std::function<void()> on_first_reply)
+  Conversation(redis::Connection& connection, bool fresh, Deadline deadline, Bounds bounds,
+               std::function<void()> on_first_reply)
       : connection_(connection),
         fresh_(fresh),
         deadline_(deadline),
@@ -62,14 +62,14 @@ class Channel {
 /// The way in which all operations of the Redis remote reach the server. It owns the pool, the breakers and the health,
 /// and tries once more when an idle connection turns out to be dead. Calls block up to their deadline.
 /// Safe for concurrent use.
-class Session {
+class RedisClient {
  public:
-  Session(RemoteOptions options, redis::Endpoint endpoint, Counters& counters);
+  RedisClient(RemoteOptions options, redis::Endpoint endpoint, Counters& counters);
   /// Returns a session with the same pool, breakers and health, whose calls end soon with kUnavailable once `cancelled`
   /// says so.
-  [[nodiscard]] Session cancellable(std::function<bool()> cancelled) const;
+  [[nodiscard]] RedisClient cancellable(std::function<bool()> cancelled) const;
 
-  using Talk = std::function<Result<void>(Channel&)>;
+  using Talk = std::function<Result<void>(Conversation&)>;
   /// Runs a conversation. `talk` may be called a second time, from its start, when the first connection was dead before
   /// any reply. With a `budget` both tries together take no longer than the budget.
   [[nodiscard]] Result<void> run(Use use, Deadline deadline, const Talk& talk, Budget* budget = nullptr);
@@ -124,7 +124,7 @@ class Session {
   [[nodiscard]] Result<void> admit(Call& call);
   [[nodiscard]] Result<void> attempt(const Talk& talk, Call& call);
   [[nodiscard]] Result<ConnectionPool::Lease> connect(const Call& call, ConnectionPool::Freshness freshness);
-  [[nodiscard]] Channel::Bounds bounds(const Call& call) const;
+  [[nodiscard]] Conversation::Bounds bounds(const Call& call) const;
   /// These tell the breakers how the call ended.
   void abandon(const Call& call);
   void settle(const Error& error, bool server_fault, const Call& call);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session.h"
+#include "redis_client.h"
 
 #include <algorithm>
 #include <utility>
@@ -26,13 +26,13 @@ Error verdict(const Error& error, Use use) {
 
 }  // namespace
 
-void Channel::hear() {
+void Conversation::hear() {
   if (heard_) return;
   heard_ = true;
   on_first_reply_();
 }
 
-Result<void> Channel::pipeline(const std::vector<redis::Command>& commands, const OnReply& on_reply) {
+Result<void> Conversation::pipeline(const std::vector<redis::Command>& commands, const OnReply& on_reply) {
   if (deadline_.passed()) return fail(ErrorCode::kTimedOut, "no time left");
   const redis::Patience patience{deadline_.left(), bounds_.without_progress, bounds_.cancelled, bounds_.budget};
   return connection_.pipeline(commands, patience, [&](size_t index, redis::Reply&& reply) {
@@ -41,7 +41,7 @@ Result<void> Channel::pipeline(const std::vector<redis::Command>& commands, cons
   });
 }
 
-Result<std::vector<redis::Reply>> Channel::call_all(const std::vector<redis::Command>& commands) {
+Result<std::vector<redis::Reply>> Conversation::call_all(const std::vector<redis::Command>& commands) {
   std::vector<redis::Reply> replies;
   replies.reserve(commands.size());
   INDUCTORFS_TRY(pipeline(commands, [&](size_t, redis::Reply&& reply) -> Result<void> {
@@ -51,19 +51,19 @@ Result<std::vector<redis::Reply>> Channel::call_all(const std::vector<redis::Com
   return replies;
 }
 
-Result<redis::Reply> Channel::call(const redis::Command& command) {
+Result<redis::Reply> Conversation::call(const redis::Command& command) {
   INDUCTORFS_TRY_ASSIGN(auto replies, call_all({command}));
   return std::move(replies.front());
 }
 
-Result<redis::Reply> Channel::call_blocking(const redis::Command& command, Milliseconds block,
-                                            const std::function<bool()>& cancelled) {
+Result<redis::Reply> Conversation::call_blocking(const redis::Command& command, Milliseconds block,
+                                                 const std::function<bool()>& cancelled) {
   auto reply = connection_.call_blocking(command, block, cancelled);
   if (reply) hear();
   return reply;
 }
 
-Session::Shared::Shared(RemoteOptions given, redis::Endpoint server, Counters& all)
+RedisClient::Shared::Shared(RemoteOptions given, redis::Endpoint server, Counters& all)
     : options(std::move(given)),
       endpoint(std::move(server)),
       counters(all),
@@ -75,16 +75,16 @@ Session::Shared::Shared(RemoteOptions given, redis::Endpoint server, Counters& a
       breaker({}),
       fetches({}) {}
 
-Session::Session(RemoteOptions options, redis::Endpoint endpoint, Counters& counters)
+RedisClient::RedisClient(RemoteOptions options, redis::Endpoint endpoint, Counters& counters)
     : shared_(std::make_shared<Shared>(std::move(options), std::move(endpoint), counters)) {}
 
-Session Session::cancellable(std::function<bool()> cancelled) const {
-  Session other = *this;
+RedisClient RedisClient::cancellable(std::function<bool()> cancelled) const {
+  RedisClient other = *this;
   other.cancelled_ = std::move(cancelled);
   return other;
 }
 
-Result<void> Session::admit(Call& call) {
+Result<void> RedisClient::admit(Call& call) {
   call.ticket = shared_->breaker.admit(now());
   if (call.ticket != Breaker::Ticket::kRefused && call.use == Use::kFetch) {
     call.fetch_ticket = shared_->fetches.admit(now());
@@ -96,9 +96,9 @@ Result<void> Session::admit(Call& call) {
   return fail(ErrorCode::kUnavailable, "resting after: " + last);
 }
 
-bool Session::resting() const { return shared_->breaker.refuses(now()) || shared_->fetches.refuses(now()); }
+bool RedisClient::resting() const { return shared_->breaker.refuses(now()) || shared_->fetches.refuses(now()); }
 
-Result<void> Session::run(Use use, Deadline deadline, const Talk& talk, Budget* budget) {
+Result<void> RedisClient::run(Use use, Deadline deadline, const Talk& talk, Budget* budget) {
   if (deadline.passed()) return fail(ErrorCode::kTimedOut, "no time left");
   if (cancelled()) return fail(ErrorCode::kUnavailable, "cancelled");
   Call call{use, deadline, budget};
@@ -111,7 +111,7 @@ Result<void> Session::run(Use use, Deadline deadline, const Talk& talk, Budget* 
   return outcome;
 }
 
-Result<ConnectionPool::Lease> Session::connect(const Call& call, ConnectionPool::Freshness freshness) {
+Result<ConnectionPool::Lease> RedisClient::connect(const Call& call, ConnectionPool::Freshness freshness) {
   return shared_->pool.take(
       call.use, call.deadline,
       [&](Deadline until) {
@@ -122,14 +122,14 @@ Result<ConnectionPool::Lease> Session::connect(const Call& call, ConnectionPool:
       freshness, call.budget);
 }
 
-Channel::Bounds Session::bounds(const Call& call) const {
+Conversation::Bounds RedisClient::bounds(const Call& call) const {
   const Milliseconds quiet = call.use == Use::kFetch     ? options().without_progress
                              : call.use == Use::kPublish ? kPublishWithoutProgress
                                                          : kBackgroundWithoutProgress;
   return {std::max(quiet, options().without_progress), cancelled_ ? &cancelled_ : nullptr, call.budget};
 }
 
-Result<void> Session::attempt(const Talk& talk, Call& call) {
+Result<void> RedisClient::attempt(const Talk& talk, Call& call) {
   for (auto freshness : {ConnectionPool::Freshness::kAny, ConnectionPool::Freshness::kNew}) {
     auto lease = connect(call, freshness);
     call.connected = lease.has_value();
@@ -140,7 +140,7 @@ Result<void> Session::attempt(const Talk& talk, Call& call) {
       return fail(error);
     }
     const bool fresh = !lease->reused() || call.ticket != Breaker::Ticket::kNormal;
-    Channel channel(lease->connection(), fresh, call.deadline, bounds(call), [&] {
+    Conversation channel(lease->connection(), fresh, call.deadline, bounds(call), [&] {
       // At the first reply, not at the end: a probe that then rests in XREAD must not hold up everybody else.
       shared_->breaker.succeeded(call.ticket);
       call.ticket = Breaker::Ticket::kNormal;
@@ -170,12 +170,12 @@ Result<void> Session::attempt(const Talk& talk, Call& call) {
   return fail(ErrorCode::kUnavailable);
 }
 
-void Session::abandon(const Call& call) {
+void RedisClient::abandon(const Call& call) {
   shared_->breaker.abandoned(call.ticket);
   shared_->fetches.abandoned(call.fetch_ticket);
 }
 
-void Session::settle(const Error& error, bool server_fault, const Call& call) {
+void RedisClient::settle(const Error& error, bool server_fault, const Call& call) {
   shared_->condition.with([&](Condition& condition) {
     if (server_fault) condition.reachable = false;
     if (error.code() != ErrorCode::kBusy) condition.last_error = error.to_string();
@@ -194,12 +194,12 @@ void Session::settle(const Error& error, bool server_fault, const Call& call) {
   if (opened) shared_->breaker_opened.add();
 }
 
-void Session::refused(const Error& error) {
+void RedisClient::refused(const Error& error) {
   shared_->condition.with([&](Condition& condition) { condition.last_error = error.to_string(); });
   if (shared_->fetches.failed(Breaker::Ticket::kNormal, now())) shared_->breaker_opened.add();
 }
 
-Remote::Health Session::health() const {
+Remote::Health RedisClient::health() const {
   return shared_->condition.with([&](const Condition& condition) {
     return Remote::Health{condition.reachable, shared_->endpoint.to_string(), condition.last_error};
   });

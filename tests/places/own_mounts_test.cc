@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inductorfs/places/mount_table.h"
+#include "inductorfs/places/own_mounts.h"
 
 #include <gtest/gtest.h>
 

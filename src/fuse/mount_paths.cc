@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mount_table.h"
+#include "mount_paths.h"
 
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tree.h"
+#include "entry_tree.h"
 
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ std::vector<std::string> names(const std::vector<Child>& children) {
 using Names = std::vector<std::string>;
 
 TEST(Tree, ListsChildrenInOrderAndTellsDirectoriesFromFiles) {
-  Tree tree({"aa"}, 100);
-  for (const char* path : {"b/x", "a", "b/a/y", "c"}) EXPECT_EQ(tree.set(0, entry(path)), Tree::Change::kVisible);
+  EntryTree tree({"aa"}, 100);
+  for (const char* path : {"b/x", "a", "b/a/y", "c"}) EXPECT_EQ(tree.set(0, entry(path)), EntryTree::Change::kVisible);
   EXPECT_EQ(names(tree.list("")), (Names{"a", "b/", "c"}));
   EXPECT_EQ(names(tree.list("b")), (Names{"a/", "x"}));
   EXPECT_TRUE(tree.list("a").empty());
@@ -36,9 +36,9 @@ TEST(Tree, ListsChildrenInOrderAndTellsDirectoriesFromFiles) {
 }
 
 TEST(Tree, FindGivesTheWholeEntryAndItsScope) {
-  Tree tree({"aa", "bb"}, 100);
+  EntryTree tree({"aa", "bb"}, 100);
   const auto given = entry("d/f", "other bytes", 77);
-  EXPECT_EQ(tree.set(1, given), Tree::Change::kVisible);
+  EXPECT_EQ(tree.set(1, given), EntryTree::Change::kVisible);
   const auto known = tree.find("d/f");
   ASSERT_TRUE(known);
   EXPECT_EQ(known->entry, given);
@@ -48,30 +48,30 @@ TEST(Tree, FindGivesTheWholeEntryAndItsScope) {
 }
 
 TEST(Tree, OnlyChangesThatCanBeSeenAreChanges) {
-  Tree tree({"aa"}, 100);
-  EXPECT_EQ(tree.set(0, entry("f")), Tree::Change::kVisible);
-  EXPECT_EQ(tree.set(0, entry("f")), Tree::Change::kNone);
-  EXPECT_EQ(tree.set(0, entry("f", "new")), Tree::Change::kVisible);
+  EntryTree tree({"aa"}, 100);
+  EXPECT_EQ(tree.set(0, entry("f")), EntryTree::Change::kVisible);
+  EXPECT_EQ(tree.set(0, entry("f")), EntryTree::Change::kNone);
+  EXPECT_EQ(tree.set(0, entry("f", "new")), EntryTree::Change::kVisible);
   auto chmod = entry("f", "new");
   chmod.mode = 0755;
-  EXPECT_EQ(tree.set(0, chmod), Tree::Change::kVisible);
+  EXPECT_EQ(tree.set(0, chmod), EntryTree::Change::kVisible);
   EXPECT_TRUE(tree.remove(0, "f"));
   EXPECT_FALSE(tree.remove(0, "f"));
 }
 
 TEST(Tree, RemovingTheLastEntryRemovesItsDirectories) {
-  Tree tree({"aa"}, 100);
+  EntryTree tree({"aa"}, 100);
   (void)tree.set(0, entry("a/b/c/f"));
   (void)tree.set(0, entry("a/g"));
   EXPECT_TRUE(tree.remove(0, "a/b/c/f"));
   EXPECT_FALSE(tree.has_directory("a/b"));
   EXPECT_EQ(names(tree.list("a")), (Names{"g"}));
   // The name is free for a file now.
-  EXPECT_EQ(tree.set(0, entry("a/b")), Tree::Change::kVisible);
+  EXPECT_EQ(tree.set(0, entry("a/b")), EntryTree::Change::kVisible);
 }
 
 TEST(Tree, AnotherScopesRemovalLeavesTheEntry) {
-  Tree tree({"aa", "bb"}, 100);
+  EntryTree tree({"aa", "bb"}, 100);
   (void)tree.set(0, entry("f"));
   EXPECT_FALSE(tree.remove(1, "f"));
   EXPECT_TRUE(tree.find("f"));
@@ -79,19 +79,19 @@ TEST(Tree, AnotherScopesRemovalLeavesTheEntry) {
 
 TEST(Tree, OfTwoScopesTheOneThatSortsFirstIsSeenWhateverTheOrder) {
   for (const bool first : {true, false}) {
-    Tree tree({"bb", "aa"}, 100);  // "bb" is 0, "aa" is 1
+    EntryTree tree({"bb", "aa"}, 100);  // "bb" is 0, "aa" is 1
     const ScopeIndex behind = 0;
     const ScopeIndex front = 1;
-    EXPECT_EQ(tree.set(first ? front : behind, entry("f", first ? "front" : "behind")), Tree::Change::kVisible);
+    EXPECT_EQ(tree.set(first ? front : behind, entry("f", first ? "front" : "behind")), EntryTree::Change::kVisible);
     EXPECT_EQ(tree.set(first ? behind : front, entry("f", first ? "behind" : "front")),
-              first ? Tree::Change::kHidden : Tree::Change::kVisible);
+              first ? EntryTree::Change::kHidden : EntryTree::Change::kVisible);
     EXPECT_EQ(tree.find("f")->scope, "aa");
     EXPECT_EQ(tree.find("f")->entry, entry("f", "front"));
     EXPECT_EQ(tree.known(), 2U);
     EXPECT_EQ(tree.visible(), 1U);
     EXPECT_EQ(tree.find_known("bb", "f"), entry("f", "behind"));
     EXPECT_EQ(tree.digests_of("f").size(), 2U);
-    EXPECT_EQ(tree.set(behind, entry("f", "newer")), Tree::Change::kHidden);
+    EXPECT_EQ(tree.set(behind, entry("f", "newer")), EntryTree::Change::kHidden);
     EXPECT_EQ(tree.known(), 2U);
     EXPECT_TRUE(tree.remove(front, "f")) << "what can be seen changed";
     EXPECT_EQ(tree.find("f")->entry, entry("f", "newer"));
@@ -103,7 +103,7 @@ TEST(Tree, OfTwoScopesTheOneThatSortsFirstIsSeenWhateverTheOrder) {
 }
 
 TEST(Tree, WhatWasPublishedIsKnownToWhoHidesItUntilTheTailBringsIt) {
-  Tree tree({"aa"}, 100);
+  EntryTree tree({"aa"}, 100);
   const auto older = entry("f", "older");
   const auto ours = entry("f", "ours");
   (void)tree.set(0, ours);
@@ -111,12 +111,12 @@ TEST(Tree, WhatWasPublishedIsKnownToWhoHidesItUntilTheTailBringsIt) {
   (void)tree.set(0, older);  // the tail is one change behind
   EXPECT_EQ(tree.digests_of("f"), (std::vector<codec::Digest>{older.digest, ours.digest}));
   for (const auto& digest : tree.digests_of("f")) tree.mark_hidden("f", digest);
-  EXPECT_EQ(tree.set(0, ours), Tree::Change::kHidden);
+  EXPECT_EQ(tree.set(0, ours), EntryTree::Change::kHidden);
   EXPECT_EQ(tree.digests_of("f"), (std::vector<codec::Digest>{ours.digest}));
 }
 
 TEST(Tree, ALaterEchoEndsTheWaitForAnEarlierOne) {
-  Tree tree({"aa"}, 100);
+  EntryTree tree({"aa"}, 100);
   const auto first = entry("f", "first");
   const auto second = entry("f", "second");
   tree.await_echo("f", first.digest);
@@ -127,14 +127,14 @@ TEST(Tree, ALaterEchoEndsTheWaitForAnEarlierOne) {
 }
 
 TEST(Tree, WaitsForNoMoreEchoesThanItsLimit) {
-  Tree tree({"aa"}, 100);
+  EntryTree tree({"aa"}, 100);
   for (int i = 0; i < 5'000; ++i) tree.await_echo(std::to_string(i), entry("f").digest);
   EXPECT_TRUE(tree.digests_of("0").empty());
   EXPECT_FALSE(tree.digests_of("4999").empty());
 }
 
 TEST(Tree, AMarkHidesWhatStandsBehindToo) {
-  Tree tree({"aa", "bb"}, 100);
+  EntryTree tree({"aa", "bb"}, 100);
   (void)tree.set(0, entry("f", "front"));
   (void)tree.set(1, entry("f", "behind"));
   for (const auto& digest : tree.digests_of("f")) tree.mark_hidden("f", digest);
@@ -147,7 +147,7 @@ TEST(Tree, AMarkHidesWhatStandsBehindToo) {
 }
 
 TEST(Tree, WhatIsNoLongerFollowedIsOutOfSightAtOnceAndTakesNothing) {
-  Tree tree({"aa", "bb"}, 100);
+  EntryTree tree({"aa", "bb"}, 100);
   (void)tree.set(0, entry("d/f"));
   (void)tree.set(0, entry("g", "front"));
   (void)tree.set(1, entry("g", "behind"));
@@ -159,10 +159,10 @@ TEST(Tree, WhatIsNoLongerFollowedIsOutOfSightAtOnceAndTakesNothing) {
   EXPECT_TRUE(tree.list("d").empty());
   EXPECT_TRUE(tree.entries_in("d").empty());
   EXPECT_TRUE(tree.newest(10).empty());
-  EXPECT_EQ(tree.set(0, entry("h")), Tree::Change::kGone);
+  EXPECT_EQ(tree.set(0, entry("h")), EntryTree::Change::kGone);
   EXPECT_EQ(tree.scope_index("aa"), std::nullopt);
   // Its name may be taken before it is removed.
-  EXPECT_EQ(tree.set(*tree.scope_index("cc"), entry("d/f", "cc")), Tree::Change::kVisible);
+  EXPECT_EQ(tree.set(*tree.scope_index("cc"), entry("d/f", "cc")), EntryTree::Change::kVisible);
   EXPECT_EQ(tree.find("d/f")->scope, "cc");
   Names changed;
   for (const auto& path : tree.paths_of(0)) {
@@ -176,24 +176,24 @@ TEST(Tree, WhatIsNoLongerFollowedIsOutOfSightAtOnceAndTakesNothing) {
 }
 
 TEST(Tree, WhatComesBeforeTheRemovalOfTheFirstOfThreeIsInOrderToo) {
-  Tree tree({"aa", "bb", "cc"}, 100);
+  EntryTree tree({"aa", "bb", "cc"}, 100);
   (void)tree.set(0, entry("f", "aa"));
   (void)tree.set(2, entry("f", "cc"));
   (void)tree.follow({"bb", "cc"});
-  EXPECT_EQ(tree.set(2, entry("f", "cc2")), Tree::Change::kVisible);
+  EXPECT_EQ(tree.set(2, entry("f", "cc2")), EntryTree::Change::kVisible);
   EXPECT_EQ(tree.find("f")->entry, entry("f", "cc2"));
-  EXPECT_EQ(tree.set(1, entry("f", "bb")), Tree::Change::kVisible);
+  EXPECT_EQ(tree.set(1, entry("f", "bb")), EntryTree::Change::kVisible);
   EXPECT_EQ(tree.find("f")->scope, "bb");
   EXPECT_FALSE(tree.remove(0, "f"));
   EXPECT_EQ(tree.known(), 2U);
 }
 
 TEST(Tree, TheLimitCountsWhatStandsBehind) {
-  Tree tree({"aa", "bb"}, 1);
+  EntryTree tree({"aa", "bb"}, 1);
   (void)tree.set(0, entry("f"));
-  EXPECT_EQ(tree.set(1, entry("f")), Tree::Change::kRefused);
+  EXPECT_EQ(tree.set(1, entry("f")), EntryTree::Change::kRefused);
   EXPECT_TRUE(tree.remove(0, "f"));
-  EXPECT_EQ(tree.set(1, entry("f")), Tree::Change::kVisible);
+  EXPECT_EQ(tree.set(1, entry("f")), EntryTree::Change::kVisible);
 }
 
 /// Random sets, removals and followings against a map from path to what each scope has.
@@ -201,7 +201,7 @@ TEST(Tree, AgreesWithAMapOfScopesAfterManyRandomChanges) {
   const std::vector<remote::ScopeId> all{"aa", "bb", "cc"};
   std::mt19937 random(11);
   const auto roll = [&](unsigned sides) { return static_cast<unsigned>(random() % sides); };
-  Tree tree(all, 1'000);
+  EntryTree tree(all, 1'000);
   std::map<std::string, std::map<remote::ScopeId, std::string>> model;
   std::set<ScopeIndex> gone;
   const auto purge = [&] {
@@ -232,7 +232,7 @@ TEST(Tree, AgreesWithAMapOfScopesAfterManyRandomChanges) {
         if (followed.index == *index) model[path].erase(followed.id);
       }
     } else if (index) {
-      ASSERT_NE(tree.set(*index, entry(path, bytes)), Tree::Change::kRefused);
+      ASSERT_NE(tree.set(*index, entry(path, bytes)), EntryTree::Change::kRefused);
       for (const auto& followed : tree.followed()) {
         if (followed.index == *index) model[path][followed.id] = bytes;
       }
@@ -256,26 +256,26 @@ TEST(Tree, AgreesWithAMapOfScopesAfterManyRandomChanges) {
 }
 
 TEST(Tree, OneNameIsNeverFileAndDirectory) {
-  Tree tree({"aa"}, 100);
+  EntryTree tree({"aa"}, 100);
   (void)tree.set(0, entry("a/f"));
-  EXPECT_EQ(tree.set(0, entry("a")), Tree::Change::kRefused);
-  EXPECT_EQ(tree.set(0, entry("a/f/g/h")), Tree::Change::kRefused);
-  EXPECT_EQ(tree.set(0, entry("")), Tree::Change::kRefused);
+  EXPECT_EQ(tree.set(0, entry("a")), EntryTree::Change::kRefused);
+  EXPECT_EQ(tree.set(0, entry("a/f/g/h")), EntryTree::Change::kRefused);
+  EXPECT_EQ(tree.set(0, entry("")), EntryTree::Change::kRefused);
   EXPECT_EQ(tree.known(), 1U);
   EXPECT_EQ(names(tree.list("a")), (Names{"f"}));
 }
 
 TEST(Tree, TheLimitRefusesNewNamesButNotNewBytes) {
-  Tree tree({"aa"}, 2);
+  EntryTree tree({"aa"}, 2);
   (void)tree.set(0, entry("a"));
   (void)tree.set(0, entry("b"));
-  EXPECT_EQ(tree.set(0, entry("deep/down/c")), Tree::Change::kRefused);
+  EXPECT_EQ(tree.set(0, entry("deep/down/c")), EntryTree::Change::kRefused);
   EXPECT_FALSE(tree.has_directory("deep"));
-  EXPECT_EQ(tree.set(0, entry("b", "new")), Tree::Change::kVisible);
+  EXPECT_EQ(tree.set(0, entry("b", "new")), EntryTree::Change::kVisible);
 }
 
 TEST(Tree, HiddenEntriesCountNowhere) {
-  Tree tree({"aa"}, 100);
+  EntryTree tree({"aa"}, 100);
   (void)tree.set(0, entry("d/f"));
   (void)tree.set(0, entry("d/g"));
   tree.mark_hidden("d/f", entry("d/f").digest);
@@ -292,20 +292,20 @@ TEST(Tree, HiddenEntriesCountNowhere) {
 }
 
 TEST(Tree, AMarkOutlivesItsEntryAndOtherBytesOfItsPath) {
-  Tree tree({"aa"}, 100);
+  EntryTree tree({"aa"}, 100);
   (void)tree.set(0, entry("f"));
   tree.mark_hidden("f", entry("f").digest);
   (void)tree.remove(0, "f");
-  EXPECT_EQ(tree.set(0, entry("f")), Tree::Change::kHidden);
+  EXPECT_EQ(tree.set(0, entry("f")), EntryTree::Change::kHidden);
   EXPECT_TRUE(tree.take_dropped_marks().empty());
-  EXPECT_EQ(tree.set(0, entry("f", "new")), Tree::Change::kVisible);
+  EXPECT_EQ(tree.set(0, entry("f", "new")), EntryTree::Change::kVisible);
   EXPECT_TRUE(tree.take_dropped_marks().empty());
-  EXPECT_EQ(tree.set(0, entry("f")), Tree::Change::kVisible) << "what could be seen went";
+  EXPECT_EQ(tree.set(0, entry("f")), EntryTree::Change::kVisible) << "what could be seen went";
   EXPECT_FALSE(tree.find("f"));
 }
 
 TEST(Tree, WhatThisHostCannotUseIsOutOfSightWithItsReasonUntilTheMarksGo) {
-  Tree tree({"aa"}, 100);
+  EntryTree tree({"aa"}, 100);
   (void)tree.set(0, entry("d/f"));
   (void)tree.set(0, entry("g"));
   tree.mark_unfit("d/f", codec::digest_of("other bytes"), "no reason");
@@ -318,14 +318,14 @@ TEST(Tree, WhatThisHostCannotUseIsOutOfSightWithItsReasonUntilTheMarksGo) {
   EXPECT_EQ(tree.why_unfit("g"), "");
   EXPECT_EQ(tree.marks(), 0U) << "these are deletions";
   // As a snapshot does that says nothing new, and a log that takes it away and brings it again.
-  EXPECT_EQ(tree.set(0, entry("d/f")), Tree::Change::kNone);
+  EXPECT_EQ(tree.set(0, entry("d/f")), EntryTree::Change::kNone);
   (void)tree.remove(0, "d/f");
   EXPECT_EQ(tree.why_unfit("d/f"), "");
-  EXPECT_EQ(tree.set(0, entry("d/f")), Tree::Change::kHidden);
+  EXPECT_EQ(tree.set(0, entry("d/f")), EntryTree::Change::kHidden);
   EXPECT_EQ(tree.why_unfit("d/f"), "needs libx.so");
-  EXPECT_EQ(tree.set(0, entry("d/f", "new")), Tree::Change::kVisible);
+  EXPECT_EQ(tree.set(0, entry("d/f", "new")), EntryTree::Change::kVisible);
   EXPECT_EQ(tree.why_unfit("d/f"), "");
-  EXPECT_EQ(tree.set(0, entry("d/f")), Tree::Change::kVisible) << "what could be seen went";
+  EXPECT_EQ(tree.set(0, entry("d/f")), EntryTree::Change::kVisible) << "what could be seen went";
   EXPECT_EQ(tree.unmark_unfit(), (Names{"d/f"}));
   EXPECT_TRUE(tree.find("d/f"));
   EXPECT_EQ(tree.visible(), 2U);
@@ -333,7 +333,7 @@ TEST(Tree, WhatThisHostCannotUseIsOutOfSightWithItsReasonUntilTheMarksGo) {
 }
 
 TEST(Tree, AMarkForThisHostKeepsOneDigestOfAPathAndHoldsBehindAnotherScope) {
-  Tree tree({"aa", "bb"}, 100);
+  EntryTree tree({"aa", "bb"}, 100);
   (void)tree.set(0, entry("f", "first"));
   (void)tree.set(1, entry("f", "second"));
   tree.mark_unfit("f", entry("f", "second").digest, "of the one behind");
@@ -351,19 +351,19 @@ TEST(Tree, AMarkForThisHostKeepsOneDigestOfAPathAndHoldsBehindAnotherScope) {
 }
 
 TEST(Tree, LostEntriesComeBackWhenTheyAreSetAgain) {
-  Tree tree({"aa"}, 100);
+  EntryTree tree({"aa"}, 100);
   (void)tree.set(0, entry("f"));
   tree.mark_lost("f", codec::digest_of("not this"));
   EXPECT_TRUE(tree.find("f"));
   tree.mark_lost("f", entry("f").digest);
   EXPECT_FALSE(tree.find("f"));
   EXPECT_FALSE(tree.find_known("aa", "f"));
-  EXPECT_EQ(tree.set(0, entry("f")), Tree::Change::kVisible);
+  EXPECT_EQ(tree.set(0, entry("f")), EntryTree::Change::kVisible);
   EXPECT_TRUE(tree.find("f"));
 }
 
 TEST(Tree, EntriesInADirectoryAreThoseDirectlyInIt) {
-  Tree tree({"aa"}, 100);
+  EntryTree tree({"aa"}, 100);
   for (const char* path : {"d/a", "d/b", "d/sub/c", "e"}) (void)tree.set(0, entry(path));
   Names paths;
   for (const auto& known : tree.entries_in("d")) paths.push_back(known.entry.path);
@@ -372,7 +372,7 @@ TEST(Tree, EntriesInADirectoryAreThoseDirectlyInIt) {
 }
 
 TEST(Tree, NewestFirstAndNoMoreThanAsked) {
-  Tree tree({"aa"}, 100);
+  EntryTree tree({"aa"}, 100);
   for (int i = 0; i < 20; ++i) {
     (void)tree.set(0, entry("d" + std::to_string(i % 3) + "/" + std::to_string(i), "bytes", (i * 7) % 20));
   }
@@ -384,7 +384,7 @@ TEST(Tree, NewestFirstAndNoMoreThanAsked) {
 }
 
 TEST(Tree, CandidatesAreOfOneScopeAndBelowTheDirectory) {
-  Tree tree({"aa", "bb"}, 100);
+  EntryTree tree({"aa", "bb"}, 100);
   (void)tree.set(0, entry("key/one"));
   (void)tree.set(0, entry("key/two"));
   (void)tree.set(1, entry("key/three"));
@@ -400,7 +400,7 @@ TEST(Tree, CandidatesAreOfOneScopeAndBelowTheDirectory) {
 }
 
 TEST(Tree, AWatchTellsWhatWasTouchedMeanwhile) {
-  Tree tree({"aa"}, 100);
+  EntryTree tree({"aa"}, 100);
   tree.watch({"a", "b", "c"});
   (void)tree.set(0, entry("a"));
   (void)tree.remove(0, "b");
@@ -415,7 +415,7 @@ TEST(Tree, AWatchTellsWhatWasTouchedMeanwhile) {
 /// Random operations against the plainest model there is: a map from path to (digest, hidden).
 TEST(Tree, AgreesWithAMapAfterManyRandomChanges) {
   std::mt19937 random(7);
-  Tree tree({"aa"}, 1'000);
+  EntryTree tree({"aa"}, 1'000);
   std::map<std::string, std::string> bytes_of;
   std::set<std::pair<std::string, std::string>> marks;
   const auto roll = [&](unsigned sides) { return static_cast<unsigned>(random() % sides); };
@@ -435,7 +435,7 @@ TEST(Tree, AgreesWithAMapAfterManyRandomChanges) {
         break;
       default:
         bytes_of[path] = bytes;
-        EXPECT_NE(tree.set(0, entry(path, bytes)), Tree::Change::kRefused);
+        EXPECT_NE(tree.set(0, entry(path, bytes)), EntryTree::Change::kRefused);
     }
   }
   std::set<std::string> visible_directories;

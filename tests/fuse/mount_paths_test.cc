@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "../../src/fuse/mount_table.h"
+#include "../../src/fuse/mount_paths.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "inductorfs/base/fd.h"
@@ -15,6 +16,7 @@ namespace inductorfs {
 namespace {
 
 constexpr uint64_t kTableLimit = 64ULL << 20;
+constexpr uint64_t kFdInfoLimit = 64ULL << 10;
 constexpr size_t kFieldsBeforeOptional = 6;
 
 /// Empty parts too: a source may be empty.
@@ -81,6 +83,19 @@ const MountEntry* find_mount_at(const std::vector<MountEntry>& table, std::strin
 const MountEntry* find_mount_by_id(const std::vector<MountEntry>& table, uint64_t id) {
   const auto found = std::find_if(table.begin(), table.end(), [&](const MountEntry& entry) { return entry.id == id; });
   return found == table.end() ? nullptr : &*found;
+}
+
+Result<uint64_t> mount_id_of(const Fd& fd) {
+  const std::string path = "/proc/self/fdinfo/" + std::to_string(fd.get());
+  INDUCTORFS_TRY_ASSIGN(const auto text, read_file(AT_FDCWD, path, kFdInfoLimit));
+  constexpr std::string_view kKey = "mnt_id:\t";
+  const size_t at = text.find(kKey);
+  uint64_t id = 0;
+  if (at == std::string::npos ||
+      std::from_chars(text.data() + at + kKey.size(), text.data() + text.size(), id).ec != std::errc()) {
+    return fail(ErrorCode::kNotSupported, path + " does not name the mount");
+  }
+  return id;
 }
 
 std::optional<uid_t> fuse_user_of(const MountEntry& entry) {

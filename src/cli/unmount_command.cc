@@ -23,10 +23,10 @@ constexpr Milliseconds kDeathPause{10};
 Result<void> unmount_orphan(const std::string& mountpoint, bool lazy, const config::Environment& environment) {
   const std::vector<MountEntry> table = read_mount_table();
   const MountEntry* entry = find_mount_at(table, mountpoint);
-  const std::string device = entry == nullptr ? std::string() : entry->device;
+  const places::BindId mount = entry == nullptr ? places::BindId{} : places::BindId{entry->id, entry->device};
   (void)places::end_waits_without_daemon(mountpoint);
-  INDUCTORFS_TRY(places::unmount_if_there(mountpoint, lazy, device));  // to end the waits may have been enough
-  places::detach_binds_of(device);
+  INDUCTORFS_TRY(places::unmount_if_there(mountpoint, mount, lazy));  // to end the waits may have been enough
+  places::detach_binds_of(mount.device);
   places::sweep_runtime_directory(config::runtime_directory(::geteuid(), environment));
   return {};
 }

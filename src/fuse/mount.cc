@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -183,6 +184,45 @@ Error busy(const MountEntry& mount, const std::vector<MountEntry>& table) {
                                      "`");
 }
 
+/// What is at the mount's place, opened with O_PATH, and the directory that it is in.
+struct Found {
+  Fd parent;
+  std::string name;
+  Fd root;
+};
+
+/// kBusy when something else is at the place: who owns a directory around it may have exchanged that.
+Result<Found> open_root_of(const MountEntry& mount) {
+  const size_t slash = mount.mount_point.rfind('/');
+  Found found;
+  found.name = mount.mount_point.substr(slash + 1);
+  INDUCTORFS_TRY_ASSIGN(
+      found.parent, open_at(AT_FDCWD, mount.mount_point.substr(0, std::max<size_t>(slash, 1)), O_PATH | O_DIRECTORY));
+  INDUCTORFS_TRY_ASSIGN(found.root, open_at(found.parent.get(), found.name, O_PATH | O_NOFOLLOW));
+  INDUCTORFS_TRY_ASSIGN(const auto id, mount_id_of(found.root));
+  if (id == mount.id) return found;
+  return fail(ErrorCode::kBusy, mount.mount_point +
+                                    " leads to another mount, or to none: unmount that first, or look " +
+                                    "who renames the directories around it");
+}
+
+Result<void> unmount_as_root(const MountEntry& mount, bool lazy) {
+  INDUCTORFS_TRY_ASSIGN(auto found, open_root_of(mount));
+  std::string way = "/proc/self/fd/" + std::to_string(found.root.get());
+  int flags = MNT_DETACH;  // the descriptor itself is in the way otherwise; the mount is gone when that is closed
+  if (!lazy) {
+    way = "/proc/self/fd/" + std::to_string(found.parent.get()) + "/" + found.name;
+    flags = UMOUNT_NOFOLLOW;
+    found.root.reset();
+  }
+  if (umount2(way.c_str(), flags) == 0) return {};
+  if (errno == EBUSY) return fail(busy(mount, read_mount_table()));
+  if (errno == EPERM) {
+    return fail(ErrorCode::kNotPermitted, "unmount " + mount.mount_point + ": root lacks CAP_SYS_ADMIN here");
+  }
+  return fail_errno("unmount", mount.mount_point);
+}
+
 }  // namespace
 
 Result<Fd> mount(const MountOptions& options) {
@@ -195,22 +235,25 @@ Result<Fd> mount(const MountOptions& options) {
   return geteuid() == 0 ? mount_as_root(mountpoint, way, options) : mount_as_user(mountpoint, options);
 }
 
+Result<void> unmount(const MountEntry& mount, bool lazy) {
+  if (geteuid() == 0) return unmount_as_root(mount, lazy);
+  Result<void> done = fusermount_unmount(mount.mount_point, lazy);
+  if (!done && done.error().code() == ErrorCode::kBusy) return fail(busy(mount, read_mount_table()));
+  return done;
+}
+
 Result<void> unmount(const std::string& mountpoint, bool lazy) {
   const std::string resolved = resolved_mountpoint(mountpoint);
-  const std::vector<MountEntry> table = read_mount_table();
-  const auto there = find_mount(table, resolved);
+  const auto there = find_mount(read_mount_table(), resolved);
   if (!there) return fail(ErrorCode::kNotFound, resolved + " is not a mount; nothing to do");
-  if (geteuid() != 0) {
-    auto done = fusermount_unmount(resolved, lazy);
-    if (!done && done.error().code() == ErrorCode::kBusy) return fail(busy(*there, table));
-    return done;
-  }
-  if (umount2(resolved.c_str(), UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0) return {};
-  if (errno == EBUSY) return fail(busy(*there, table));
-  if (errno == EPERM) {
-    return fail(ErrorCode::kNotPermitted, "unmount " + resolved + ": root lacks CAP_SYS_ADMIN here");
-  }
-  return fail_errno("unmount", resolved);
+  return unmount(*there, lazy);
+}
+
+void end_waits(const MountEntry& mount) {
+  const Result<Found> found = open_root_of(mount);
+  if (!found) return;
+  // It does not go, because of the descriptor; its requests end all the same.
+  (void)umount2(("/proc/self/fd/" + std::to_string(found->root.get())).c_str(), MNT_FORCE);
 }
 
 std::string mount_users(const std::string& mountpoint) {

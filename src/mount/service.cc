@@ -150,10 +150,8 @@ void Service::stop() {
   if (!socket_alias_.empty()) (void)::unlink(socket_alias_.c_str());  // the next daemon replaces it anyway
   if (!session_) return;
   also_.hide();
-  if (is_mounted()) {
-    if (const Result<void> done = places::unmount_if_there(settings_.mountpoint, true); !done) {
-      log::error("mount.unmount_failed", {{"mountpoint", settings_.mountpoint}, {"why", done.error().what()}});
-    }
+  if (const Result<void> done = places::unmount_if_there(settings_.mountpoint, own_, true); !done) {
+    log::error("mount.unmount_failed", {{"mountpoint", settings_.mountpoint}, {"why", done.error().what()}});
   }
   places::sweep_runtime_directory(socket_directory_);  // links of other spellings that a killed predecessor left
   host_watch_.stop();
@@ -200,7 +198,8 @@ Result<void> Service::mount(const config::Ownership& ownership) {
   log::info("mount.mounted", {{"mountpoint", settings_.mountpoint}, {"device", own_.device}});
   Result<void> opened = supervision_.give_device(device.get());
   if (opened) opened = open_session(std::move(device));
-  if (!opened) (void)places::unmount_if_there(settings_.mountpoint, true);  // the session's error is the one to tell
+  if (!opened)
+    (void)places::unmount_if_there(settings_.mountpoint, own_, true);  // the session's error is the one to tell
   return opened;
 }
 
@@ -385,7 +384,7 @@ Result<void> Service::unmount(bool lazy) {
   if (!lazy) INDUCTORFS_TRY(also_.check_idle());
   const bool before = asked_.exchange(true);  // before it: the main thread may see the mount go at once
   layers_->file_system->hold_questions(true);
-  Result<void> done = places::unmount_if_there(settings_.mountpoint, lazy);
+  Result<void> done = places::unmount_if_there(settings_.mountpoint, own_, lazy);
   if (done) {
     ended_.raise();
   } else {

@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -164,20 +163,21 @@ Result<BindId> find_own_mount(const std::string& mountpoint) {
                                             ": look who may rename the directories around it, and try again");
 }
 
-Result<void> unmount_if_there(const std::string& path, bool lazy, const std::string& device) {
-  if (!device.empty()) {
-    const std::vector<MountEntry> table = read_mount_table();
-    const MountEntry* top = find_mount_at(table, path);
-    if (top == nullptr || top->device != device) return {};
-  }
-  Result<void> done = fuse::unmount(path, lazy);
+Result<void> unmount_if_there(const std::string& path, const BindId& mount, bool lazy) {
+  const std::vector<MountEntry> table = read_mount_table();
+  const MountEntry* const there = mount.mount == 0 ? nullptr : find_mount_by_id(table, mount.mount);
+  // The kernel gives both numbers to the next mount, so the path counts too.
+  if (there == nullptr || there->device != mount.device || there->mount_point != path) return {};
+  Result<void> done = fuse::unmount(*there, lazy);
   if (!done && done.error().code() == ErrorCode::kNotFound) return {};  // somebody else did it
   return done;
 }
 
 bool end_waits_without_daemon(const std::string& path) {
   if (!only_messenger_is_left(path)) return false;
-  (void)::umount2(path.c_str(), MNT_FORCE | UMOUNT_NOFOLLOW);  // a user's requests wait on: it is root's
+  const std::vector<MountEntry> table = read_mount_table();
+  // A user's requests wait on: it is root's to end them.
+  if (const MountEntry* const top = find_mount_at(table, path)) fuse::end_waits(*top);
   return true;
 }
 
@@ -194,7 +194,7 @@ Result<void> free_mountpoint(const std::string& path) {
     }
     log::info("places.dead_mount_replaced", {{"mountpoint", path}});
     const std::string device = top->device;
-    INDUCTORFS_TRY(unmount_if_there(path, true, device));  // to end the waits may have been enough
+    INDUCTORFS_TRY(unmount_if_there(path, {top->id, device}, true));  // to end the waits may have been enough
     detach_binds_of(device);
   }
   return fail(ErrorCode::kBusy, "too many mounts: " + path + ": unmount them first");

@@ -7,12 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 
 namespace inductorfs::places {
 namespace {
 
-constexpr uint64_t kFdInfoLimit = 64ULL << 10;
 constexpr uid_t kNobody = static_cast<uid_t>(-1);  ///< setfsuid and setfsgid refuse it, and answer who is in force
 
 /// Only root and this user may make this process wait.
@@ -24,19 +22,6 @@ Result<void> check_server(const MountEntry& mount, const std::string& path) {
 }
 
 }  // namespace
-
-Result<uint64_t> mount_id_of(const Fd& fd) {
-  const std::string path = "/proc/self/fdinfo/" + std::to_string(fd.get());
-  INDUCTORFS_TRY_ASSIGN(const auto text, read_file(AT_FDCWD, path, kFdInfoLimit));
-  constexpr std::string_view kKey = "mnt_id:\t";
-  const size_t at = text.find(kKey);
-  uint64_t id = 0;
-  if (at == std::string::npos ||
-      std::from_chars(text.data() + at + kKey.size(), text.data() + text.size(), id).ec != std::errc()) {
-    return fail(ErrorCode::kNotSupported, path + " does not name the mount");
-  }
-  return id;
-}
 
 std::string through_descriptor(const Fd& fd) { return "/proc/self/fd/" + std::to_string(fd.get()); }
 

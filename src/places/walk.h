@@ -20,7 +20,6 @@ struct Step {
   uint64_t mount = 0;  ///< MountEntry::id of the mount it lies in
 };
 
-[[nodiscard]] Result<uint64_t> mount_id_of(const Fd& fd);
 /// Returns "/proc/self/fd/N", a path for calls that take no descriptor. It leads to the open file, not to the file that
 /// has its name now.
 [[nodiscard]] std::string through_descriptor(const Fd& fd);

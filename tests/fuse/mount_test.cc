@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 
 #include "inductorfs/base/fd.h"
@@ -234,6 +235,56 @@ TEST_F(MountErrors, SaysThatAPathIsNoMount) {
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code(), ErrorCode::kNotFound);
   EXPECT_EQ(unmount(directory_ / "none", true).error().code(), ErrorCode::kNotFound);
+}
+
+/// A mount below a directory whose owner has exchanged it for another one, with another mount at the same name.
+class UnmountOfAnExchangedPath : public MountErrors {
+ protected:
+  void SetUp() override {
+    MountErrors::SetUp();
+    if (IsSkipped()) return;
+    for (const std::string& path : {around_, around_ + "/m", other_, other_ + "/m"}) {
+      ASSERT_EQ(mkdir(path.c_str(), 0755), 0);
+    }
+    device_ = mount(at(around_ + "/m"));  // held, but never served: nothing may be asked of it
+    ASSERT_TRUE(device_) << text_of(device_);
+    const std::vector<MountEntry> table = read_mount_table();
+    meant_ = *find_mount_at(table, around_ + "/m");
+    ASSERT_EQ(::mount("victim", (other_ + "/m").c_str(), "tmpfs", 0, ""), 0);
+    ASSERT_EQ(renameat2(AT_FDCWD, around_.c_str(), AT_FDCWD, other_.c_str(), RENAME_EXCHANGE), 0);
+  }
+  void TearDown() override {
+    for (const std::string& path : {around_ + "/m", other_ + "/m"}) (void)umount2(path.c_str(), MNT_DETACH);
+  }
+  std::string around_ = directory_ / "around";
+  std::string other_ = directory_ / "other";
+  Result<Fd> device_ = Fd();
+  MountEntry meant_;
+};
+
+TEST_F(UnmountOfAnExchangedPath, LeavesTheOtherMount) {
+  for (const bool lazy : {false, true}) {
+    const auto result = unmount(meant_, lazy);
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code(), ErrorCode::kBusy) << text_of(result);
+    EXPECT_NE(text_of(result).find("/around/m leads to another mount"), std::string::npos) << text_of(result);
+    EXPECT_EQ(mounted_type(around_ + "/m"), "tmpfs");
+    EXPECT_EQ(mounted_type(other_ + "/m"), "fuse.inductorfs");
+  }
+}
+
+TEST_F(UnmountOfAnExchangedPath, EndsNoRequestsOfTheOtherMount) {
+  end_waits(meant_);
+  struct stat found {};
+  EXPECT_EQ(stat((around_ + "/m").c_str(), &found), 0);
+  EXPECT_EQ(mounted_type(around_ + "/m"), "tmpfs");
+}
+
+TEST_F(UnmountOfAnExchangedPath, UnmountsWhatIsMeantWhereItIsNow) {
+  meant_.mount_point = other_ + "/m";
+  EXPECT_EQ(text_of(unmount(meant_, false)), "done");
+  EXPECT_EQ(mounted_type(other_ + "/m"), "");
+  EXPECT_EQ(mounted_type(around_ + "/m"), "tmpfs");
 }
 
 /// A served mount and somebody who uses it.

@@ -4,12 +4,16 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <csignal>
+#include <cstdio>
+#include <string>
+#include <vector>
 
 #include "support/lacks.h"
 #include "support/temporary_directory.h"
@@ -75,6 +79,32 @@ TEST_F(MountProcesses, AMessengerOfRootCounts) {
 TEST_F(MountProcesses, WhatAnotherUserCallsAMessengerDoesNotCount) {
   const Pretender messenger(path_, kNobody);
   EXPECT_FALSE(end_waits_without_daemon(path_));
+}
+
+TEST(OwnMount, IsUnmountedAndNoOtherOneAtItsPath) {
+  if (::geteuid() != 0) INDUCTORFS_LACKS("root, to mount");
+  const testing::TemporaryDirectory directory;
+  const std::string own = directory / "d";
+  const std::string other = directory / "e";
+  for (const std::string& around : {own, other}) {
+    ASSERT_TRUE(make_directories(around + "/m").has_value());
+    ASSERT_EQ(::mount("mount", (around + "/m").c_str(), "tmpfs", 0, ""), 0);
+  }
+  std::vector<MountEntry> table = read_mount_table();
+  const MountEntry* const entry = find_mount_at(table, own + "/m");
+  ASSERT_NE(entry, nullptr);
+  const BindId meant{entry->id, entry->device};
+  ASSERT_EQ(::renameat2(AT_FDCWD, own.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE), 0);
+
+  EXPECT_TRUE(unmount_if_there(own + "/m", meant, true).has_value());
+  table = read_mount_table();
+  EXPECT_NE(find_mount_at(table, own + "/m"), nullptr) << "the other one";
+  EXPECT_NE(find_mount_at(table, other + "/m"), nullptr);
+
+  EXPECT_TRUE(unmount_if_there(other + "/m", meant, false).has_value());
+  table = read_mount_table();
+  EXPECT_EQ(find_mount_at(table, other + "/m"), nullptr);
+  EXPECT_EQ(::umount2((own + "/m").c_str(), MNT_DETACH), 0);
 }
 
 }  // namespace

@@ -9,6 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/result.h"
+
 /// The kernel's list of mounts: the only way to learn about a mount that cannot hang when its daemon does. Everything
 /// here is pure or reads /proc, and safe for concurrent use.
 namespace inductorfs {
@@ -35,6 +38,8 @@ struct MountEntry {
 [[nodiscard]] std::vector<MountEntry> read_mount_table();
 /// Returns the mount with this id, or nullptr when there is none.
 [[nodiscard]] const MountEntry* find_mount_by_id(const std::vector<MountEntry>& table, uint64_t id);
+/// Returns MountEntry::id of the mount that the file lies in. Asks nothing of that mount.
+[[nodiscard]] Result<uint64_t> mount_id_of(const Fd& fd);
 /// Returns the user who mounted it, from the options of a FUSE mount; empty for mounts of other kinds.
 [[nodiscard]] std::optional<uid_t> fuse_user_of(const MountEntry& entry);
 /// Returns the topmost mount exactly at `path`, or nullptr when nothing is mounted there.

@@ -8,6 +8,7 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/mount_table.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/takeover/region.h"
 #include "inductorfs/vfs/file_system.h"
@@ -28,9 +29,14 @@ struct MountOptions {
 /// directory), kNotDirectory, kNotEmpty, kBusy (already a mount), kNotSupported (no /dev/fuse, or no fusermount3),
 /// kNotPermitted.
 [[nodiscard]] Result<Fd> mount(const MountOptions& options);
-/// Unmounts; `lazy` detaches a mount that is in use. kBusy names the processes that use it. A path that is no mount is
-/// kNotFound.
+/// Unmounts; `lazy` detaches a mount that is in use. kBusy names the processes that use it, or what is wrong when
+/// another mount is at its place, which stays. For root only: when it is not lazy, the owner of the directory that the
+/// mountpoint lies in could still exchange that one name while the kernel is called.
+[[nodiscard]] Result<void> unmount(const MountEntry& mount, bool lazy);
+/// Unmounts what is at this path. A path that is no mount is kNotFound.
 [[nodiscard]] Result<void> unmount(const std::string& mountpoint, bool lazy);
+/// Has the kernel end the requests of this mount, for root. The mount stays.
+void end_waits(const MountEntry& mount);
 /// Lists the processes that use what is mounted there: "pid 12 (python train.py, open file), ..."; empty when /proc
 /// shows none.
 [[nodiscard]] std::string mount_users(const std::string& mountpoint);

@@ -25,9 +25,9 @@ namespace inductorfs::places {
 /// messenger keeps the device open, so processes that wait for the mount go on waiting.
 [[nodiscard]] bool end_waits_without_daemon(const std::string& path);
 
-/// Unmounts with fuse::unmount() if the mount with this device ("0:51" in /proc/self/mountinfo; empty: any device) is
-/// still there. If it is gone, this is a success and leaves the mount below it alone.
-[[nodiscard]] Result<void> unmount_if_there(const std::string& path, bool lazy, const std::string& device = {});
+/// Unmounts this mount with fuse::unmount() if it is still at `path`. If it is not, or not known, this is a success and
+/// leaves every other mount alone.
+[[nodiscard]] Result<void> unmount_if_there(const std::string& path, const BindId& mount, bool lazy);
 
 /// Returns the mount that this user has made at `mountpoint`. kNotPermitted when there is none, because the directories
 /// around the mountpoint were renamed meanwhile.

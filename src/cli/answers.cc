@@ -24,8 +24,14 @@ std::string pretty(const std::string& json) {
   return config::to_pretty(config::Json::parse(json, nullptr, false)) + "\n";
 }
 
+CLI::Option* add_path(CLI::App& app, const std::string& name, std::string& path, const std::string& help) {
+  return app.add_option(name, path, help)->required()->check([](const std::string& given) {
+    return given.empty() ? std::string("it is empty: give a path (`.` is the current directory)") : std::string();
+  });
+}
+
 void add_mountpoint(CLI::App& app, std::string& path) {
-  app.add_option("MOUNTPOINT", path, "directory of the mount")->required();
+  (void)add_path(app, "MOUNTPOINT", path, "directory of the mount");
 }
 
 void add_json(CLI::App& app, bool& json) { app.add_flag("--json", json, "answer in JSON"); }

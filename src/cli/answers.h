@@ -20,6 +20,9 @@ inline constexpr Milliseconds kQueryPatience{10000};
 [[nodiscard]] int print(const std::string& text);
 [[nodiscard]] std::string pretty(const std::string& json);
 
+/// Adds a required path, which is stored as it was given. An empty one, of a script whose variable is not set, is
+/// refused: absolute() would take it for the current directory.
+CLI::Option* add_path(CLI::App& app, const std::string& name, std::string& path, const std::string& help);
 /// Adds the argument MOUNTPOINT, which is stored as it was given.
 void add_mountpoint(CLI::App& app, std::string& path);
 void add_json(CLI::App& app, bool& json);

@@ -92,7 +92,7 @@ class CheckCommand final : public Command {
   [[nodiscard]] std::string_view name() const override { return "check"; }
   [[nodiscard]] std::string_view help() const override { return "Check a store that is not mounted for damage"; }
   void add_to(CLI::App& app) override {
-    app.add_option("--store", store_, "directory of the store")->type_name("DIR")->required();
+    add_path(app, "--store", store_, "directory of the store")->type_name("DIR");
     app.add_flag("--repair", repair_, "remove what is damaged; it is fetched from the cluster again");
     add_json(app, json_);
   }

@@ -50,7 +50,7 @@ class ExplainCommand final : public Command {
     return "Explain why a path is visible or not: its family, scope and digest";
   }
   void add_to(CLI::App& app) override {
-    app.add_option("PATH", path_, "path in a mount")->required();
+    (void)add_path(app, "PATH", path_, "path in a mount");
     add_json(app, json_);
   }
   [[nodiscard]] int run(const config::Environment& environment) override {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <initializer_list>
+#include <utility>
 
 #include "inductorfs/config/settings.h"
 
@@ -87,6 +88,21 @@ TEST(CommandLine, AnswersAWrongOneWithOneLineAndCodeTwo) {
     EXPECT_EQ(wrong.text.find("inductorfs: usage: "), 0U) << wrong.text;
     EXPECT_EQ(wrong.text.find('\n'), wrong.text.size() - 1) << wrong.text;
   }
+}
+
+TEST(CommandLine, TakesAnEmptyPathForNoDirectory) {
+  for (const auto& [wrong, name] :
+       {std::pair{parse({"mount", ""}), "MOUNTPOINT"}, std::pair{parse({"unmount", "", "--lazy"}), "MOUNTPOINT"},
+        std::pair{parse({"status", ""}), "MOUNTPOINT"}, std::pair{parse({"sync", ""}), "MOUNTPOINT"},
+        std::pair{parse({"explain", ""}), "PATH"}, std::pair{parse({"check", "--store", ""}), "--store"},
+        std::pair{parse({"check", "--store="}), "--store"}, std::pair{parse({"upgrade", ""}), "MOUNTPOINT"}}) {
+    EXPECT_FALSE(wrong.command);
+    EXPECT_EQ(wrong.exit_code, 2);
+    EXPECT_EQ(wrong.text.find("inductorfs: usage: "), 0U) << wrong.text;
+    EXPECT_NE(wrong.text.find(name), std::string::npos) << wrong.text;
+  }
+  EXPECT_NE(parse({"mount", ""}).text.find("MOUNTPOINT: it is empty: give a path"), std::string::npos)
+      << parse({"mount", ""}).text;
 }
 
 TEST(CommandLine, DoesNotRepeatAPassword) {

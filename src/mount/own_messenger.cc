@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::chrono::seconds kLeastLife{1};
 
-/// Of `program`, with these descriptors. 0: it is not to be had.
+/// Starts `program` as the messenger with these descriptors. Returns its pid, or 0 on failure.
 pid_t spawn(const std::string& program, std::string mountpoint, int device, int notices) {
   std::string name = supervisor::kMessengerName;
   const std::array<char*, 3> words{name.data(), mountpoint.data(), nullptr};

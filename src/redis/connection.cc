@@ -91,7 +91,7 @@ class SocketConnection final : public Connection {
     return {};
   }
 
-  // After the caller has had the replies: his own work is not the server's silence.
+  // Called after the caller has handled the replies: its own work must not count as the server's silence.
   static void note_progress(Conversation& talk, size_t written, size_t got, bool replied) {
     if (written + got > 0) talk.quiet = Deadline::after(talk.without_progress);
     talk.unnoted += got;
@@ -105,9 +105,9 @@ class SocketConnection final : public Connection {
       return fail(ErrorCode::kTimedOut,
                   "no byte from the server for " + std::to_string(talk.without_progress.count()) + " ms");
     }
-    return fail(ErrorCode::kTimedOut, "next to nothing from the server for " +
+    return fail(ErrorCode::kTimedOut, "almost no data from the server for " +
                                           std::to_string(talk.budget->quiet().count()) +
-                                          " ms (--lookup-patience, if it is far away)");
+                                          " ms; raise --lookup-patience if the server is far away");
   }
 
   Result<size_t> write_some(Conversation& talk) {

@@ -42,8 +42,8 @@
 namespace inductorfs::vfs {
 
 /// The one FileSystem: local files over the cluster's entries. It owns the classes that do the work, in the order in
-/// which they use each other (docs/architecture.md has the picture), and passes each operation on to one of them. It
-/// also owns what belongs to none of them: starting, stopping, waiting for all of them, and the `janitor` thread.
+/// which they use each other (docs/architecture.md, "The rooms of `vfs`"), and passes each operation on to one of them.
+/// It also owns what belongs to none of them: starting, stopping, waiting for all of them, and the `janitor` thread.
 ///
 /// Lock order: that of RootTree, with Removal::queueing() between a content and the node table.
 /// Safe for concurrent use.
@@ -131,7 +131,6 @@ class Overlay final : public FileSystem {
 
  private:
   void keep_house(const std::stop_token& stop);
-  [[nodiscard]] Result<void> wait_for_seals(Deadline deadline);
 
   const FileSystemOptions options_;
   const Services services_;

@@ -106,7 +106,7 @@ TEST(MountOptions, DefaultsThatHelpShowsAreThoseInForce) {
   ASSERT_EQ(error_of(apply(values, "help", "/", shown)), "no error");
 
   const Settings defaults;
-  EXPECT_EQ(values.size(), 15U);
+  EXPECT_GE(values.size(), 15U) << "a new option may come, none may be left out";
   EXPECT_EQ(shown.writers, defaults.writers);
   EXPECT_EQ(shown.probe_interval, defaults.probe_interval);
   EXPECT_EQ(shown.store_limit, defaults.store_limit);

@@ -17,7 +17,7 @@ namespace inductorfs::places {
 namespace {
 
 /// A plain directory stands for the mount: links are the same on it. Bind mounts are tested with a real one
-/// (cli_test.cc).
+/// (tests/mount/test_further_places.py).
 class AlsoLinks : public ::testing::Test {
  protected:
   AlsoLinks() {

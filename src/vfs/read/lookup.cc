@@ -114,7 +114,7 @@ void Lookup::fetched(const Site& site, const catalog::KnownEntry& known, FetchOu
       return answer_absent(done, false);
     case FetchOutcome::kUnfit:
       if (site.parent->key) sets_.drop(site.parent);
-      return answer_absent(done, false);  // hidden by now (hide_unfit); the next one may fit
+      return answer_absent(done, false);  // hidden by now (Fit); the next entry may fit
   }
   counters_.get("lookup.first_touch").add();
   done({add_shared(site, known.entry, 1), false});

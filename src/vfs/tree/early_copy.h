@@ -13,10 +13,10 @@
 
 namespace inductorfs::vfs {
 
-/// The bytes of a large file that is to get an inode of its own, copied while nobody holds a lock: who asks for the
-/// file meanwhile is answered. The copy lies in orphans/ until it is taken, and goes with this object. A node has one
-/// at a time (Content::copying), or as many users as write to it at once would fill the disk. Confined to one thread;
-/// not to be destroyed with the node's lock held.
+/// The bytes of a large file that is to get an inode of its own, copied while nobody holds a lock: requests for
+/// the file are answered meanwhile. The copy lies in orphans/ until it is taken, and goes with this object. A node has
+/// one at a time (Content::copying), or as many users as write to it at once would fill the disk. Confined to one
+/// thread; not to be destroyed with the node's lock held.
 class EarlyCopy {
  public:
   struct File {

@@ -39,7 +39,7 @@ struct Content {
   std::string elsewhere;  ///< kLocal: path below the file system's directory when it is not in view/
   Attributes attributes;
   bool attributes_valid = false;
-  bool copying = false;  ///< somebody copies the bytes before he takes this lock (EarlyCopy)
+  bool copying = false;  ///< a thread is copying the bytes before it takes this lock (EarlyCopy)
   // kLocal regular files
   SealState sealed = SealState::kOpen;
   uint64_t active_writes = 0;

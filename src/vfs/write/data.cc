@@ -21,7 +21,7 @@ constexpr size_t kCopyPiece = 1 << 20;
 constexpr size_t kCopyMost = 8 << 20;
 constexpr off_t kSyncPiece = 8 << 20;
 constexpr uint64_t kAllocatePiece = 1ULL << 30;
-/// How often somebody who waits for a fetch says that he is not stuck.
+/// How often a request that waits for a fetch reports progress.
 constexpr std::chrono::seconds kFetchStep{1};
 
 /// Writes a file's bytes to the disk in pieces, and says that it makes progress: an fsync(2) of much on a slow disk
@@ -111,7 +111,7 @@ Result<EarlyCopy> Data::copy_early(const NodePtr& node, bool sealed_too, std::op
   };
   const auto is_free = [](const Content& content) { return !content.copying; };
   do {
-    // Whoever copies says that he goes on; this request waits for him as for a lock.
+    // The copying thread reports its progress; this request waits for it as for a lock.
     while (!node->content.wait_until(std::chrono::steady_clock::now() + kFetchStep, is_free, is_free)) continue;
     moves_.read([&](const Moves&) { node->content.with(begin); });
   } while (!from && !node->content.with(is_free));

@@ -28,23 +28,27 @@ class Command {
   [[nodiscard]] virtual int run(const config::Environment& environment) = 0;
 };
 
-// Each of these is defined in the file of its name, the last five in internal_commands.cc.
-[[nodiscard]] std::unique_ptr<Command> mount_command();
-[[nodiscard]] std::unique_ptr<Command> unmount_command();
-[[nodiscard]] std::unique_ptr<Command> status_command();
-[[nodiscard]] std::unique_ptr<Command> sync_command();
-[[nodiscard]] std::unique_ptr<Command> upgrade_command();
-[[nodiscard]] std::unique_ptr<Command> explain_command();
-[[nodiscard]] std::unique_ptr<Command> fingerprint_command();
-[[nodiscard]] std::unique_ptr<Command> check_command();
-[[nodiscard]] std::unique_ptr<Command> gpu_probe_command();
-[[nodiscard]] std::unique_ptr<Command> package_facts_command();
-[[nodiscard]] std::unique_ptr<Command> host_facts_command();
-[[nodiscard]] std::unique_ptr<Command> host_places_command();
-[[nodiscard]] std::unique_ptr<Command> worker_command();
+/// All commands, in the order of --help. Each is defined in the file of its name, the last five in
+/// internal_commands.cc. A new command is one file, and its name here.
+#define INDUCTORFS_COMMANDS(DO) \
+  DO(mount_command)             \
+  DO(unmount_command)           \
+  DO(status_command)            \
+  DO(sync_command)              \
+  DO(upgrade_command)           \
+  DO(explain_command)           \
+  DO(fingerprint_command)       \
+  DO(check_command)             \
+  DO(gpu_probe_command)         \
+  DO(package_facts_command)     \
+  DO(host_facts_command)        \
+  DO(host_places_command)       \
+  DO(worker_command)
 
-/// Returns all commands, in the order of --help. A new command is one file, one line above, and its name in
-/// commands.cc.
+#define INDUCTORFS_DECLARE_COMMAND(command) [[nodiscard]] std::unique_ptr<Command> command();
+INDUCTORFS_COMMANDS(INDUCTORFS_DECLARE_COMMAND)
+#undef INDUCTORFS_DECLARE_COMMAND
+
 [[nodiscard]] std::vector<std::unique_ptr<Command>> all_commands();
 
 }  // namespace inductorfs::cli

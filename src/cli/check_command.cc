@@ -93,7 +93,7 @@ class CheckCommand final : public Command {
   [[nodiscard]] std::string_view help() const override { return "Check a store that is not mounted for damage"; }
   void add_to(CLI::App& app) override {
     add_path(app, "--store", store_, "directory of the store")->type_name("DIR");
-    app.add_flag("--repair", repair_, "remove what is damaged; it is fetched from the cluster again");
+    app.add_flag("--repair", repair_, "remove damaged blobs and files, and set a damaged catalog aside");
     add_json(app, json_);
   }
   [[nodiscard]] int run(const config::Environment&) override {

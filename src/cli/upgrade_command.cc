@@ -59,8 +59,8 @@ Result<Upgraded> upgrade(const Located& mount, const std::string& program, const
       control::ask_and_await_end(mount.socket, control::upgrade_request(program), Deadline::after(kTakeoverPatience));
   const Result<std::string> taken = answer ? control::parse_answer(*answer) : answer;
   if (!taken && taken.error().code() == ErrorCode::kNotSupported) {
-    return fail(ErrorCode::kNotSupported,
-                "the version of the daemon cannot be upgraded: " + mount.mountpoint + ": unmount it and mount again");
+    return fail(ErrorCode::kNotSupported, "the version of this daemon does not support upgrade: " + mount.mountpoint +
+                                              ": unmount it and mount again");
   }
   if (!taken) return fail(taken.error());
   INDUCTORFS_TRY_ASSIGN(const auto after, status_after(mount, number_at(before, "pid"), environment));

@@ -364,7 +364,7 @@ Result<std::string> Service::sync(Deadline deadline, const std::function<bool()>
     const bool stopping = stopping_.wait_until(
         deadline.earlier(kSyncPause).at(), [](bool now) { return now; }, [](bool now) { return now; });
     if (stopping)
-      return fail(ErrorCode::kUnavailable, "the mount ends: what is queued is published after the next one");
+      return fail(ErrorCode::kUnavailable, "the mount is ending: queued groups are published after the next mount");
   }
 }
 

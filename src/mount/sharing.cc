@@ -62,8 +62,8 @@ Json sync_report(const config::Settings& settings, Counters& counters, const vfs
   for (const std::string& reason : files.foreign_reasons) why.push_back(reason);
   for (const std::string& reason : files.refused) why.push_back(reason);
   for (const std::string& path : files.still_written) why.push_back(path + ": still being written");
-  if (count("publish.refused") > 0) why.push_back("the cluster refused some: see inductorfs explain of a file");
-  if (too_large > 0) why.push_back("some are over the limit of --artefact-limit: see inductorfs explain of a file");
+  if (count("publish.refused") > 0) why.push_back("the cluster refused some artefacts: run inductorfs explain FILE");
+  if (too_large > 0) why.push_back("some artefacts are larger than --artefact-limit: run inductorfs explain FILE");
   if (count("publish.dropped") > 0) why.push_back("the queue was full (--queue-limit)");
   return {{"published", published},
           {"kept", files.foreign + refused + unknown + too_large + files.still_written.size()},

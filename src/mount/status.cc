@@ -137,17 +137,18 @@ Json warnings_of(const StatusFacts& facts) {
   }
   if (facts.supervision.log_full) {
     warnings.push_back(
-        "the kernel knows more files of this mount than a next worker could be told of: a crash would lose open files; "
-        "let the kernel forget some (echo 2 > /proc/sys/vm/drop_caches)");
+        "the kernel has more files of this mount in its cache than the memory for the next worker holds, so a crash "
+        "would "
+        "lose open files; run `echo 2 > /proc/sys/vm/drop_caches` as root");
   }
   if (std::string warning = disk_warning(facts.settings.store, facts.layers.store->usage().free_floor);
       !warning.empty()) {
     warnings.push_back(std::move(warning));
   }
   for (const StuckThread& stuck : facts.supervision.stuck) {
-    warnings.push_back(stuck.to_string() + (stuck.waits_for_disk
-                                                ? "; look at the disks"
-                                                : "; should it stay so, inductorfs upgrade starts another worker"));
+    warnings.push_back(stuck.to_string() +
+                       (stuck.waits_for_disk ? "; look at the disks"
+                                             : "; if it stays stuck, run inductorfs upgrade to start another worker"));
   }
   const std::shared_ptr<const host::HostState> host = facts.layers.host->state();
   if (const std::string warning = sharing_warning(facts.settings, host->facts); !warning.empty()) {

@@ -159,8 +159,10 @@ Result<BindId> find_own_mount(const std::string& mountpoint) {
   const bool is_ours = top != nullptr && top->is_ours() && top->root == "/";
   const bool is_users = is_ours && ::geteuid() == 0 && fuse_user_of(*top).value_or(0) != 0;
   if (is_ours && !is_users) return BindId{top->id, top->device};
-  return fail(ErrorCode::kNotPermitted, "the mountpoint leads elsewhere since it was mounted: " + mountpoint +
-                                            ": look who may rename the directories around it, and try again");
+  return fail(
+      ErrorCode::kNotPermitted,
+      "the mountpoint no longer leads to the new mount: " + mountpoint +
+          ": another user may have renamed a directory above it; check who owns these directories, and try again");
 }
 
 Result<void> unmount_if_there(const std::string& path, const BindId& mount, bool lazy) {
@@ -248,8 +250,8 @@ Result<Fd> open_mountpoint(const std::string& path, const config::Ownership& loo
                     (found.st_mode & 07777U) == looked_at.mode;
   if (same) return std::move(at->fd);
   return fail(ErrorCode::kNotPermitted,
-              "the mountpoint was exchanged, or changed its owner or mode, while it was being " +
-                  std::string("mounted: ") + path + ": look who may write around it, and try again");
+              "the mountpoint was replaced, or its owner or mode changed, during the mount: " + path +
+                  ": check who may write to the directories above it, and try again");
 }
 
 }  // namespace inductorfs::places

@@ -170,13 +170,13 @@ class Walk {
     const bool users = place_.user && found.st_uid == place_.user->uid;
     if (theirs_ ? !users : !users && !is_trusted(found.st_uid)) {
       return fail(ErrorCode::kNotPermitted, path + " belongs to the user " + std::to_string(found.st_uid) +
-                                                ", who could lead root elsewhere: remove it, or name another place");
+                                                ", who could replace it under root: remove it, or name another place");
     }
     theirs_ = theirs_ || !is_trusted(found.st_uid);
     const mode_t writers = purpose_ == Purpose::kOwnFiles ? kEverybodyWrites : kOthersWrite;
     if (theirs_ || (found.st_mode & writers) == 0 || (found.st_mode & S_ISVTX) != 0) return {};
-    return fail(ErrorCode::kNotPermitted, path + " may be written to by others, who could lead root elsewhere: take " +
-                                              "their right away (chmod go-w), or name another place");
+    return fail(ErrorCode::kNotPermitted, path + " is writable by others, who could replace what root uses there: " +
+                                              "run chmod go-w, or name another place");
   }
 
   Result<void> follow(const Step& link, const struct stat& found, const std::string& path) {

@@ -52,9 +52,10 @@ Result<ServerFacts> facts_from_info(const std::string& info) {
     return found == fields.end() ? std::string() : found->second;
   };
   const std::string version = field("redis_version");
-  if (version.empty()) return fail(ErrorCode::kInvalid, "this is no Redis server: INFO names no redis_version");
+  if (version.empty())
+    return fail(ErrorCode::kInvalid, "this is no Redis server: INFO has no redis_version; check host and port");
   if (number_in(version) < kOldestMajor) {
-    return fail(ErrorCode::kNotSupported, "the server is version " + version + "; 7.0 is the oldest that will do");
+    return fail(ErrorCode::kNotSupported, "the server is Redis " + version + "; use Redis 7.0 or later");
   }
   if (field("redis_mode") == "cluster") {
     return fail(ErrorCode::kNotSupported, "the server is part of a Redis Cluster, which this version cannot route to");

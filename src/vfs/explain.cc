@@ -29,8 +29,9 @@ std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const In
     return "written in place on this host; either its compiler's directory is still beside it, or the kernel does not "
            "tell whether somebody has it open for writing, so it stays here; copy it by rsync -a, which renames";
   }
-  return "written in place on this host under its final name, which does not show when it is complete, so it stays "
-         "here; copy it by rsync -a, which renames, or mount with --writers all";
+  return "written in place under its final name, so nothing shows when it is complete; it stays on this host: copy it "
+         "with "
+         "rsync -a, which renames each file, or mount with --writers all";
 }
 
 }  // namespace

@@ -180,7 +180,8 @@ TEST(SyncText, DoesNotTakeWhatIsTooLargeForShared) {
   counters.get("publish.kept_local").add(2);
   const Json report = mount::sync_report(with_remote(), counters, {}, all_known());
   EXPECT_EQ(report["nothing_shared"], true);
-  EXPECT_TRUE(sync_text(report).starts_with("published 0 groups; kept 2 artefacts on this host: some are over"))
+  EXPECT_TRUE(
+      sync_text(report).starts_with("published 0 groups; kept 2 artefacts on this host: some artefacts are larger"))
       << sync_text(report);
 }
 

@@ -3,20 +3,13 @@
 
 #include <sys/stat.h>
 
-#include <charconv>
 #include <optional>
 #include <string_view>
 
+#include "vfs/recover/number_in.h"
+
 namespace inductorfs::vfs {
 namespace {
-
-template <typename T>
-std::optional<T> number_in(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 /// "pending/<node>-<process>-<start>/<name>".
 struct PendingPlace {

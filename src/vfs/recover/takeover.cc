@@ -4,25 +4,14 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 #include <vector>
 
 #include "inductorfs/base/fail_point.h"
+#include "vfs/recover/number_in.h"
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
-namespace {
-
-template <typename T>
-std::optional<T> number_in(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-}  // namespace
 
 Takeover::Takeover(const Services& services, const Parts& parts)
     : counters_(services.counters),

@@ -19,6 +19,16 @@
 
 namespace inductorfs::testing {
 
+/// A request as it lies in a slot: header and body.
+inline std::string message_of(uint32_t opcode, uint64_t unique, uint64_t node, std::string_view body) {
+  fuse_in_header header{};
+  header.opcode = opcode;
+  header.unique = unique;
+  header.nodeid = node;
+  header.len = static_cast<uint32_t>(sizeof header + body.size());
+  return std::string(reinterpret_cast<const char*>(&header), sizeof header).append(body);
+}
+
 /// Plays the kernel's end of /dev/fuse on a socket pair, so that a session is tested message by message, without a
 /// mount and without privilege. Needs external synchronisation.
 class FakeKernel {

@@ -24,7 +24,8 @@ class LeftOver : public ::testing::Test {
     fuse_init_in init{};
     init.major = FUSE_KERNEL_VERSION;
     init.minor = FUSE_KERNEL_MINOR_VERSION;
-    const std::string message = message_of(FUSE_INIT, 2, 0, {reinterpret_cast<const char*>(&init), sizeof init});
+    const std::string message =
+        testing::message_of(FUSE_INIT, 2, 0, {reinterpret_cast<const char*>(&init), sizeof init});
     std::memcpy(region_.page().init, message.data(), message.size());
     region_.page().init_size = static_cast<uint32_t>(message.size());
     region_.page().last_status = SIGKILL;
@@ -33,17 +34,9 @@ class LeftOver : public ::testing::Test {
     for (const char* name : {"slow", "fast"}) files_.release(name);
   }
 
-  static std::string message_of(uint32_t opcode, uint64_t unique, uint64_t node, std::string_view body) {
-    fuse_in_header header{};
-    header.opcode = opcode;
-    header.unique = unique;
-    header.nodeid = node;
-    header.len = static_cast<uint32_t>(sizeof header + body.size());
-    return std::string(reinterpret_cast<const char*>(&header), sizeof header).append(body);
-  }
   Slot& leave(uint32_t opcode, std::string_view body, bool served = true) {
     Slot& slot = slots_.of_thread(0);
-    const std::string message = message_of(opcode, kLeft, kRoot, body);
+    const std::string message = testing::message_of(opcode, kLeft, kRoot, body);
     std::memcpy(slot.request(), message.data(), message.size());
     if (served) slot.served = kLeft;
     return slot;

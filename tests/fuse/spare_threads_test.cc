@@ -50,24 +50,16 @@ class SpareThreadsOfASession : public ::testing::Test {
     fuse_init_in init{};
     init.major = FUSE_KERNEL_VERSION;
     init.minor = FUSE_KERNEL_MINOR_VERSION;
-    const std::string first = message_of(FUSE_INIT, 2, 0, {reinterpret_cast<const char*>(&init), sizeof init});
+    const std::string first = testing::message_of(FUSE_INIT, 2, 0, {reinterpret_cast<const char*>(&init), sizeof init});
     std::memcpy(region_.page().init, first.data(), first.size());
     region_.page().init_size = static_cast<uint32_t>(first.size());
     region_.page().last_status = SIGKILL;
     if (thread >= kThreads) {
       ASSERT_TRUE(slots_.prepare(thread));
     }
-    const std::string message = message_of(FUSE_LOOKUP, unique, kRoot, std::string(name) + '\0');
+    const std::string message = testing::message_of(FUSE_LOOKUP, unique, kRoot, std::string(name) + '\0');
     std::memcpy(slots_.of_thread(thread).request(), message.data(), message.size());
     slots_.of_thread(thread).served = unique;
-  }
-  static std::string message_of(uint32_t opcode, uint64_t unique, uint64_t node, std::string_view body) {
-    fuse_in_header header{};
-    header.opcode = opcode;
-    header.unique = unique;
-    header.nodeid = node;
-    header.len = static_cast<uint32_t>(sizeof header + body.size());
-    return std::string(reinterpret_cast<const char*>(&header), sizeof header).append(body);
   }
   /// Of the memory that the next worker gets.
   size_t bytes_in_memory() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -58,7 +59,10 @@ class Guarded {
   T value_;
 };
 
-/// A Guarded for values that are read far more often than written: readers share the lock. Safe for concurrent use.
+/// A Guarded for values that are read far more often than written: readers share the lock. A writer waits for the
+/// readers that came before it only: those that come later wait for the writer, or overlapping readers would keep it
+/// out for ever (std::shared_mutex lets them; docs/semantics.md, "Threats on one host"). A reader may read again while
+/// it reads; nobody may write then. Safe for concurrent use.
 template <typename T>
 class SharedGuarded {
  public:
@@ -69,16 +73,59 @@ class SharedGuarded {
 
   template <typename F>
   decltype(auto) read(F&& use) const {
-    std::shared_lock lock(mutex_);
+    const Reader reader(*this);
     return std::forward<F>(use)(value_);
   }
   template <typename F>
   decltype(auto) write(F&& use) {
-    std::unique_lock lock(mutex_);
+    const Writer writer(*this);
     return std::forward<F>(use)(value_);
   }
 
  private:
+  /// A reader passes through `turn_` while a writer waits or writes, unless this thread reads such a value already: the
+  /// writer waits for it then.
+  class Reader {
+   public:
+    explicit Reader(const SharedGuarded& guarded) : guarded_(guarded) {
+      std::unique_lock turn(guarded_.turn_, std::defer_lock);
+      if (reading_ == 0 && guarded_.writers_.load(std::memory_order_relaxed) > 0) turn.lock();
+      guarded_.mutex_.lock_shared();
+      ++reading_;
+    }
+    ~Reader() {
+      --reading_;
+      guarded_.mutex_.unlock_shared();
+    }
+    Reader(const Reader&) = delete;
+    Reader& operator=(const Reader&) = delete;
+
+   private:
+    const SharedGuarded& guarded_;
+  };
+
+  class Writer {
+   public:
+    explicit Writer(SharedGuarded& guarded) : guarded_(guarded) {
+      guarded_.writers_.fetch_add(1, std::memory_order_relaxed);
+      guarded_.turn_.lock();
+      guarded_.mutex_.lock();
+    }
+    ~Writer() {
+      guarded_.mutex_.unlock();
+      guarded_.turn_.unlock();
+      guarded_.writers_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    Writer(const Writer&) = delete;
+    Writer& operator=(const Writer&) = delete;
+
+   private:
+    SharedGuarded& guarded_;
+  };
+
+  static inline constinit thread_local int reading_ = 0;  ///< reads of this thread, of all values of this type
+  std::atomic<int> writers_{0};  ///< those that wait or write; readers look before they take the turn
+  mutable std::mutex turn_;      ///< held by a writer until it is done
   mutable std::shared_mutex mutex_;
   T value_;
 };

@@ -79,5 +79,35 @@ TEST_F(DirectoryMoves, ByExchangeHoldUpNobodyEither) {
   expect_answers(vfs::RenameMode::kExchange);
 }
 
+/// A user may list a directory of a million names again and again, with many processes.
+TEST_F(DirectoryMoves, WaitForNoListing) {
+  constexpr size_t kNames = 2'000;
+  constexpr size_t kSteps = kNames / 256;  // signs of progress of one listing
+  ASSERT_TRUE(a.make_directory("small"));
+  const auto listed = view / "listed";
+  std::filesystem::create_directories(listed);
+  for (size_t i = 0; i < kNames; ++i) std::ofstream(listed / std::to_string(i)).flush();
+  takeover::Slot& slot = takeover::RequestSlots(region_).of_thread(0);
+  const std::array<uint64_t, 5> header{40, 99, 0, 0, 0};
+  const auto move_while_listed = [&] {
+    std::memcpy(slot.request(), header.data(), sizeof header);
+    slot.steps = 0;
+    std::atomic<bool> done{false};
+    std::jthread lister([&] {
+      const takeover::Serving serving(slot, false);
+      EXPECT_EQ(a.list("listed").value_or(std::vector<std::string>{}).size(), kNames);
+      done = true;
+    });
+    while (slot.steps == 0 && !done) std::this_thread::yield();  // the first names are read
+    EXPECT_TRUE(a.rename("small", "moved"));
+    const bool moved_meanwhile = slot.steps < kSteps;
+    lister.join();
+    slot.free();
+    EXPECT_TRUE(a.rename("moved", "small"));
+    return moved_meanwhile;
+  };
+  EXPECT_TRUE(eventually(move_while_listed));
+}
+
 }  // namespace
 }  // namespace inductorfs::testing

@@ -34,10 +34,9 @@ void renew(Listing& listing, const Items& items) {
 }  // namespace
 
 Result<void> Listings::renew_listing(const NodePtr& node, const std::string& path) {
-  auto local = moves_.read([&](const Moves&) { return disk_.list(LocalTree::view(path)); });
-  if (!local) return fail(std::move(local).error());
+  INDUCTORFS_TRY_ASSIGN(const auto local, tree_.list_in_view(path));
   Items items;
-  for (const auto& item : *local) items[item.name] = {item.name, item.inode_number, item.type};
+  for (const auto& item : local) items[item.name] = {item.name, item.inode_number, item.type};
   const std::string canonical = layout::canonical_path(path);
   bool has_set = false;
   const auto add_shared = [&](const std::string& name, mode_t type) {

@@ -27,9 +27,7 @@ class Listings {
   catalog::Catalog& catalog_;
   RootTree& tree_;
   ClusterSets& sets_;
-  LocalTree& disk_{tree_.disk()};
   NodeTable& nodes_{tree_.nodes()};
-  SharedGuarded<Moves>& moves_{tree_.moves()};
 };
 
 }  // namespace inductorfs::vfs

@@ -58,7 +58,7 @@ void FollowUp::refresh_kernel(const std::string& path, const NodePtr& directory,
 }
 
 void FollowUp::look_below(const std::string& path, const std::stop_token& stop) {
-  const auto items = moves_.read([&](const Moves&) { return disk_.list(LocalTree::view(path)); });
+  const auto items = tree_.list_in_view(path);
   if (!items || stop.stop_requested()) return;
   for (const auto& item : *items) {
     const std::string child = path.empty() ? item.name : join(path, item.name);

@@ -56,7 +56,6 @@ class FollowUp {
   TakeoverPhase& phase_;
   LocalTree& disk_{tree_.disk()};
   NodeTable& nodes_{tree_.nodes()};
-  SharedGuarded<Moves>& moves_{tree_.moves()};
   Guarded<Pins>& pins_{tree_.pins()};
 };
 

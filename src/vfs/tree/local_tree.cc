@@ -19,6 +19,7 @@ namespace inductorfs::vfs {
 namespace {
 
 constexpr size_t kCopyPiece = 1 << 20;
+constexpr size_t kListStep = 256;                  // names that are read between two signs of progress
 constexpr size_t kXattrLimit = size_t{64} * 1024;  // XATTR_SIZE_MAX and XATTR_LIST_MAX of linux/limits.h
 
 Timestamp timestamp_of(const struct timespec& time) { return {time.tv_sec, time.tv_nsec}; }
@@ -121,20 +122,21 @@ Result<Fd> LocalTree::open_directory(const std::string& path) const {
   return open_at(fd(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
-Result<std::vector<LocalTree::Item>> LocalTree::list(Fd directory, const std::string& path) {
+Result<std::vector<LocalTree::Item>> LocalTree::list(Fd directory, const std::string& path, size_t most) {
   std::vector<Item> items;
   const Handle<DIR, ::closedir> stream(::fdopendir(directory.get()));
   if (!stream) return fail_errno("opendir", path);
   (void)directory.release();  // the stream owns it now
-  while (true) {
+  while (items.size() < most) {
     errno = 0;
     const struct dirent* entry = ::readdir(stream.get());
+    if (entry == nullptr && errno != 0) return fail_errno("readdir", path);
     if (entry == nullptr) break;
     const std::string_view name = entry->d_name;
     if (name == "." || name == "..") continue;
     items.push_back({std::string(name), entry->d_ino, static_cast<mode_t>(DTTOIF(entry->d_type))});
+    if (items.size() % kListStep == 0) takeover::note_progress();
   }
-  if (errno != 0) return fail_errno("readdir", path);
   return items;
 }
 
@@ -148,7 +150,9 @@ Result<std::vector<LocalTree::Item>> LocalTree::list_below(const Fd& directory, 
 }
 
 bool LocalTree::is_empty(const std::string& path) const {
-  const auto items = list(path);
+  auto directory = open_directory(path);
+  if (!directory) return directory.error().code() == ErrorCode::kNotFound;
+  const auto items = list(std::move(*directory), path, 1);
   return items && items->empty();
 }
 

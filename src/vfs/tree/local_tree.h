@@ -51,8 +51,8 @@ class LocalTree {
   [[nodiscard]] Result<std::optional<struct stat>> stat(const std::string& path) const;
   [[nodiscard]] Result<std::vector<Item>> list(const std::string& path) const;
   [[nodiscard]] Result<Fd> open_directory(const std::string& path) const;
-  /// Lists a directory that is open. `path` is for the error only.
-  [[nodiscard]] static Result<std::vector<Item>> list(Fd directory, const std::string& path);
+  /// Lists the first `most` items of a directory that is open. `path` is for the error only.
+  [[nodiscard]] static Result<std::vector<Item>> list(Fd directory, const std::string& path, size_t most = SIZE_MAX);
   /// Lists the directory that is at `below` in `directory`, wherever that is by now. It is a step of a walk, which
   /// makes progress by it; what is no directory any more has no items.
   [[nodiscard]] static Result<std::vector<Item>> list_below(const Fd& directory, const std::string& below);

@@ -54,6 +54,14 @@ std::string RootTree::seal_on_disk(const std::string& path) const {
   return file ? disk_.seal_of(file->get()).value_or("") : std::string();
 }
 
+Result<std::vector<LocalTree::Item>> RootTree::list_in_view(const std::string& path) {
+  const std::string place = LocalTree::view(path);
+  auto directory = moves_.read([&](const Moves&) { return disk_.open_directory(place); });
+  if (directory) return LocalTree::list(std::move(*directory), place);
+  if (directory.error().code() == ErrorCode::kNotFound) return std::vector<LocalTree::Item>{};
+  return fail(std::move(directory).error());
+}
+
 std::vector<std::string> RootTree::local_set(const std::string& path) const {
   std::vector<std::string> names;
   if (auto items = disk_.list(LocalTree::view(path))) {

@@ -117,6 +117,9 @@ class RootTree {
   [[nodiscard]] bool is_sealed(const Node& node, Content& content);
   /// Returns the digest in the seal of a file of the view; empty when it has no seal.
   [[nodiscard]] std::string seal_on_disk(const std::string& path) const;
+  /// Lists what a directory of the view has on the disk; nothing when it is not there. The caller must not hold
+  /// moves(): the directory is opened under it, and read with no lock held, however many names it has.
+  [[nodiscard]] Result<std::vector<LocalTree::Item>> list_in_view(const std::string& path);
   /// Lists the Triton files that a directory of the view has on the disk.
   [[nodiscard]] std::vector<std::string> local_set(const std::string& path) const;
   [[nodiscard]] bool local_set_is_whole(const std::string& path) const;

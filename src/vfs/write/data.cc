@@ -293,16 +293,16 @@ Result<size_t> Data::copy_range(NodeId from, uint64_t from_offset, NodeId to, ui
 }
 
 /// The names that the view has there. Those of the cluster only are the cluster's, and what is put into a Triton set
-/// has no name before the set is whole.
+/// has no name before the set is whole. A slow disk holds up nobody else's names.
 Result<void> Data::sync_names(const Node& directory) {
-  return moves_.read([&](const Moves&) -> Result<void> {
+  const auto names = moves_.read([&](const Moves&) -> Result<Fd> {
     const auto path = nodes_.path_of(directory);
-    if (!path) return {};  // removed
-    const auto names = open_at(disk_.fd(), LocalTree::view(*path), O_RDONLY | O_DIRECTORY);
-    if (!names) return names.error().code() == ErrorCode::kNotFound ? Result<void>() : fail(names.error());
-    if (fail_point_error("disk.sync") || ::fsync(names->get()) != 0) return fail_errno("fsync");
-    return {};
+    if (!path) return fail(ErrorCode::kNotFound);  // removed
+    return open_at(disk_.fd(), LocalTree::view(*path), O_RDONLY | O_DIRECTORY);
   });
+  if (!names) return names.error().code() == ErrorCode::kNotFound ? Result<void>() : fail(names.error());
+  if (fail_point_error("disk.sync") || ::fsync(names->get()) != 0) return fail_errno("fsync");
+  return {};
 }
 
 Result<void> Data::sync_file(NodeId id, bool data_only) {

@@ -28,7 +28,7 @@ bool Stale::is_stale(const std::string& path, const std::vector<std::string>& sc
 }
 
 void Stale::drop_stale_below(const std::string& path) {
-  const auto items = moves_.read([&](const Moves&) { return disk_.list(LocalTree::view(path)); });
+  const auto items = tree_.list_in_view(path);
   if (!items) return;
   std::vector<std::string> kernel;
   for (const auto& item : *items) {

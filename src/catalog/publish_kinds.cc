@@ -19,6 +19,8 @@ constexpr uint64_t kSlowestLink = 2ULL * 1024;
 constexpr int kLookSteps = 256;
 
 constexpr std::string_view kSuperseded = "superseded: the cluster has another's for this key";
+constexpr std::string_view kNewer =
+    "superseded: a newer release has published this key in a form that this one cannot read; upgrade this mount";
 constexpr std::string_view kFull = "the scope is full: waits until a sweep has made room";
 constexpr std::string_view kSentByAnother = "another host sends the same just now";
 
@@ -154,6 +156,8 @@ Publisher::Outcome Publisher::settled(remote::PublishOutcome outcome, std::vecto
       return {ended(PublishState::kQueued, kFull), {}};
     case remote::PublishOutcome::kClaimed:
       return {ended(PublishState::kQueued, kSentByAnother), {}};
+    case remote::PublishOutcome::kNewer:
+      return superseded(kNewer);
     case remote::PublishOutcome::kSuperseded:
     case remote::PublishOutcome::kConflict:
       break;

@@ -9,7 +9,6 @@
 namespace inductorfs::codec {
 namespace {
 
-constexpr uint8_t kEntryVersion = 2;
 constexpr uint8_t kRecordVersion = 2;
 constexpr size_t kCheckSize = sizeof(uint32_t);
 constexpr uint8_t kSet = 'S';
@@ -68,6 +67,10 @@ std::string encode_entry(const Entry& entry) {
   value.append(origin);
   append_integer(value, crc32(entry.path, crc32(value)));
   return value;
+}
+
+bool is_newer_entry(std::string_view value) {
+  return !value.empty() && static_cast<uint8_t>(value.front()) > kEntryVersion;
 }
 
 Result<Entry> decode_entry(std::string_view path, std::string_view value) {

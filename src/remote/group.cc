@@ -60,7 +60,7 @@ std::vector<codec::Digest> distinct_digests(const std::vector<codec::Entry>& ent
 }
 
 std::string_view stored_digest(std::string_view value) {
-  if (value.size() < kDigestOffset + codec::Digest::kSize) return {};
+  if (value.size() < kDigestOffset + codec::Digest::kSize || codec::is_newer_entry(value)) return {};
   return value.substr(kDigestOffset, codec::Digest::kSize);
 }
 

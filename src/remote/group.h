@@ -35,8 +35,9 @@ struct EncodedGroup {
 /// Returns the digests of a group's entries, each once, in order.
 [[nodiscard]] std::vector<codec::Digest> distinct_digests(const std::vector<codec::Entry>& entries);
 
-/// The digest inside an encoded entry, at its fixed place (codec/entry.h: version, digest, ...).
+/// The place of the digest in an encoded entry of this release (codec/entry.h: version, digest, ...).
 inline constexpr size_t kDigestOffset = 1;
+/// Returns the digest inside an encoded entry; nothing for a value that is too short, or that a newer release wrote.
 [[nodiscard]] std::string_view stored_digest(std::string_view value);
 
 /// Says whether an encoded entry was published by the origin of `entry`, which has the same path.

@@ -9,6 +9,7 @@
 
 #include "blob_shelf.h"
 #include "group.h"
+#include "inductorfs/base/log.h"
 #include "keys.h"
 #include "piece.h"
 #include "redis_operations.h"
@@ -25,6 +26,7 @@ constexpr Milliseconds kClaimMost{60'000};
 /// In bytes a millisecond, before compression: a slower link is not worth waiting for.
 constexpr uint64_t kClaimRate = 4ULL * 1024;
 constexpr uint64_t kClaimBytesMost = 1ULL << 30;
+constexpr int kSecondsBetweenNewer = 600;
 
 bool refuses_writes(const Reply& reply) {
   constexpr std::array<std::string_view, 4> kWords = {"OOM ", "MISCONF ", "READONLY ", "NOREPLICAS "};
@@ -143,6 +145,11 @@ class PublishJob {
       return fail(redis::to_error(held));
     }
     if (group_.contest && replies[1].is_error()) return fail(redis::to_error(replies[1]));
+    // Neither compared nor replaced, and its blob is not looked for: only a newer release can read it.
+    if (std::ranges::any_of(held.items, [](const Reply& item) { return codec::is_newer_entry(item.text); })) {
+      outcome_ = PublishOutcome::kNewer;
+      return {};
+    }
     condition_ = Condition::of(group_);
     held_ = true;
     bool same = true;
@@ -242,6 +249,8 @@ class PublishJob {
       outcome_ = PublishOutcome::kPublished;
     } else if (status == "HELD") {
       outcome_ = PublishOutcome::kHeld;
+    } else if (status == "NEWER") {
+      outcome_ = PublishOutcome::kNewer;
     } else if (status == "SUPERSEDED" || (status == "CONFLICT" && group_.first_of_path)) {
       outcome_ = PublishOutcome::kSuperseded;
     } else if (status == "CONFLICT") {
@@ -270,11 +279,18 @@ class PublishJob {
 void count(RedisClient& session, PublishOutcome outcome) {
   const char* name = "remote.publish_groups";
   if (outcome == PublishOutcome::kHeld) name = "remote.publish_held";
+  if (outcome == PublishOutcome::kNewer) name = "remote.publish_newer";
   if (outcome == PublishOutcome::kFull) name = "remote.publish_full";
   if (outcome == PublishOutcome::kClaimed) name = "remote.publish_claimed";
   if (outcome == PublishOutcome::kSuperseded) name = "remote.publish_superseded";
   if (outcome == PublishOutcome::kConflict) name = "remote.publish_conflicts";
   session.counters().get(name).add();
+}
+
+void tell_of_newer(const PublishGroup& group) {
+  log::write_limited(log::Level::kWarning, "remote.publish_newer",
+                     {{"scope", group.scope}, {"path", group.entries.front().path}, {"entries", group.entries.size()}},
+                     kSecondsBetweenNewer);
 }
 
 }  // namespace
@@ -304,6 +320,7 @@ Result<PublishOutcome> publish_group(RedisClient& session, Breaker& writes, cons
   }
   writes.succeeded(ticket);
   count(session, job.outcome());
+  if (job.outcome() == PublishOutcome::kNewer) tell_of_newer(group);
   return job.outcome();
 }
 

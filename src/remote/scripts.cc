@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scripts.h"
 
+#include "inductorfs/codec/entry.h"
+
 namespace inductorfs::remote {
 namespace {
 
+// digest_in(): '' for an entry of a newer release, which equals no digest. `known` is the version of this release.
 // advance(): one more generation, and its record in the log.
 //  - %.0f: a number becomes an argument with 14 digits only.
 //  - An index without meta (an eviction policy took it, or an operator): the last record of the log was written in one
@@ -15,7 +18,7 @@ namespace {
 // keep(): a lifetime for the keys that have none yet, or whose time is partly over. By pcall: a user who may not do
 // that can still publish.
 // drop_lone_contests(): counts whose index or owners are gone (evicted) would refuse their contests for ever.
-constexpr const char* kCommon = R"lua(#!lua
+constexpr const char* kCommon = R"lua(
 local meta, idx, cnt, own, log = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
 local function generation()
@@ -54,8 +57,12 @@ local function advance(nonce, length, record)
   return gen
 end
 
+local function is_newer(value)
+  return (string.byte(value) or 0) > known
+end
+
 local function digest_in(value)
-  return string.sub(value, 2, 33)
+  return is_newer(value) and '' or string.sub(value, 2, 33)
 end
 
 local function keep(lifetime, renewal)
@@ -95,6 +102,7 @@ local first = 11
 local same, held_all, new = true, true, 0
 for i = first, #ARGV, 2 do
   local held = redis.call('HGET', idx, ARGV[i])
+  if held and is_newer(held) then return {'NEWER', generation()} end
   if held ~= ARGV[i + 1] then same = false end
   if not held or digest_in(held) ~= digest_in(ARGV[i + 1]) then held_all = false end
   if not held then new = new + 1 end
@@ -172,20 +180,23 @@ redis.call('ZREMRANGEBYRANK', registry, 0, -1 - most)
 return 'OK'
 )lua";
 
+/// What the scripts that read or write entries begin with.
+std::string common() { return "#!lua\nlocal known = " + std::to_string(codec::kEntryVersion) + kCommon; }
+
 }  // namespace
 
 const std::string& publish_script() {
-  static const std::string script = std::string(kCommon) + kPublish;
+  static const std::string script = common() + kPublish;
   return script;
 }
 
 const std::string& report_lost_script() {
-  static const std::string script = std::string(kCommon) + kRemove + kReportLost;
+  static const std::string script = common() + kRemove + kReportLost;
   return script;
 }
 
 const std::string& sweep_script() {
-  static const std::string script = std::string(kCommon) + kRemove + kSweep;
+  static const std::string script = common() + kRemove + kSweep;
   return script;
 }
 

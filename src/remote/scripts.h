@@ -14,7 +14,8 @@ namespace inductorfs::remote {
 /// that have less than `renewal` milliseconds left get `lifetime`.
 /// Mode repair: blobs of entries that were there have been sent again, and hosts that lacked them must hear of it.
 /// Answers {status, generation}: PUBLISHED, SAME (everything is there already), HELD (everything is there with these
-/// digests, but other attributes), SUPERSEDED, CONFLICT, FULL.
+/// digests, but other attributes), NEWER (an entry of a newer release is under one of the paths), SUPERSEDED, CONFLICT,
+/// FULL.
 [[nodiscard]] const std::string& publish_script();
 
 /// report_lost: ARGV = nonce, log length, record, path, digest, lifetime, renewal. Answers {"REMOVED" | "OTHER",

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,7 @@ struct State {
   std::vector<remote::PublishGroup> published;  ///< in order
   std::vector<std::pair<std::string, codec::Digest>> lost;
   std::vector<codec::Digest> renewed;
+  std::set<std::string> newer;       ///< paths with an entry that only a newer release can read
   bool full = false;                 ///< every scope, until one is swept
   uint64_t swept = 0;                ///< sweeps that were wanted
   std::optional<Error> failure;      ///< of every call
@@ -75,6 +77,9 @@ inline void remove_in(State& now, const remote::ScopeId& id, const std::string& 
 }
 inline remote::PublishOutcome commit(State& now, const remote::PublishGroup& group) {
   Scope& scope = now.scopes[group.scope];
+  if (std::ranges::any_of(group.entries, [&](const codec::Entry& entry) { return now.newer.contains(entry.path); })) {
+    return remote::PublishOutcome::kNewer;
+  }
   if (group.contest && scope.groups[group.contest->key] > group.contest->most) {
     return remote::PublishOutcome::kSuperseded;
   }

@@ -87,6 +87,21 @@ TEST_F(PublisherTest, TheFirstOfAPathStaysAndTheOtherIsKeptHere) {
   EXPECT_TRUE(eventually([&] { return catalog.find("f") && catalog.find("f")->entry.origin == "other/mount"; }));
 }
 
+TEST_F(PublisherTest, WhatANewerReleaseHasPublishedStaysAndTheFileIsKeptHere) {
+  Catalog& catalog = start_synced();
+  remote_.state.with([](FakeRemote::State& now) { now.newer.insert("f"); });
+  using Kind = Publish::Kind;
+  uint64_t superseded = 0;
+  for (const Kind kind : {Kind::kPlain, Kind::kFirst, Kind::kCandidate, Kind::kMerge, Kind::kFirstOfPath}) {
+    const auto report = publish(group(kind, "f", "ours"));
+    EXPECT_EQ(report.state, PublishState::kKeptLocal) << static_cast<int>(kind);
+    EXPECT_NE(report.why.find("upgrade this mount"), std::string::npos) << report.why;
+    EXPECT_EQ(counted("publish.superseded"), ++superseded) << static_cast<int>(kind);
+  }
+  EXPECT_FALSE(catalog.find("f"));
+  EXPECT_TRUE(remote_.published().empty());
+}
+
 TEST_F(PublisherTest, WhoDeletedTheFirstOfAPathReplacesIt) {
   Catalog& catalog = start_synced();
   remote_.set("aa", elsewhere("f", "theirs"));

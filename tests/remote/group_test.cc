@@ -12,6 +12,10 @@ TEST(StoredDigest, StandsWhereTheEntrysEncodingPutsIt) {
   const codec::Digest digest = codec::digest_of("x");
   EXPECT_EQ(stored_digest(codec::encode_entry(entry_of("a", digest))), digest.raw());
   EXPECT_TRUE(stored_digest("short").empty());
+  std::string newer = codec::encode_entry(entry_of("a", digest));
+  ++newer.front();
+  EXPECT_TRUE(codec::is_newer_entry(newer));
+  EXPECT_TRUE(stored_digest(newer).empty()) << "only a newer release knows where";
 }
 
 TEST(DeltaFold, KeepsTheLastWordOnEachPath) {

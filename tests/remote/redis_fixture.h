@@ -60,6 +60,16 @@ class RedisFixture : public ::testing::Test {
     remote->fetch(std::span(&digest, 1), sink, deadline);
     return sink.error_of(digest);
   }
+  /// As a newer release may write it: another version, and the digest elsewhere. Behind the version stand `bytes`,
+  /// which this release must not take for a digest. Returns the value.
+  std::string put_newer(const std::string& path, const std::string& text,
+                        const std::string& bytes = std::string(40, '\x5a')) {
+    std::string value = codec::encode_entry(entry(path, text));
+    ++value[0];
+    value.insert(1, bytes);
+    run({"HSET", keys.index, path, value});
+    return value;
+  }
   [[nodiscard]] std::string key_of(const codec::Digest& digest, uint32_t piece = 0) const {
     return piece_key(options.prefix, digest, piece);
   }

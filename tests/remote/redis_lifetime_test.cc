@@ -20,13 +20,6 @@ class RedisLifetime : public RedisFixture {
     EXPECT_TRUE(outcome) << outcome.error().to_string();
     return outcome.value_or(PublishOutcome::kConflict);
   }
-  /// As a newer release may write it: another version, and the digest elsewhere.
-  void put_newer(const std::string& path, const std::string& text) {
-    std::string value = codec::encode_entry(entry(path, text));
-    ++value[0];
-    value.insert(1, 40, '\x5a');
-    run({"HSET", keys.index, path, value});
-  }
   std::vector<std::string> all_keys() const { return {keys.meta, keys.index, keys.counts, keys.owners, keys.log}; }
 };
 

@@ -40,6 +40,10 @@ inline constexpr size_t kRecordEntryLimit = 4096;
 /// kNotSupported for another version, which other releases may be able to read. One entry has one encoding: a value
 /// that is accepted encodes to the same bytes again.
 [[nodiscard]] Result<Entry> decode_entry(std::string_view path, std::string_view value);
+/// The version that encode_entry() writes.
+inline constexpr uint8_t kEntryVersion = 2;
+/// Says whether a newer release wrote this value. Where such a value has its digest, only that release knows.
+[[nodiscard]] bool is_newer_entry(std::string_view value);
 [[nodiscard]] bool is_clean_path(std::string_view path);
 
 /// One record of a scope's log: the changes that one publish made.

@@ -102,6 +102,7 @@ enum class PublishOutcome {
   kHeld,        ///< the cluster already holds these bytes under these paths; nothing was changed
   kSuperseded,  ///< the contest was lost, or another writer was the first of the path; nothing was changed
   kConflict,    ///< `replaces` no longer holds; nothing was changed
+  kNewer,       ///< under one of the paths is an entry that only a newer release can read; nothing was changed
   kFull,        ///< the scope holds as many entries as it may; nothing was changed, and a sweep makes room
   kClaimed,     ///< another host is sending the same now; nothing was changed; ask again in a second
 };

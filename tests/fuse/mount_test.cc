@@ -13,6 +13,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <future>
+#include <memory>
+#include <optional>
 
 #include "inductorfs/base/fd.h"
 #include "mounted_fixture.h"
@@ -278,6 +281,104 @@ TEST_F(UnmountOfAnExchangedPath, UnmountsWhatIsMeantWhereItIsNow) {
   EXPECT_EQ(text_of(unmount(meant_, false)), "done");
   EXPECT_EQ(mounted_type(other_ + "/m"), "");
   EXPECT_EQ(mounted_type(around_ + "/m"), "tmpfs");
+}
+
+/// A mount whose daemon does not answer one lookup, for which a process waits. Needs external synchronisation.
+class HungMount {
+ public:
+  explicit HungMount(const std::string& path) {
+    files_.block_lookup("slow");
+    EXPECT_EQ(mkdir(path.c_str(), 0755), 0);
+    auto device = mount(at(path));
+    EXPECT_TRUE(device) << text_of(device);
+    auto session = device ? Session::open(std::move(*device), {}, files_, counters_) : fail(device.error());
+    EXPECT_TRUE(session) << session.error().to_string();
+    if (!session) return;
+    session_ = std::move(*session);
+    session_->start({});
+    // Not in the root: the kernel holds the lock of the directory, and to mount on the root takes its lock.
+    EXPECT_EQ(mkdir((path + "/d").c_str(), 0755), 0);
+    waiter_ = std::async(std::launch::async, [file = path + "/d/slow"] {
+      struct stat ignored {};
+      return ::stat(file.c_str(), &ignored) == 0 ? 0 : errno;
+    });
+    EXPECT_TRUE(files_.wait_until_waiting("slow", 1));
+  }
+  HungMount(const HungMount&) = delete;
+  HungMount& operator=(const HungMount&) = delete;
+  ~HungMount() { files_.release("slow"); }
+
+  [[nodiscard]] bool waits() const { return waiter_.wait_for(std::chrono::seconds(0)) != std::future_status::ready; }
+  /// What the waiting process gets.
+  [[nodiscard]] int error() const { return waiter_.get(); }
+  void answer() { files_.release("slow"); }
+
+ private:
+  testing::FakeFileSystem files_;
+  Counters counters_;
+  std::unique_ptr<Session> session_;
+  std::shared_future<int> waiter_;
+};
+
+/// Two mounts that do not answer, and the entry of the one whose requests are to end.
+class EndOfWaits : public MountErrors {
+ protected:
+  void SetUp() override {
+    MountErrors::SetUp();
+    if (IsSkipped()) return;
+    for (const std::string& path : {around_, other_}) ASSERT_EQ(mkdir(path.c_str(), 0755), 0);
+    meant_.emplace(around_ + "/m");
+    victim_.emplace(other_ + "/m");
+    const std::vector<MountEntry> table = read_mount_table();
+    const MountEntry* const entry = find_mount_at(table, around_ + "/m");
+    ASSERT_NE(entry, nullptr);
+    entry_ = *entry;
+  }
+  void TearDown() override {
+    for (const std::string& path : {around_ + "/m", other_ + "/m"}) {
+      while (!mounted_type(path).empty() && umount2(path.c_str(), MNT_DETACH) == 0) {
+      }
+    }
+  }
+  /// The answer, that there is no such file, comes to the one who waits.
+  static void expect_still_waits(HungMount& mount, const char* why) {
+    EXPECT_TRUE(mount.waits()) << why;
+    mount.answer();
+    EXPECT_EQ(mount.error(), ENOENT) << why;
+  }
+  std::string around_ = directory_ / "around";
+  std::string other_ = directory_ / "other";
+  std::optional<HungMount> meant_;
+  std::optional<HungMount> victim_;
+  MountEntry entry_;
+};
+
+TEST_F(EndOfWaits, IsOfTheMountThatIsMeant) {
+  end_waits(entry_);
+  EXPECT_EQ(meant_->error(), ECONNABORTED);
+  expect_still_waits(*victim_, "the victim");
+}
+
+TEST_F(EndOfWaits, IsOfNoOtherMountThatWasExchangedForIt) {
+  ASSERT_EQ(renameat2(AT_FDCWD, around_.c_str(), AT_FDCWD, other_.c_str(), RENAME_EXCHANGE), 0);
+  end_waits(entry_);
+  expect_still_waits(*victim_, "it is another mount that has the path now");
+  expect_still_waits(*meant_, "its path does not lead to it");
+}
+
+TEST_F(EndOfWaits, IsOfNoOtherMountThatCoversIt) {
+  ASSERT_EQ(::mount((other_ + "/m").c_str(), (around_ + "/m").c_str(), "", MS_BIND, nullptr), 0);
+  end_waits(entry_);
+  expect_still_waits(*victim_, "it is another mount that has the path now");
+  expect_still_waits(*meant_, "its path does not lead to it");
+}
+
+TEST_F(EndOfWaits, IsOfTheMountThatIsMeantWhereItIsNow) {
+  ASSERT_EQ(renameat2(AT_FDCWD, around_.c_str(), AT_FDCWD, other_.c_str(), RENAME_EXCHANGE), 0);
+  entry_.mount_point = other_ + "/m";
+  end_waits(entry_);
+  EXPECT_EQ(meant_->error(), ECONNABORTED);
+  expect_still_waits(*victim_, "the victim");
 }
 
 /// A served mount and somebody who uses it.

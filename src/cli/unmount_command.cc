@@ -24,7 +24,7 @@ Result<void> unmount_orphan(const std::string& mountpoint, bool lazy, const conf
   const std::vector<MountEntry> table = read_mount_table();
   const MountEntry* entry = find_mount_at(table, mountpoint);
   const places::BindId mount = entry == nullptr ? places::BindId{} : places::BindId{entry->id, entry->device};
-  (void)places::end_waits_without_daemon(mountpoint);
+  if (entry != nullptr) (void)places::end_waits_without_daemon(*entry);
   INDUCTORFS_TRY(places::unmount_if_there(mountpoint, mount, lazy));  // to end the waits may have been enough
   places::detach_binds_of(mount.device);
   places::sweep_runtime_directory(config::runtime_directory(::geteuid(), environment));

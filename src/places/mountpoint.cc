@@ -83,13 +83,6 @@ bool may_be_of_mount(const std::string& pid, uid_t owner) {
   return fits(real) && fits(effective) && fits(saved);
 }
 
-/// Who mounted what is on top at `path`. Root when there is nothing: then only root's processes count.
-uid_t owner_at(const std::string& path) {
-  const std::vector<MountEntry> table = read_mount_table();
-  const MountEntry* top = find_mount_at(table, path);
-  return top == nullptr ? 0 : fuse_user_of(*top).value_or(0);
-}
-
 /// Calls `look(task, part)` for the processes of the mount that are seen here, until it answers false. `task` is the
 /// place below /proc of the process, or of the thread that still shows what the process no longer does.
 template <typename Look>
@@ -114,10 +107,10 @@ void look_at_processes(const std::string& path, uid_t owner, Look&& look) {
 
 /// Told by the messenger that is there (src/supervisor/messenger.h), because processes that are not seen may be in
 /// another PID namespace.
-bool only_messenger_is_left(const std::string& path) {
+bool only_messenger_is_left(const MountEntry& mount) {
   bool messenger = false;
   bool others = false;
-  look_at_processes(path, owner_at(path), [&](const std::string&, Part part) {
+  look_at_processes(mount.mount_point, fuse_user_of(mount).value_or(0), [&](const std::string&, Part part) {
     (part == Part::kMessenger ? messenger : others) = true;
     return !others;
   });
@@ -175,11 +168,9 @@ Result<void> unmount_if_there(const std::string& path, const BindId& mount, bool
   return done;
 }
 
-bool end_waits_without_daemon(const std::string& path) {
-  if (!only_messenger_is_left(path)) return false;
-  const std::vector<MountEntry> table = read_mount_table();
-  // A user's requests wait on: it is root's to end them.
-  if (const MountEntry* const top = find_mount_at(table, path)) fuse::end_waits(*top);
+bool end_waits_without_daemon(const MountEntry& mount) {
+  if (!only_messenger_is_left(mount)) return false;
+  fuse::end_waits(mount);  // a user's requests wait on: it is root's to end them
   return true;
 }
 
@@ -188,7 +179,7 @@ Result<void> free_mountpoint(const std::string& path) {
     const std::vector<MountEntry> table = read_mount_table();
     const MountEntry* top = find_mount_at(table, path);
     if (top == nullptr) return {};
-    const bool held = top->is_ours() && !is_served(path) && end_waits_without_daemon(path);
+    const bool held = top->is_ours() && !is_served(path) && end_waits_without_daemon(*top);
     const bool living = !top->is_ours() || is_served(path) || (!held && !is_dead_mount(path));
     if (living) {
       return fail(ErrorCode::kBusy,

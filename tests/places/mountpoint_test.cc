@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -15,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "inductorfs/base/mount_table.h"
+#include "inductorfs/fuse/session.h"
 #include "support/lacks.h"
 #include "support/temporary_directory.h"
 
@@ -65,20 +68,59 @@ class MountProcesses : public ::testing::Test {
     if (::geteuid() != 0) INDUCTORFS_LACKS("root, to be several users");
     ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
     ASSERT_TRUE(write_file_atomically(AT_FDCWD, path_, "echo ready\nread line\n", 0644).has_value());
+    mount_.mount_point = path_;
   }
   testing::TemporaryDirectory directory_;
-  /// Nothing is mounted there, so that to end waits does nothing.
   std::string path_ = directory_ / "mount";
+  /// Nothing is mounted there, so that to end waits does nothing.
+  MountEntry mount_;
 };
 
 TEST_F(MountProcesses, AMessengerOfRootCounts) {
   const Pretender messenger(path_, 0);
-  EXPECT_TRUE(end_waits_without_daemon(path_));
+  EXPECT_TRUE(end_waits_without_daemon(mount_));
 }
 
 TEST_F(MountProcesses, WhatAnotherUserCallsAMessengerDoesNotCount) {
   const Pretender messenger(path_, kNobody);
-  EXPECT_FALSE(end_waits_without_daemon(path_));
+  EXPECT_FALSE(end_waits_without_daemon(mount_));
+}
+
+TEST_F(MountProcesses, AnotherMountThatHasThePathByNowKeepsItsRequests) {
+  if (::access("/dev/fuse", R_OK | W_OK) != 0) INDUCTORFS_LACKS("/dev/fuse");
+  const std::string dead = directory_ / "dead";
+  const std::string other = directory_ / "other";
+  // A script has to be at the path for a moment, so that its process has the path on its command line.
+  ASSERT_TRUE(make_directories(dead).has_value());
+  ASSERT_EQ(::rename(path_.c_str(), (dead + "/m").c_str()), 0);
+  const Pretender messenger(dead + "/m", 0);
+  ASSERT_EQ(::unlink((dead + "/m").c_str()), 0);
+  std::vector<Fd> devices;  // held, but never served: each mount has a request that waits
+  for (const std::string& around : {dead, other}) {
+    ASSERT_TRUE(make_directories(around + "/m").has_value());
+    fuse::MountOptions options;
+    options.mountpoint = around + "/m";
+    auto device = fuse::mount(options);
+    ASSERT_TRUE(device) << device.error().to_string();
+    devices.push_back(std::move(*device));
+  }
+  const auto has_ended = [&](size_t place) {
+    pollfd device{devices[place].get(), POLLIN, 0};
+    return ::poll(&device, 1, 0) == 1 && (device.revents & POLLERR) != 0;
+  };
+  const std::vector<MountEntry> table = read_mount_table();
+  const MountEntry meant = *find_mount_at(table, dead + "/m");
+  ASSERT_EQ(::renameat2(AT_FDCWD, dead.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE), 0);
+
+  EXPECT_TRUE(end_waits_without_daemon(meant));
+  EXPECT_FALSE(has_ended(1)) << "it has the path now";
+  EXPECT_FALSE(has_ended(0)) << "the path does not lead to it";
+
+  ASSERT_EQ(::renameat2(AT_FDCWD, dead.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE), 0);
+  EXPECT_TRUE(end_waits_without_daemon(meant));
+  EXPECT_TRUE(has_ended(0));
+  EXPECT_FALSE(has_ended(1));
+  for (const std::string& around : {dead, other}) EXPECT_EQ(::umount2((around + "/m").c_str(), MNT_DETACH), 0);
 }
 
 TEST(OwnMount, IsUnmountedAndNoOtherOneAtItsPath) {

@@ -22,8 +22,9 @@ namespace inductorfs::places {
 
 /// Ends the requests of a mount that has lost all its processes but its messenger, if the caller is root, and returns
 /// whether it is such a mount. No kill ends the messenger while the kernel makes it wait for a lookup, and the
-/// messenger keeps the device open, so processes that wait for the mount go on waiting.
-[[nodiscard]] bool end_waits_without_daemon(const std::string& path);
+/// messenger keeps the device open, so processes that wait for the mount go on waiting. Another mount that is at the
+/// path of `mount` by now keeps its requests.
+[[nodiscard]] bool end_waits_without_daemon(const MountEntry& mount);
 
 /// Unmounts this mount with fuse::unmount() if it is still at `path`. If it is not, or not known, this is a success and
 /// leaves every other mount alone.

@@ -56,8 +56,8 @@ ThreadSigns signs_of(pid_t thread) {
 }
 
 std::string StuckThread::to_string() const {
-  return "the thread " + work.name + " has not gone on for " + std::to_string(span.count()) + " s: it " + work.what +
-         (waits_for_disk ? ", and waits for the disk" : "");
+  return "the thread " + work.name + " has made no progress for " + std::to_string(span.count()) + " s: it " +
+         work.what + (waits_for_disk ? ", and waits for the disk" : "");
 }
 
 std::vector<StuckThread> ThreadWatch::look(SteadyTime now, const std::vector<AtWork>& at_work) {

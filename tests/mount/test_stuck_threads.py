@@ -25,7 +25,7 @@ def test_a_thread_that_hangs_is_named_and_holds_up_no_end(cluster):
 
     synced = a.cli("sync", a.cache, "--timeout", "60", seconds=60)
     assert synced.code == 1 and synced.seconds < 40, synced
-    assert "the thread seal has not gone on for" in synced.err and str(final.relative_to(a.cache)) in synced.err
+    assert "the thread seal has made no progress for" in synced.err and str(final.relative_to(a.cache)) in synced.err
     (warning,) = [text for text in a.status()["warnings"] if "the thread seal" in text]
     assert "inductorfs upgrade" in warning and "mount.thread_stuck" in a.log.read_text()
     # Jobs do not need that thread, so nothing is taken from them.

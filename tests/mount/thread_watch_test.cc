@@ -33,7 +33,7 @@ class WatchedThread : public ::testing::Test {
     now_ += later;
     return watch_.look(now_, threads_at_work());
   }
-  /// Looks until the thread sleeps, so that a later look finds that it has not gone on since.
+  /// Looks until the thread sleeps, so that a later look finds that it has made no progress since.
   [[nodiscard]] bool sleeps() {
     const Deadline deadline = Deadline::after(20s * testing::kSlowness);
     while (!deadline.passed()) {
@@ -80,7 +80,7 @@ TEST_F(WatchedThread, NamesAThreadThatHangsAndWhatItIsAt) {
   EXPECT_TRUE(look(kPatience - 1s).empty());
   const auto stuck = look(6s);
   ASSERT_EQ(stuck.size(), 1U);
-  EXPECT_EQ(stuck[0].to_string(), "the thread seal has not gone on for 20 s: it seals ab/cab.py");
+  EXPECT_EQ(stuck[0].to_string(), "the thread seal has made no progress for 20 s: it seals ab/cab.py");
   EXPECT_EQ(stuck[0].work.awaited_by, AwaitedBy::kSync);
   EXPECT_FALSE(stuck[0].waits_for_disk);
   ThreadWatch none{0ms};

@@ -99,7 +99,7 @@ class Supervision {
     uint64_t request = 0;
     uint64_t steps = 0;
     SteadyTime began;     ///< when the request was first observed
-    SteadyTime progress;  ///< when it was last observed to have gone on
+    SteadyTime progress;  ///< when its last progress was observed
   };
   void run(const std::stop_token& stop);
   void beat();

@@ -24,12 +24,12 @@ struct ThreadSigns {
 };
 [[nodiscard]] ThreadSigns signs_of(pid_t thread);
 
-/// A thread that has not gone on for a long time. Immutable value.
+/// A thread that has made no progress for a long time. Immutable value.
 struct StuckThread {
   AtWork work;
   std::chrono::seconds span{};
   bool waits_for_disk = false;
-  /// Returns "the thread seal has not gone on for 20 s: it seals ab/cab.py".
+  /// Returns "the thread seal has made no progress for 20 s: it seals ab/cab.py".
   [[nodiscard]] std::string to_string() const;
 };
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
+
+#include "support/lacks.h"
 #include "vfs/faulty_remote.h"
 #include "vfs/host.h"
 
@@ -103,6 +107,30 @@ TEST_F(Explain, TellsWhatWasRefused) {
   EXPECT_EQ(a.file_system->explain(bad).where, "local file");
   ASSERT_EQ(a.file_system->status().refused.size(), 1U);
   EXPECT_EQ(a.file_system->status().refused.front().substr(0, bad.size()), bad);
+}
+
+TEST_F(Explain, TellsWhatWasRefusedToEachUser) {
+  if (::geteuid() != 0) INDUCTORFS_LACKS("root, to have files of several users");
+  constexpr uid_t kOther = 65534;
+  HostOptions options;
+  options.chown_to_caller = true;
+  Host a(cluster, options);
+  const auto write_bad = [&](const std::string& name) {
+    const std::string bad = "fxgraph/" + code_name(name, 'f').substr(1, 2) + "/" + code_name(name, 'f') + "/";
+    return a.publish_file(bad + codec::torch_hash(name), "not a pickle");
+  };
+  ASSERT_TRUE(write_bad("ours"));
+  ASSERT_TRUE(a.sync());
+  const std::string ours = a.file_system->status().refused.front();
+  a.user = kOther;
+  for (int i = 0; i < 30; ++i) ASSERT_TRUE(write_bad("theirs" + std::to_string(i)));
+  for (int i = 0; i < 30; ++i) {
+    ASSERT_TRUE(a.make_directories("own" + std::to_string(i) + "/cache/" + triton_key_of("kernel")));
+  }
+  ASSERT_TRUE(a.sync());
+  const auto told = a.file_system->status().refused;
+  EXPECT_EQ(told.size(), 20U);
+  EXPECT_EQ(std::ranges::count(told, ours), 1) << "another user's many files and directories";
 }
 
 }  // namespace

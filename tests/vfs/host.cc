@@ -95,6 +95,7 @@ void Host::start(bool resume, bool requests_finished) {
   vfs_options.origin = catalog_options.origin;
   vfs_options.owner_uid = ::getuid();
   vfs_options.owner_gid = ::getgid();
+  vfs_options.chown_to_caller = options_.chown_to_caller;
   vfs_options.quiet_time = options_.quiet_time;
   vfs_options.prefetch_bytes = options_.prefetch_bytes;
   vfs_options.who_writes = options_.who_writes;
@@ -128,9 +129,9 @@ void Host::stop() {
 
 vfs::Caller Host::caller(pid_t process) const {
   for (const pid_t pid : {process, acting_, options_.process}) {
-    if (pid != 0) return {::getuid(), ::getgid(), pid};
+    if (pid != 0) return {user, ::getgid(), pid};
   }
-  return {::getuid(), ::getgid(), ::getpid()};
+  return {user, ::getgid(), ::getpid()};
 }
 
 Result<vfs::Found> Host::walk(const std::string& path, pid_t process) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <unistd.h>
+
 #include <functional>
 #include <memory>
 #include <optional>
@@ -39,7 +41,8 @@ struct HostOptions {
   Milliseconds quiet_time{50};
   Milliseconds sync_patience{5000};  ///< of start() with the cluster
   uint64_t prefetch_bytes = 0;
-  pid_t process = 0;  ///< whose requests these are; 0: the test's own
+  bool chown_to_caller = false;  ///< files belong to Host::user, as under root's daemon
+  pid_t process = 0;             ///< whose requests these are; 0: the test's own
   /// As of vfs::FileSystemOptions.
   decltype(vfs::FileSystemOptions::who_writes) who_writes{};
   /// Where everything lies, as a daemon lays it out, and stays; empty: a directory that goes with the host.
@@ -113,6 +116,7 @@ class Host {
   std::unique_ptr<catalog::Catalog> catalog;
   std::unique_ptr<vfs::FileSystem> file_system;
   RecordingKernel kernel;
+  uid_t user = ::getuid();  ///< whose calls these are; another one for root only
 
  private:
   Result<vfs::Found> walk(const std::string& path, pid_t process);

@@ -113,7 +113,7 @@ struct FileSystemStatus {
   std::vector<std::string> in_place;         ///< some of the files that were written in place: "path: why it waits"
   std::vector<std::string> still_written;    ///< some of the files that were never quiet; sync() does not wait for them
   uint64_t contested = 0;                    ///< Triton key directories with an unfinished set of some writer
-  std::vector<std::string> refused;          ///< the last 20 refusals: "path: reason"
+  std::vector<std::string> refused;          ///< the last refusals, 20 of all users together: "path: reason"
   uint64_t foreign = 0;                      ///< artefacts that stay here because their writer has another environment
   std::vector<std::string> foreign_reasons;  ///< the last 20 distinct reasons
 };

@@ -110,7 +110,7 @@ void Recovery::set_aside(const std::string& path, const Error& why, bool torn) {
                                     : "cannot be read, and stays as it is: " + moved.error().to_string();
   counters_.get("recovery.set_aside").add();
   log::error("recovery.set_aside", {{"path", shown}, {"why", why.to_string()}, {"outcome", outcome}});
-  refusals_.note(shown + ": " + outcome);
+  refusals_.note(shown + ": " + outcome, std::nullopt);
 }
 
 void Recovery::recover_file(const std::string& directory, const std::string& name,

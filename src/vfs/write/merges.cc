@@ -10,7 +10,7 @@ namespace inductorfs::vfs {
 
 void Sealing::on_published(const catalog::PublishReport& report) {
   if (report.state == catalog::PublishState::kRefused) {
-    for (const auto& path : report.paths) refusals_.add(path, report.why);
+    for (const auto& path : report.paths) refuse(path, report.why);
   }
   if (report.merged) adopt_merged(*report.merged);
 }

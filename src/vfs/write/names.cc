@@ -128,7 +128,7 @@ Result<Found> Names::make_directory(NodeId parent, std::string_view name, mode_t
       (void)::fchmodat(disk_.fd(), view_path.c_str(), (mode & 07777) | S_ISGID, 0);  // as mkdir(2) says; best effort
     }
     if (const std::string why = misplaced_triton_directory(where.path, options_.mountpoint); !why.empty()) {
-      refusals_.note(why);
+      refusals_.note(why, caller.uid);
     }
     return made(where, caller, std::nullopt);
   });

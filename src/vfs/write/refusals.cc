@@ -2,6 +2,7 @@
 #include "vfs/write/refusals.h"
 
 #include <algorithm>
+#include <map>
 
 #include "inductorfs/base/log.h"
 
@@ -12,15 +13,21 @@ constexpr size_t kKept = 20;
 
 }  // namespace
 
-void Refusals::add(const std::string& path, const std::string& why) {
+std::optional<uid_t> Refusals::owner_of_most(const std::vector<Line>& lines) {
+  std::map<std::optional<uid_t>, size_t> counts;
+  for (const Line& line : lines) ++counts[line.owner];
+  return std::ranges::max_element(counts, {}, [](const auto& user) { return user.second; })->first;
+}
+
+void Refusals::add(const std::string& path, const std::string& why, std::optional<uid_t> owner) {
   const std::string text = path + ": " + why;
   const bool is_new = lines_.with([&](std::vector<Line>& lines) {
     // One file that is refused again and again must not push out the others.
     const auto known = std::find_if(lines.begin(), lines.end(), [&](const Line& line) { return line.path == path; });
     const bool same = known != lines.end() && known->text == text;
     if (known != lines.end()) lines.erase(known);
-    if (lines.size() >= kKept) lines.erase(lines.begin());
-    lines.push_back({path, text});
+    lines.push_back({path, text, owner});
+    if (lines.size() > kKept) lines.erase(std::ranges::find(lines, owner_of_most(lines), &Line::owner));
     return !same;
   });
   if (is_new) counters_.get("seal.refused").add();
@@ -28,10 +35,13 @@ void Refusals::add(const std::string& path, const std::string& why) {
 }
 
 /// A job makes as many directories as it has kernels, and recovery may set many files aside: the first ones are enough.
-void Refusals::note(const std::string& text) {
+void Refusals::note(const std::string& text, std::optional<uid_t> owner) {
   lines_.with([&](std::vector<Line>& lines) {
-    const bool known = std::any_of(lines.begin(), lines.end(), [&](const Line& line) { return line.text == text; });
-    if (lines.size() < kKept && !known) lines.push_back({{}, text});
+    if (std::any_of(lines.begin(), lines.end(), [&](const Line& line) { return line.text == text; })) return;
+    lines.push_back({{}, text, owner});
+    if (lines.size() <= kKept) return;
+    const auto most = owner_of_most(lines);
+    lines.erase(most == owner ? lines.end() - 1 : std::ranges::find(lines, most, &Line::owner));
   });
 }
 

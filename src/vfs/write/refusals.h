@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,23 +12,28 @@
 
 namespace inductorfs::vfs {
 
-/// The most recent refusals, for `status`. Safe for concurrent use.
+/// The most recent refusals, for `status`. If there are too many lines, the user with the most of them loses one, so
+/// that no user pushes out the lines of others. Safe for concurrent use.
 class Refusals {
  public:
   explicit Refusals(Counters& counters) : counters_(counters) {}
 
   /// Adds a file that is not sealed or not published, and writes it to the log. A path has one line, which comes last
-  /// again with each refusal; it is counted when it is new or has another reason.
-  void add(const std::string& path, const std::string& why);
-  /// Adds anything else that an operator should know; a line that is there already is not added again.
-  void note(const std::string& text);
+  /// again with each refusal; it is counted when it is new or has another reason. `owner` is the owner of the file;
+  /// lines without a known owner count as those of one more user.
+  void add(const std::string& path, const std::string& why, std::optional<uid_t> owner);
+  /// Adds anything else that an operator should know; a line that is there already is not added again. `owner` is the
+  /// user who caused it.
+  void note(const std::string& text, std::optional<uid_t> owner);
   [[nodiscard]] std::vector<std::string> lines() const;
 
  private:
   struct Line {
     std::string path;  ///< empty for a note
     std::string text;
+    std::optional<uid_t> owner;
   };
+  static std::optional<uid_t> owner_of_most(const std::vector<Line>& lines);
 
   Counters& counters_;
   Guarded<std::vector<Line>> lines_;

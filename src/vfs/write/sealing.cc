@@ -118,6 +118,12 @@ void Sealing::seal_after_build(const std::string& directory_path, pid_t builder)
   }
 }
 
+/// The paths of the cluster (triton/@) are not on the disk, so that nobody is known as the owner.
+void Sealing::refuse(const std::string& path, const std::string& why) {
+  const auto found = disk_.stat(LocalTree::view(path));
+  refusals_.add(path, why, found && *found ? std::optional((*found)->st_uid) : std::nullopt);
+}
+
 SealOutcome Sealing::not_sealed(const std::string& path, const Error& error) {
   if (error.code() == ErrorCode::kBusy) return SealOutcome::kLater;
   // What waits holds a node each, and its bytes are read again for each try.
@@ -126,7 +132,7 @@ SealOutcome Sealing::not_sealed(const std::string& path, const Error& error) {
     log::write_limited(log::Level::kWarning, "seal.no_room", {{"path", path}, {"why", error.to_string()}});
     return SealOutcome::kNoRoom;
   }
-  refusals_.add(path, error.to_string());
+  refuse(path, error.to_string());
   return SealOutcome::kDone;
 }
 
@@ -188,7 +194,7 @@ bool Sealing::enqueue(const catalog::Publish& publish, const std::string& path,
     return true;
   });
   fail_point("seal.queued");
-  if (!queued) refusals_.add(path, queued.error().to_string());
+  if (!queued) refuse(path, queued.error().to_string());
   return queued.value_or(false);
 }
 

@@ -59,6 +59,7 @@ class Sealing {
   void on_published(const catalog::PublishReport& report);
 
  private:
+  void refuse(const std::string& path, const std::string& why);
   [[nodiscard]] SealOutcome not_sealed(const std::string& path, const Error& error);
   [[nodiscard]] SealOutcome seal_group(const SealItem& item);
   [[nodiscard]] Result<Sealed> seal_file(const NodePtr& node, const std::string& path);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -120,6 +121,7 @@ class SocketServer final : public ControlServer {
   SocketServer(std::string path, Fd listener, RequestHandler handler)
       : path_(std::move(path)),
         listener_(std::move(listener)),
+        stop_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         handler_(std::move(handler)),
         acceptor_(start_thread("control-accept", [this](const std::stop_token& stop) { accept_until(stop); })) {}
 
@@ -128,6 +130,7 @@ class SocketServer final : public ControlServer {
   void stop() override {
     if (stopped_.exchange(true)) return;
     acceptor_.request_stop();
+    (void)::eventfd_write(stop_event_.get(), 1);  // without an event (no descriptor was left) the tick ends the poll
     acceptor_.join();
     silent_.clear();
     answering_.clear();             // joins
@@ -144,11 +147,11 @@ class SocketServer final : public ControlServer {
   void accept_until(const std::stop_token& stop) {
     std::vector<pollfd> items;
     while (!stop.stop_requested()) {
-      items.assign(1, pollfd{listener_.get(), POLLIN, 0});
+      items.assign({pollfd{listener_.get(), POLLIN, 0}, pollfd{stop_event_.get(), POLLIN, 0}});
       for (const Client& client : silent_) items.push_back({client.connection.get(), POLLIN, 0});
       (void)::poll(items.data(), items.size(), static_cast<int>(kAcceptTick.count()));
       std::erase_if(answering_, [](const Answering& one) { return one.done->load(); });
-      auto item = items.begin() + 1;
+      auto item = items.begin() + 2;
       for (auto client = silent_.begin(); client != silent_.end(); ++item) {
         const auto here = client++;
         const Read read = item->revents == 0 ? Read::kMore : read_request(*here);
@@ -214,6 +217,7 @@ class SocketServer final : public ControlServer {
 
   std::string path_;
   Fd listener_;
+  Fd stop_event_;
   RequestHandler handler_;
   Guests guests_;
   std::list<Client> silent_;        ///< those whose request is not whole yet: the accepting thread's

@@ -95,6 +95,19 @@ TEST_F(Control, SeesAClientThatHasGone) {
       Deadline::after(kPatience).at(), [](bool value) { return value; }, [](bool value) { return value; }));
 }
 
+TEST_F(Control, StopsAtOnce) {
+  constexpr int kRounds = 20;
+  std::chrono::steady_clock::duration stopping{0};
+  for (int i = 0; i < kRounds; ++i) {
+    const auto server = serve(echo);
+    ASSERT_TRUE(ask(path_, "hello", Deadline::after(kPatience)).has_value()) << "it listens";
+    const auto begin = std::chrono::steady_clock::now();
+    server->stop();
+    stopping += std::chrono::steady_clock::now() - begin;
+  }
+  EXPECT_LT(stopping, kRounds * Milliseconds(100) * testing::kSlowness);
+}
+
 TEST_F(Control, HoldsAConnectionThatWaitsForTheEnd) {
   const auto server = serve([](std::string_view, const Peer&) { return Answer{"ending", true}; });
   const Result<std::string> ended = ask_and_await_end(path_, "unmount", Deadline::after(Milliseconds(200)));

@@ -74,6 +74,7 @@ void Tail::run() {
 
 void Tail::stop() {
   state_.notify_with([](State& state) { state.stopping = true; });
+  remote_->wake_waiters();
 }
 
 bool Tail::wait_synced(Deadline deadline) {

@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kLogLength = 10'000;
 constexpr size_t kPieceSize = size_t{1} << 20;
+/// A waiter that nobody wakes asks this often whether it is cancelled.
 constexpr Milliseconds kCancelInterval{100};
 
 struct Scope {
@@ -45,6 +46,7 @@ struct ClusterState {
   std::map<ScopeId, Scope> scopes;
   std::unordered_map<codec::Digest, std::string> frames;
   std::deque<ScopeInformation> announced;  // newest first
+  uint64_t wakes = 0;                      // how often waiters were woken to ask whether they are cancelled
 };
 
 bool holds_all(const Scope& scope, const EncodedGroup& group) {
@@ -190,13 +192,19 @@ class MemoryRemote final : public Remote {
       }
       return names;
     };
-    const auto any_moved = [&](const ClusterState& state) { return !moved(state).empty(); };
     const Deadline deadline = Deadline::after(most);
     std::vector<ScopeId> names;
-    while (names.empty() && !deadline.passed() && !cancelled()) {
-      names = cluster_->state().wait_until(deadline.earlier(kCancelInterval).at(), any_moved, moved);
+    while (names.empty() && !deadline.passed()) {
+      // Before `cancelled` is asked, so that no wake after its answer is missed.
+      const uint64_t seen = cluster_->state().with([](const ClusterState& state) { return state.wakes; });
+      if (cancelled()) break;
+      const auto woken = [&](const ClusterState& state) { return state.wakes != seen || !moved(state).empty(); };
+      names = cluster_->state().wait_until(deadline.earlier(kCancelInterval).at(), woken, moved);
     }
     return names;
+  }
+  void wake_waiters() override {
+    cluster_->state().notify_with([](ClusterState& state) { ++state.wakes; });
   }
 
   Result<void> report_lost(const ScopeId& scope, const std::string& path, const codec::Digest& digest,

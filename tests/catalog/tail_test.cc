@@ -192,5 +192,49 @@ TEST_F(TailTest, ChangesThatComeAllTheTimeAreReadAtThePollInterval) {
   EXPECT_LE(reads, 200U + 2U * static_cast<uint64_t>(turns));
 }
 
+/// Its waiters ask whether they are cancelled only when they are woken. Safe for concurrent use.
+class SoundSleeper final : public remote::ForwardingRemote {
+ public:
+  explicit SoundSleeper(remote::Remote& inner) : ForwardingRemote(inner) {}
+
+  Result<std::vector<remote::ScopeId>> wait_for_changes(
+      const std::vector<std::pair<remote::ScopeId, remote::Position>>&, Milliseconds,
+      const std::function<bool()>& cancelled) override {
+    const uint64_t seen = state_.notify_with([](State& state) { return ++state.waits, state.wakes; });
+    if (cancelled()) return std::vector<remote::ScopeId>();
+    const bool woken = state_.wait_until(
+        Deadline::after(kPatience).at(), [&](const State& state) { return state.wakes != seen; },
+        [&](const State& state) { return state.wakes != seen; });
+    EXPECT_TRUE(woken && cancelled());
+    return std::vector<remote::ScopeId>();
+  }
+  void wake_waiters() override {
+    state_.notify_with([](State& state) { ++state.wakes; });
+  }
+  [[nodiscard]] uint64_t waits() const {
+    return state_.with([](const State& state) { return state.waits; });
+  }
+
+ private:
+  struct State {
+    uint64_t waits = 0;
+    uint64_t wakes = 0;
+  };
+  Guarded<State> state_;
+};
+
+TEST_F(TailTest, WakesItsWaitWhenOtherScopesAreWantedAndAtTheEnd) {
+  SoundSleeper sleeper(remote_);
+  auto catalog = Catalog::open(options_, sleeper, store_, accepts, counters_);
+  ASSERT_TRUE(catalog);
+  (*catalog)->start({}, {});
+  ASSERT_TRUE(eventually([&] { return sleeper.waits() == 1; }));
+  remote_.set("cc", elsewhere("f", "1"));
+  (*catalog)->follow({"cc"});
+  EXPECT_TRUE(eventually([&] { return (*catalog)->find("f").has_value(); }));
+  ASSERT_TRUE(eventually([&] { return sleeper.waits() == 2; }));
+  (*catalog)->stop();
+}
+
 }  // namespace
 }  // namespace inductorfs::catalog

@@ -40,6 +40,7 @@ class Recorder final : public Remote {
     calls_.emplace_back(cancelled() ? "wait_for_changes, cancelled" : "wait_for_changes");
     return std::vector<ScopeId>{scopes.front().first};
   }
+  void wake_waiters() override { calls_.emplace_back("wake_waiters"); }
   Result<void> report_lost(const ScopeId& scope, const std::string& path, const codec::Digest&, Deadline) override {
     calls_.push_back("report_lost " + scope + " " + path);
     return fail(ErrorCode::kUnavailable);
@@ -99,8 +100,9 @@ TEST_F(ForwardingRemoteTest, PassesOnWhatIsTold) {
   EXPECT_EQ(plain.report_lost("bb", "path", digest, soon()).error().code(), ErrorCode::kUnavailable);
   EXPECT_EQ(plain.sweep("cc", true, soon())->looked_at, 7U);
   EXPECT_EQ(plain.announce_scope({"dd", "family", "text"}, soon()).error().code(), ErrorCode::kNotPermitted);
+  plain.wake_waiters();
   EXPECT_EQ(calls, (std::vector<std::string>{"publish aa", "renew 1", "report_lost bb path", "sweep cc wanted",
-                                             "announce_scope dd"}));
+                                             "announce_scope dd", "wake_waiters"}));
 }
 
 TEST_F(ForwardingRemoteTest, PassesOnWhatIsAsked) {

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
+#include "support/patience.h"
+
 namespace inductorfs::remote {
 namespace {
 
@@ -70,6 +75,41 @@ TEST(LocalRemote, DecidesContests) {
 
   EXPECT_EQ(local->publish(first, source, Deadline::after(kPatience)).value(), remote::PublishOutcome::kPublished);
   EXPECT_EQ(local->publish(second, source, Deadline::after(kPatience)).value(), remote::PublishOutcome::kSuperseded);
+}
+
+TEST(LocalRemote, EndsAWaitAtOnceThatIsCancelledAndWoken) {
+  constexpr int kRounds = 40;
+  const auto local = make_local_remote();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kRounds; ++i) {
+    std::atomic<int> asked = 0;
+    std::atomic<bool> over = false;
+    std::jthread waiter([&] {
+      const auto moved = local->wait_for_changes({{kScope, {}}}, kPatience, [&] { return ++asked, over.load(); });
+      EXPECT_TRUE(moved && moved->empty());
+    });
+    while (asked == 0) std::this_thread::yield();
+    over = true;
+    local->wake_waiters();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kRounds * Milliseconds(50) * testing::kSlowness);
+}
+
+TEST(LocalRemote, GoesOnWithAWaitThatIsWokenAndNotCancelled) {
+  const auto local = make_local_remote();
+  std::atomic<int> asked = 0;
+  Result<std::vector<ScopeId>> moved;
+  std::jthread waiter([&] {
+    moved = local->wait_for_changes({{kScope, {}}}, kPatience, [&] { return ++asked, false; });
+  });
+  while (asked == 0) std::this_thread::yield();
+  local->wake_waiters();
+  while (asked == 1) std::this_thread::yield();
+  CountingSource source;
+  ASSERT_TRUE(local->publish(group_of("ab/x.py", "text"), source, Deadline::after(kPatience)));
+  waiter.join();
+  ASSERT_TRUE(moved);
+  EXPECT_EQ(*moved, std::vector<ScopeId>{kScope});
 }
 
 TEST(LocalRemote, IsAlwaysThere) { EXPECT_TRUE(make_local_remote()->health().reachable); }

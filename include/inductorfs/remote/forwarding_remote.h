@@ -44,6 +44,7 @@ class ForwardingRemote : public Remote {
                                                               const std::function<bool()>& cancelled) override {
     return inner_.wait_for_changes(scopes, most, cancelled);
   }
+  void wake_waiters() override { inner_.wake_waiters(); }
   [[nodiscard]] Result<void> report_lost(const ScopeId& scope, const std::string& path, const codec::Digest& digest,
                                          Deadline deadline) override {
     return inner_.report_lost(scope, path, digest, deadline);

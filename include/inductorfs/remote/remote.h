@@ -165,6 +165,9 @@ class Remote {
   [[nodiscard]] virtual Result<std::vector<ScopeId>> wait_for_changes(
       const std::vector<std::pair<ScopeId, Position>>& scopes, Milliseconds most,
       const std::function<bool()>& cancelled) = 0;
+  /// Makes the calls of wait_for_changes that are under way ask `cancelled` at once. A remote that cannot do this
+  /// ignores it: its calls ask `cancelled` about ten times a second anyway.
+  virtual void wake_waiters() {}
 
   /// Tells the cluster that an entry's blob is gone or wrong; the entry is removed if it still has this digest.
   [[nodiscard]] virtual Result<void> report_lost(const ScopeId& scope, const std::string& path,

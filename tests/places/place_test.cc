@@ -6,10 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <thread>
-
 #include "inductorfs/places/mountpoint.h"
+#include "places/roots_place.h"
 #include "support/lacks.h"
 #include "support/temporary_directory.h"
 
@@ -17,13 +15,6 @@ namespace inductorfs::places {
 namespace {
 
 constexpr uid_t kSomebody = 12345;
-constexpr uid_t kNobody = 65534;
-
-struct stat attributes(const std::string& path) {
-  struct stat found {};
-  EXPECT_EQ(::lstat(path.c_str(), &found), 0) << path;
-  return found;
-}
 
 TEST(MakePlace, MakesWhatIsMissingAndRemembersIt) {
   const testing::TemporaryDirectory directory;
@@ -53,36 +44,6 @@ TEST(MakePlace, GivesTorchsDirectoryToItsUser) {
   EXPECT_EQ(::geteuid(), 0U);
   EXPECT_TRUE(make_place(directory / "after").has_value());
 }
-
-/// A directory that everybody may write to, as /tmp, and what root must not be led to.
-class RootsPlace : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (::geteuid() != 0) INDUCTORFS_LACKS("root, whom others could lead elsewhere");
-    ASSERT_EQ(::chmod(directory_.path().c_str(), 01777), 0);
-    ASSERT_EQ(::mkdir(victim_.c_str(), 0755), 0);
-  }
-  void make(const std::string& path, uid_t owner, mode_t mode = 0755) {
-    ASSERT_EQ(::mkdir(path.c_str(), mode), 0);
-    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
-    ASSERT_EQ(::chown(path.c_str(), owner, owner), 0);
-  }
-  void link(const std::string& path, uid_t owner) {
-    ASSERT_EQ(::symlink(victim_.c_str(), path.c_str()), 0);
-    ASSERT_EQ(::lchown(path.c_str(), owner, owner), 0);
-  }
-  /// Refused, and the error names the path that is in the way; nothing was made.
-  void expect_refusal(const std::string& path, const std::string& named) {
-    const Result<Place> place = make_place(path);
-    ASSERT_FALSE(place.has_value());
-    EXPECT_EQ(place.error().code(), ErrorCode::kNotPermitted) << place.error().what();
-    EXPECT_EQ(place.error().what().find(named + " "), 0U) << place.error().what();
-    EXPECT_NE(::access((victim_ + "/x").c_str(), F_OK), 0);
-  }
-  testing::TemporaryDirectory directory_;
-  std::string victim_ = directory_ / "victim";
-  std::string torch_ = directory_ / "torchinductor_root";
-};
 
 TEST_F(RootsPlace, IsNotBelowAStrangersDirectory) {
   make(torch_, kNobody);
@@ -176,35 +137,6 @@ TEST_F(RootsPlace, ToMountOnIsTheOneThatWasLookedAt) {
 }
 
 /// Exchanges the place and a link all the time, as its owner can.
-TEST_F(RootsPlace, IsWhatWasJudgedWhateverItsOwnerExchanges) {
-  constexpr int kRounds = 20000;
-  const std::string theirs = directory_ / "torchinductor_nobody";
-  const std::string headers = theirs + "/headers";
-  make(theirs, kNobody);
-  make(headers, kNobody);
-  link(theirs + "/link", kNobody);
-  const ino_t victim = attributes(victim_).st_ino;
-  std::atomic<bool> over{false};
-  std::thread attacker([&] {
-    while (!over) (void)::renameat2(AT_FDCWD, headers.c_str(), AT_FDCWD, (theirs + "/link").c_str(), RENAME_EXCHANGE);
-  });
-  int had = 0;
-  int refused = 0;
-  int led = 0;
-  for (int round = 0; round < kRounds && (round < kRounds / 10 || had == 0 || refused == 0); ++round) {
-    const Result<Place> place = make_place(headers);
-    struct stat found {};
-    const bool looked = place && ::fstat(place->fd.get(), &found) == 0;
-    (looked ? had : refused) += 1;
-    led += looked && found.st_ino == victim ? 1 : 0;
-  }
-  over = true;
-  attacker.join();
-  EXPECT_GT(had, 0);
-  EXPECT_GT(refused, 0);
-  EXPECT_EQ(led, 0);
-}
-
 TEST(MakePlace, TakesBackWhatItMadeWhenItFails) {
   const testing::TemporaryDirectory directory;
   ASSERT_EQ(::mkdir((directory / "a").c_str(), 0755), 0);

@@ -227,25 +227,6 @@ TEST_F(Recovery, SyncsWhatAnEarlierWorkerHadNotBegunToSeal) {
   EXPECT_EQ(a.catalog->publish_state(path)->state, catalog::PublishState::kPublished);
 }
 
-TEST_F(Recovery, SealsNothingBeforeTheRequestsOfAnEarlierWorkerAreFinished) {
-  Host a(cluster);
-  const std::string path = code_path("renamed");
-  ASSERT_TRUE(a.make_directories(path.substr(0, 2)));
-  a.stop();
-  a.start(true, false);
-  ASSERT_TRUE(a.publish_file(path, "print()"));
-
-  constexpr std::chrono::seconds kLongForASeal{1};
-  const auto end = std::chrono::steady_clock::now() + kLongForASeal;
-  (void)eventually([&] { return a.catalog->publish_state(path) || std::chrono::steady_clock::now() > end; });
-  EXPECT_FALSE(a.catalog->publish_state(path)) << "a request may have written half of it";
-
-  a.file_system->requests_finished();
-  ASSERT_TRUE(a.sync());
-  ASSERT_TRUE(a.catalog->publish_state(path));
-  EXPECT_EQ(a.catalog->publish_state(path)->state, catalog::PublishState::kPublished);
-}
-
 TEST_F(Recovery, PublishesNoSetThatMissesAChild) {
   Host a(cluster);
   const std::string staging = "triton/0/tmp.01234567-89ab-cdef-0123-456789abcdef";

@@ -44,12 +44,12 @@ class PlaceReaderTest : public ::testing::Test {
     return PlaceReader({program, Milliseconds(20'000), {}});
   }
   /// Notes each question and answers none.
-  [[nodiscard]] PlaceReader stuck() {
+  [[nodiscard]] PlaceReader stuck(Milliseconds deadline = Milliseconds(300)) {
     const std::string fifo = directory_ / "fifo";
     EXPECT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
     write(directory_ / "reader", "#!/bin/sh\necho >> " + (directory_ / "questions") + "\nread line < " + fifo + "\n",
           0755);
-    return PlaceReader({directory_ / "reader", Milliseconds(300), {}});
+    return PlaceReader({directory_ / "reader", deadline, {}});
   }
   [[nodiscard]] size_t questions() const {
     return read_file(AT_FDCWD, directory_ / "questions", 1000).value_or("").size();
@@ -105,7 +105,7 @@ TEST_F(PlaceReaderTest, FindsLibrariesOfAnEnvironmentForItsHost) {
 }
 
 TEST_F(PlaceReaderTest, GivesUpPlacesThatAreNotSeenInTime) {
-  const PlaceReader reader = stuck();
+  const PlaceReader reader = stuck(Milliseconds(50));
   const auto places = reader.places(facts());
   ASSERT_FALSE(places);
   EXPECT_EQ(places.error().code(), ErrorCode::kTimedOut);

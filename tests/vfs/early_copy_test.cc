@@ -16,15 +16,17 @@
 namespace inductorfs::testing {
 namespace {
 
-constexpr size_t kLarge = size_t{96} << 20;
+constexpr size_t kLarge = size_t{24} << 20;
+/// A question may miss the copy: a busy machine may put it off until the bytes are copied.
+constexpr size_t kTries = 10;
 
 class LargeFiles : public ::testing::Test {
  protected:
   vfs::NodeId node(const std::string& path) { return a.look_up(path)->node; }
   static vfs::Caller me() { return {::getuid(), ::getgid(), ::getpid()}; }
   /// An artefact of this host that the store has too, or of the cluster.
-  std::string publish(Host& by, size_t size) {
-    const std::string path = in_code_directory(code_name("large") + ".py");
+  std::string publish(Host& by, size_t size, const std::string& name = "large") {
+    const std::string path = in_code_directory(code_name(name) + ".py");
     EXPECT_TRUE(by.publish_file(path, std::string(size, 'x')));
     EXPECT_TRUE(by.sync());
     EXPECT_TRUE(a.wait_for_entry(path));
@@ -68,6 +70,18 @@ class LargeFiles : public ::testing::Test {
     EXPECT_EQ(now.substr(0, 2), "yx");
     EXPECT_EQ(now.find_first_not_of('x', 1), std::string::npos);
   }
+  /// The same of one of several files that `by` publishes. Each of them is copied, and counted once.
+  bool some_copy_answers(Host& by, const std::string& counter, const std::function<void(vfs::NodeId)>& ask) {
+    bool answered = false;
+    for (size_t tries = 1; tries <= kTries && !answered; ++tries) {
+      const std::string path = publish(by, kLarge, "large " + std::to_string(tries));
+      const vfs::NodeId id = node(path);
+      answered = answers_while_copied(path, [&] { ask(id); });
+      expect_changed(path, kLarge);
+      EXPECT_EQ(a.count(counter), tries);
+    }
+    return answered;
+  }
 
   std::shared_ptr<remote::MemoryCluster> cluster = remote::make_memory_cluster();
   Host a{cluster};
@@ -75,26 +89,19 @@ class LargeFiles : public ::testing::Test {
 };
 
 TEST_F(LargeFiles, OfThisHostAreAskedForWhileTheyAreCopied) {
-  const std::string path = publish(a, kLarge);
-  const vfs::NodeId id = node(path);
-  EXPECT_TRUE(answers_while_copied(path, [&] {
+  EXPECT_TRUE(some_copy_answers(a, "view.unsealed", [&](vfs::NodeId id) {
     EXPECT_TRUE(a.file_system->get_attributes(id));
     EXPECT_TRUE(a.file_system->get_xattr(id, "user.inductorfs.digest"));
   }));
-  expect_changed(path, kLarge);
-  EXPECT_EQ(a.count("view.unsealed"), 1U);
 }
 
 TEST_F(LargeFiles, OfTheClusterAreAskedForWhileTheyAreCopied) {
-  const std::string path = publish(b, kLarge);
-  const vfs::NodeId id = node(path);
-  EXPECT_TRUE(answers_while_copied(path, [&] { EXPECT_TRUE(a.file_system->get_attributes(id)); }));
-  expect_changed(path, kLarge);
-  EXPECT_EQ(a.count("view.copied_up"), 1U);
+  EXPECT_TRUE(
+      some_copy_answers(b, "view.copied_up", [&](vfs::NodeId id) { EXPECT_TRUE(a.file_system->get_attributes(id)); }));
 }
 
 TEST_F(LargeFiles, AreCopiedOnceForWritersAtOnce) {
-  const std::string path = publish(a, kLarge / 8);
+  const std::string path = publish(a, size_t{12} << 20);
   const vfs::NodeId id = node(path);
   std::atomic<bool> done{false};
   size_t most = 0;

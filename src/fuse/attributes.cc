@@ -17,8 +17,9 @@ using vfs::FileSystem;
 using vfs::NodeId;
 
 void get_attributes(fuse_req_t request, fuse_ino_t node, fuse_file_info*) noexcept {
-  serve(request, Operation::kGetattr,
-        [&](FileSystem& file_system, Reply& reply) { reply.attributes(file_system.get_attributes(NodeId{node})); });
+  serve(request, Operation::kGetattr, [&](FileSystem& file_system, KernelReply& reply) {
+    reply.attributes(file_system.get_attributes(NodeId{node}));
+  });
 }
 
 /// With HANDLE_KILLPRIV_V2 these are ours to clear: by a change of owner always, by truncation when the kernel says so.
@@ -28,7 +29,7 @@ bool clears_privileges(const vfs::AttributeChange& change) {
 }
 
 void set_attributes(fuse_req_t request, fuse_ino_t node, struct stat* attributes, int valid, fuse_file_info*) noexcept {
-  serve(request, Operation::kSetattr, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kSetattr, [&](FileSystem& file_system, KernelReply& reply) {
     vfs::AttributeChange change = to_change(*attributes, valid);
     if (clears_privileges(change)) {
       const auto before = file_system.get_attributes(NodeId{node});
@@ -52,12 +53,13 @@ void get_xattr(fuse_req_t request, fuse_ino_t node, const char* name, size_t siz
   if (const int refused = refused_attribute(name, ENODATA); refused != 0) {
     return refuse(request, Operation::kGetxattr, refused);
   }
-  serve(request, Operation::kGetxattr,
-        [&](FileSystem& file_system, Reply& reply) { reply.sized(file_system.get_xattr(NodeId{node}, name), size); });
+  serve(request, Operation::kGetxattr, [&](FileSystem& file_system, KernelReply& reply) {
+    reply.sized(file_system.get_xattr(NodeId{node}, name), size);
+  });
 }
 
 void list_xattrs(fuse_req_t request, fuse_ino_t node, size_t size) noexcept {
-  serve(request, Operation::kListxattr, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kListxattr, [&](FileSystem& file_system, KernelReply& reply) {
     const auto names = file_system.list_xattrs(NodeId{node});
     if (!names) return reply.fail(names.error());
     std::string joined;
@@ -71,7 +73,7 @@ void set_xattr(fuse_req_t request, fuse_ino_t node, const char* name, const char
   if (const int refused = refused_attribute(name, EOPNOTSUPP); refused != 0) {
     return refuse(request, Operation::kSetxattr, refused);
   }
-  serve(request, Operation::kSetxattr, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kSetxattr, [&](FileSystem& file_system, KernelReply& reply) {
     reply.done(file_system.set_xattr(NodeId{node}, name, std::string_view(value, size), flags));
   });
 }
@@ -81,12 +83,12 @@ void remove_xattr(fuse_req_t request, fuse_ino_t node, const char* name) noexcep
     return refuse(request, Operation::kRemovexattr, refused);
   }
   serve(request, Operation::kRemovexattr,
-        [&](FileSystem& file_system, Reply& reply) { reply.done(file_system.remove_xattr(NodeId{node}, name)); });
+        [&](FileSystem& file_system, KernelReply& reply) { reply.done(file_system.remove_xattr(NodeId{node}, name)); });
 }
 
 void get_statistics(fuse_req_t request, fuse_ino_t) noexcept {
   serve(request, Operation::kStatfs,
-        [&](FileSystem& file_system, Reply& reply) { reply.statistics(file_system.statistics()); });
+        [&](FileSystem& file_system, KernelReply& reply) { reply.statistics(file_system.statistics()); });
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ void flush_file(fuse_req_t request, fuse_ino_t, fuse_file_info*) noexcept {
 void release_file(fuse_req_t request, fuse_ino_t, fuse_file_info*) noexcept { refuse(request, Operation::kRelease, 0); }
 
 void read_bytes(fuse_req_t request, fuse_ino_t node, size_t size, off_t offset, fuse_file_info*) noexcept {
-  serve(request, Operation::kRead, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kRead, [&](FileSystem& file_system, KernelReply& reply) {
     thread_local std::vector<char> bytes;
     bytes.resize(std::max(bytes.size(), size));
     const auto got = file_system.read(NodeId{node}, bytes.data(), size, static_cast<uint64_t>(offset));
@@ -55,7 +55,7 @@ Result<void> clear_privileges(FileSystem& file_system, NodeId node, const vfs::C
 
 void write_bytes(fuse_req_t request, fuse_ino_t node, const char* data, size_t size, off_t offset,
                  fuse_file_info*) noexcept {
-  serve(request, Operation::kWrite, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kWrite, [&](FileSystem& file_system, KernelReply& reply) {
     const vfs::Caller caller = caller_of(request);
     if (kill_privileges_of_this_request()) {
       auto cleared = clear_privileges(file_system, NodeId{node}, caller);
@@ -69,7 +69,7 @@ void write_bytes(fuse_req_t request, fuse_ino_t node, const char* data, size_t s
 }
 
 void allocate(fuse_req_t request, fuse_ino_t node, int mode, off_t offset, off_t length, fuse_file_info*) noexcept {
-  serve(request, Operation::kFallocate, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kFallocate, [&](FileSystem& file_system, KernelReply& reply) {
     reply.done(file_system.allocate(NodeId{node}, mode, static_cast<uint64_t>(offset), static_cast<uint64_t>(length),
                                     caller_of(request)));
   });
@@ -78,7 +78,7 @@ void allocate(fuse_req_t request, fuse_ino_t node, int mode, off_t offset, off_t
 // NOLINTNEXTLINE(readability-function-size): the parameters are those of libfuse
 void copy_range(fuse_req_t request, fuse_ino_t from, off_t from_offset, fuse_file_info*, fuse_ino_t to, off_t to_offset,
                 fuse_file_info*, size_t length, int flags) noexcept {
-  serve(request, Operation::kCopyFileRange, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kCopyFileRange, [&](FileSystem& file_system, KernelReply& reply) {
     if (flags != 0) return reply.errno_value(EINVAL);
     const auto copied = file_system.copy_range(NodeId{from}, static_cast<uint64_t>(from_offset), NodeId{to},
                                                static_cast<uint64_t>(to_offset), length, caller_of(request));
@@ -88,7 +88,7 @@ void copy_range(fuse_req_t request, fuse_ino_t from, off_t from_offset, fuse_fil
 }
 
 void sync_file(fuse_req_t request, fuse_ino_t node, int data_only, fuse_file_info*) noexcept {
-  serve(request, Operation::kFsync, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kFsync, [&](FileSystem& file_system, KernelReply& reply) {
     reply.done(file_system.sync_file(NodeId{node}, data_only != 0));
   });
 }

@@ -21,7 +21,7 @@ using vfs::FileSystem;
 using vfs::NodeId;
 
 void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
-  serve(request, Operation::kLookup, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kLookup, [&](FileSystem& file_system, KernelReply& reply) {
     const vfs::Caller caller = caller_of(request);
     auto pending = std::make_shared<PendingLookup>(std::move(reply));
     // From here on the request may be answered, and gone, at any time; `name` lies in this thread's buffer.
@@ -42,14 +42,14 @@ bool begin_part(uint64_t part) noexcept {
 }
 
 void forget(fuse_req_t request, fuse_ino_t node, uint64_t count) noexcept {
-  serve(request, Operation::kForget, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kForget, [&](FileSystem& file_system, KernelReply& reply) {
     if (begin_part(0)) file_system.forget(NodeId{node}, count);
     reply.nothing();
   });
 }
 
 void forget_many(fuse_req_t request, size_t count, fuse_forget_data* nodes) noexcept {
-  serve(request, Operation::kForget, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kForget, [&](FileSystem& file_system, KernelReply& reply) {
     for (size_t i = 0; i < count; ++i) {
       if (begin_part(i)) file_system.forget(NodeId{nodes[i].ino}, nodes[i].nlookup);
     }
@@ -58,49 +58,49 @@ void forget_many(fuse_req_t request, size_t count, fuse_forget_data* nodes) noex
 }
 
 void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info*) noexcept {
-  serve(request, Operation::kCreate, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kCreate, [&](FileSystem& file_system, KernelReply& reply) {
     reply.created(file_system.create(NodeId{parent}, name, mode, caller_of(request)));
   });
 }
 
 void make_node(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, dev_t device) noexcept {
-  serve(request, Operation::kMknod, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kMknod, [&](FileSystem& file_system, KernelReply& reply) {
     reply.entry(file_system.make_node(NodeId{parent}, name, mode, device, caller_of(request)));
   });
 }
 
 void make_directory(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode) noexcept {
-  serve(request, Operation::kMkdir, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kMkdir, [&](FileSystem& file_system, KernelReply& reply) {
     reply.entry(file_system.make_directory(NodeId{parent}, name, mode, caller_of(request)));
   });
 }
 
 void make_symlink(fuse_req_t request, const char* target, fuse_ino_t parent, const char* name) noexcept {
-  serve(request, Operation::kSymlink, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kSymlink, [&](FileSystem& file_system, KernelReply& reply) {
     reply.entry(file_system.make_symlink(NodeId{parent}, name, target, caller_of(request)));
   });
 }
 
 void make_link(fuse_req_t request, fuse_ino_t node, fuse_ino_t parent, const char* name) noexcept {
-  serve(request, Operation::kLink, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kLink, [&](FileSystem& file_system, KernelReply& reply) {
     reply.entry(file_system.link(NodeId{node}, NodeId{parent}, name, caller_of(request)));
   });
 }
 
 void remove_file(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
   serve(request, Operation::kUnlink,
-        [&](FileSystem& file_system, Reply& reply) { reply.done(file_system.unlink(NodeId{parent}, name)); });
+        [&](FileSystem& file_system, KernelReply& reply) { reply.done(file_system.unlink(NodeId{parent}, name)); });
 }
 
 void remove_directory(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
-  serve(request, Operation::kRmdir, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kRmdir, [&](FileSystem& file_system, KernelReply& reply) {
     reply.done(file_system.remove_directory(NodeId{parent}, name, caller_of(request)));
   });
 }
 
 void rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t new_parent, const char* new_name,
             unsigned flags) noexcept {
-  serve(request, Operation::kRename, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kRename, [&](FileSystem& file_system, KernelReply& reply) {
     vfs::RenameMode mode = vfs::RenameMode::kReplace;
     if (flags == RENAME_NOREPLACE) {
       mode = vfs::RenameMode::kNoReplace;
@@ -115,7 +115,7 @@ void rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t 
 
 void read_link(fuse_req_t request, fuse_ino_t node) noexcept {
   serve(request, Operation::kReadlink,
-        [&](FileSystem& file_system, Reply& reply) { reply.link(file_system.read_link(NodeId{node})); });
+        [&](FileSystem& file_system, KernelReply& reply) { reply.link(file_system.read_link(NodeId{node})); });
 }
 
 /// A kernel that remembers ENOSYS opens directories by itself from then on, and keeps their listings.
@@ -128,7 +128,7 @@ void open_directory(fuse_req_t request, fuse_ino_t, fuse_file_info* file) noexce
 }
 
 void read_directory(fuse_req_t request, fuse_ino_t directory, size_t size, off_t cookie, fuse_file_info*) noexcept {
-  serve(request, Operation::kReaddir, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kReaddir, [&](FileSystem& file_system, KernelReply& reply) {
     thread_local std::vector<char> items;
     items.resize(std::max(items.size(), size));
     size_t used = 0;
@@ -155,7 +155,7 @@ void release_directory(fuse_req_t request, fuse_ino_t, fuse_file_info*) noexcept
 }
 
 void sync_directory(fuse_req_t request, fuse_ino_t node, int data_only, fuse_file_info*) noexcept {
-  serve(request, Operation::kFsyncdir, [&](FileSystem& file_system, Reply& reply) {
+  serve(request, Operation::kFsyncdir, [&](FileSystem& file_system, KernelReply& reply) {
     reply.done(file_system.sync_file(NodeId{node}, data_only != 0));
   });
 }

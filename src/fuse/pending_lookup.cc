@@ -38,7 +38,7 @@ bool is_being_killed(pid_t thread) noexcept {
   }
 }
 
-PendingLookup::PendingLookup(Reply reply) noexcept
+PendingLookup::PendingLookup(KernelReply reply) noexcept
     : channel_(channel_of(reply.request()).shared_from_this()),
       request_(reply.release()),
       parked_(takeover::serving_slot() == nullptr ? nullptr : channel_->slots.park(*takeover::serving_slot())) {
@@ -79,7 +79,7 @@ void PendingLookup::answer(const vfs::LookupAnswer& answer) noexcept {
 }
 
 /// Requires: claimed. Waits for an on_interrupt that is running: it has lost, but still looks at this object.
-Reply PendingLookup::take_reply() noexcept {
+KernelReply PendingLookup::take_reply() noexcept {
   fuse_req_interrupt_func(request_, nullptr, nullptr);
   return {*channel_, request_, Operation::kLookup};
 }
@@ -91,7 +91,7 @@ void PendingLookup::on_interrupt(fuse_req* request, void* data) noexcept {
   takeover::Slot* parked = pending->parked_;
   // Once claimed, the object may go at any time: only the request, which libfuse keeps during this call, is touched.
   if (!pending->claim()) return;
-  Reply(*channel, request, Operation::kLookup).errno_value(EINTR);
+  KernelReply(*channel, request, Operation::kLookup).errno_value(EINTR);
   if (parked != nullptr) parked->free();
 }
 

@@ -6,7 +6,7 @@
 
 #include "channel.h"
 #include "inductorfs/base/guarded.h"
-#include "reply.h"
+#include "kernel_reply.h"
 
 namespace inductorfs::fuse {
 
@@ -15,7 +15,7 @@ namespace inductorfs::fuse {
 /// would not on a local disk. The first thread that claims the lookup answers it. Safe for concurrent use.
 class PendingLookup {
  public:
-  explicit PendingLookup(Reply reply) noexcept;
+  explicit PendingLookup(KernelReply reply) noexcept;
   /// Answers EIO if the file system has not answered.
   ~PendingLookup();
   PendingLookup(const PendingLookup&) = delete;
@@ -30,7 +30,7 @@ class PendingLookup {
  private:
   static void on_interrupt(fuse_req* request, void* data) noexcept;
   [[nodiscard]] bool claim() noexcept { return !claimed_.exchange(true); }
-  [[nodiscard]] Reply take_reply() noexcept;
+  [[nodiscard]] KernelReply take_reply() noexcept;
   void finish() noexcept;
 
   std::shared_ptr<Channel> channel_;

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "channel.h"
-#include "reply.h"
+#include "kernel_reply.h"
 
 struct fuse_lowlevel_ops;  // libfuse's
 
@@ -22,7 +22,7 @@ void serve(fuse_req* request, Operation operation, Call&& call) noexcept {
   Channel& channel = channel_of(request);
   channel.count(operation);
   const Time::time_point start = Time::now();
-  Reply reply(channel, request, operation);
+  KernelReply reply(channel, request, operation);
   try {
     std::forward<Call>(call)(channel.file_system(), reply);
   } catch (const std::exception& failure) {
@@ -40,7 +40,7 @@ void serve(fuse_req* request, Operation operation, Call&& call) noexcept {
 inline void refuse(fuse_req* request, Operation operation, int errno_value) noexcept {
   Channel& channel = channel_of(request);
   channel.count(operation);
-  Reply(channel, request, operation).errno_value(errno_value);
+  KernelReply(channel, request, operation).errno_value(errno_value);
 }
 
 /// Each of these fills its part of libfuse's table.

@@ -17,16 +17,16 @@ namespace inductorfs::fuse {
 /// The duty to answer one request, exactly once. Each answer ends the duty. If it is destroyed before that, it answers
 /// EIO, and stops a debug build. A caller must hold no lock while it answers: the kernel may go on, and ask for more,
 /// at once. Needs external synchronisation.
-class Reply {
+class KernelReply {
  public:
-  Reply(Channel& channel, fuse_req* request, Operation operation) noexcept
+  KernelReply(Channel& channel, fuse_req* request, Operation operation) noexcept
       : channel_(&channel), request_(request), operation_(operation) {}
-  Reply(Reply&& other) noexcept
+  KernelReply(KernelReply&& other) noexcept
       : channel_(other.channel_), request_(std::exchange(other.request_, nullptr)), operation_(other.operation_) {}
-  Reply& operator=(Reply&&) = delete;
-  Reply(const Reply&) = delete;
-  Reply& operator=(const Reply&) = delete;
-  ~Reply();
+  KernelReply& operator=(KernelReply&&) = delete;
+  KernelReply(const KernelReply&) = delete;
+  KernelReply& operator=(const KernelReply&) = delete;
+  ~KernelReply();
 
   [[nodiscard]] bool due() const noexcept { return request_ != nullptr; }
   [[nodiscard]] fuse_req* request() const noexcept { return request_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define FUSE_USE_VERSION 314
-#include "reply.h"
+#include "kernel_reply.h"
 
 #include <fuse_lowlevel.h>
 
@@ -29,30 +29,30 @@ fuse_entry_param entry_param(const vfs::Found& found) {
 
 }  // namespace
 
-Reply::~Reply() {
+KernelReply::~KernelReply() {
   if (request_ == nullptr) return;
   errno_value(EIO);
   assert(false && "a request was not answered");
 }
 
-fuse_req* Reply::take() noexcept {
+fuse_req* KernelReply::take() noexcept {
   INDUCTORFS_CHECK(request_ != nullptr);
   return release();
 }
 
-void Reply::errno_value(int value) noexcept {
+void KernelReply::errno_value(int value) noexcept {
   // A reply that the kernel no longer waits for is counted by the session's write hook.
   (void)fuse_reply_err(take(), value);
 }
 
-void Reply::fail(const Error& error) noexcept {
+void KernelReply::fail(const Error& error) noexcept {
   channel_->log_failure(operation_, error);
   errno_value(to_errno(error.code()));
 }
 
-void Reply::nothing() noexcept { fuse_reply_none(take()); }
+void KernelReply::nothing() noexcept { fuse_reply_none(take()); }
 
-void Reply::done(const Result<void>& result) noexcept {
+void KernelReply::done(const Result<void>& result) noexcept {
   if (result) {
     errno_value(0);
   } else {
@@ -60,17 +60,17 @@ void Reply::done(const Result<void>& result) noexcept {
   }
 }
 
-void Reply::give_back(int status, const vfs::Found& found) noexcept {
+void KernelReply::give_back(int status, const vfs::Found& found) noexcept {
   if (status != 0) channel_->file_system().forget(found.node, 1);
 }
 
-void Reply::entry(const Result<vfs::Found>& result) noexcept {
+void KernelReply::entry(const Result<vfs::Found>& result) noexcept {
   if (!result) return fail(result.error());
   const fuse_entry_param entry = entry_param(*result);
   give_back(fuse_reply_entry(take(), &entry), *result);
 }
 
-void Reply::answer(const vfs::LookupAnswer& answer) noexcept {
+void KernelReply::answer(const vfs::LookupAnswer& answer) noexcept {
   const bool absent = !answer.found && answer.found.error().code() == ErrorCode::kNotFound;
   if (!absent || !answer.keep_absence) return entry(answer.found);
   fuse_entry_param nobody{};  // node 0: the name is absent, and that is to be kept
@@ -78,7 +78,7 @@ void Reply::answer(const vfs::LookupAnswer& answer) noexcept {
   (void)fuse_reply_entry(take(), &nobody);  // nothing was given to the kernel that could be taken back
 }
 
-void Reply::created(const Result<vfs::Found>& result) noexcept {
+void KernelReply::created(const Result<vfs::Found>& result) noexcept {
   if (!result) return fail(result.error());
   const fuse_entry_param entry = entry_param(*result);
   fuse_file_info file{};
@@ -86,26 +86,26 @@ void Reply::created(const Result<vfs::Found>& result) noexcept {
   give_back(fuse_reply_create(take(), &entry, &file), *result);
 }
 
-void Reply::attributes(const Result<vfs::Attributes>& result) noexcept {
+void KernelReply::attributes(const Result<vfs::Attributes>& result) noexcept {
   if (!result) return fail(result.error());
   const struct stat attributes = to_stat(*result);
   (void)fuse_reply_attr(take(), &attributes, kForever);
 }
 
-void Reply::bytes(std::string_view bytes) noexcept { (void)fuse_reply_buf(take(), bytes.data(), bytes.size()); }
-void Reply::written(size_t size) noexcept { (void)fuse_reply_write(take(), size); }
+void KernelReply::bytes(std::string_view bytes) noexcept { (void)fuse_reply_buf(take(), bytes.data(), bytes.size()); }
+void KernelReply::written(size_t size) noexcept { (void)fuse_reply_write(take(), size); }
 
-void Reply::link(const Result<std::string>& target) noexcept {
+void KernelReply::link(const Result<std::string>& target) noexcept {
   if (!target) return fail(target.error());
   (void)fuse_reply_readlink(take(), target->c_str());
 }
 
-void Reply::statistics(const Result<struct statvfs>& result) noexcept {
+void KernelReply::statistics(const Result<struct statvfs>& result) noexcept {
   if (!result) return fail(result.error());
   (void)fuse_reply_statfs(take(), &*result);
 }
 
-void Reply::sized(const Result<std::string>& value, size_t size) noexcept {
+void KernelReply::sized(const Result<std::string>& value, size_t size) noexcept {
   if (!value) return fail(value.error());
   if (size == 0) return (void)fuse_reply_xattr(take(), value->size());
   if (value->size() > size) return errno_value(ERANGE);

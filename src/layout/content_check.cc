@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "content.h"
+#include "artefact.h"
 #include "elf_file.h"
 #include "gpu_target.h"
 #include "host_check.h"
@@ -31,29 +31,29 @@ constexpr uint64_t kHeadSize = 64ULL * 1024;
 
 /// A file that a crash of its host tore has zeros where its bytes were; Python refuses source with a NUL by an
 /// exception that torch does not catch.
-Result<void> check_text(const Content& content) {
-  if (content.bytes.find('\0') != std::string_view::npos) return corrupt(content, "text with a NUL");
+Result<void> check_text(const Artefact& artefact) {
+  if (artefact.bytes.find('\0') != std::string_view::npos) return corrupt(artefact, "text with a NUL");
   return {};
 }
 
 /// Triton reads its texts with Path.read_text(), which raises for what is no UTF-8.
-Result<void> check_triton_text(const Content& content) {
-  INDUCTORFS_TRY(check_text(content));
-  return is_utf8(content.bytes) ? Result<void>{} : corrupt(content, "text that is no UTF-8");
+Result<void> check_triton_text(const Artefact& artefact) {
+  INDUCTORFS_TRY(check_text(artefact));
+  return is_utf8(artefact.bytes) ? Result<void>{} : corrupt(artefact, "text that is no UTF-8");
 }
 
 constexpr char kPickleProtocol = '\x80';
 
-Result<void> check_pickle(const Content& content) {
-  if (auto whole = check_pickle_frame(content.bytes); !whole) return corrupt(content, whole.error().what());
+Result<void> check_pickle(const Artefact& artefact) {
+  if (auto whole = check_pickle_frame(artefact.bytes); !whole) return corrupt(artefact, whole.error().what());
   return {};
 }
 
 /// The name is the hash of the bytes. A pickle has to be a whole one too; what does not begin as one is taken by its
 /// name, for a later torch may wrap its pickles.
-Result<void> check_candidate(const Content& content) {
-  if (codec::torch_hash(content.bytes) != content.name) return corrupt(content, "is not the hash of its content");
-  return content.bytes.front() == kPickleProtocol ? check_pickle(content) : Result<void>{};
+Result<void> check_candidate(const Artefact& artefact) {
+  if (codec::torch_hash(artefact.bytes) != artefact.name) return corrupt(artefact, "is not the hash of its content");
+  return artefact.bytes.front() == kPickleProtocol ? check_pickle(artefact) : Result<void>{};
 }
 
 /// str.strip() of Python, for the white space of ASCII: nothing else was seen at the ends of generated source.
@@ -67,42 +67,42 @@ std::string_view stripped(std::string_view text) {
 /// codecache.py: write() names a source by code_hash(content.strip(), extra). Everything that a graph refers to is
 /// written without `extra`; only a candidate of max-autotune is written with one (select_algorithm.py: TritonTemplate,
 /// generate_and_load: the values of its tuning parameters), and no part of the file holds it as it was hashed.
-Result<void> check_generated_code(const Content& content) {
+Result<void> check_generated_code(const Artefact& artefact) {
   constexpr std::string_view kTemplate = "triton_heuristics.template(";
-  INDUCTORFS_TRY(check_text(content));
-  const std::string name = "c" + codec::torch_hash(stripped(content.bytes)) + ".py";
-  if (name == content.name || content.bytes.find(kTemplate) != std::string_view::npos) return {};
-  return corrupt(content, "is not the hash of its content");
+  INDUCTORFS_TRY(check_text(artefact));
+  const std::string name = "c" + codec::torch_hash(stripped(artefact.bytes)) + ".py";
+  if (name == artefact.name || artefact.bytes.find(kTemplate) != std::string_view::npos) return {};
+  return corrupt(artefact, "is not the hash of its content");
 }
 
-Result<void> check_binary(const Content& content, uint16_t type, const HostLimits& host) {
-  INDUCTORFS_TRY_ASSIGN(const auto header, read_elf_header(content));
-  if (header.machine != kMachineHost) return foreign(content, "ELF for another machine");
-  if (header.type != type) return corrupt(content, "ELF of another type");
-  INDUCTORFS_TRY_ASSIGN(const auto needs, read_elf_needs(content));
-  return check_elf_needs(content, needs, host);
+Result<void> check_binary(const Artefact& artefact, uint16_t type, const HostLimits& host) {
+  INDUCTORFS_TRY_ASSIGN(const auto header, read_elf_header(artefact));
+  if (header.machine != kMachineHost) return foreign(artefact, "ELF for another machine");
+  if (header.type != type) return corrupt(artefact, "ELF of another type");
+  INDUCTORFS_TRY_ASSIGN(const auto needs, read_elf_needs(artefact));
+  return check_elf_needs(artefact, needs, host);
 }
 
-Result<void> check_cubin(const Content& content, const HostLimits& host) {
-  INDUCTORFS_TRY_ASSIGN(const auto header, read_elf_header(content));
-  if (header.machine != kElfMachineCuda) return corrupt(content, "ELF for another machine");
-  INDUCTORFS_TRY_ASSIGN(const auto target, cubin_target(content, header));
+Result<void> check_cubin(const Artefact& artefact, const HostLimits& host) {
+  INDUCTORFS_TRY_ASSIGN(const auto header, read_elf_header(artefact));
+  if (header.machine != kElfMachineCuda) return corrupt(artefact, "ELF for another machine");
+  INDUCTORFS_TRY_ASSIGN(const auto target, cubin_target(artefact, header));
   if (host.cuda_architectures.empty() || runs_cubin(target, host.cuda_architectures)) return {};
   return foreign(
-      content, "for " + target.name() + ", and this host's devices are " + capabilities_text(host.cuda_architectures));
+      artefact, "for " + target.name() + ", and this host's devices are " + capabilities_text(host.cuda_architectures));
 }
 
-Result<void> check_hsaco(const Content& content) {
-  INDUCTORFS_TRY_ASSIGN(const auto header, read_elf_header(content));
-  return header.machine == kElfMachineAmdGpu ? Result<void>{} : corrupt(content, "ELF for another machine");
+Result<void> check_hsaco(const Artefact& artefact) {
+  INDUCTORFS_TRY_ASSIGN(const auto header, read_elf_header(artefact));
+  return header.machine == kElfMachineAmdGpu ? Result<void>{} : corrupt(artefact, "ELF for another machine");
 }
 
-Result<void> check_ptx(const Content& content, const HostLimits& host) {
-  INDUCTORFS_TRY_ASSIGN(const auto target, ptx_target(content));
-  INDUCTORFS_TRY(check_triton_text(content));
+Result<void> check_ptx(const Artefact& artefact, const HostLimits& host) {
+  INDUCTORFS_TRY_ASSIGN(const auto target, ptx_target(artefact));
+  INDUCTORFS_TRY(check_triton_text(artefact));
   if (host.cuda_architectures.empty() || runs_ptx(target, host.cuda_architectures)) return {};
   return foreign(
-      content, "for " + target.name() + ", and this host's devices are " + capabilities_text(host.cuda_architectures));
+      artefact, "for " + target.name() + ", and this host's devices are " + capabilities_text(host.cuda_architectures));
 }
 
 /// The path's last component but one: a group's key.
@@ -112,55 +112,55 @@ std::string_view key_of(const Place& place) {
 }
 
 /// Either form: as a writer made it, or as the cluster has it.
-Result<void> check_group(const Place& place, const Content& content) {
-  const auto written = group_children(content.bytes, key_of(place));
+Result<void> check_group(const Place& place, const Artefact& artefact) {
+  const auto written = group_children(artefact.bytes, key_of(place));
   if (written) return {};
-  if (render_group(content.bytes, "/" + std::string(key_of(place)))) return {};
-  return corrupt(content, written.error().what());
+  if (render_group(artefact.bytes, "/" + std::string(key_of(place)))) return {};
+  return corrupt(artefact, written.error().what());
 }
 
-Result<void> check_triton_file(const Place& place, const Content& content, const HostLimits& host) {
-  if (is_group_file(content.name)) return check_group(place, content);
-  if (content.name.ends_with(".json")) return check_triton_metadata(content);
-  if (content.name.ends_with(".cubin")) return check_cubin(content, host);
-  if (content.name.ends_with(".hsaco")) return check_hsaco(content);
-  if (content.name.ends_with(".ptx")) return check_ptx(content, host);
+Result<void> check_triton_file(const Place& place, const Artefact& artefact, const HostLimits& host) {
+  if (is_group_file(artefact.name)) return check_group(place, artefact);
+  if (artefact.name.ends_with(".json")) return check_triton_metadata(artefact);
+  if (artefact.name.ends_with(".cubin")) return check_cubin(artefact, host);
+  if (artefact.name.ends_with(".hsaco")) return check_hsaco(artefact);
+  if (artefact.name.ends_with(".ptx")) return check_ptx(artefact, host);
   for (const std::string_view text : {".source", ".ttir", ".ttgir", ".llir", ".amdgcn"}) {
-    if (content.name.ends_with(text)) return check_triton_text(content);
+    if (artefact.name.ends_with(text)) return check_triton_text(artefact);
   }
   return {};
 }
 
-Result<void> check_precompiled_header(const Content& content) {
-  if (!content.name.ends_with(".gch")) return check_text(content);
-  return content.bytes.starts_with("gpch") ? Result<void>{} : corrupt(content, "no precompiled header of g++");
+Result<void> check_precompiled_header(const Artefact& artefact) {
+  if (!artefact.name.ends_with(".gch")) return check_text(artefact);
+  return artefact.bytes.starts_with("gpch") ? Result<void>{} : corrupt(artefact, "no precompiled header of g++");
 }
 
-Result<void> check_family(const Place& place, const Content& content, const HostLimits& host) {
+Result<void> check_family(const Place& place, const Artefact& artefact, const HostLimits& host) {
   switch (place.family) {
     case Family::kFxGraph:
     case Family::kAotAutograd:
-      return check_candidate(content);
+      return check_candidate(artefact);
     case Family::kAotAutogradEntry:
-      return check_pickle(content);
+      return check_pickle(artefact);
     case Family::kGeneratedCode:
-      return check_generated_code(content);
+      return check_generated_code(artefact);
     case Family::kCppSource:
-      return check_text(content);
+      return check_text(artefact);
     case Family::kBestConfig:
-      return check_best_config(content);
+      return check_best_config(artefact);
     case Family::kTritonAutotune:
-      return check_triton_autotune(content);
+      return check_triton_autotune(artefact);
     case Family::kCppBinary:
-      return check_binary(content, content.name.ends_with(".so") ? kElfSharedObject : kElfRelocatable, host);
+      return check_binary(artefact, artefact.name.ends_with(".so") ? kElfSharedObject : kElfRelocatable, host);
     case Family::kPrecompiledHeader:
-      return check_precompiled_header(content);
+      return check_precompiled_header(artefact);
     case Family::kSystemAutotune:
-      return check_system_autotune(content);
+      return check_system_autotune(artefact);
     case Family::kTritonKernel:
-      return check_triton_file(place, content, host);
+      return check_triton_file(place, artefact, host);
     case Family::kTritonLauncher:
-      return check_binary(content, kElfSharedObject, host);
+      return check_binary(artefact, kElfSharedObject, host);
     case Family::kVecIsaMarker:
     case Family::kKernelPerf:
     case Family::kDynamo:
@@ -197,15 +197,15 @@ Result<void> check_content(const Place& place, std::string_view bytes, uint64_t 
 Result<void> check_content(const Place& place, std::string_view bytes, uint64_t size, const HostLimits& host) {
   const size_t slash = place.canonical.rfind('/');
   const std::string_view name = std::string_view(place.canonical).substr(slash == std::string::npos ? 0 : slash + 1);
-  const Content content{name, bytes, size};
+  const Artefact artefact{name, bytes, size};
   if (bytes.size() > size) return fail(ErrorCode::kInvalid, "more bytes than the size says");
   if (!rule_of(place.family).shared) return {};
   if (place.family == Family::kVecIsaMarker) {
-    return size == 0 ? Result<void>{} : corrupt(content, "a marker has no content");
+    return size == 0 ? Result<void>{} : corrupt(artefact, "a marker has no content");
   }
-  if (size == 0) return corrupt(content, "is empty");
-  if (needs_whole(place.family) && !content.whole()) return wants_whole();
-  return check_family(place, content, host);
+  if (size == 0) return corrupt(artefact, "is empty");
+  if (needs_whole(place.family) && !artefact.whole()) return wants_whole();
+  return check_family(place, artefact, host);
 }
 
 }  // namespace inductorfs::layout

@@ -66,7 +66,7 @@ struct Dynamic {
 /// Reads one file. Confined to the thread of one check.
 class NeedsReader {
  public:
-  explicit NeedsReader(const Content& content) : content_(content), reader_(content.bytes) {}
+  explicit NeedsReader(const Artefact& artefact) : artefact_(artefact), reader_(artefact.bytes) {}
 
   Result<ElfNeeds> read() {
     INDUCTORFS_TRY(read_segments());
@@ -79,7 +79,7 @@ class NeedsReader {
 
  private:
   [[nodiscard]] tl::unexpected<Error> broken(std::string_view what) const {
-    return corrupt(content_, "ELF: " + std::string(what));
+    return corrupt(artefact_, "ELF: " + std::string(what));
   }
 
   Result<void> read_segments() {
@@ -221,7 +221,7 @@ class NeedsReader {
 
   static constexpr uint64_t kVersionRecord = 16;
 
-  const Content& content_;
+  const Artefact& artefact_;
   Reader reader_;
   std::vector<Mapping> mappings_;
   std::vector<Piece> notes_;
@@ -232,24 +232,24 @@ class NeedsReader {
 
 }  // namespace
 
-Result<ElfHeader> read_elf_header(const Content& content) {
+Result<ElfHeader> read_elf_header(const Artefact& artefact) {
   constexpr std::string_view kMagic64LittleEndian = "\177ELF\2\1";
-  if (content.bytes.size() < kHeaderSize || !content.bytes.starts_with(kMagic64LittleEndian)) {
-    return corrupt(content, "no 64-bit little-endian ELF");
+  if (artefact.bytes.size() < kHeaderSize || !artefact.bytes.starts_with(kMagic64LittleEndian)) {
+    return corrupt(artefact, "no 64-bit little-endian ELF");
   }
-  Reader reader(content.bytes);
+  Reader reader(artefact.bytes);
   ElfHeader header;
   header.os_abi = static_cast<uint8_t>(reader.number(7, 1));
   header.abi_version = static_cast<uint8_t>(reader.number(8, 1));
   header.type = static_cast<uint16_t>(reader.number(16, 2));
   header.machine = static_cast<uint16_t>(reader.number(18, 2));
   header.flags = static_cast<uint32_t>(reader.number(48, 4));
-  const bool segments = table_fits(reader.number(32, 8), reader.number(54, 2), reader.number(56, 2), content.size);
-  const bool sections = table_fits(reader.number(40, 8), reader.number(58, 2), reader.number(60, 2), content.size);
-  if (!segments || !sections) return corrupt(content, "ELF is cut off");
+  const bool segments = table_fits(reader.number(32, 8), reader.number(54, 2), reader.number(56, 2), artefact.size);
+  const bool sections = table_fits(reader.number(40, 8), reader.number(58, 2), reader.number(60, 2), artefact.size);
+  if (!segments || !sections) return corrupt(artefact, "ELF is cut off");
   return header;
 }
 
-Result<ElfNeeds> read_elf_needs(const Content& content) { return NeedsReader(content).read(); }
+Result<ElfNeeds> read_elf_needs(const Artefact& artefact) { return NeedsReader(artefact).read(); }
 
 }  // namespace inductorfs::layout

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "content.h"
+#include "artefact.h"
 
 /// Reads from an ELF file what it needs of the host. The bytes are untrusted: everything is checked against their end
 /// and against limits. The functions are pure; safe for concurrent use.
@@ -22,7 +22,7 @@ struct ElfHeader {
 };
 /// Reads the header. kCorrupt unless it is ELF of 64 bit and little endian, whose tables of segments and of sections
 /// lie within the size: linkers put one of the tables at the end, so that a file that was cut off is detected.
-[[nodiscard]] Result<ElfHeader> read_elf_header(const Content& content);
+[[nodiscard]] Result<ElfHeader> read_elf_header(const Artefact& artefact);
 
 /// What a dynamic object needs of the host. Immutable after construction.
 struct ElfNeeds {
@@ -34,7 +34,7 @@ struct ElfNeeds {
 };
 /// Reads the needs of a whole file whose header read_elf_header() accepted. kCorrupt when something that the header
 /// points to does not lie within the bytes.
-[[nodiscard]] Result<ElfNeeds> read_elf_needs(const Content& content);
+[[nodiscard]] Result<ElfNeeds> read_elf_needs(const Artefact& artefact);
 
 inline constexpr uint16_t kElfRelocatable = 1;       // ET_REL
 inline constexpr uint16_t kElfSharedObject = 3;      // ET_DYN

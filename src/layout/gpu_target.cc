@@ -35,32 +35,32 @@ bool is_integrated(int architecture) {
 }
 
 /// Whether the attribute list says that the code is for one architecture alone.
-Result<bool> is_exact_in(const Content& content, Reader& reader, uint64_t begin, uint64_t size) {
+Result<bool> is_exact_in(const Artefact& artefact, Reader& reader, uint64_t begin, uint64_t size) {
   const uint64_t end = begin + size;
   for (uint64_t at = begin; end - at >= kAttributeSize;) {
     const uint64_t form = reader.number(at, 1);
     const uint64_t value = reader.number(at + 2, 2);
     if (reader.number(at + 1, 1) == kAttributeExactTarget && form != kFormLong) return (value & 0xffU) != 0;
     const uint64_t length = kAttributeSize + (form == kFormLong ? value : 0);
-    if (length > end - at) return corrupt(content, "cubin: an attribute is longer than its section");
+    if (length > end - at) return corrupt(artefact, "cubin: an attribute is longer than its section");
     at += length;
   }
   return false;
 }
 
-Result<bool> says_exact(const Content& content) {
-  if (!content.whole()) return wants_whole();
-  Reader reader(content.bytes);
+Result<bool> says_exact(const Artefact& artefact) {
+  if (!artefact.whole()) return wants_whole();
+  Reader reader(artefact.bytes);
   const uint64_t table = reader.number(40, 8);
   const uint64_t count = reader.number(60, 2);
-  if (count > 0 && reader.number(58, 2) != kSectionSize) return corrupt(content, "cubin: sections of an unknown form");
+  if (count > 0 && reader.number(58, 2) != kSectionSize) return corrupt(artefact, "cubin: sections of an unknown form");
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t at = table + i * kSectionSize;
     if (reader.number(at + 4, 4) != kSectionCompatibility) continue;
     const uint64_t offset = reader.number(at + 24, 8);
     const uint64_t size = reader.number(at + 32, 8);
-    if (!reader.has(offset, size)) return corrupt(content, "cubin is cut off: a section lies beyond its end");
-    return is_exact_in(content, reader, offset, size);
+    if (!reader.has(offset, size)) return corrupt(artefact, "cubin is cut off: a section lies beyond its end");
+    return is_exact_in(artefact, reader, offset, size);
   }
   return false;
 }
@@ -121,16 +121,16 @@ std::string CudaTarget::name() const {
   return "sm_" + std::to_string(architecture) + suffix;
 }
 
-Result<CudaTarget> cubin_target(const Content& content, const ElfHeader& header) {
+Result<CudaTarget> cubin_target(const Artefact& artefact, const ElfHeader& header) {
   const bool wide = header.abi_version >= kWideAbi;
   CudaTarget target;
   target.architecture = static_cast<int>(wide ? (header.flags >> 8U) & 0xffffU : header.flags & 0xffU);
   if (target.architecture < kFirstArchitecture || target.architecture > kLastArchitecture) {
-    return corrupt(content, "cubin for no known architecture");
+    return corrupt(artefact, "cubin for no known architecture");
   }
   bool exact = (header.flags & (wide ? kWideExact : kNarrowExact)) != 0;
   if (wide && !exact) {
-    INDUCTORFS_TRY_ASSIGN(const auto said, says_exact(content));
+    INDUCTORFS_TRY_ASSIGN(const auto said, says_exact(artefact));
     exact = said;
   }
   if (exact) target.kind = CudaTarget::Kind::kExact;
@@ -146,16 +146,16 @@ bool runs_cubin(const CudaTarget& target, std::span<const int> architectures) {
   });
 }
 
-Result<CudaTarget> ptx_target(const Content& content) {
-  const auto version = directive(content.bytes, ".version");
-  const auto names = directive(content.bytes, ".target");
-  if (!version || !names) return corrupt(content, "no PTX: .version or .target is missing");
-  if (!is_version(*version)) return corrupt(content, "PTX: its .version is no version");
+Result<CudaTarget> ptx_target(const Artefact& artefact) {
+  const auto version = directive(artefact.bytes, ".version");
+  const auto names = directive(artefact.bytes, ".target");
+  if (!version || !names) return corrupt(artefact, "no PTX: .version or .target is missing");
+  if (!is_version(*version)) return corrupt(artefact, "PTX: its .version is no version");
   // `.target sm_90a, texmode_independent`
   std::string_view name = names->substr(0, names->find(','));
   while (!name.empty() && is_space(name.back())) name.remove_suffix(1);
   const auto target = target_from_name(name);
-  if (!target) return corrupt(content, "PTX: its .target names no architecture");
+  if (!target) return corrupt(artefact, "PTX: its .target names no architecture");
   return *target;
 }
 

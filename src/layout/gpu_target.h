@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "content.h"
+#include "artefact.h"
 #include "elf_file.h"
 
 /// Finds out for which GPUs a cubin or a PTX text was made. The functions are pure; safe for concurrent use.
@@ -26,13 +26,13 @@ struct CudaTarget {
 };
 
 /// Reads the target from the header's e_flags. kCorrupt when they name no architecture.
-[[nodiscard]] Result<CudaTarget> cubin_target(const Content& content, const ElfHeader& header);
+[[nodiscard]] Result<CudaTarget> cubin_target(const Artefact& artefact, const ElfHeader& header);
 /// Says whether some device of these architectures runs the machine code: one of the same major version and no smaller
 /// minor version, and for an integrated (Tegra) GPU only its own.
 [[nodiscard]] bool runs_cubin(const CudaTarget& target, std::span<const int> architectures);
 
 /// Reads the target from `.version` and `.target`. kCorrupt when one is missing or not well formed.
-[[nodiscard]] Result<CudaTarget> ptx_target(const Content& content);
+[[nodiscard]] Result<CudaTarget> ptx_target(const Artefact& artefact);
 /// Says whether the driver can make code from it for some device of these architectures: for any that is not older.
 [[nodiscard]] bool runs_ptx(const CudaTarget& target, std::span<const int> architectures);
 

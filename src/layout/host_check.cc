@@ -66,20 +66,20 @@ unsigned isa_level(uint32_t needed) {
 
 }  // namespace
 
-Result<void> check_elf_needs(const Content& content, const ElfNeeds& needs, const HostLimits& host) {
+Result<void> check_elf_needs(const Artefact& artefact, const ElfNeeds& needs, const HostLimits& host) {
   constexpr uint32_t kLinux = 0;
-  if (needs.operating_system != kLinux) return foreign(content, "for another operating system");
+  if (needs.operating_system != kLinux) return foreign(artefact, "for another operating system");
   for (const std::string& version : needs.versions) {
-    if (const std::string problem = missing_version(version, host); !problem.empty()) return foreign(content, problem);
+    if (const std::string problem = missing_version(version, host); !problem.empty()) return foreign(artefact, problem);
   }
   if (const unsigned level = isa_level(needs.x86_isa); host.x86_isa_level != 0 && level > host.x86_isa_level) {
-    return foreign(content, "needs x86-64-v" + std::to_string(level) + ", and this host is x86-64-v" +
-                                std::to_string(host.x86_isa_level));
+    return foreign(artefact, "needs x86-64-v" + std::to_string(level) + ", and this host is x86-64-v" +
+                                 std::to_string(host.x86_isa_level));
   }
   // With a search path of its own only the loader can tell.
   if (!host.resolves || needs.own_search_path) return {};
   for (const std::string& library : needs.libraries) {
-    if (!host.resolves(library)) return foreign(content, "needs " + library + ", which this host does not have");
+    if (!host.resolves(library)) return foreign(artefact, "needs " + library + ", which this host does not have");
   }
   return {};
 }

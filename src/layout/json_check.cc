@@ -20,16 +20,16 @@ constexpr JsonLimits kMetadataLimits{.bytes = size_t{8} << 20U, .depth = 32, .va
 /// More digits than any count in these files has: Python's integers have no end, those of a GPU do.
 constexpr size_t kCountDigits = 12;
 
-Result<JsonValue> whole_object(const Content& content) {
-  if (!content.whole()) return wants_whole();
-  auto document = parse_json(content.bytes, kMetadataLimits);
-  if (!document) return corrupt(content, document.error().what());
-  if (!document->is_object()) return corrupt(content, "no JSON object");
+Result<JsonValue> whole_object(const Artefact& artefact) {
+  if (!artefact.whole()) return wants_whole();
+  auto document = parse_json(artefact.bytes, kMetadataLimits);
+  if (!document) return corrupt(artefact, document.error().what());
+  if (!document->is_object()) return corrupt(artefact, "no JSON object");
   return document;
 }
 
-tl::unexpected<Error> missing(const Content& content, std::string_view name) {
-  return corrupt(content, "\"" + std::string(name) + "\" is missing or not what a reader expects");
+tl::unexpected<Error> missing(const Artefact& artefact, std::string_view name) {
+  return corrupt(artefact, "\"" + std::string(name) + "\" is missing or not what a reader expects");
 }
 
 bool is_string(const JsonValue* value) { return value != nullptr && value->is_string(); }
@@ -112,70 +112,70 @@ bool is_cache_of_timings(const JsonValue& value, size_t depth) {
 
 }  // namespace
 
-Result<void> check_best_config(const Content& content) {
-  INDUCTORFS_TRY_ASSIGN(const auto document, whole_object(content));
-  if (!is_power_of_two(document.find("num_warps"))) return missing(content, "num_warps");
-  if (!is_count(document.find("num_stages"))) return missing(content, "num_stages");
+Result<void> check_best_config(const Artefact& artefact) {
+  INDUCTORFS_TRY_ASSIGN(const auto document, whole_object(artefact));
+  if (!is_power_of_two(document.find("num_warps"))) return missing(artefact, "num_warps");
+  if (!is_count(document.find("num_stages"))) return missing(artefact, "num_stages");
   const JsonValue* hash = document.find("configs_hash");
-  if (!is_string(hash) || !is_sha256_hex(hash->text)) return missing(content, "configs_hash");
+  if (!is_string(hash) || !is_sha256_hex(hash->text)) return missing(artefact, "configs_hash");
   for (size_t i = 0; i < document.names.size(); ++i) {
     const std::string& name = document.names[i];
     const JsonValue& value = document.values[i];
-    if (name == "found_by_coordesc" && !is_boolean(value)) return missing(content, name);
-    if (name == "time_taken_ms" && !is_number(value) && !is_null(value)) return missing(content, name);
-    if (name == "triton_cache_hash" && !value.is_string() && !is_null(value)) return missing(content, name);
+    if (name == "found_by_coordesc" && !is_boolean(value)) return missing(artefact, name);
+    if (name == "time_taken_ms" && !is_number(value) && !is_null(value)) return missing(artefact, name);
+    if (name == "triton_cache_hash" && !value.is_string() && !is_null(value)) return missing(artefact, name);
     if ((name == "num_consumer_groups" || name == "num_buffers_warp_spec") && !is_count(&value)) {
-      return missing(content, name);
+      return missing(artefact, name);
     }
     // Every other member becomes a constant of the kernel; what a backend adds is never looked into.
-    if (name != "extra_options" && !is_scalar(value)) return missing(content, name);
+    if (name != "extra_options" && !is_scalar(value)) return missing(artefact, name);
   }
   return {};
 }
 
-Result<void> check_triton_metadata(const Content& content) {
-  INDUCTORFS_TRY_ASSIGN(const auto document, whole_object(content));
+Result<void> check_triton_metadata(const Artefact& artefact) {
+  INDUCTORFS_TRY_ASSIGN(const auto document, whole_object(artefact));
   for (const std::string& name : document.names) {
-    if (!is_field_name(name)) return corrupt(content, "a member's name cannot be a field of a named tuple");
+    if (!is_field_name(name)) return corrupt(artefact, "a member's name cannot be a field of a named tuple");
   }
   const JsonValue* target = document.find("target");
   if (!is_object(target) || !is_string(target->find("backend")) || !is_count(target->find("warp_size"))) {
-    return missing(content, "target");
+    return missing(artefact, "target");
   }
   const JsonValue* arch = target->find("arch");
-  if (!is_string(arch) && !is_count(arch)) return missing(content, "arch");
-  if (!is_string(document.find("name"))) return missing(content, "name");
+  if (!is_string(arch) && !is_count(arch)) return missing(artefact, "arch");
+  if (!is_string(document.find("name"))) return missing(artefact, "name");
   for (const std::string_view name : {"num_warps", "shared"}) {
-    if (!is_count(document.find(name))) return missing(content, name);
+    if (!is_count(document.find(name))) return missing(artefact, name);
   }
   return {};
 }
 
-Result<void> check_triton_autotune(const Content& content) {
-  INDUCTORFS_TRY_ASSIGN(const auto document, whole_object(content));
+Result<void> check_triton_autotune(const Artefact& artefact) {
+  INDUCTORFS_TRY_ASSIGN(const auto document, whole_object(artefact));
   const JsonValue* timings = document.find("configs_timings");
   // min() of no timing, or of a number and a list, is an exception.
-  if (timings == nullptr || !is_array(*timings) || timings->values.empty()) return missing(content, "configs_timings");
+  if (timings == nullptr || !is_array(*timings) || timings->values.empty()) return missing(artefact, "configs_timings");
   for (const JsonValue& pair : timings->values) {
-    if (!is_tuned_config(pair)) return missing(content, "configs_timings");
+    if (!is_tuned_config(pair)) return missing(artefact, "configs_timings");
     if (is_array(pair.values[1]) != is_array(timings->values.front().values[1])) {
-      return missing(content, "configs_timings");
+      return missing(artefact, "configs_timings");
     }
   }
   return {};
 }
 
-Result<void> check_system_autotune(const Content& content) {
-  if (!content.whole()) return wants_whole();
-  const auto document = parse_system_autotune(content.bytes);
-  if (!document) return corrupt(content, document.error().what());
+Result<void> check_system_autotune(const Artefact& artefact) {
+  if (!artefact.whole()) return wants_whole();
+  const auto document = parse_system_autotune(artefact.bytes);
+  if (!document) return corrupt(artefact, document.error().what());
   const JsonValue* system = document->find("system");
   const JsonValue* hash = system->find("hash");
-  if (!is_string(hash) || hash->text != content.name) return corrupt(content, "has the timings of another system");
-  if (codec::digest_of(hashed_text(*system)).to_hex() != content.name) {
-    return corrupt(content, "its name is not the hash of the system that it describes");
+  if (!is_string(hash) || hash->text != artefact.name) return corrupt(artefact, "has the timings of another system");
+  if (codec::digest_of(hashed_text(*system)).to_hex() != artefact.name) {
+    return corrupt(artefact, "its name is not the hash of the system that it describes");
   }
-  if (!is_cache_of_timings(*document->find("cache"), 0)) return missing(content, "cache");
+  if (!is_cache_of_timings(*document->find("cache"), 0)) return missing(artefact, "cache");
   return {};
 }
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "content.h"
+#include "artefact.h"
 
 /// Check whether a JSON file has what torch or Triton take for granted when they read it: what is missing there is an
 /// exception in the job, not a miss. All of them want the whole file. The functions are pure; safe for concurrent use.
 namespace inductorfs::layout {
 
 /// Checks <xx>/<64 hex>.best_config (torch/_inductor/runtime/autotune_cache.py: _load_cached_autotuning).
-[[nodiscard]] Result<void> check_best_config(const Content& content);
+[[nodiscard]] Result<void> check_best_config(const Artefact& artefact);
 /// Checks <kernel>.json of a key directory (triton/compiler/compiler.py: CompiledKernel).
-[[nodiscard]] Result<void> check_triton_metadata(const Content& content);
+[[nodiscard]] Result<void> check_triton_metadata(const Artefact& artefact);
 /// Checks <function>.autotune.json (triton/runtime/autotuner.py: Autotuner.check_disk_cache).
-[[nodiscard]] Result<void> check_triton_autotune(const Content& content);
+[[nodiscard]] Result<void> check_triton_autotune(const Artefact& artefact);
 /// Checks cache/<system hash> (torch/_inductor/codecache.py: CacheBase, PersistentCache).
-[[nodiscard]] Result<void> check_system_autotune(const Content& content);
+[[nodiscard]] Result<void> check_system_autotune(const Artefact& artefact);
 
 }  // namespace inductorfs::layout

@@ -35,21 +35,21 @@ void fuzz_target(const layout::CudaTarget& target) {
 
 void fuzz_elf(std::string_view bytes) {
   static const layout::HostLimits host = some_host();
-  const layout::Content content{"k.so", bytes, bytes.size()};
-  const auto header = layout::read_elf_header(content);
+  const layout::Artefact artefact{"k.so", bytes, bytes.size()};
+  const auto header = layout::read_elf_header(artefact);
   if (!header) {
     INDUCTORFS_CHECK(header.error().code() == ErrorCode::kCorrupt);
     return;
   }
-  if (const auto target = layout::cubin_target(content, *header)) fuzz_target(*target);
-  const layout::Content head{"k.so", bytes.substr(0, bytes.size() / 2), bytes.size()};
+  if (const auto target = layout::cubin_target(artefact, *header)) fuzz_target(*target);
+  const layout::Artefact head{"k.so", bytes.substr(0, bytes.size() / 2), bytes.size()};
   (void)layout::cubin_target(head, *header);  // wants the whole, or does not
-  const auto needs = layout::read_elf_needs(content);
+  const auto needs = layout::read_elf_needs(artefact);
   if (!needs) {
     INDUCTORFS_CHECK(needs.error().code() == ErrorCode::kCorrupt);
     return;
   }
-  const auto checked = layout::check_elf_needs(content, *needs, host);
+  const auto checked = layout::check_elf_needs(artefact, *needs, host);
   INDUCTORFS_CHECK(checked || checked.error().code() == ErrorCode::kNotSupported);
 }
 

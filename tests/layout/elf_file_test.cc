@@ -18,12 +18,12 @@ namespace {
 
 using samples::SharedObject;
 
-Content content_of(const std::string& bytes) { return {"x.so", bytes, bytes.size()}; }
+Artefact artefact_of(const std::string& bytes) { return {"x.so", bytes, bytes.size()}; }
 
 Result<ElfNeeds> needs_of(const std::string& bytes) {
-  const Content content = content_of(bytes);
-  INDUCTORFS_TRY(read_elf_header(content));
-  return read_elf_needs(content);
+  const Artefact artefact = artefact_of(bytes);
+  INDUCTORFS_TRY(read_elf_header(artefact));
+  return read_elf_needs(artefact);
 }
 
 SharedObject kernel() {
@@ -217,8 +217,8 @@ struct HostCase {
 
 Result<void> check(const SharedObject& file, const HostLimits& host) {
   const std::string bytes = file.build();
-  const Content content = content_of(bytes);
-  return check_elf_needs(content, *read_elf_needs(content), host);
+  const Artefact artefact = artefact_of(bytes);
+  return check_elf_needs(artefact, *read_elf_needs(artefact), host);
 }
 
 TEST(HostCheck, ComparesVersionsAsNumbers) {

@@ -41,10 +41,10 @@ const RealCubin kRealCubins[] = {
 };
 
 Result<CudaTarget> target_of(const std::string& bytes) {
-  const Content content{"k.cubin", bytes, bytes.size()};
-  const auto header = read_elf_header(content);
+  const Artefact artefact{"k.cubin", bytes, bytes.size()};
+  const auto header = read_elf_header(artefact);
   if (!header) return fail(header.error());
-  return cubin_target(content, *header);
+  return cubin_target(artefact, *header);
 }
 
 TEST(CubinTarget, ReadsTheHeadersOfEveryToolkit) {
@@ -93,7 +93,7 @@ TEST(CubinTarget, RefusesSectionsOfAnotherForm) {
 
 TEST(CubinTarget, WantsEveryByteWhereTheHeaderDoesNotTell) {
   const std::string whole = samples::cubin(8, 0x06005a04, std::string("\2\x09\1\0", 4));
-  const Content head{"k.cubin", std::string_view(whole).substr(0, 64), whole.size()};
+  const Artefact head{"k.cubin", std::string_view(whole).substr(0, 64), whole.size()};
   const auto target = cubin_target(head, *read_elf_header(head));
   ASSERT_FALSE(target.has_value());
   EXPECT_EQ(target.error().code(), ErrorCode::kInvalid);

@@ -13,7 +13,7 @@
 namespace inductorfs::layout {
 namespace {
 
-using Check = Result<void> (*)(const Content&);
+using Check = Result<void> (*)(const Artefact&);
 
 ::testing::AssertionResult takes(Check check, const std::string& text, std::string_view name = "x.json") {
   const auto checked = check({name, text, text.size()});
@@ -36,7 +36,7 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
 }
 
 TEST(JsonCheck, WantsTheWholeFile) {
-  const Content head{"x", "{", 2};
+  const Artefact head{"x", "{", 2};
   for (const Check check : {check_best_config, check_triton_metadata, check_triton_autotune, check_system_autotune}) {
     ASSERT_FALSE(check(head).has_value());
     EXPECT_EQ(check(head).error().code(), ErrorCode::kInvalid);

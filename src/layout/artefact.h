@@ -9,11 +9,11 @@
 #include "inductorfs/base/result.h"
 #include "inductorfs/layout/layout.h"
 
-/// The input and the errors of the checks of content. Everything is pure and safe for concurrent use.
+/// The input and the errors of the checks of an artefact's content. Everything is pure and safe for concurrent use.
 namespace inductorfs::layout {
 
-/// The artefact that a check examines; the bytes must outlive it. Immutable after construction.
-struct Content {
+/// An artefact as a check sees it: its name and its bytes, which must outlive it. Immutable after construction.
+struct Artefact {
   std::string_view name;   ///< the path's last component
   std::string_view bytes;  ///< all, or the first part
   uint64_t size = 0;
@@ -21,12 +21,12 @@ struct Content {
 };
 
 /// Makes the error for an artefact that contradicts its name or is damaged: no host can use it.
-[[nodiscard]] inline tl::unexpected<Error> corrupt(const Content& content, std::string_view what) {
-  return fail(ErrorCode::kCorrupt, std::string(content.name) + ": " + std::string(what));
+[[nodiscard]] inline tl::unexpected<Error> corrupt(const Artefact& artefact, std::string_view what) {
+  return fail(ErrorCode::kCorrupt, std::string(artefact.name) + ": " + std::string(what));
 }
 /// Makes the error for an artefact that is sound, but for another host.
-[[nodiscard]] inline tl::unexpected<Error> foreign(const Content& content, std::string_view what) {
-  return fail(ErrorCode::kNotSupported, std::string(content.name) + ": " + std::string(what));
+[[nodiscard]] inline tl::unexpected<Error> foreign(const Artefact& artefact, std::string_view what) {
+  return fail(ErrorCode::kNotSupported, std::string(artefact.name) + ": " + std::string(what));
 }
 /// Makes the error for a caller that gave fewer bytes than bytes_to_check() asks for.
 [[nodiscard]] inline tl::unexpected<Error> wants_whole() {

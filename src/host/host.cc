@@ -248,8 +248,8 @@ layout::Scope ThisHost::scope_of(layout::Family family, std::string_view archite
   return architecture.empty() ? now->scopes.of(family) : layout::scope_of(family, now->facts, architecture);
 }
 
-Result<void> ThisHost::check(const layout::Place& place, std::string_view bytes, uint64_t size) const {
-  return layout::check_content(place, bytes, size, state()->limits());
+Result<void> ThisHost::check(const layout::Classification& classified, std::string_view bytes, uint64_t size) const {
+  return layout::check_content(classified, bytes, size, state()->limits());
 }
 
 }  // namespace inductorfs::host

@@ -285,20 +285,21 @@ bool has_key_directory(Family family) {
 
 }  // namespace
 
-Place classify(std::string_view path) {
+Classification classify(std::string_view path) {
   const Parts parts = split(path);
-  Place place;
-  place.family = family_of(parts);
-  place.canonical = parts.clean ? with_any_device(path) : std::string(path);
-  if (place.family == Family::kOther && parts.clean) {
+  Classification classified;
+  classified.family = family_of(parts);
+  classified.canonical = parts.clean ? with_any_device(path) : std::string(path);
+  if (classified.family == Family::kOther && parts.clean) {
     const RuleTable* changed = changed_rules();
     // The canonical path, so that a device's index parts nothing here either.
-    if (changed != nullptr) place.family = changed->configured_family(place.canonical).value_or(Family::kOther);
+    if (changed != nullptr)
+      classified.family = changed->configured_family(classified.canonical).value_or(Family::kOther);
   }
-  if (has_key_directory(place.family)) {
-    place.key_directory = place.canonical.substr(0, place.canonical.size() - parts.last.size() - 1);
+  if (has_key_directory(classified.family)) {
+    classified.key_directory = classified.canonical.substr(0, classified.canonical.size() - parts.last.size() - 1);
   }
-  return place;
+  return classified;
 }
 
 std::string canonical_path(std::string_view path) {

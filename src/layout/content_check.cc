@@ -106,21 +106,21 @@ Result<void> check_ptx(const Artefact& artefact, const HostLimits& host) {
 }
 
 /// The path's last component but one: a group's key.
-std::string_view key_of(const Place& place) {
-  const std::string_view directory = place.key_directory;
+std::string_view key_of(const Classification& classified) {
+  const std::string_view directory = classified.key_directory;
   return directory.substr(directory.rfind('/') + 1);
 }
 
 /// Either form: as a writer made it, or as the cluster has it.
-Result<void> check_group(const Place& place, const Artefact& artefact) {
-  const auto written = group_children(artefact.bytes, key_of(place));
+Result<void> check_group(const Classification& classified, const Artefact& artefact) {
+  const auto written = group_children(artefact.bytes, key_of(classified));
   if (written) return {};
-  if (render_group(artefact.bytes, "/" + std::string(key_of(place)))) return {};
+  if (render_group(artefact.bytes, "/" + std::string(key_of(classified)))) return {};
   return corrupt(artefact, written.error().what());
 }
 
-Result<void> check_triton_file(const Place& place, const Artefact& artefact, const HostLimits& host) {
-  if (is_group_file(artefact.name)) return check_group(place, artefact);
+Result<void> check_triton_file(const Classification& classified, const Artefact& artefact, const HostLimits& host) {
+  if (is_group_file(artefact.name)) return check_group(classified, artefact);
   if (artefact.name.ends_with(".json")) return check_triton_metadata(artefact);
   if (artefact.name.ends_with(".cubin")) return check_cubin(artefact, host);
   if (artefact.name.ends_with(".hsaco")) return check_hsaco(artefact);
@@ -136,8 +136,8 @@ Result<void> check_precompiled_header(const Artefact& artefact) {
   return artefact.bytes.starts_with("gpch") ? Result<void>{} : corrupt(artefact, "no precompiled header of g++");
 }
 
-Result<void> check_family(const Place& place, const Artefact& artefact, const HostLimits& host) {
-  switch (place.family) {
+Result<void> check_family(const Classification& classified, const Artefact& artefact, const HostLimits& host) {
+  switch (classified.family) {
     case Family::kFxGraph:
     case Family::kAotAutograd:
       return check_candidate(artefact);
@@ -158,7 +158,7 @@ Result<void> check_family(const Place& place, const Artefact& artefact, const Ho
     case Family::kSystemAutotune:
       return check_system_autotune(artefact);
     case Family::kTritonKernel:
-      return check_triton_file(place, artefact, host);
+      return check_triton_file(classified, artefact, host);
     case Family::kTritonLauncher:
       return check_binary(artefact, kElfSharedObject, host);
     case Family::kVecIsaMarker:
@@ -186,26 +186,28 @@ bool needs_whole(Family family) {
   return family != Family::kKernelPerf && std::find(kHeadOnly.begin(), kHeadOnly.end(), family) == kHeadOnly.end();
 }
 
-uint64_t bytes_to_check(const Place& place, uint64_t size) {
-  return needs_whole(place.family) ? size : std::min(size, kHeadSize);
+uint64_t bytes_to_check(const Classification& classified, uint64_t size) {
+  return needs_whole(classified.family) ? size : std::min(size, kHeadSize);
 }
 
-Result<void> check_content(const Place& place, std::string_view bytes, uint64_t size) {
-  return check_content(place, bytes, size, HostLimits());
+Result<void> check_content(const Classification& classified, std::string_view bytes, uint64_t size) {
+  return check_content(classified, bytes, size, HostLimits());
 }
 
-Result<void> check_content(const Place& place, std::string_view bytes, uint64_t size, const HostLimits& host) {
-  const size_t slash = place.canonical.rfind('/');
-  const std::string_view name = std::string_view(place.canonical).substr(slash == std::string::npos ? 0 : slash + 1);
+Result<void> check_content(const Classification& classified, std::string_view bytes, uint64_t size,
+                           const HostLimits& host) {
+  const size_t slash = classified.canonical.rfind('/');
+  const std::string_view name =
+      std::string_view(classified.canonical).substr(slash == std::string::npos ? 0 : slash + 1);
   const Artefact artefact{name, bytes, size};
   if (bytes.size() > size) return fail(ErrorCode::kInvalid, "more bytes than the size says");
-  if (!rule_of(place.family).shared) return {};
-  if (place.family == Family::kVecIsaMarker) {
+  if (!rule_of(classified.family).shared) return {};
+  if (classified.family == Family::kVecIsaMarker) {
     return size == 0 ? Result<void>{} : corrupt(artefact, "a marker has no content");
   }
   if (size == 0) return corrupt(artefact, "is empty");
-  if (needs_whole(place.family) && !artefact.whole()) return wants_whole();
-  return check_family(place, artefact, host);
+  if (needs_whole(classified.family) && !artefact.whole()) return wants_whole();
+  return check_family(classified, artefact, host);
 }
 
 }  // namespace inductorfs::layout

@@ -50,11 +50,11 @@ Explainer::Explainer(const Services& services, const Parts& parts)
 Explanation Explainer::explain(std::string_view path) {
   Explanation result;
   result.path = std::string(path);
-  const auto place = layout::classify(path);
-  const auto& rule = layout::rule_of(place.family);
+  const auto classified = layout::classify(path);
+  const auto& rule = layout::rule_of(classified.family);
   // A set of one architecture has a scope of its own on a host with unequal devices.
-  const auto scope = host_.scope_of(place.family, marks_.architecture_of(result.path));
-  result.canonical = place.canonical.empty() ? layout::canonical_path(path) : place.canonical;
+  const auto scope = host_.scope_of(classified.family, marks_.architecture_of(result.path));
+  result.canonical = classified.canonical.empty() ? layout::canonical_path(path) : classified.canonical;
   result.family = std::string(rule.name);
   result.rule = std::string(rule.why) + " (" + std::string(rule.source) + ")";
   result.scope = scope.id;

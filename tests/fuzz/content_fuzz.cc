@@ -42,9 +42,9 @@ layout::HostLimits some_host() {
 
 void fuzz_content(const std::string& path, std::string_view bytes) {
   static const layout::HostLimits host = some_host();
-  const layout::Place place = layout::classify(path);
-  const auto anywhere = layout::check_content(place, bytes, bytes.size());
-  const auto here = layout::check_content(place, bytes, bytes.size(), host);
+  const layout::Classification classified = layout::classify(path);
+  const auto anywhere = layout::check_content(classified, bytes, bytes.size());
+  const auto here = layout::check_content(classified, bytes, bytes.size(), host);
   // A host's limits can only refuse what is sound.
   if (!anywhere) {
     INDUCTORFS_CHECK(!here && here.error().code() == anywhere.error().code());
@@ -53,7 +53,7 @@ void fuzz_content(const std::string& path, std::string_view bytes) {
     INDUCTORFS_CHECK(here || here.error().code() == ErrorCode::kNotSupported);
   }
   // What is checked whole is never taken for whole when it is not.
-  const auto cut = layout::check_content(place, bytes.substr(0, bytes.size() / 2), bytes.size() + 1);
+  const auto cut = layout::check_content(classified, bytes.substr(0, bytes.size() / 2), bytes.size() + 1);
   INDUCTORFS_CHECK(!cut && cut.error().code() == ErrorCode::kInvalid);
 }
 
@@ -65,10 +65,10 @@ void fuzz_candidate(std::string_view bytes) {
 }
 
 void fuzz_path(std::string_view path) {
-  const layout::Place place = layout::classify(path);
-  const layout::Place again = layout::classify(place.canonical);
-  INDUCTORFS_CHECK(again.canonical == place.canonical && again.family == place.family);
-  INDUCTORFS_CHECK(layout::canonical_path(path) == place.canonical);
+  const layout::Classification classified = layout::classify(path);
+  const layout::Classification again = layout::classify(classified.canonical);
+  INDUCTORFS_CHECK(again.canonical == classified.canonical && again.family == classified.family);
+  INDUCTORFS_CHECK(layout::canonical_path(path) == classified.canonical);
   for (const std::string& sealed : layout::sealed_by_removal_of(path)) {
     INDUCTORFS_CHECK(layout::rule_of(layout::classify(sealed).family).shared);
   }

@@ -216,10 +216,10 @@ TEST(Host, RefusesACubinOfAnotherArchitecture) {
                             7));
   cubin[18] = static_cast<char>(190);
   cubin[48] = static_cast<char>(90);
-  const layout::Place place = layout::classify("triton/@/" + std::string(52, 'A') + "/k.cubin");
+  const layout::Classification classified = layout::classify("triton/@/" + std::string(52, 'A') + "/k.cubin");
   const auto checked = [&](const char* architecture) {
     const ThisHost host(all_known({{Facet::kGpuArch, architecture}}), nullptr);
-    return host.check(place, cubin, cubin.size());
+    return host.check(classified, cubin, cubin.size());
   };
   EXPECT_FALSE(checked("cc=8.0").has_value());
   EXPECT_TRUE(checked("cc=9.0").has_value()) << checked("cc=9.0").error().what();

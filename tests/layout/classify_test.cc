@@ -213,12 +213,12 @@ TEST(Classify, LeavesAnUncleanPathAsItIs) {
 }
 
 TEST(Classify, GivesEachDeviceTheSameCanonicalName) {
-  const Place place = classify("triton/3/" + kKey + "/add.cubin");
+  const Classification classified = classify("triton/3/" + kKey + "/add.cubin");
 
-  EXPECT_EQ(place.canonical, "triton/@/" + kKey + "/add.cubin");
-  EXPECT_EQ(place.key_directory, "triton/@/" + kKey);
-  EXPECT_EQ(classify(place.canonical).canonical, place.canonical);
-  EXPECT_EQ(classify(place.canonical).key_directory, place.key_directory);
+  EXPECT_EQ(classified.canonical, "triton/@/" + kKey + "/add.cubin");
+  EXPECT_EQ(classified.key_directory, "triton/@/" + kKey);
+  EXPECT_EQ(classify(classified.canonical).canonical, classified.canonical);
+  EXPECT_EQ(classify(classified.canonical).key_directory, classified.key_directory);
 }
 
 TEST(Classify, NamesTheKeyDirectoryOfCandidates) {
@@ -343,15 +343,15 @@ TEST(Classify, IsTotalAndStableOnRandomPaths) {
   std::mt19937 random(20261121);
   for (int i = 0; i < 200000; ++i) {
     const std::string path = random_path(random);
-    const Place place = classify(path);
+    const Classification classified = classify(path);
     const std::string canonical = canonical_path(path);
-    ASSERT_EQ(canonical, place.canonical) << path;
+    ASSERT_EQ(canonical, classified.canonical) << path;
     ASSERT_EQ(canonical_path(canonical), canonical) << path;
-    const Place again = classify(canonical);
-    ASSERT_EQ(again.family, place.family) << path;
-    ASSERT_EQ(again.key_directory, place.key_directory) << path;
-    ASSERT_TRUE(place.canonical.starts_with(place.key_directory)) << path;
-    if (rule_of(place.family).shared) {
+    const Classification again = classify(canonical);
+    ASSERT_EQ(again.family, classified.family) << path;
+    ASSERT_EQ(again.key_directory, classified.key_directory) << path;
+    ASSERT_TRUE(classified.canonical.starts_with(classified.key_directory)) << path;
+    if (rule_of(classified.family).shared) {
       ASSERT_TRUE(codec::is_clean_path(canonical)) << path;
       ASSERT_EQ(canonical.find("_CxxBuild/"), std::string::npos) << path;
       ASSERT_EQ(canonical.find("/."), std::string::npos) << path;

@@ -82,10 +82,10 @@ TEST(CheckContent, AsksForEveryByteWhereAHeadProvesNothing) {
         "aotautograd/" + kAutogradKey + "/entry", code(".py"), "ab/" + kHex + ".best_config", "cache/" + kHex,
         kernel("k.json"), kernel("__grp__k.json"), kernel("k.autotune.json"), kernel("k.cubin"), kernel("k.ttir"),
         kernel("k.ptx"), kernel("cuda_utils.so"), code(".so"), code(".cpp")}) {
-    const Place place = classify(path);
-    EXPECT_TRUE(needs_whole(place.family)) << path;
-    EXPECT_EQ(bytes_to_check(place, 1'000'000), 1'000'000U) << path;
-    const auto checked = check_content(place, "head", 5);
+    const Classification classified = classify(path);
+    EXPECT_TRUE(needs_whole(classified.family)) << path;
+    EXPECT_EQ(bytes_to_check(classified, 1'000'000), 1'000'000U) << path;
+    const auto checked = check_content(classified, "head", 5);
     ASSERT_FALSE(checked.has_value()) << path;
     EXPECT_EQ(checked.error().code(), ErrorCode::kInvalid) << path;
   }
@@ -94,10 +94,10 @@ TEST(CheckContent, AsksForEveryByteWhereAHeadProvesNothing) {
 TEST(CheckContent, AsksForAHeadWhereThatIsEnough) {
   for (const std::string& path :
        {"precompiled_headers/" + kCode + ".h.gch", code(".so.load_ok"), std::string("other")}) {
-    const Place place = classify(path);
-    EXPECT_FALSE(needs_whole(place.family)) << path;
-    EXPECT_EQ(bytes_to_check(place, 100), 100U);
-    EXPECT_EQ(bytes_to_check(place, 150'000'000), 65536U);
+    const Classification classified = classify(path);
+    EXPECT_FALSE(needs_whole(classified.family)) << path;
+    EXPECT_EQ(bytes_to_check(classified, 100), 100U);
+    EXPECT_EQ(bytes_to_check(classified, 150'000'000), 65536U);
   }
   EXPECT_TRUE(check_content(classify("precompiled_headers/" + kCode + ".h.gch"), "gpch", 150'000'000).has_value());
 }
@@ -224,7 +224,7 @@ TEST(CheckContent, AsksABinaryWhatItNeedsOfTheHost) {
 
 TEST(CheckContent, RefusesMoreBytesThanThereAre) {
   const std::string library = elf(ET_DYN, kHostMachine);
-  const Place header = classify("precompiled_headers/" + kCode + ".h.gch");
+  const Classification header = classify("precompiled_headers/" + kCode + ".h.gch");
   EXPECT_EQ(check_content(classify(code(".main.so")), library, library.size() - 1).error().code(), ErrorCode::kInvalid);
   EXPECT_EQ(check_content(header, "gpch", 3).error().code(), ErrorCode::kInvalid);
 }

@@ -163,17 +163,17 @@ TEST(RuleTable, GivesPatternsFamiliesOfTheirOwn) {
          "good changes");
   expect(all_rules().size() == built_in_rules().size() + 1, "one family more");
 
-  const Place place = classify("triton/3/mine/x");
-  expect(rule_of(place.family).name == "mine", "its family");
-  expect(place.canonical == "triton/@/mine/x", "its canonical path");
-  expect(classify(place.canonical).family == place.family, "the same family by its canonical path");
+  const Classification classified = classify("triton/3/mine/x");
+  expect(rule_of(classified.family).name == "mine", "its family");
+  expect(classified.canonical == "triton/@/mine/x", "its canonical path");
+  expect(classify(classified.canonical).family == classified.family, "the same family by its canonical path");
   expect(classify("triton/3/mine/x.lock").family == Family::kLock, "a lock stays one");
   expect(classify("triton/3/mine/.1.2.tmp").family == Family::kTemporary, "a temporary name stays one");
   expect(classify("triton/0/" + samples::kKey + "/mine").family == Family::kTritonKernel,
          "a built-in family goes first");
-  expect(check_content(place, "anything", 8).has_value(), "nothing is known of its content");
-  expect(!check_content(place, "", 0).has_value(), "but that it is not empty");
-  expect(bytes_to_check(place, 1 << 30) < (1 << 30), "a head is enough");
+  expect(check_content(classified, "anything", 8).has_value(), "nothing is known of its content");
+  expect(!check_content(classified, "", 0).has_value(), "but that it is not empty");
+  expect(bytes_to_check(classified, 1 << 30) < (1 << 30), "a head is enough");
 
   fingerprint::Fingerprint facts;
   for (const Facet facet : fingerprint::kAllFacets) {
@@ -182,8 +182,9 @@ TEST(RuleTable, GivesPatternsFamiliesOfTheirOwn) {
     fact.value = facet == Facet::kGpuArch ? "cc=8.0\ncc=9.0" : "x=1";
     facts.set(facet, fact);
   }
-  expect(scope_of(place.family, facts, "9.0").text == "inductorfs-scope-v1\nfacet=gpu-arch\ncc=9.0\n", "its scope");
-  expect(scopes_of(place.family, facts).size() == 2, "one scope for each architecture");
+  expect(scope_of(classified.family, facts, "9.0").text == "inductorfs-scope-v1\nfacet=gpu-arch\ncc=9.0\n",
+         "its scope");
+  expect(scopes_of(classified.family, facts).size() == 2, "one scope for each architecture");
   expect(scope_of(Family::kBestConfig, facts).id.empty(), "a family that is kept private");
   expect(!scope_of(Family::kObjectCache, facts).id.empty(), "a family that is shared now");
   expect(!change_rules({keep_private("fxgraph")}).has_value(), "once only");

@@ -124,10 +124,11 @@ layout::Scope FakeEnvironment::scope_of(layout::Family family, std::string_view 
   return facts_.with([&](const auto& facts) { return layout::scope_of(family, facts.now, architecture); });
 }
 
-Result<void> FakeEnvironment::check(const layout::Place& place, std::string_view bytes, uint64_t size) const {
-  if (check_) INDUCTORFS_TRY(check_(place, bytes, size));
-  if (place.family != layout::Family::kFxGraph) return {};
-  const std::string name = place.canonical.substr(place.canonical.rfind('/') + 1);
+Result<void> FakeEnvironment::check(const layout::Classification& classified, std::string_view bytes,
+                                    uint64_t size) const {
+  if (check_) INDUCTORFS_TRY(check_(classified, bytes, size));
+  if (classified.family != layout::Family::kFxGraph) return {};
+  const std::string name = classified.canonical.substr(classified.canonical.rfind('/') + 1);
   if (bytes.size() != size || codec::torch_hash(bytes) != name) {
     return fail(ErrorCode::kCorrupt, name + ": its name is not the hash of its content");
   }

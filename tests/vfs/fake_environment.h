@@ -57,7 +57,7 @@ class FakeWriters final : public fingerprint::Writers {
 /// Facts that a test changes under a mount. Safe for concurrent use.
 class FakeEnvironment final : public vfs::Host {
  public:
-  using Check = std::function<Result<void>(const layout::Place&, std::string_view bytes, uint64_t size)>;
+  using Check = std::function<Result<void>(const layout::Classification&, std::string_view bytes, uint64_t size)>;
 
   /// Hosts with equal `facts` share all families. `architectures`: the gpu-arch facet, where it is another.
   void set_facts(const std::string& facts, const std::string& architectures = {});
@@ -71,7 +71,7 @@ class FakeEnvironment final : public vfs::Host {
 
   layout::Scope scope_of(layout::Family family, std::string_view architecture) const override;
   bool follows(const remote::ScopeId& scope, std::string_view path) const override;
-  Result<void> check(const layout::Place& place, std::string_view bytes, uint64_t size) const override;
+  Result<void> check(const layout::Classification& classified, std::string_view bytes, uint64_t size) const override;
   fingerprint::Writers* writers() const override { return writers_.get(); }
 
  private:

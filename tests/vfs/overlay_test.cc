@@ -79,10 +79,10 @@ TEST_F(Overlay, ChecksABlobThatIsHereForEachNameOnce) {
   ASSERT_TRUE(b.sync());
   std::atomic<int> asked{0};
   HostOptions options;
-  options.check = [&](const layout::Place& place, std::string_view, uint64_t) -> Result<void> {
+  options.check = [&](const layout::Classification& classified, std::string_view, uint64_t) -> Result<void> {
     ++asked;
-    if (place.canonical == corrupt) return fail(ErrorCode::kCorrupt, "not what its name says");
-    if (place.canonical == foreign) return fail(ErrorCode::kNotSupported, "for another host");
+    if (classified.canonical == corrupt) return fail(ErrorCode::kCorrupt, "not what its name says");
+    if (classified.canonical == foreign) return fail(ErrorCode::kNotSupported, "for another host");
     return {};
   };
   Host a(cluster, options);

@@ -44,9 +44,9 @@ class SealRace : public ::testing::Test {
  protected:
   HostOptions options() {
     HostOptions made;
-    made.check = [this](const layout::Place& place, std::string_view, uint64_t) -> Result<void> {
-      checks.notify_with([&](Checks& now) { now.last = place.canonical; });
-      const auto goes_on = [&](const Checks& now) { return now.held != place.canonical; };
+    made.check = [this](const layout::Classification& classified, std::string_view, uint64_t) -> Result<void> {
+      checks.notify_with([&](Checks& now) { now.last = classified.canonical; });
+      const auto goes_on = [&](const Checks& now) { return now.held != classified.canonical; };
       checks.wait_until(std::chrono::steady_clock::now() + kPatience, goes_on, [](const Checks&) {});
       return {};
     };

@@ -139,7 +139,7 @@ TEST_F(Stale, KeepsWhatIsPrivateOnTheHost) {
 
 TEST_F(Stale, TakesAwayWhatWasNeverSealed) {
   HostOptions options;
-  options.check = [](const layout::Place&, std::string_view, uint64_t) -> Result<void> {
+  options.check = [](const layout::Classification&, std::string_view, uint64_t) -> Result<void> {
     return fail(ErrorCode::kCorrupt, "as the test wishes");
   };
   for (const bool live : {true, false}) {
@@ -253,7 +253,7 @@ TEST_F(Stale, HidesFromThisMountAloneWhatIsForAnotherHost) {
   ASSERT_TRUE(b.publish_file(path, "new libc"));
   ASSERT_TRUE(b.sync());
   HostOptions options;
-  options.check = [](const layout::Place&, std::string_view bytes, uint64_t) -> Result<void> {
+  options.check = [](const layout::Classification&, std::string_view bytes, uint64_t) -> Result<void> {
     if (bytes.starts_with("new libc")) return fail(ErrorCode::kNotSupported, "it needs GLIBC_2.40, this host has 2.36");
     return {};
   };
@@ -287,7 +287,7 @@ TEST_F(Stale, HidesFromThisMountAloneWhatIsForAnotherHost) {
 TEST_F(Stale, ShowsWhatItFoundUnfitWhenTheHostHasChangedAndAfterARestart) {
   std::atomic<bool> installed{false};
   HostOptions options;
-  options.check = [&](const layout::Place&, std::string_view, uint64_t) -> Result<void> {
+  options.check = [&](const layout::Classification&, std::string_view, uint64_t) -> Result<void> {
     if (!installed) return fail(ErrorCode::kNotSupported, "needs libx.so.1, which this host does not have");
     return {};
   };
@@ -326,8 +326,8 @@ TEST_F(Stale, KeepsForTheClusterWhatItsOwnCheckCallsDamaged) {
   ASSERT_TRUE(b.triton_compile(directory, "first", ::getpid()));
   ASSERT_TRUE(b.sync());
   HostOptions options;
-  options.check = [&](const layout::Place& place, std::string_view, uint64_t) -> Result<void> {
-    if (place.canonical == path || place.canonical.ends_with("k.ttir")) {
+  options.check = [&](const layout::Classification& classified, std::string_view, uint64_t) -> Result<void> {
+    if (classified.canonical == path || classified.canonical.ends_with("k.ttir")) {
       return fail(ErrorCode::kCorrupt, "a form that this release does not know");
     }
     return {};
@@ -356,7 +356,7 @@ TEST_F(Stale, FetchesAgainWhatItsOwnDiskHasDamaged) {
   ASSERT_TRUE(b.publish_file(path, "print()"));
   ASSERT_TRUE(b.sync());
   HostOptions options;
-  options.check = [](const layout::Place&, std::string_view bytes, uint64_t) -> Result<void> {
+  options.check = [](const layout::Classification&, std::string_view bytes, uint64_t) -> Result<void> {
     if (bytes != "print()") return fail(ErrorCode::kCorrupt, "not what its name says");
     return {};
   };
@@ -387,8 +387,8 @@ TEST_F(Stale, HidesATritonSetWithOneChildForAnotherHost) {
   ASSERT_TRUE(b.triton_compile(directory, "first", ::getpid()));
   ASSERT_TRUE(b.sync());
   HostOptions options;
-  options.check = [](const layout::Place& place, std::string_view, uint64_t) -> Result<void> {
-    if (place.canonical.ends_with("k.ttir")) return fail(ErrorCode::kNotSupported, "it is for sm_100");
+  options.check = [](const layout::Classification& classified, std::string_view, uint64_t) -> Result<void> {
+    if (classified.canonical.ends_with("k.ttir")) return fail(ErrorCode::kNotSupported, "it is for sm_100");
     return {};
   };
   Host a(cluster, options);
@@ -402,7 +402,7 @@ TEST_F(Stale, HidesATritonSetWithOneChildForAnotherHost) {
 
 TEST_F(Stale, RefusesToPublishWhatIsForAnotherHost) {
   HostOptions options;
-  options.check = [](const layout::Place&, std::string_view, uint64_t) -> Result<void> {
+  options.check = [](const layout::Classification&, std::string_view, uint64_t) -> Result<void> {
     return fail(ErrorCode::kNotSupported, "it needs GLIBC_2.40");
   };
   Host a(cluster, options);

@@ -90,7 +90,8 @@ class ThisHost final : public vfs::Host {
 
   [[nodiscard]] layout::Scope scope_of(layout::Family family, std::string_view architecture) const override;
   [[nodiscard]] bool follows(const remote::ScopeId& scope, std::string_view path) const override;
-  [[nodiscard]] Result<void> check(const layout::Place& place, std::string_view bytes, uint64_t size) const override;
+  [[nodiscard]] Result<void> check(const layout::Classification& classified, std::string_view bytes,
+                                   uint64_t size) const override;
   [[nodiscard]] fingerprint::Writers* writers() const override { return writers_.get(); }
 
  private:

@@ -81,7 +81,7 @@ struct Rule {
 [[nodiscard]] std::string_view to_string(Contest contest);
 
 /// The family that a path belongs to, and its names in the cluster.
-struct Place {
+struct Classification {
   Family family = Family::kOther;
   /// The entry's name in the cluster: the path itself, with `triton/<device index>/` as `triton/@/`, because a Triton
   /// key does not depend on the device's index.
@@ -92,7 +92,7 @@ struct Place {
 };
 /// Classifies the path of a file; canonical paths too. A directory is kOther, whatever the family of its files. A path
 /// with an empty, "." or ".." component, a NUL, or more than codec::kPathLimit bytes is kOther.
-[[nodiscard]] Place classify(std::string_view path);
+[[nodiscard]] Classification classify(std::string_view path);
 
 /// Returns the canonical form of any path, of files and of directories.
 [[nodiscard]] std::string canonical_path(std::string_view path);
@@ -139,7 +139,7 @@ inline constexpr std::string_view kAnyDevice = "@";
 /// torch reads in it, a `.so` that is no ELF, a pickle that is cut off, ... kNotSupported for machine code of another
 /// kind of CPU. `bytes` are the first bytes_to_check() of `size`; kInvalid when they are fewer and the check needs
 /// them. Nothing is ever executed.
-[[nodiscard]] Result<void> check_content(const Place& place, std::string_view bytes, uint64_t size);
+[[nodiscard]] Result<void> check_content(const Classification& classified, std::string_view bytes, uint64_t size);
 /// Says whether the checks of this family need all bytes.
 [[nodiscard]] bool needs_whole(Family family);
 
@@ -155,10 +155,10 @@ struct HostLimits {
   std::function<bool(std::string_view soname)> resolves;
 };
 /// Returns how many of an artefact's first bytes the checks want: all of them for families that are checked whole.
-[[nodiscard]] uint64_t bytes_to_check(const Place& place, uint64_t size);
+[[nodiscard]] uint64_t bytes_to_check(const Classification& classified, uint64_t size);
 /// Checks as above, and compares what the artefact needs with this host: kNotSupported, with the reason, when the host
 /// does not have it (a cubin of another architecture, a `.so` that needs a newer glibc).
-[[nodiscard]] Result<void> check_content(const Place& place, std::string_view bytes, uint64_t size,
+[[nodiscard]] Result<void> check_content(const Classification& classified, std::string_view bytes, uint64_t size,
                                          const HostLimits& host);
 /// Returns the compute capability that the metadata of a Triton kernel names, as the gpu-arch facet writes it ("9.0");
 /// empty when it names none, or the backend is not CUDA. `metadata` is the content of the key directory's

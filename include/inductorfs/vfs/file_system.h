@@ -38,7 +38,8 @@ class Host {
   /// Says whether the host, with its current facts, uses an entry of this scope at this path.
   [[nodiscard]] virtual bool follows(const remote::ScopeId& scope, std::string_view path) const = 0;
   /// Checks whether an artefact fits its name and this host (layout::check_content). Never blocks.
-  [[nodiscard]] virtual Result<void> check(const layout::Place& place, std::string_view bytes, uint64_t size) const = 0;
+  [[nodiscard]] virtual Result<void> check(const layout::Classification& classified, std::string_view bytes,
+                                           uint64_t size) const = 0;
   /// Finds out which environment a writing process has. nullptr means that every writer counts as having this mount's
   /// environment (`writers = "all"` in the configuration).
   [[nodiscard]] virtual fingerprint::Writers* writers() const = 0;

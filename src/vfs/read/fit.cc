@@ -18,16 +18,16 @@ void Fit::judge_again() {
 }
 
 Result<void> Fit::check(const codec::Entry& entry) {
-  const auto place = layout::classify(entry.path);
+  const auto classified = layout::classify(entry.path);
   // Canonical group files are checked as a set (ClusterSets::take).
   if (layout::is_group_file(entry.path.substr(entry.path.rfind('/') + 1))) return {};
   if (fitting_.fits(entry.path, entry.digest)) return {};
   const uint64_t age = fitting_.age();
   INDUCTORFS_TRY_ASSIGN(auto blob, store_.open_blob(entry.digest));
-  std::string head(std::min(entry.size, layout::bytes_to_check(place, entry.size)), '\0');
+  std::string head(std::min(entry.size, layout::bytes_to_check(classified, entry.size)), '\0');
   INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(blob.get(), head.data(), head.size(), 0));
   head.resize(got);
-  const auto fits = host_.check(place, head, entry.size);
+  const auto fits = host_.check(classified, head, entry.size);
   if (fits) {
     fitting_.remember(entry.path, entry.digest, age);
     return fits;

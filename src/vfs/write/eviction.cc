@@ -39,8 +39,8 @@ bool Eviction::allows(const codec::Digest& digest) {
 }
 
 bool Eviction::drop_local(const std::string& path, const codec::Digest& digest) {
-  const auto place = layout::classify(path);
-  const auto state = catalog_.publish_state(place.canonical);
+  const auto classified = layout::classify(path);
+  const auto state = catalog_.publish_state(classified.canonical);
   if (state && state->state == catalog::PublishState::kQueued) return false;
   const auto walked = nodes_.walk(path);
   if (walked.missing.empty() && walked.node->is_regular()) {
@@ -48,7 +48,7 @@ bool Eviction::drop_local(const std::string& path, const codec::Digest& digest) 
     notifier_.wish_forgotten(walked.parent->id, walked.name);
     return false;
   }
-  if (place.family == layout::Family::kTritonKernel) {
+  if (classified.family == layout::Family::kTritonKernel) {
     if (!drop_local_set(parent_path(path))) return false;
   } else if (tree_.seal_on_disk(path) == digest.to_hex()) {  // else it was written to, or replaced, since
     (void)disk_.unlink(LocalTree::view(path));  // a file that stays keeps its bytes, and the limit is met elsewhere

@@ -86,10 +86,10 @@ Sealing::Sealing(const Services& services, const Parts& parts)
 
 void Sealing::seal_if_final(const NodePtr& node, const std::string& path) {
   if (!node->is_regular()) return;
-  const auto place = layout::classify(path);
-  const auto& rule = layout::rule_of(place.family);
+  const auto classified = layout::classify(path);
+  const auto& rule = layout::rule_of(classified.family);
   if (!rule.shared) return;  // a rename is a sign of completeness in every family (layout::SealSign)
-  if (place.family == layout::Family::kTritonKernel) {
+  if (classified.family == layout::Family::kTritonKernel) {
     // A set that somebody copies in by names and renames (rsync) is whole when its group file says so. That comes last
     // by Triton's hand, and among the first where files are copied by name.
     const NodePtr directory = nodes_.walk(parent_path(path)).node;
@@ -143,10 +143,10 @@ SealOutcome Sealing::seal(const SealItem& item) {
   // The name may have gone, or be another file's by now.
   const auto walked = nodes_.walk(item.path);
   if (!walked.missing.empty() || walked.node != item.node) return SealOutcome::kDone;
-  const auto place = layout::classify(item.path);
-  const auto& rule = layout::rule_of(place.family);
+  const auto classified = layout::classify(item.path);
+  const auto& rule = layout::rule_of(classified.family);
   if (!rule.shared) return SealOutcome::kDone;
-  const auto scope = host_.scope_of(place.family, {});
+  const auto scope = host_.scope_of(classified.family, {});
   if (scope.id.empty()) {
     counters_.get("seal.unknown").add();  // a fact of this host is not known
     return SealOutcome::kDone;
@@ -170,7 +170,7 @@ SealOutcome Sealing::seal(const SealItem& item) {
   catalog::Publish publish;
   publish.kind = kind_of(rule.contest);
   publish.scope = scope.id;
-  publish.contest = place.key_directory;
+  publish.contest = classified.key_directory;
   if (rule.contest == layout::Contest::kCandidates) {
     if (const auto directory = nodes_.walk(parent_path(item.path)); directory.missing.empty()) {
       publish.seen = nodes_.shown(directory.node);
@@ -181,7 +181,8 @@ SealOutcome Sealing::seal(const SealItem& item) {
   if (!enqueue(publish, item.path, still_here)) return SealOutcome::kDone;
   mark_sealed(*entry, item.path);
   // Published before it had its mark? Then what the cluster has merged was not adopted: this file was in the way.
-  if (const auto state = catalog_.publish_state(place.canonical); state && state->merged) adopt_merged(*state->merged);
+  if (const auto state = catalog_.publish_state(classified.canonical); state && state->merged)
+    adopt_merged(*state->merged);
   return SealOutcome::kDone;
 }
 
@@ -205,7 +206,7 @@ bool Sealing::has_name(const Sealed& sealed, const std::string& path) const {
 }
 
 Result<Sealed> Sealing::seal_file(const NodePtr& node, const std::string& path) {
-  const auto place = layout::classify(path);
+  const auto classified = layout::classify(path);
   bool shares_inode = false;
   // The descriptor is taken in the same step as the mark: from here on a writer gets an inode of its own, and whatever
   // is renamed over the path meanwhile, what is hashed is what is stored.
@@ -227,7 +228,7 @@ Result<Sealed> Sealing::seal_file(const NodePtr& node, const std::string& path) 
     });
   });
   if (!file) return fail(std::move(file).error());
-  auto entry = store_file(*file, path, place, shares_inode);
+  auto entry = store_file(*file, path, classified, shares_inode);
   const bool written_to = node->content.with([&](Content& content) {
     if (!entry) content.sealed = SealState::kOpen;
     content.attributes_valid = false;
@@ -238,21 +239,21 @@ Result<Sealed> Sealing::seal_file(const NodePtr& node, const std::string& path) 
   return Sealed{std::move(*entry), std::move(*file), shares_inode};
 }
 
-Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path, const layout::Place& place,
-                                         bool shares_inode) {
+Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path,
+                                         const layout::Classification& classified, bool shares_inode) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) return fail_errno("stat", path);
   const auto size = static_cast<uint64_t>(status.st_size);
   if (size > options_.artefact_limit) {
     return fail(ErrorCode::kTooLarge, std::to_string(size) + " bytes, over the limit of one artefact");
   }
-  std::string head(std::min(size, layout::bytes_to_check(place, size)), '\0');
+  std::string head(std::min(size, layout::bytes_to_check(classified, size)), '\0');
   INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(file.get(), head.data(), head.size(), 0));
   head.resize(got);
-  INDUCTORFS_TRY(host_.check(place, head, size));
+  INDUCTORFS_TRY(host_.check(classified, head, size));
 
   codec::Entry entry;
-  entry.path = place.canonical;
+  entry.path = classified.canonical;
   entry.size = size;
   entry.mode = status.st_mode & 07777;
   entry.mtime_ns = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;

@@ -63,8 +63,8 @@ class Sealing {
   [[nodiscard]] SealOutcome not_sealed(const std::string& path, const Error& error);
   [[nodiscard]] SealOutcome seal_group(const SealItem& item);
   [[nodiscard]] Result<Sealed> seal_file(const NodePtr& node, const std::string& path);
-  [[nodiscard]] Result<codec::Entry> store_file(const Fd& file, const std::string& path, const layout::Place& place,
-                                                bool shares_inode);
+  [[nodiscard]] Result<codec::Entry> store_file(const Fd& file, const std::string& path,
+                                                const layout::Classification& classified, bool shares_inode);
   [[nodiscard]] Result<Sealed> seal_member(const std::string& path, const std::string& key);
   [[nodiscard]] Result<Sealed> seal_group_file(const std::string& path, const std::string& key);
   [[nodiscard]] bool enqueue(const catalog::Publish& publish, const std::string& path,

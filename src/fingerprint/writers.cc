@@ -93,10 +93,10 @@ Judgement ProcWriters::judge_with(const Writer* writer, std::span<const Facet> f
   if (writer == nullptr || !writer->look()) return judge_writer(writer, facets, *facts, fact_of);
   if (const auto found = writer->look()->found()) return judge_writer(found->get(), facets, *facts, fact_of);
   if (system_clock().now() - writer->look()->begun() < deadline_) {
-    return {Fit::kLater, "the writer has to be looked at first"};
+    return {Match::kLater, "the writer has to be looked at first"};
   }
-  return {Fit::kUnknown, "the writer could not be looked at within " + std::to_string(deadline_.count()) +
-                             " ms: its memory map is locked, or its file system does not answer"};
+  return {Match::kUnknown, "the writer could not be looked at within " + std::to_string(deadline_.count()) +
+                               " ms: its memory map is locked, or its file system does not answer"};
 }
 
 Judgement ProcWriters::glance(const Writer* writer, std::span<const Facet> facets) {

@@ -14,9 +14,9 @@ namespace {
 constexpr std::string_view kNothing = "nothing";
 constexpr std::string_view kOwnMount = "; give that environment a mount of its own (--python)";
 
-Judgement fits() { return {Fit::kFits, {}}; }
-Judgement unknown(std::string why) { return {Fit::kUnknown, std::move(why)}; }
-Judgement differs(std::string why) { return {Fit::kDiffers, std::move(why)}; }
+Judgement matches() { return {Match::kMatches, {}}; }
+Judgement unknown(std::string why) { return {Match::kUnknown, std::move(why)}; }
+Judgement differs(std::string why) { return {Match::kDiffers, std::move(why)}; }
 
 /// The first line that the two texts do not share, of each.
 std::pair<std::string, std::string> first_difference(std::string_view ours, std::string_view theirs) {
@@ -37,7 +37,7 @@ Judgement judge_package(Facet facet, const Process& process, const Fact& mine, c
   if (package.path.empty()) {
     // A job with torch and without Triton is an environment too; one that has only Triton says nothing of torch.
     if (facet != Facet::kTriton) return unknown("the writer has no " + name + " loaded");
-    if (mine.is_none()) return fits();
+    if (mine.is_none()) return matches();
     return differs("the writer's torch has no triton beside it, this mount's has" + std::string(kOwnMount));
   }
   if (package.replaced) {
@@ -48,11 +48,11 @@ Judgement judge_package(Facet facet, const Process& process, const Fact& mine, c
     return differs("the writer has " + package.path + ", this mount knows no " + name + std::string(kOwnMount));
   }
   const auto theirs = fact_of(facet, process);
-  if (!theirs) return {Fit::kLater, package.path + " has to be read first"};
+  if (!theirs) return {Match::kLater, package.path + " has to be read first"};
   if (!theirs->known) return unknown("the writer's " + name + ": " + theirs->problem);
   const auto [here, there] = first_difference(mine.value, theirs->value);
   // A mount may know more of its C library than that one's file says.
-  if (mine.value == theirs->value || (facet == Facet::kLibc && there == kNothing)) return fits();
+  if (mine.value == theirs->value || (facet == Facet::kLibc && there == kNothing)) return matches();
   return differs("the writer's " + name + " (" + package.path + ") has " + there + ", this mount's has " + here +
                  std::string(kOwnMount));
 }
@@ -60,7 +60,7 @@ Judgement judge_package(Facet facet, const Process& process, const Fact& mine, c
 Judgement judge_python(const Process& process, const Fact& mine) {
   if (process.soabi.empty()) return unknown("the writer has no extension module of Python loaded");
   const std::string ours = value_of(mine.value, "soabi").value_or("");
-  if (ours == process.soabi) return fits();
+  if (ours == process.soabi) return matches();
   return differs("the writer's interpreter is " + process.soabi + ", this mount's is " + ours + std::string(kOwnMount));
 }
 
@@ -83,7 +83,7 @@ Judgement judge_environment(const Writer& writer, std::span<const Facet> facets,
     return differs(name + " is " + shown(its) + " in the writer and " + shown(ours) + " for this mount (" +
                    std::string(variable->effect) + "); declare it for the mount, or change it in the job");
   }
-  return fits();
+  return matches();
 }
 
 Judgement judge_facet(Facet facet, const Writer& writer, std::span<const Facet> facets, const MountFacts& mount,
@@ -107,7 +107,7 @@ Judgement judge_facet(Facet facet, const Writer& writer, std::span<const Facet> 
     case Facet::kCompiler:
       break;  // the host's: a process on it has no other
   }
-  return fits();
+  return matches();
 }
 
 }  // namespace
@@ -124,12 +124,12 @@ Judgement judge_writer(const Writer* writer, std::span<const Facet> facets, cons
     return unknown("process " + std::to_string(writer->process().pid) +
                    " has neither torch nor Triton loaded, nor has one that started it");
   }
-  Judgement result = fits();
+  Judgement result = matches();
   for (const Facet facet : facets) {
     Judgement one = judge_facet(facet, *writer, facets, mount, fact_of);
-    if (one.fit == Fit::kDiffers) return one;
-    const bool worse = one.fit == Fit::kUnknown ? result.fit != Fit::kUnknown : result.fit == Fit::kFits;
-    if (one.fit != Fit::kFits && worse) result = std::move(one);
+    if (one.match == Match::kDiffers) return one;
+    const bool worse = one.match == Match::kUnknown ? result.match != Match::kUnknown : result.match == Match::kMatches;
+    if (one.match != Match::kMatches && worse) result = std::move(one);
   }
   return result;
 }

@@ -80,14 +80,14 @@ TEST_F(LookTest, DoesNotWaitForAProcessWhoseMemoryMapIsLocked) {
   const auto writers = open(options());
   const auto writer = writers->identify(kStuck);
   ASSERT_TRUE(writer);
-  EXPECT_EQ(writers->glance(writer.get(), kFacets).fit, Fit::kLater);
-  EXPECT_EQ(writers->judge(writer.get(), kFacets).fit, Fit::kLater);
+  EXPECT_EQ(writers->glance(writer.get(), kFacets).match, Match::kLater);
+  EXPECT_EQ(writers->judge(writer.get(), kFacets).match, Match::kLater);
   EXPECT_EQ(counters_.get("writers.late_looks").get(), 1U);
 
   let_go(maps_of_torch());  // its request has been answered
 
   const Judgement judgement = judge_to_the_end(*writers, writer.get(), kFacets);
-  EXPECT_EQ(judgement.fit, Fit::kFits) << judgement.why;
+  EXPECT_EQ(judgement.match, Match::kMatches) << judgement.why;
 }
 
 TEST_F(LookTest, WaitsOnceForAUserWhoseProcessIsStuck) {
@@ -101,7 +101,7 @@ TEST_F(LookTest, WaitsOnceForAUserWhoseProcessIsStuck) {
   const auto other = writers->identify(8);
   ASSERT_TRUE(other);
   const Judgement judgement = judge_to_the_end(*writers, other.get(), kFacets);
-  EXPECT_EQ(judgement.fit, Fit::kFits) << judgement.why;
+  EXPECT_EQ(judgement.match, Match::kMatches) << judgement.why;
 }
 
 TEST_F(LookTest, GivesUpAtTheDeadline) {
@@ -110,7 +110,7 @@ TEST_F(LookTest, GivesUpAtTheDeadline) {
   const auto writers = open(impatient);
   const auto writer = writers->identify(kStuck);
   const Judgement judgement = judge_to_the_end(*writers, writer.get(), kFacets);
-  EXPECT_EQ(judgement.fit, Fit::kUnknown);
+  EXPECT_EQ(judgement.match, Match::kUnknown);
   EXPECT_NE(judgement.why.find("could not be looked at within 200 ms"), std::string::npos) << judgement.why;
 }
 

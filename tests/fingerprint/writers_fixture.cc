@@ -95,8 +95,8 @@ Judgement judge_to_the_end(Writers& writers, const Writer* writer, std::span<con
   Guarded<bool> never{false};
   while (true) {
     Judgement judgement = writers.judge(writer, facets);
-    if (judgement.fit != Fit::kLater) return judgement;
-    if (deadline.passed()) return {Fit::kLater, "not judged: " + judgement.why};
+    if (judgement.match != Match::kLater) return judgement;
+    if (deadline.passed()) return {Match::kLater, "not judged: " + judgement.why};
     (void)never.wait_until(
         std::chrono::steady_clock::now() + Milliseconds{5}, [](bool now) { return now; }, [](bool now) { return now; });
   }

@@ -49,12 +49,12 @@ TEST_F(WritersJudgeTest, FitsTheMountsOwnEnvironment) {
   open(facts_of(site_));
   Program program;
   site_.load_torch(program);
-  EXPECT_EQ(glance(program, kGraphs).fit, Fit::kLater) << "the package was not read yet";
-  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kFits) << judge(program, kGraphs).why;
-  EXPECT_EQ(glance(program, kGraphs).fit, Fit::kFits);
-  EXPECT_EQ(glance(program, kKernels).fit, Fit::kFits);
-  EXPECT_EQ(glance(program, kLibraries).fit, Fit::kFits) << "its C library is this process's own";
-  EXPECT_EQ(judge(program, kLibraries).fit, Fit::kFits) << judge(program, kLibraries).why;
+  EXPECT_EQ(glance(program, kGraphs).match, Match::kLater) << "the package was not read yet";
+  EXPECT_EQ(judge(program, kGraphs).match, Match::kMatches) << judge(program, kGraphs).why;
+  EXPECT_EQ(glance(program, kGraphs).match, Match::kMatches);
+  EXPECT_EQ(glance(program, kKernels).match, Match::kMatches);
+  EXPECT_EQ(glance(program, kLibraries).match, Match::kMatches) << "its C library is this process's own";
+  EXPECT_EQ(judge(program, kLibraries).match, Match::kMatches) << judge(program, kLibraries).why;
 }
 
 TEST_F(WritersJudgeTest, FitsAnEqualTorchAtAnotherPath) {
@@ -62,7 +62,7 @@ TEST_F(WritersJudgeTest, FitsAnEqualTorchAtAnotherPath) {
   const Site other(temporary_ / "elsewhere/site");
   Program program;
   other.load_torch(program);
-  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kFits) << judge(program, kGraphs).why;
+  EXPECT_EQ(judge(program, kGraphs).match, Match::kMatches) << judge(program, kGraphs).why;
 }
 
 TEST_F(WritersJudgeTest, TellsATorchOfEqualVersionAndOtherContentApart) {
@@ -72,11 +72,11 @@ TEST_F(WritersJudgeTest, TellsATorchOfEqualVersionAndOtherContentApart) {
   Program program;
   other.load_torch(program);
   const Judgement judgement = judge(program, kGraphs);
-  EXPECT_EQ(judgement.fit, Fit::kDiffers);
+  EXPECT_EQ(judgement.match, Match::kDiffers);
   EXPECT_NE(judgement.why.find(other.torch()), std::string::npos) << judgement.why;
   EXPECT_NE(judgement.why.find("key="), std::string::npos) << judgement.why;
-  EXPECT_EQ(glance(program, kGraphs).fit, Fit::kDiffers) << "known now";
-  EXPECT_EQ(judge(program, kKernels).fit, Fit::kFits) << "its Triton is the same";
+  EXPECT_EQ(glance(program, kGraphs).match, Match::kDiffers) << "known now";
+  EXPECT_EQ(judge(program, kKernels).match, Match::kMatches) << "its Triton is the same";
 }
 
 /// A hard link farm (uv, conda): the same libtorch_cpu.so, another module beside it.
@@ -88,7 +88,7 @@ TEST_F(WritersJudgeTest, IsNotMisledByAHardLinkOfTheMountsLibrary) {
   write_text(other.torch() + "/a.py", "PATCHED");
   Program program;
   other.load_torch(program);
-  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kDiffers);
+  EXPECT_EQ(judge(program, kGraphs).match, Match::kDiffers);
 }
 
 TEST_F(WritersJudgeTest, NoticesThatTheMountsOwnTorchWasUpgradedInPlace) {
@@ -97,9 +97,9 @@ TEST_F(WritersJudgeTest, NoticesThatTheMountsOwnTorchWasUpgradedInPlace) {
   write_text(site_.torch() + "/version.py", "__version__ = '9.9.10'\n");
   Program program;
   site_.load_torch(program);
-  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kDiffers);
+  EXPECT_EQ(judge(program, kGraphs).match, Match::kDiffers);
   writers_->set_facts(facts_of(site_));
-  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kFits) << judge(program, kGraphs).why;
+  EXPECT_EQ(judge(program, kGraphs).match, Match::kMatches) << judge(program, kGraphs).why;
 }
 
 TEST_F(WritersJudgeTest, DoesNotKnowATorchThatWasReplacedUnderTheJob) {
@@ -109,7 +109,7 @@ TEST_F(WritersJudgeTest, DoesNotKnowATorchThatWasReplacedUnderTheJob) {
   fs::remove(site_.libtorch());
   write_text(site_.libtorch(), "ANOTHER");
   const Judgement judgement = judge(program, kGraphs);
-  EXPECT_EQ(judgement.fit, Fit::kUnknown);
+  EXPECT_EQ(judgement.match, Match::kUnknown);
   EXPECT_NE(judgement.why.find("replaced"), std::string::npos) << judgement.why;
 }
 
@@ -121,7 +121,7 @@ TEST_F(WritersJudgeTest, TellsAnotherTritonApart) {
   other.load_torch(program);
   program.tell("map " + other.libtriton());
   const Judgement judgement = judge(program, kKernels);
-  EXPECT_EQ(judgement.fit, Fit::kDiffers);
+  EXPECT_EQ(judgement.match, Match::kDiffers);
   EXPECT_NE(judgement.why.find("triton"), std::string::npos);
 }
 
@@ -131,32 +131,32 @@ TEST_F(WritersJudgeTest, CountsTheLackOfTritonAsAnEnvironmentToo) {
   Program program;
   plain.load_torch(program);
   open(facts_of(site_));
-  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kDiffers);
+  EXPECT_EQ(judge(program, kGraphs).match, Match::kDiffers);
   Fingerprint facts = facts_of(plain);
   facts.set(Facet::kTriton, known_fact("none", "test"));
   open(facts);
-  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kFits) << judge(program, kGraphs).why;
+  EXPECT_EQ(judge(program, kGraphs).match, Match::kMatches) << judge(program, kGraphs).why;
   Program with;
   site_.load_torch(with);
-  EXPECT_EQ(judge(with, kKernels).fit, Fit::kDiffers) << "the mount knows no Triton";
+  EXPECT_EQ(judge(with, kKernels).match, Match::kDiffers) << "the mount knows no Triton";
 }
 
 TEST_F(WritersJudgeTest, TakesAWriterOfTritonAloneForItsKernels) {
   open(facts_of(site_));
   Program program;
   program.tell("map " + site_.libtriton());
-  EXPECT_EQ(judge(program, kKernels).fit, Fit::kFits) << judge(program, kKernels).why;
-  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kUnknown) << "it says nothing of torch";
+  EXPECT_EQ(judge(program, kKernels).match, Match::kMatches) << judge(program, kKernels).why;
+  EXPECT_EQ(judge(program, kGraphs).match, Match::kUnknown) << "it says nothing of torch";
 }
 
 TEST_F(WritersJudgeTest, DoesNotKnowAProcessWithoutTorchOrTriton) {
   open(facts_of(site_));
   Program program;
   const Judgement judgement = judge(program, kGraphs);
-  EXPECT_EQ(judgement.fit, Fit::kUnknown);
+  EXPECT_EQ(judgement.match, Match::kUnknown);
   EXPECT_FALSE(judgement.why.empty());
-  EXPECT_EQ(judge_to_the_end(*writers_, nullptr, kGraphs).fit, Fit::kUnknown);
-  EXPECT_EQ(writers_->glance(nullptr, kGraphs).fit, Fit::kUnknown);
+  EXPECT_EQ(judge_to_the_end(*writers_, nullptr, kGraphs).match, Match::kUnknown);
+  EXPECT_EQ(writers_->glance(nullptr, kGraphs).match, Match::kUnknown);
   EXPECT_FALSE(writers_->glance(nullptr, kGraphs).why.empty());
 }
 
@@ -164,17 +164,17 @@ TEST_F(WritersJudgeTest, NamesTheVariableAndBothValues) {
   open(facts_of(site_));
   Program program;
   site_.load_torch(program);
-  ASSERT_EQ(judge(program, kGraphs).fit, Fit::kFits);
+  ASSERT_EQ(judge(program, kGraphs).match, Match::kMatches);
   program.tell("set TRITON_DEFAULT_FP_FUSION 0");
   const Judgement judgement = glance(program, kGraphs);
-  EXPECT_EQ(judgement.fit, Fit::kDiffers);
+  EXPECT_EQ(judgement.match, Match::kDiffers);
   EXPECT_NE(judgement.why.find("TRITON_DEFAULT_FP_FUSION is \"0\" in the writer and unset for this mount"),
             std::string::npos)
       << judgement.why;
-  EXPECT_EQ(judge(program, kKernels).fit, Fit::kFits) << "Triton's own key holds it";
-  EXPECT_EQ(judge(program, kLibraries).fit, Fit::kFits) << "no C++ library depends on it";
+  EXPECT_EQ(judge(program, kKernels).match, Match::kMatches) << "Triton's own key holds it";
+  EXPECT_EQ(judge(program, kLibraries).match, Match::kMatches) << "no C++ library depends on it";
   program.tell("set TRITON_DEFAULT_FP_FUSION true");
-  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kFits) << "the same as unset";
+  EXPECT_EQ(judge(program, kGraphs).match, Match::kMatches) << "the same as unset";
 }
 
 TEST_F(WritersJudgeTest, HoldsTheWriterAgainstWhatTheMountDeclares) {
@@ -182,10 +182,10 @@ TEST_F(WritersJudgeTest, HoldsTheWriterAgainstWhatTheMountDeclares) {
   Program program(
       Environment{{"TRITON_DEFAULT_FP_FUSION", "False"}, {"PTXAS_OPTIONS", "-O1"}, {"TRITON_CACHE_DIR", "/x"}});
   site_.load_torch(program);
-  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kFits) << judge(program, kGraphs).why;
+  EXPECT_EQ(judge(program, kGraphs).match, Match::kMatches) << judge(program, kGraphs).why;
   program.tell("unset PTXAS_OPTIONS");
   const Judgement judgement = judge(program, kGraphs);
-  EXPECT_EQ(judgement.fit, Fit::kDiffers);
+  EXPECT_EQ(judgement.match, Match::kDiffers);
   EXPECT_NE(judgement.why.find("PTXAS_OPTIONS is unset in the writer and \"-O1\""), std::string::npos) << judgement.why;
 }
 
@@ -193,8 +193,8 @@ TEST_F(WritersJudgeTest, HoldsTheCompilersVariablesAgainstWhatItMakes) {
   open(facts_of(site_));
   Program program(Environment{{"CPATH", "/opt/include"}});
   site_.load_torch(program);
-  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kFits) << "module systems set CPATH on many clusters";
-  EXPECT_EQ(judge(program, kLibraries).fit, Fit::kDiffers);
+  EXPECT_EQ(judge(program, kGraphs).match, Match::kMatches) << "module systems set CPATH on many clusters";
+  EXPECT_EQ(judge(program, kLibraries).match, Match::kDiffers);
 }
 
 TEST_F(WritersJudgeTest, TellsAnotherInterpreterApart) {
@@ -205,11 +205,11 @@ TEST_F(WritersJudgeTest, TellsAnotherInterpreterApart) {
   program.tell("map " + site_.libtorch());
   const std::vector<Facet> facets = {Facet::kPython};
   const Judgement judgement = judge(program, facets);
-  EXPECT_EQ(judgement.fit, Fit::kDiffers);
+  EXPECT_EQ(judgement.match, Match::kDiffers);
   EXPECT_NE(judgement.why.find("cpython-312"), std::string::npos) << judgement.why;
   Program without;
   without.tell("map " + site_.libtorch());
-  EXPECT_EQ(judge(without, facets).fit, Fit::kUnknown);
+  EXPECT_EQ(judge(without, facets).match, Match::kUnknown);
 }
 
 TEST_F(WritersJudgeTest, IsUnknownWhereTheMountDoesNotKnowAFacet) {
@@ -219,9 +219,9 @@ TEST_F(WritersJudgeTest, IsUnknownWhereTheMountDoesNotKnowAFacet) {
   Program program(Environment{{"TRITON_F32_DEFAULT", "ieee"}});
   site_.load_torch(program);
   const Judgement judgement = judge(program, {Facet::kTorch, Facet::kCpu});
-  EXPECT_EQ(judgement.fit, Fit::kUnknown);
+  EXPECT_EQ(judgement.match, Match::kUnknown);
   EXPECT_NE(judgement.why.find("no interpreter"), std::string::npos);
-  EXPECT_EQ(judge(program, kGraphs).fit, Fit::kDiffers) << "what differs decides";
+  EXPECT_EQ(judge(program, kGraphs).match, Match::kDiffers) << "what differs decides";
 }
 
 TEST_F(WritersJudgeTest, StaysTrueAfterTheWriterHasEnded) {
@@ -230,8 +230,8 @@ TEST_F(WritersJudgeTest, StaysTrueAfterTheWriterHasEnded) {
   site_.load_torch(program);
   const auto writer = writers_->identify(program.pid());
   program.end();
-  EXPECT_EQ(judge_to_the_end(*writers_, writer.get(), kGraphs).fit, Fit::kFits);
-  EXPECT_EQ(judge_to_the_end(*writers_, writer.get(), kLibraries).fit, Fit::kFits)
+  EXPECT_EQ(judge_to_the_end(*writers_, writer.get(), kGraphs).match, Match::kMatches);
+  EXPECT_EQ(judge_to_the_end(*writers_, writer.get(), kLibraries).match, Match::kMatches)
       << judge_to_the_end(*writers_, writer.get(), kLibraries).why;
 }
 

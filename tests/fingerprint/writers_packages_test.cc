@@ -40,7 +40,7 @@ class PackagesTest : public ::testing::Test {
     Program program;
     site_.load_torch(program);
     const Judgement judgement = judge(writers, program);
-    EXPECT_EQ(judgement.fit, Fit::kFits) << judgement.why;
+    EXPECT_EQ(judgement.match, Match::kMatches) << judgement.why;
   }
 
   TemporaryDirectory temporary_;
@@ -58,7 +58,8 @@ TEST_F(PackagesTest, DoesNotWaitForTheOtherEndOfAFifo) {
     fs::remove(evil.torch() + name);
     ASSERT_EQ(mkfifo((evil.torch() + name).c_str(), 0666), 0);
     const Judgement judgement = judge(*writers, program);
-    EXPECT_TRUE(judgement.fit == Fit::kUnknown || judgement.fit == Fit::kDiffers) << name << ": " << judgement.why;
+    EXPECT_TRUE(judgement.match == Match::kUnknown || judgement.match == Match::kDiffers)
+        << name << ": " << judgement.why;
     EXPECT_EQ(judgement.why.find("within"), std::string::npos) << "no deadline was needed: " << judgement.why;
   }
   expect_others_fit(*writers);
@@ -70,7 +71,7 @@ TEST_F(PackagesTest, DoesNotReadAFileWithoutEnd) {
   evil_.load_torch(program);
   ASSERT_EQ(truncate(evil_.libtriton().c_str(), off_t{1} << 43), 0);
   const Judgement judgement = judge(*writers, program);
-  EXPECT_EQ(judgement.fit, Fit::kUnknown) << judgement.why;
+  EXPECT_EQ(judgement.match, Match::kUnknown) << judgement.why;
   EXPECT_NE(judgement.why.find("has more than"), std::string::npos) << judgement.why;
   expect_others_fit(*writers);
 }
@@ -86,9 +87,9 @@ TEST_F(PackagesTest, GivesUpAReaderThatDoesNotEnd) {
   Program program;
   evil_.load_torch(program);
   const auto writer = writers->identify(program.pid());
-  EXPECT_EQ(writers->judge(writer.get(), kPackages).fit, Fit::kLater) << "and does not wait";
+  EXPECT_EQ(writers->judge(writer.get(), kPackages).match, Match::kLater) << "and does not wait";
   const Judgement judgement = judge_to_the_end(*writers, writer.get(), kPackages);
-  EXPECT_EQ(judgement.fit, Fit::kUnknown);
+  EXPECT_EQ(judgement.match, Match::kUnknown);
   EXPECT_NE(judgement.why.find(evil_.torch() + " could not be read within 300 ms"), std::string::npos) << judgement.why;
 }
 
@@ -118,7 +119,7 @@ TEST_F(PackagesTest, SaysWhyAReaderFailed) {
   Program program;
   site_.load_torch(program);
   const Judgement judgement = judge(*writers, program);
-  EXPECT_EQ(judgement.fit, Fit::kUnknown);
+  EXPECT_EQ(judgement.match, Match::kUnknown);
   EXPECT_NE(judgement.why.find("code 7: no memory"), std::string::npos) << judgement.why;
 }
 

@@ -77,11 +77,11 @@ TEST_F(FakeProcTest, ReachesPackagesThroughTheRootOfAContainer) {
   ASSERT_TRUE(writer);
   EXPECT_EQ(writer->process().torch.path, "/opt/site/torch");
   const Facet facets[] = {Facet::kTorch, Facet::kTriton, Facet::kPython};
-  EXPECT_EQ(judge_to_the_end(*writers, writer.get(), facets).fit, Fit::kFits)
+  EXPECT_EQ(judge_to_the_end(*writers, writer.get(), facets).match, Match::kMatches)
       << judge_to_the_end(*writers, writer.get(), facets).why;
   // The container is gone: what was read of its files before is still known.
   fs::remove_all(proc_ + "/7");
-  EXPECT_EQ(writers->glance(writer.get(), facets).fit, Fit::kFits);
+  EXPECT_EQ(writers->glance(writer.get(), facets).match, Match::kMatches);
 }
 
 /// A short job: its only artefact is renamed, and the process and its container are gone before anybody reads a
@@ -98,7 +98,7 @@ TEST_F(FakeProcTest, ReadsThePackageOfAContainerThatIsGone) {
   fs::remove_all(proc_ + "/7");
   const Facet facets[] = {Facet::kTorch, Facet::kTriton, Facet::kPython};
   const Judgement judgement = judge_to_the_end(*writers, writer.get(), facets);
-  EXPECT_EQ(judgement.fit, Fit::kFits) << judgement.why;
+  EXPECT_EQ(judgement.match, Match::kMatches) << judgement.why;
 }
 
 TEST_F(FakeProcTest, NamesTheFileOfAContainerAsTheProcessDoes) {
@@ -110,7 +110,7 @@ TEST_F(FakeProcTest, NamesTheFileOfAContainerAsTheProcessDoes) {
   const auto writers = open();
   const Facet facets[] = {Facet::kTorch};
   const Judgement judgement = judge_to_the_end(*writers, writers->identify(7).get(), facets);
-  EXPECT_EQ(judgement.fit, Fit::kUnknown);
+  EXPECT_EQ(judgement.match, Match::kUnknown);
   EXPECT_NE(judgement.why.find(" /opt/site/torch/version.py cannot be read"), std::string::npos) << judgement.why;
 }
 
@@ -129,7 +129,7 @@ TEST_F(FakeProcTest, TakesTheRootOffThePathsOfAProcessThatChangedItsRootAlone) {
   EXPECT_EQ(writer->process().torch.path, "/opt/site/torch");
   const Facet facets[] = {Facet::kTorch, Facet::kTriton, Facet::kPython};
   const Judgement judgement = judge_to_the_end(*writers, writer.get(), facets);
-  EXPECT_EQ(judgement.fit, Fit::kFits) << judgement.why;
+  EXPECT_EQ(judgement.match, Match::kMatches) << judgement.why;
 
   // In our own mount namespace these paths lead there from here.
   fs::remove(proc_ + "/7/ns/mnt");
@@ -139,7 +139,7 @@ TEST_F(FakeProcTest, TakesTheRootOffThePathsOfAProcessThatChangedItsRootAlone) {
   ASSERT_TRUE(neighbour);
   EXPECT_EQ(neighbour->process().root, "");
   EXPECT_EQ(neighbour->process().torch.path, inside.torch());
-  EXPECT_EQ(judge_to_the_end(*others, neighbour.get(), facets).fit, Fit::kFits);
+  EXPECT_EQ(judge_to_the_end(*others, neighbour.get(), facets).match, Match::kMatches);
 }
 
 TEST_F(FakeProcTest, DoesNotKnowThePackageOfAContainerThatIsGone) {
@@ -158,7 +158,7 @@ TEST_F(FakeProcTest, DoesNotKnowThePackageOfAContainerThatIsGone) {
   write_text(gone, "");
   const Facet facets[] = {Facet::kTorch};
   const Judgement judgement = judge_to_the_end(*writers, writer.get(), facets);
-  EXPECT_EQ(judgement.fit, Fit::kUnknown);
+  EXPECT_EQ(judgement.match, Match::kUnknown);
   EXPECT_NE(judgement.why.find("cannot be read"), std::string::npos) << judgement.why;
 }
 
@@ -170,7 +170,7 @@ TEST_F(FakeProcTest, TellsAContainersLibcApart) {
   fs::remove(proc_ + "/7/root");
   fs::create_directory_symlink(temporary_ / "container", proc_ + "/7/root");
   const Judgement judgement = judge_to_the_end(*here, here->identify(7).get(), facets);
-  EXPECT_EQ(judgement.fit, Fit::kDiffers);
+  EXPECT_EQ(judgement.match, Match::kDiffers);
   EXPECT_NE(judgement.why.find("2.17"), std::string::npos) << judgement.why;
 }
 

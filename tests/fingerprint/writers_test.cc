@@ -236,7 +236,7 @@ TEST_F(WritersTest, IsSafeForManyThreads) {
       for (int round = 0; round < 20; ++round) {
         const auto writer = writers->identify(i % 2 == 0 ? program.pid() : thread);
         ASSERT_TRUE(writer);
-        EXPECT_EQ(judge_to_the_end(*writers, writer.get(), facets).fit, Fit::kFits);
+        EXPECT_EQ(judge_to_the_end(*writers, writer.get(), facets).match, Match::kMatches);
         if (round == 10) writers->set_facts(facts_of(site_));
       }
     });

@@ -9,8 +9,8 @@
 namespace inductorfs::testing {
 namespace {
 
-using fingerprint::Fit;
 using fingerprint::Judgement;
+using fingerprint::Match;
 
 constexpr std::chrono::seconds kPatience{20};
 
@@ -24,10 +24,10 @@ bool has_scope(const fingerprint::Fingerprint& facts, const remote::ScopeId& id,
 
 }  // namespace
 
-void FakeWriters::set(pid_t process, Fit at_once, Fit judged) {
+void FakeWriters::set(pid_t process, Match at_once, Match judged) {
   state_.with([&](State& state) { state.processes[process] = {at_once, judged}; });
 }
-void FakeWriters::set_others(Fit at_once) {
+void FakeWriters::set_others(Match at_once) {
   state_.with([&](State& state) { state.others = {at_once, at_once}; });
 }
 void FakeWriters::hold_judgements(bool held) {
@@ -57,7 +57,7 @@ std::shared_ptr<const fingerprint::Writer> FakeWriters::identify(pid_t tid) {
 }
 
 FakeWriters::Process FakeWriters::process_of(const State& state, const fingerprint::Writer* writer) {
-  if (writer == nullptr) return {Fit::kUnknown, Fit::kUnknown};
+  if (writer == nullptr) return {Match::kUnknown, Match::kUnknown};
   const auto known = state.processes.find(number_of(writer));
   return known == state.processes.end() ? state.others : known->second;
 }
@@ -65,8 +65,8 @@ FakeWriters::Process FakeWriters::process_of(const State& state, const fingerpri
 Judgement FakeWriters::glance(const fingerprint::Writer* writer, std::span<const fingerprint::Facet> facets) {
   return state_.with([&](State& state) -> Judgement {
     state.asked.assign(facets.begin(), facets.end());
-    const Fit fit = process_of(state, writer).at_once;
-    return {fit, fit == Fit::kFits ? "" : "facet torch: another package"};
+    const Match match = process_of(state, writer).at_once;
+    return {match, match == Match::kMatches ? "" : "facet torch: another package"};
   });
 }
 
@@ -74,10 +74,10 @@ Judgement FakeWriters::judge(const fingerprint::Writer* writer, std::span<const 
   return state_.with([&](State& state) -> Judgement {
     if (state.held || (writer != nullptr && state.stuck.contains(number_of(writer)))) {
       ++state.judging;
-      return {Fit::kLater, "its package is being read"};
+      return {Match::kLater, "its package is being read"};
     }
-    const Fit fit = process_of(state, writer).judged;
-    return {fit, fit == Fit::kFits ? "" : "facet torch: another package, read whole"};
+    const Match match = process_of(state, writer).judged;
+    return {match, match == Match::kMatches ? "" : "facet torch: another package, read whole"};
   });
 }
 

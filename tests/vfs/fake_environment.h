@@ -14,13 +14,13 @@
 
 namespace inductorfs::testing {
 
-/// Writers as a test wants them: all fit but those that it names, by process. Safe for concurrent use.
+/// Writers as a test wants them: all match but those that it names, by process. Safe for concurrent use.
 class FakeWriters final : public fingerprint::Writers {
  public:
   /// `at_once`: what a glance tells; kLater leaves it to `judged`.
-  void set(pid_t process, fingerprint::Fit at_once, fingerprint::Fit judged = fingerprint::Fit::kFits);
+  void set(pid_t process, fingerprint::Match at_once, fingerprint::Match judged = fingerprint::Match::kMatches);
   /// Of processes that the test does not name.
-  void set_others(fingerprint::Fit at_once);
+  void set_others(fingerprint::Match at_once);
   /// Judgements wait until they are let go.
   void hold_judgements(bool held);
   /// judge() has no answer for this process, ever.
@@ -37,8 +37,8 @@ class FakeWriters final : public fingerprint::Writers {
 
  private:
   struct Process {
-    fingerprint::Fit at_once = fingerprint::Fit::kFits;
-    fingerprint::Fit judged = fingerprint::Fit::kFits;
+    fingerprint::Match at_once = fingerprint::Match::kMatches;
+    fingerprint::Match judged = fingerprint::Match::kMatches;
   };
   struct State {
     std::map<pid_t, Process> processes;

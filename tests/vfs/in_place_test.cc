@@ -278,7 +278,7 @@ class LeftInPlace : public InPlaceTest {
   [[nodiscard]] HostOptions matching() const {
     HostOptions options = asking();
     options.writers = std::make_shared<FakeWriters>();
-    options.writers->set(::getpid(), fingerprint::Fit::kFits);
+    options.writers->set(::getpid(), fingerprint::Match::kMatches);
     return options;
   }
   void write_half(Host& a) {

@@ -32,7 +32,7 @@ std::shared_ptr<ModelFile> make_file(std::string bytes, mode_t mode) {
 ModelRun::ModelRun(uint32_t seed, size_t hosts, Writers writers) : seed_(seed), writers_(writers), random_(seed) {
   HostOptions options;
   if (writers != Writers::kEveryone) options.writers = std::make_shared<FakeWriters>();
-  if (writers == Writers::kAnother) options.writers->set_others(fingerprint::Fit::kDiffers);
+  if (writers == Writers::kAnother) options.writers->set_others(fingerprint::Match::kDiffers);
   for (size_t i = 0; i < hosts; ++i) {
     hosts_.emplace_back();
     hosts_.back().host = std::make_unique<Host>(cluster_, options);

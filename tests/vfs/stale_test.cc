@@ -125,7 +125,7 @@ TEST_F(Stale, MakesRoomForWhatTheClusterHasOfTheNewFacts) {
 TEST_F(Stale, KeepsWhatIsPrivateOnTheHost) {
   HostOptions options;
   options.writers = std::make_shared<FakeWriters>();
-  options.writers->set_others(fingerprint::Fit::kDiffers);
+  options.writers->set_others(fingerprint::Match::kDiffers);
   Host a(cluster, options);
   ASSERT_TRUE(a.publish_file(path, "print()"));
   ASSERT_TRUE(a.publish_file("locks/x.lock", "1"));

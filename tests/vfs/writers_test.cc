@@ -13,7 +13,7 @@
 namespace inductorfs::testing {
 namespace {
 
-using fingerprint::Fit;
+using fingerprint::Match;
 
 // No such processes: whoever asks for them by /proc finds nothing.
 constexpr pid_t kTorch = 4'100'001;
@@ -28,10 +28,10 @@ std::string code_path(const std::string& seed) { return in_code_directory(code_n
 class WritersTest : public ::testing::Test {
  protected:
   WritersTest() {
-    writers->set(kOtherTorch, Fit::kDiffers);
-    writers->set(kShell, Fit::kUnknown);
-    writers->set(kLinker, Fit::kUnknown);
-    writers->set(kNewTorch, Fit::kLater, Fit::kFits);
+    writers->set(kOtherTorch, Match::kDiffers);
+    writers->set(kShell, Match::kUnknown);
+    writers->set(kLinker, Match::kUnknown);
+    writers->set(kNewTorch, Match::kLater, Match::kMatches);
   }
   HostOptions watched() const {
     HostOptions options;
@@ -157,7 +157,7 @@ TEST_F(WritersTest, DelaysNobodysArtefactsWhileOneWriterCannotBeJudged) {
   const std::string stuck = code_path("stuck");
   ASSERT_TRUE(a.publish_file(stuck, "print()"));
   Process stuck_triton;
-  writers->set(stuck_triton.pid(), Fit::kLater, Fit::kFits);
+  writers->set(stuck_triton.pid(), Match::kLater, Match::kMatches);
   writers->hold_judgements_of(stuck_triton.pid());
   ASSERT_TRUE(a.triton_compile(directory, "stuck", stuck_triton.pid()));
   ASSERT_TRUE(eventually([&] { return writers->judging() > 1; }));
@@ -176,7 +176,7 @@ TEST_F(WritersTest, DelaysNobodysArtefactsWhileOneWriterCannotBeJudged) {
 
 TEST_F(WritersTest, KeepsWhatALateJudgementFindsForeign) {
   Host a(cluster, watched());
-  writers->set(kNewTorch, Fit::kLater, Fit::kDiffers);
+  writers->set(kNewTorch, Match::kLater, Match::kDiffers);
   a.act_as(kNewTorch);
   const std::string path = code_path("late");
   ASSERT_TRUE(a.publish_file(path, "print()"));
@@ -314,7 +314,7 @@ TEST_F(WritersTest, NeverSharesWhatWasForeignOnce) {
 TEST_F(WritersTest, KeepsATritonSetOfAnotherEnvironmentAsAWhole) {
   Process foreign;  // before the host, whose locks it would inherit
   Host a(cluster, watched());
-  writers->set(foreign.pid(), Fit::kDiffers);
+  writers->set(foreign.pid(), Match::kDiffers);
   ASSERT_TRUE(a.triton_compile(directory, "foreign", foreign.pid()));
   EXPECT_FALSE(is_shared(a, directory + "/__grp__k.json"));
   EXPECT_EQ(a.read(directory + "/k.ttir").value_or("absent"), "foreign wrote k.ttir");
@@ -334,8 +334,8 @@ TEST_F(WritersTest, JudgesTheWriterOfATritonSetLate) {
   Host a(cluster, watched());
   Process torch;
   Process foreign;
-  writers->set(torch.pid(), Fit::kLater, Fit::kFits);
-  writers->set(foreign.pid(), Fit::kLater, Fit::kDiffers);
+  writers->set(torch.pid(), Match::kLater, Match::kMatches);
+  writers->set(foreign.pid(), Match::kLater, Match::kDiffers);
   const std::string other = "triton/0/" + triton_key_of("other");
   ASSERT_TRUE(a.triton_compile(directory, "first", torch.pid()));
   ASSERT_TRUE(a.triton_compile(other, "foreign", foreign.pid()));
@@ -449,8 +449,8 @@ TEST(Provenance, HoldsScopesOfSeveralNamesWithinALimit) {
 
 TEST(Provenance, StaysPrivateAndBoundsItsReason) {
   vfs::Provenance provenance;
-  provenance.add({"scope", {Fit::kDiffers, std::string(10'000, 'x')}, nullptr});
-  provenance.add({"scope", {Fit::kFits, {}}, nullptr});
+  provenance.add({"scope", {Match::kDiffers, std::string(10'000, 'x')}, nullptr});
+  provenance.add({"scope", {Match::kMatches, {}}, nullptr});
   EXPECT_TRUE(provenance.is_private());
   EXPECT_FALSE(provenance.is_for("scope"));
   EXPECT_LE(provenance.why_private.size(), 512U);
@@ -458,7 +458,7 @@ TEST(Provenance, StaysPrivateAndBoundsItsReason) {
 
 TEST(Provenance, GivesUpOnTooManyWritersAtOnce) {
   vfs::Provenance provenance;
-  for (int i = 0; i < 100; ++i) provenance.add({"scope", {Fit::kLater, {}}, nullptr});
+  for (int i = 0; i < 100; ++i) provenance.add({"scope", {Match::kLater, {}}, nullptr});
   EXPECT_TRUE(provenance.is_private());
   EXPECT_TRUE(provenance.unjudged.empty());
 }

@@ -19,15 +19,15 @@ namespace inductorfs::fingerprint {
 /// What was observed of a writing process; it stays true after the process ended. Immutable after construction.
 class Writer;
 
-enum class Fit {
-  kFits,     ///< every facet that was asked for is that of the mount
+enum class Match {
+  kMatches,  ///< every facet that was asked for is that of the mount
   kDiffers,  ///< some facet is another
   kUnknown,  ///< the process cannot be examined (other pid namespace, gone, no right), or is not one of torch or Triton
   kLater,    ///< not known yet, because a package has to be read first; judge() starts that
 };
 struct Judgement {
-  Fit fit = Fit::kUnknown;
-  std::string why;  ///< empty for kFits; else which facet or variable differs or is not known, and the remedy
+  Match match = Match::kUnknown;
+  std::string why;  ///< empty for kMatches; else which facet or variable differs or is not known, and the remedy
 };
 
 /// Examines processes through /proc, and remembers what it learned. Safe for concurrent use.

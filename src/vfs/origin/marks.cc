@@ -46,15 +46,15 @@ void Provenance::add_scope(const std::string& scope) {
 
 void Provenance::add(const WriterVerdict& verdict) {
   if (is_private()) return;
-  switch (verdict.judgement.fit) {
-    case fingerprint::Fit::kLater:
+  switch (verdict.judgement.match) {
+    case fingerprint::Match::kLater:
       if (unjudged.size() >= kUnjudgedLimit) return make_private("too many processes wrote to it at once");
       unjudged.push_back(verdict.writer);
       break;
-    case fingerprint::Fit::kFits:
+    case fingerprint::Match::kMatches:
       break;
-    case fingerprint::Fit::kDiffers:
-    case fingerprint::Fit::kUnknown:
+    case fingerprint::Match::kDiffers:
+    case fingerprint::Match::kUnknown:
       return make_private(verdict.judgement.why);
   }
   add_scope(verdict.scope);
@@ -66,7 +66,7 @@ WriterVerdict Marks::glance(layout::Family family, std::string_view architecture
   if (rule.shared) scope = host_.scope_of(family, architecture);
   WriterVerdict verdict{scope.id, {}, nullptr};
   if (scope.id.empty()) {
-    verdict.judgement = {fingerprint::Fit::kUnknown, scope.why_private};
+    verdict.judgement = {fingerprint::Match::kUnknown, scope.why_private};
     // Another reason than the family's own: only artefacts for this device are private.
     const bool own = !architecture.empty() && host_.scope_of(family, {}).why_private != scope.why_private;
     if (own) verdict.other_device = scope.why_private;
@@ -74,7 +74,7 @@ WriterVerdict Marks::glance(layout::Family family, std::string_view architecture
   }
   fingerprint::Writers* const writers = host_.writers();
   if (writers == nullptr) {
-    verdict.judgement.fit = fingerprint::Fit::kFits;
+    verdict.judgement.match = fingerprint::Match::kMatches;
     return verdict;
   }
   verdict.writer = writers->identify(process);
@@ -89,8 +89,8 @@ std::optional<std::string> Marks::judge(layout::Family family,
   bool later = false;
   for (const auto& writer : writers) {
     auto judgement = judges->judge(writer.get(), layout::rule_of(family).facets);
-    later = later || judgement.fit == fingerprint::Fit::kLater;
-    if (judgement.fit == fingerprint::Fit::kFits || judgement.fit == fingerprint::Fit::kLater) continue;
+    later = later || judgement.match == fingerprint::Match::kLater;
+    if (judgement.match == fingerprint::Match::kMatches || judgement.match == fingerprint::Match::kLater) continue;
     return judgement.why.empty() ? std::string("its writer has another environment") : std::move(judgement.why);
   }
   return later ? std::nullopt : std::optional<std::string>(std::string());

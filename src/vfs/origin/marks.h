@@ -25,7 +25,7 @@ class Marks {
 
   /// Judges a writer by what is known already, because a job's own thread waits for it.
   [[nodiscard]] WriterVerdict glance(layout::Family family, std::string_view architecture, pid_t process) const;
-  /// Returns why one of these writers does not fit; an empty text when all do. Empty optional while that is not known
+  /// Returns why one of these writers does not match; an empty text when all do. Empty optional while that is not known
   /// yet: the missing facts are read in the background, and a later call tells.
   [[nodiscard]] std::optional<std::string> judge(
       layout::Family family, std::span<const std::shared_ptr<const fingerprint::Writer>> writers) const;

@@ -110,7 +110,7 @@ Standing Origin::judge_writers(const NodePtr& node, const std::string& path) {
     return content.provenance ? content.provenance->unjudged
                               : std::vector<std::shared_ptr<const fingerprint::Writer>>{};
   });
-  if (waiting.empty()) return Standing::kFits;
+  if (waiting.empty()) return Standing::kMatches;
   const auto judged = marks_.judge(layout::classify(path).family, waiting);
   if (!judged) return Standing::kUnjudged;
   const std::string& why = *judged;
@@ -122,11 +122,11 @@ Standing Origin::judge_writers(const NodePtr& node, const std::string& path) {
     if (!why.empty()) now.make_private(why);
   });
   if (stays) marks_.stays_here(path, why, 1);
-  return more ? Standing::kChanged : Standing::kFits;
+  return more ? Standing::kChanged : Standing::kMatches;
 }
 
 Standing Origin::standing(const NodePtr& node, const std::string& path, const std::string& scope) {
-  if (const auto judged = judge_writers(node, path); judged != Standing::kFits) return judged;
+  if (const auto judged = judge_writers(node, path); judged != Standing::kMatches) return judged;
   // The node's, whatever has the path by now: a rename may come in between.
   Provenance now;
   const bool lost = change_provenance(node, [&](Provenance& known) {
@@ -134,7 +134,7 @@ Standing Origin::standing(const NodePtr& node, const std::string& path, const st
     now = known;
   });
   if (lost) marks_.stays_here(path, std::string(Marks::kWriterLost), 1);
-  return now.is_for(scope) ? Standing::kFits : Standing::kStays;  // stays: Stale::host_changed() may take it away
+  return now.is_for(scope) ? Standing::kMatches : Standing::kStays;  // stays: Stale::host_changed() may take it away
 }
 
 Standing Origin::standing_of_set(const NodePtr& directory, const std::string& path, const layout::Scope& scope) {
@@ -164,7 +164,7 @@ Standing Origin::standing_of_set(const NodePtr& directory, const std::string& pa
     const std::string file = join(path, name);
     const auto walked = nodes_.walk(file);
     if (walked.missing.empty()) {
-      if (const auto judged = judge_writers(walked.node, file); judged != Standing::kFits) return judged;
+      if (const auto judged = judge_writers(walked.node, file); judged != Standing::kMatches) return judged;
     }
     if (!moves_.read(
             [&](const Moves&) { return disk_.stat(LocalTree::view(file)).value_or(std::nullopt).has_value(); })) {
@@ -182,7 +182,7 @@ Standing Origin::standing_of_set(const NodePtr& directory, const std::string& pa
     }
     if (!fits(member)) return Standing::kStays;
   }
-  return Standing::kFits;
+  return Standing::kMatches;
 }
 
 Provenance Origin::provenance_of(const std::string& path) const {

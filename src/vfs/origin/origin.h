@@ -14,7 +14,7 @@ namespace inductorfs::vfs {
 
 /// Says whether the known writers of a file allow it to be sealed.
 enum class Standing {
-  kFits,      ///< all of them had the facts of its scope
+  kMatches,   ///< all of them had the facts of its scope
   kStays,     ///< the file stays here, or was made for other facts
   kUnjudged,  ///< what a writer has loaded is still being read
   kChanged,   ///< a process wrote meanwhile: ask again

@@ -59,7 +59,7 @@ SealOutcome outcome_of(Standing standing) {
       return SealOutcome::kUnjudged;
     case Standing::kChanged:
       return SealOutcome::kLater;
-    case Standing::kFits:
+    case Standing::kMatches:
     case Standing::kStays:
       break;
   }
@@ -157,7 +157,7 @@ SealOutcome Sealing::seal(const SealItem& item) {
   }
   const bool busy = item.node->content.with([](const Content& content) { return content.active_writes > 0; });
   if (busy) return SealOutcome::kLater;
-  if (const auto known = origin_.standing(item.node, item.path, scope.id); known != Standing::kFits)
+  if (const auto known = origin_.standing(item.node, item.path, scope.id); known != Standing::kMatches)
     return outcome_of(known);
 
   auto entry = seal_file(item.node, item.path);
@@ -301,7 +301,7 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
   }
   if (in_place_.set_is_unfinished(*path)) return SealOutcome::kDone;  // the last of its files comes with the set
   const auto scope = host_.scope_of(layout::Family::kTritonKernel, marks_.architecture_of_set(LocalTree::view(*path)));
-  if (const auto known = origin_.standing_of_set(item.node, *path, scope); known != Standing::kFits)
+  if (const auto known = origin_.standing_of_set(item.node, *path, scope); known != Standing::kMatches)
     return outcome_of(known);
   catalog::Publish publish;
   publish.kind = catalog::Publish::Kind::kFirst;

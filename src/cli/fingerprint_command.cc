@@ -3,7 +3,7 @@
 #include "command.h"
 #include "inductorfs/host/learn.h"
 #include "inductorfs/host/report.h"
-#include "mount_options.h"
+#include "mount_arguments.h"
 
 namespace inductorfs::cli {
 namespace {
@@ -54,7 +54,7 @@ class FingerprintCommand final : public Command {
     return print(json_ ? config::to_pretty(report) + "\n" : text(report));
   }
 
-  MountOptions options_;
+  MountArguments options_;
   std::string compare_;
   std::string cache_;
   bool families_ = false;

@@ -11,7 +11,7 @@
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/mount/process.h"
 #include "inductorfs/places/mountpoint.h"
-#include "mount_options.h"
+#include "mount_arguments.h"
 
 namespace inductorfs::cli {
 namespace {
@@ -83,7 +83,7 @@ class MountCommand final : public Command {
 
  private:
   std::string path_;
-  MountOptions options_;
+  MountArguments options_;
 };
 
 }  // namespace

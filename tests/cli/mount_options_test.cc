@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mount_options.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <initializer_list>
 
 #include "inductorfs/base/fd.h"
+#include "mount_arguments.h"
 #include "mount_words.h"
 #include "support/temporary_directory.h"
 
@@ -15,7 +14,7 @@ namespace {
 
 using Given = testing::MountWords;
 
-TEST(MountOptions, AreHandedOnAsText) {
+TEST(MountArguments, AreHandedOnAsText) {
   const Given given(
       {"--remote", "redis://h", "--also", "a=/x", "--also", "b=/y", "--no-also", "--no-allow-other", "--threads", "2"});
   const config::RawValues values = given.options.values();
@@ -27,13 +26,13 @@ TEST(MountOptions, AreHandedOnAsText) {
   EXPECT_FALSE(values.contains("store"));
 }
 
-TEST(MountOptions, AlsoTakesOneValueEachTime) {
+TEST(MountArguments, AlsoTakesOneValueEachTime) {
   const Given given({"--also", "a=/x", "/m"});
   EXPECT_EQ(given.rest, std::vector<std::string>{"/m"});
   EXPECT_EQ(given.options.values().at("also"), std::vector<std::string>{"a=/x"});
 }
 
-TEST(MountOptions, BothOfAPairAreAContradiction) {
+TEST(MountArguments, BothOfAPairAreAContradiction) {
   const auto error = [](std::initializer_list<std::string> words) {
     const Given given(words);
     const Result<void> checked = given.options.check();
@@ -48,7 +47,7 @@ TEST(MountOptions, BothOfAPairAreAContradiction) {
   EXPECT_EQ(error({"--no-allow-other", "--no-also"}), "no error");
 }
 
-TEST(MountOptions, BothOfAPairInOneFileAreAContradiction) {
+TEST(MountArguments, BothOfAPairInOneFileAreAContradiction) {
   const testing::TemporaryDirectory directory;
   const std::string file = directory / "c.toml";
   const auto error = [&](const std::string& text, std::initializer_list<std::string> more) {
@@ -64,7 +63,7 @@ TEST(MountOptions, BothOfAPairInOneFileAreAContradiction) {
   EXPECT_EQ(error("also = [\"a=/x\"]\n", {"--no-also"}), "no error") << "the command line wins over the file";
 }
 
-TEST(MountOptions, TheCommandLineWinsOverTheFile) {
+TEST(MountArguments, TheCommandLineWinsOverTheFile) {
   const testing::TemporaryDirectory directory;
   const std::string file = directory / "c.toml";
   ASSERT_TRUE(
@@ -81,7 +80,7 @@ TEST(MountOptions, TheCommandLineWinsOverTheFile) {
   EXPECT_EQ(settings->store, directory.path() + "/rel");
 }
 
-TEST(MountOptions, FactsComeFromTheConfigurationOfAMountToo) {
+TEST(MountArguments, FactsComeFromTheConfigurationOfAMountToo) {
   const testing::TemporaryDirectory directory;
   const std::string file = directory / "c.toml";
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, file,
@@ -96,7 +95,7 @@ TEST(MountOptions, FactsComeFromTheConfigurationOfAMountToo) {
   EXPECT_EQ(settings->families.front().family, "fxgraph");
 }
 
-TEST(MountOptions, ErrorsOfTheFileNameTheFile) {
+TEST(MountArguments, ErrorsOfTheFileNameTheFile) {
   const testing::TemporaryDirectory directory;
   const std::string file = directory / "c.toml";
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, file, "threads = 0\n").has_value());
@@ -107,7 +106,7 @@ TEST(MountOptions, ErrorsOfTheFileNameTheFile) {
   EXPECT_EQ(settings.error().what().find("threads \"0\": " + file + ": "), 0U) << settings.error().what();
 }
 
-TEST(MountOptions, MakesTheMountpointAbsoluteAndKeepsItsSpelling) {
+TEST(MountArguments, MakesTheMountpointAbsoluteAndKeepsItsSpelling) {
   const Result<config::Settings> settings = Given({}).settings("sub/../m/");
   ASSERT_TRUE(settings.has_value());
   EXPECT_EQ(settings->mountpoint, config::absolute_path("m", config::working_directory()));

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "mount_options.h"
+#include "mount_arguments.h"
 
 namespace inductorfs::testing {
 
@@ -25,7 +25,7 @@ struct MountWords {
   }
 
   CLI::App app;
-  cli::MountOptions options;
+  cli::MountArguments options;
   std::vector<std::string> rest;
 };
 

@@ -11,15 +11,15 @@
 
 namespace inductorfs::cli {
 
-/// The options of a mount (config::mount_options()) on a command line, with --config. They stay text until settings are
-/// made from them, because the configuration file comes before them. It cannot be copied, because CLI11 keeps addresses
-/// of its members. Needs external synchronisation.
-class MountOptions {
+/// The arguments of a command line that set the options of a mount (config::mount_options()), with --config. They stay
+/// text until settings are made from them, because the configuration file comes before them. It cannot be copied,
+/// because CLI11 keeps addresses of its members. Needs external synchronisation.
+class MountArguments {
  public:
-  MountOptions() = default;
-  MountOptions(const MountOptions&) = delete;
-  MountOptions& operator=(const MountOptions&) = delete;
-  ~MountOptions() = default;
+  MountArguments() = default;
+  MountArguments(const MountArguments&) = delete;
+  MountArguments& operator=(const MountArguments&) = delete;
+  ~MountArguments() = default;
 
   void add_to(CLI::App& app, const std::string& config_help);
   /// Adds only the options that concern the facts of this host.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mount_options.h"
+#include "mount_arguments.h"
 
 #include <algorithm>
 #include <functional>
@@ -19,7 +19,7 @@ std::string help_of(const config::Option& option) {
 
 }  // namespace
 
-void MountOptions::add(CLI::App& app, const config::Option& option) {
+void MountArguments::add(CLI::App& app, const config::Option& option) {
   Given& given = given_.emplace_back();
   given.option = &option;
   const std::string dashed = "--" + std::string(option.name);
@@ -40,16 +40,16 @@ void MountOptions::add(CLI::App& app, const config::Option& option) {
   if (!option.value_name.empty()) given.handle->type_name(std::string(option.value_name));
 }
 
-void MountOptions::add_file(CLI::App& app, const std::string& config_help) {
+void MountArguments::add_file(CLI::App& app, const std::string& config_help) {
   app.add_option("--config", file_, config_help)->type_name("FILE");
 }
 
-void MountOptions::add_to(CLI::App& app, const std::string& config_help) {
+void MountArguments::add_to(CLI::App& app, const std::string& config_help) {
   add_file(app, config_help);
   for (const config::Option& option : config::mount_options()) add(app, option);
 }
 
-void MountOptions::add_facts_to(CLI::App& app, const std::string& config_help) {
+void MountArguments::add_facts_to(CLI::App& app, const std::string& config_help) {
   add_file(app, config_help);
   for (const config::Option& option : config::mount_options()) {
     if (option.name != "python" && option.name != "fingerprint" && option.name != "environment") continue;
@@ -57,7 +57,7 @@ void MountOptions::add_facts_to(CLI::App& app, const std::string& config_help) {
   }
 }
 
-Result<void> MountOptions::check_toggles() const {
+Result<void> MountArguments::check_toggles() const {
   for (const Given& one : given_) {
     if (one.option->kind != config::Option::Kind::kToggle) continue;
     const std::vector<std::string>& results = one.handle->results();
@@ -69,14 +69,14 @@ Result<void> MountOptions::check_toggles() const {
   return {};
 }
 
-Result<void> MountOptions::check() const {
+Result<void> MountArguments::check() const {
   INDUCTORFS_TRY(check_toggles());
   INDUCTORFS_TRY(config::check_contradictions(values(), "command line"));
   config::Settings scratch;
   return config::apply(values(), "command line", "/", scratch);
 }
 
-config::RawValues MountOptions::values() const {
+config::RawValues MountArguments::values() const {
   config::RawValues values;
   for (const Given& one : given_) {
     if (one.handle->count() == 0) continue;
@@ -92,7 +92,7 @@ config::RawValues MountOptions::values() const {
   return values;
 }
 
-Result<void> MountOptions::apply_to(config::Settings& settings) const {
+Result<void> MountArguments::apply_to(config::Settings& settings) const {
   const std::string here = config::working_directory();
   if (!file_.empty()) {
     const std::string file = config::absolute_path(file_, here);
@@ -108,8 +108,8 @@ Result<void> MountOptions::apply_to(config::Settings& settings) const {
   return {};
 }
 
-Result<config::Settings> MountOptions::settings(const std::string& mountpoint, const config::User& user,
-                                                const config::Environment& environment) const {
+Result<config::Settings> MountArguments::settings(const std::string& mountpoint, const config::User& user,
+                                                  const config::Environment& environment) const {
   config::Settings settings;
   settings.mountpoint = config::absolute_path(mountpoint, config::working_directory());
   settings.alias = settings.mountpoint;
@@ -118,7 +118,7 @@ Result<config::Settings> MountOptions::settings(const std::string& mountpoint, c
   return settings;
 }
 
-Result<config::Settings> MountOptions::facts_settings() const {
+Result<config::Settings> MountArguments::facts_settings() const {
   config::Settings settings;
   INDUCTORFS_TRY(apply_to(settings));
   return settings;

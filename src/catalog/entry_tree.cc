@@ -38,7 +38,7 @@ std::string join(std::string_view directory, std::string_view name) {
 
 }  // namespace
 
-const EntryTree::Leaf* EntryTree::Node::leaf_of(ScopeIndex scope) const {
+const EntryTree::Leaf* EntryTree::PathNode::leaf_of(ScopeIndex scope) const {
   const Leaf* found = nullptr;
   for_each_leaf([&](const Leaf& one) {
     if (one.scope == scope) found = &one;
@@ -63,8 +63,8 @@ EntryTree::Trail EntryTree::trail_of(std::string_view path) {
   return trail;
 }
 
-const EntryTree::Node* EntryTree::node_of(std::string_view path) const {
-  const Node* node = &root_;
+const EntryTree::PathNode* EntryTree::node_of(std::string_view path) const {
+  const PathNode* node = &root_;
   for_each_name(path, [&](std::string_view name) {
     auto found = node->children.find(name);
     node = found == node->children.end() ? nullptr : found->second.get();
@@ -105,7 +105,7 @@ bool EntryTree::is_unfit(const std::string& path, const codec::Digest& digest) c
 
 void EntryTree::count(const Trail& trail, bool before, bool after) {
   if (before == after) return;
-  for (Node* node : trail.nodes) node->visible += after ? 1 : uint64_t(-1);
+  for (PathNode* node : trail.nodes) node->visible += after ? 1 : uint64_t(-1);
 }
 
 void EntryTree::note(std::string_view path, const codec::Digest* digest) {
@@ -143,7 +143,7 @@ EntryTree::Change EntryTree::set(ScopeIndex scope, const codec::Entry& entry) {
   if (trail.whole()) return place(trail, std::move(next));
   while (!trail.whole()) {
     const std::string_view name = trail.names[trail.nodes.size() - 1];
-    auto made = trail.last().children.emplace(name, std::make_unique<Node>()).first;
+    auto made = trail.last().children.emplace(name, std::make_unique<PathNode>()).first;
     trail.nodes.push_back(made->second.get());
   }
   trail.last().leaf = std::make_unique<Leaf>(std::move(next));
@@ -175,7 +175,7 @@ EntryTree::Change EntryTree::place(Trail& trail, Leaf next) {
 }
 
 EntryTree::Change EntryTree::add_beside(Trail& trail, Leaf next) {
-  Node& node = trail.last();
+  PathNode& node = trail.last();
   const ScopeIndex scope = next.scope;
   const bool known = node.leaf_of(scope) != nullptr;
   if (!known && known_ >= entry_limit_) return Change::kRefused;
@@ -190,7 +190,7 @@ EntryTree::Change EntryTree::add_beside(Trail& trail, Leaf next) {
   return update(trail, std::move(next));
 }
 
-bool EntryTree::remove_behind(Node& node, ScopeIndex scope) {
+bool EntryTree::remove_behind(PathNode& node, ScopeIndex scope) {
   if (node.others == nullptr) return false;
   const size_t removed = std::erase_if(*node.others, [&](const Leaf& other) { return other.scope == scope; });
   known_ -= removed;
@@ -200,7 +200,7 @@ bool EntryTree::remove_behind(Node& node, ScopeIndex scope) {
 
 // The leaf goes; the first of those behind it takes its place. True when there is one.
 bool EntryTree::bring_forward(Trail& trail) {
-  Node& node = trail.last();
+  PathNode& node = trail.last();
   if (node.others == nullptr) return false;
   const auto first = std::ranges::min_element(
       *node.others, [&](const Leaf& one, const Leaf& other) { return scopes_.precedes(one.scope, other.scope); });
@@ -232,13 +232,13 @@ bool EntryTree::remove(ScopeIndex scope, std::string_view path) {
 }
 
 std::optional<KnownEntry> EntryTree::find(std::string_view path) const {
-  const Node* node = node_of(path);
+  const PathNode* node = node_of(path);
   if (node == nullptr || !is_seen(node->leaf.get())) return std::nullopt;
   return known_of(std::string(path), *node->leaf);
 }
 
 std::optional<codec::Entry> EntryTree::find_known(const remote::ScopeId& scope, std::string_view path) const {
-  const Node* node = node_of(path);
+  const PathNode* node = node_of(path);
   const auto index = scope_index(scope);
   if (node == nullptr || !index) return std::nullopt;
   const Leaf* leaf = node->leaf_of(*index);
@@ -247,7 +247,7 @@ std::optional<codec::Entry> EntryTree::find_known(const remote::ScopeId& scope, 
 }
 
 std::optional<codec::Digest> EntryTree::find_unused(const remote::ScopeId& scope, std::string_view path) const {
-  const Node* node = node_of(path);
+  const PathNode* node = node_of(path);
   const auto index = scope_index(scope);
   const Leaf* leaf = node == nullptr || !index ? nullptr : node->leaf_of(*index);
   if (leaf == nullptr || leaf->lost || leaf->visible()) return std::nullopt;
@@ -256,7 +256,7 @@ std::optional<codec::Digest> EntryTree::find_unused(const remote::ScopeId& scope
 
 std::vector<codec::Digest> EntryTree::digests_of(std::string_view path) const {
   std::vector<codec::Digest> digests;
-  if (const Node* node = node_of(path); node != nullptr) {
+  if (const PathNode* node = node_of(path); node != nullptr) {
     node->for_each_leaf([&](const Leaf& leaf) {
       if (!leaf.lost) digests.push_back(leaf.digest);
     });
@@ -268,13 +268,13 @@ std::vector<codec::Digest> EntryTree::digests_of(std::string_view path) const {
 }
 
 bool EntryTree::has_directory(std::string_view directory) const {
-  const Node* node = node_of(directory);
+  const PathNode* node = node_of(directory);
   return node != nullptr && node->leaf == nullptr && node->visible > 0;
 }
 
 std::vector<Child> EntryTree::list(std::string_view directory) const {
   std::vector<Child> children;
-  const Node* node = node_of(directory);
+  const PathNode* node = node_of(directory);
   if (node == nullptr) return children;
   for (const auto& [name, child] : node->children) {
     if (child->visible == 0 || (child->leaf != nullptr && !is_seen(child->leaf.get()))) continue;
@@ -285,7 +285,7 @@ std::vector<Child> EntryTree::list(std::string_view directory) const {
 
 std::vector<KnownEntry> EntryTree::entries_in(std::string_view directory) const {
   std::vector<KnownEntry> entries;
-  const Node* node = node_of(directory);
+  const PathNode* node = node_of(directory);
   if (node == nullptr) return entries;
   for (const auto& [name, child] : node->children) {
     if (is_seen(child->leaf.get())) {
@@ -295,7 +295,7 @@ std::vector<KnownEntry> EntryTree::entries_in(std::string_view directory) const 
   return entries;
 }
 
-void EntryTree::visit(const Node& node, std::string& path, const Visitor& visitor) {
+void EntryTree::visit(const PathNode& node, std::string& path, const Visitor& visitor) {
   if (node.leaf != nullptr) visitor(path, node);
   const size_t length = path.size();
   for (const auto& [name, child] : node.children) {
@@ -314,7 +314,7 @@ std::vector<KnownEntry> EntryTree::newest(size_t limit) const {
   };
   std::priority_queue<Found> oldest_first;
   std::string path;
-  visit(root_, path, [&](const std::string& at, const Node& node) {
+  visit(root_, path, [&](const std::string& at, const PathNode& node) {
     const Leaf& leaf = *node.leaf;
     if (!is_seen(&leaf) || limit == 0) return;
     if (oldest_first.size() == limit) {
@@ -334,10 +334,10 @@ std::vector<EntryTree::Candidate> EntryTree::candidates(const remote::ScopeId& s
                                                         std::string_view directory) const {
   std::vector<Candidate> found;
   const auto index = scope_index(scope);
-  const Node* node = node_of(directory);
+  const PathNode* node = node_of(directory);
   if (node == nullptr || !index) return found;
   std::string path(directory);
-  visit(*node, path, [&](const std::string& at, const Node& one) {
+  visit(*node, path, [&](const std::string& at, const PathNode& one) {
     if (const Leaf* leaf = one.leaf_of(*index)) found.push_back({at, leaf->lost});
   });
   return found;
@@ -346,7 +346,7 @@ std::vector<EntryTree::Candidate> EntryTree::candidates(const remote::ScopeId& s
 std::vector<std::string> EntryTree::paths_of(ScopeIndex scope) const {
   std::vector<std::string> paths;
   std::string path;
-  visit(root_, path, [&](const std::string& at, const Node& node) {
+  visit(root_, path, [&](const std::string& at, const PathNode& node) {
     if (node.leaf_of(scope) != nullptr) paths.push_back(at);
   });
   return paths;
@@ -391,7 +391,7 @@ void EntryTree::mark_lost(std::string_view path, const codec::Digest& digest) {
 }
 
 void EntryTree::mark_unfit(const std::string& path, const codec::Digest& digest, const std::string& why) {
-  const Node* const node = node_of(path);
+  const PathNode* const node = node_of(path);
   bool known = false;
   if (node != nullptr) node->for_each_leaf([&](const Leaf& one) { known = known || one.digest == digest; });
   if (!known) return;
@@ -409,7 +409,7 @@ void EntryTree::mark_unfit(const std::string& path, const codec::Digest& digest,
 }
 
 std::string EntryTree::why_unfit(std::string_view path) const {
-  const Node* const node = node_of(path);
+  const PathNode* const node = node_of(path);
   if (node == nullptr || node->leaf == nullptr || !node->leaf->unfit || !scopes_.contains(node->leaf->scope)) return {};
   const auto found = unfit_.find(std::string(path));
   return found == unfit_.end() ? std::string() : found->second.why;
@@ -418,7 +418,7 @@ std::string EntryTree::why_unfit(std::string_view path) const {
 std::vector<std::string> EntryTree::unmark_unfit() {
   std::vector<std::string> seen;
   for (const auto& [path, mark] : std::exchange(unfit_, {})) {
-    const Node* const node = node_of(path);
+    const PathNode* const node = node_of(path);
     const bool was = node != nullptr && node->leaf != nullptr && node->leaf->unfit;
     set_flags(path, mark.digest, [](Leaf& leaf) { leaf.unfit = false; });
     if (was && is_seen(node->leaf.get())) seen.push_back(path);

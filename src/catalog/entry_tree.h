@@ -111,8 +111,8 @@ class EntryTree {
     bool unfit = false;
     [[nodiscard]] bool visible() const { return !hidden && !lost && !unfit; }
   };
-  struct Node {
-    std::map<std::string, std::unique_ptr<Node>, std::less<>> children;
+  struct PathNode {
+    std::map<std::string, std::unique_ptr<PathNode>, std::less<>> children;
     std::unique_ptr<Leaf> leaf;
     std::unique_ptr<std::vector<Leaf>> others;  ///< leaves of scopes that stand behind the leaf's; rarely any
     uint64_t visible = 0;
@@ -128,19 +128,19 @@ class EntryTree {
   };
   /// The nodes from the root to a path, as far as they exist.
   struct Trail {
-    std::vector<Node*> nodes;
+    std::vector<PathNode*> nodes;
     std::vector<std::string_view> names;
     [[nodiscard]] bool whole() const { return nodes.size() == names.size() + 1; }
-    [[nodiscard]] Node& last() const { return *nodes.back(); }
+    [[nodiscard]] PathNode& last() const { return *nodes.back(); }
   };
   struct Unfit {
     codec::Digest digest;
     std::string why;
   };
-  using Visitor = std::function<void(const std::string& path, const Node& node)>;
+  using Visitor = std::function<void(const std::string& path, const PathNode& node)>;
 
   [[nodiscard]] Trail trail_of(std::string_view path);
-  [[nodiscard]] const Node* node_of(std::string_view path) const;
+  [[nodiscard]] const PathNode* node_of(std::string_view path) const;
   [[nodiscard]] bool is_seen(const Leaf* leaf) const;
   [[nodiscard]] static codec::Entry entry_of(const std::string& path, const Leaf& leaf);
   [[nodiscard]] KnownEntry known_of(const std::string& path, const Leaf& leaf) const;
@@ -148,18 +148,18 @@ class EntryTree {
   [[nodiscard]] bool hidden_by_mark(const std::string& path, const codec::Digest& digest);
   [[nodiscard]] bool is_unfit(const std::string& path, const codec::Digest& digest) const;
   static void count(const Trail& trail, bool before, bool after);
-  static void visit(const Node& node, std::string& path, const Visitor& visitor);
+  static void visit(const PathNode& node, std::string& path, const Visitor& visitor);
   Change place(Trail& trail, Leaf next);
   Change update(Trail& trail, Leaf next);
   Change add_beside(Trail& trail, Leaf next);
-  bool remove_behind(Node& node, ScopeIndex scope);
+  bool remove_behind(PathNode& node, ScopeIndex scope);
   bool bring_forward(Trail& trail);
   void set_flags(std::string_view path, const codec::Digest& digest, const std::function<void(Leaf&)>& change);
   void note(std::string_view path, const codec::Digest* digest);
 
   FollowedScopes scopes_;
   uint64_t entry_limit_;
-  Node root_;
+  PathNode root_;
   uint64_t known_ = 0;
   std::unordered_map<std::string, std::vector<codec::Digest>> marks_;
   std::vector<std::pair<std::string, codec::Digest>> dropped_marks_;

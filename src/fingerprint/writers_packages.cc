@@ -17,7 +17,7 @@ namespace inductorfs::fingerprint {
 namespace {
 
 /// A host has a handful of environments; past that the oldest is read again.
-constexpr size_t kEntryLimit = 64;
+constexpr size_t kFactLimit = 64;
 /// A package changed at its place keeps the identity that its processes were seen with, so it is looked at again.
 constexpr Milliseconds kLookAgain{60'000};
 constexpr Facet kPackageFacets[] = {Facet::kTorch, Facet::kTriton, Facet::kLibc};
@@ -57,7 +57,7 @@ std::string libc_version(const std::string& file) {
 
 namespace {
 
-std::string entry_name(Facet facet, const Process& process) {
+std::string fact_name(Facet facet, const Process& process) {
   const Package& package = package_for(facet, process);
   std::string name(to_string(facet));
   // The path is part of it: equal identities on two devices of containers that came one after the other are possible.
@@ -79,29 +79,29 @@ std::optional<Fact> own_libc_fact(Facet facet, const Process& process) {
 
 }  // namespace
 
-const Packages::Entry* Packages::usable(const Entries& entries, const std::string& name) {
-  const auto found = entries.find(name);
-  if (found == entries.end() || found->second.reading) return nullptr;
-  const Entry& entry = found->second;
-  return entry.lasts || system_clock().now() - entry.at < kLookAgain ? &entry : nullptr;
+const Packages::CachedFact* Packages::usable(const CachedFacts& facts, const std::string& name) {
+  const auto found = facts.find(name);
+  if (found == facts.end() || found->second.reading) return nullptr;
+  const CachedFact& cached = found->second;
+  return cached.lasts || system_clock().now() - cached.at < kLookAgain ? &cached : nullptr;
 }
 
 std::optional<Fact> Packages::known(Facet facet, const Process& process) const {
   if (auto own = own_libc_fact(facet, process)) return own;
-  const std::string name = entry_name(facet, process);
-  return entries_->with([&name](const Entries& entries) -> std::optional<Fact> {
-    const Entry* const entry = usable(entries, name);
-    return entry == nullptr ? std::nullopt : std::optional<Fact>(entry->fact);
+  const std::string name = fact_name(facet, process);
+  return facts_->with([&name](const CachedFacts& facts) -> std::optional<Fact> {
+    const CachedFact* const cached = usable(facts, name);
+    return cached == nullptr ? std::nullopt : std::optional<Fact>(cached->fact);
   });
 }
 
 bool Packages::lacks(const Process& process) const {
   return std::any_of(std::begin(kPackageFacets), std::end(kPackageFacets), [&](Facet facet) {
     if (package_for(facet, process).path.empty() || own_libc_fact(facet, process)) return false;
-    const std::string name = entry_name(facet, process);
-    return entries_->with([&name](const Entries& entries) {
-      const auto found = entries.find(name);
-      return (found == entries.end() || !found->second.reading) && usable(entries, name) == nullptr;
+    const std::string name = fact_name(facet, process);
+    return facts_->with([&name](const CachedFacts& facts) {
+      const auto found = facts.find(name);
+      return (found == facts.end() || !found->second.reading) && usable(facts, name) == nullptr;
     });
   });
 }
@@ -114,42 +114,42 @@ void Packages::read_held(const Process& process, const std::shared_ptr<const Hel
 
 std::optional<Fact> Packages::ask(Facet facet, const Process& process, const std::shared_ptr<const Held>& held) {
   if (auto own = own_libc_fact(facet, process)) return own;
-  const std::string name = entry_name(facet, process);
+  const std::string name = fact_name(facet, process);
   const std::string& path = package_for(facet, process).path;
   bool begins = false;
-  auto answer = entries_->with([&](Entries& entries) -> std::optional<Fact> {
-    if (const Entry* const entry = usable(entries, name)) return entry->fact;
-    Entry& entry = entries[name];
-    begins = !entry.reading;
-    if (begins) entry = {true, {}, system_clock().now(), false, process.owner};
-    if (system_clock().now() - entry.at < options_.deadline) return std::nullopt;
+  auto answer = facts_->with([&](CachedFacts& facts) -> std::optional<Fact> {
+    if (const CachedFact* const cached = usable(facts, name)) return cached->fact;
+    CachedFact& cached = facts[name];
+    begins = !cached.reading;
+    if (begins) cached = {true, {}, system_clock().now(), false, process.owner};
+    if (system_clock().now() - cached.at < options_.deadline) return std::nullopt;
     return package_not_in_time(path, options_.deadline);
   });
   if (!begins) return answer;
   ++reads_;
   const PackageRequest request{facet, process, held, options_.cache_file, options_.reader, options_.deadline};
   const bool taken = readers_.run(
-      process.owner, [request, name, entries = entries_] { keep(*entries, name, request, read_package(request)); });
-  if (!taken) keep(*entries_, name, request, unknown_fact("too many packages of its user wait to be read", path));
+      process.owner, [request, name, facts = facts_] { keep(*facts, name, request, read_package(request)); });
+  if (!taken) keep(*facts_, name, request, unknown_fact("too many packages of its user wait to be read", path));
   return std::nullopt;
 }
 
 /// The oldest of the user who has the most: one who has many has no other's read again.
-void Packages::forget_one(Entries& entries) {
+void Packages::forget_one(CachedFacts& facts) {
   std::map<uid_t, size_t> counts;
-  for (const auto& [name, entry] : entries) ++counts[entry.user];
-  entries.erase(std::min_element(entries.begin(), entries.end(), [&](const auto& one, const auto& other) {
-    const Entry& a = one.second;
-    const Entry& b = other.second;
+  for (const auto& [name, cached] : facts) ++counts[cached.user];
+  facts.erase(std::min_element(facts.begin(), facts.end(), [&](const auto& one, const auto& other) {
+    const CachedFact& a = one.second;
+    const CachedFact& b = other.second;
     return std::tuple(counts[b.user], a.reading, a.at) < std::tuple(counts[a.user], b.reading, b.at);
   }));
 }
 
-void Packages::keep(Guarded<Entries>& entries, const std::string& name, const PackageRequest& request, Fact fact) {
+void Packages::keep(Guarded<CachedFacts>& facts, const std::string& name, const PackageRequest& request, Fact fact) {
   const bool lasts = fact.known && (request.facet == Facet::kLibc || !request.process.root.empty());
-  entries.with([&](Entries& all) {
+  facts.with([&](CachedFacts& all) {
     all[name] = {false, std::move(fact), system_clock().now(), lasts, request.process.owner};
-    if (all.size() > kEntryLimit) forget_one(all);
+    if (all.size() > kFactLimit) forget_one(all);
   });
 }
 

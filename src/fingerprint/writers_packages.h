@@ -41,27 +41,27 @@ class Packages {
   [[nodiscard]] uint64_t reads() const { return reads_; }
 
  private:
-  struct Entry {
+  struct CachedFact {
     bool reading = false;
     Fact fact;
     SteadyTime at;       ///< when it was read; while it is being read, when it was asked for
     bool lasts = false;  ///< it cannot change at its place, or cannot be examined again
     uid_t user = 0;      ///< the user for whose process it was first read
   };
-  using Entries = std::map<std::string, Entry>;
+  using CachedFacts = std::map<std::string, CachedFact>;
   /// A package is read in two seconds; each user may have two of them read at once.
   static constexpr size_t kReaders = 8;
   static constexpr size_t kReadersOfOne = 2;
 
-  [[nodiscard]] static const Entry* usable(const Entries& entries, const std::string& name);
-  static void forget_one(Entries& entries);
-  static void keep(Guarded<Entries>& entries, const std::string& name, const PackageRequest& request, Fact fact);
+  [[nodiscard]] static const CachedFact* usable(const CachedFacts& facts, const std::string& name);
+  static void forget_one(CachedFacts& facts);
+  static void keep(Guarded<CachedFacts>& facts, const std::string& name, const PackageRequest& request, Fact fact);
 
   [[nodiscard]] std::optional<Fact> ask(Facet facet, const Process& process, const std::shared_ptr<const Held>& held);
 
   const Options options_;
   std::atomic<uint64_t> reads_{0};
-  std::shared_ptr<Guarded<Entries>> entries_ = std::make_shared<Guarded<Entries>>();
+  std::shared_ptr<Guarded<CachedFacts>> facts_ = std::make_shared<Guarded<CachedFacts>>();
   Background readers_{"package-read", kReaders, kReadersOfOne};
 };
 

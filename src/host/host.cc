@@ -147,22 +147,22 @@ layout::HostLimits limits_of(const Fingerprint& facts, const PlaceReader& reader
 
 Scopes::Scopes(const Fingerprint& facts) {
   for (const layout::Rule& rule : layout::all_rules()) {
-    Family family{layout::scope_of(rule.family, facts), layout::scopes_of(rule.family, facts)};
+    FamilyScopes family{layout::scope_of(rule.family, facts), layout::scopes_of(rule.family, facts)};
     const auto same = [&family](const layout::Scope& scope) { return scope.id == family.scope.id; };
     if (std::none_of(family.all.begin(), family.all.end(), same)) family.all.push_back(family.scope);
     families_.emplace(rule.family, std::move(family));
   }
 }
 
-const Scopes::Family& Scopes::family(layout::Family family) const {
+const Scopes::FamilyScopes& Scopes::scopes_of(layout::Family family) const {
   const auto at = families_.find(family);
   INDUCTORFS_CHECK(at != families_.end());  // all_rules() has every family
   return at->second;
 }
 
-const layout::Scope& Scopes::of(layout::Family family) const { return this->family(family).scope; }
+const layout::Scope& Scopes::of(layout::Family family) const { return scopes_of(family).scope; }
 
-const std::vector<layout::Scope>& Scopes::all_of(layout::Family family) const { return this->family(family).all; }
+const std::vector<layout::Scope>& Scopes::all_of(layout::Family family) const { return scopes_of(family).all; }
 
 std::vector<remote::ScopeInformation> Scopes::information() const {
   std::map<remote::ScopeId, remote::ScopeInformation> found;

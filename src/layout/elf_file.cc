@@ -42,7 +42,7 @@ bool table_fits(uint64_t offset, uint64_t record, uint64_t count, uint64_t size)
 
 uint64_t aligned(uint64_t size, uint64_t alignment) { return (size + alignment - 1) / alignment * alignment; }
 
-struct Piece {
+struct Extent {
   uint64_t offset = 0;
   uint64_t size = 0;
 };
@@ -72,7 +72,7 @@ class NeedsReader {
     INDUCTORFS_TRY(read_segments());
     // A relocatable file has no segments: its notes stand in sections only.
     if (mappings_.empty()) INDUCTORFS_TRY(read_sections());
-    for (const Piece& note : notes_) INDUCTORFS_TRY(read_notes(note));
+    for (const Extent& note : notes_) INDUCTORFS_TRY(read_notes(note));
     if (dynamic_at_.size > 0) INDUCTORFS_TRY(read_dynamic());
     return std::move(needs_);
   }
@@ -90,13 +90,13 @@ class NeedsReader {
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t at = table + i * kSegmentSize;
       const auto type = static_cast<uint32_t>(reader_.number(at, 4));
-      const Piece piece{reader_.number(at + 8, 8), reader_.number(at + 32, 8)};
+      const Extent extent{reader_.number(at + 8, 8), reader_.number(at + 32, 8)};
       const bool wanted = type == kSegmentLoad || type == kSegmentDynamic || type == kSegmentNote;
       if (!wanted) continue;
-      if (!reader_.has(piece.offset, piece.size)) return broken("cut off: a segment lies beyond its end");
-      if (type == kSegmentLoad) mappings_.push_back({reader_.number(at + 16, 8), piece.offset, piece.size});
-      if (type == kSegmentDynamic) dynamic_at_ = piece;
-      if (type == kSegmentNote) notes_.push_back(piece);
+      if (!reader_.has(extent.offset, extent.size)) return broken("cut off: a segment lies beyond its end");
+      if (type == kSegmentLoad) mappings_.push_back({reader_.number(at + 16, 8), extent.offset, extent.size});
+      if (type == kSegmentDynamic) dynamic_at_ = extent;
+      if (type == kSegmentNote) notes_.push_back(extent);
     }
     return reader_.ok() ? Result<void>{} : broken("cut off in its segments");
   }
@@ -109,15 +109,15 @@ class NeedsReader {
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t at = table + i * kSectionSize;
       if (reader_.number(at + 4, 4) != kSectionNote) continue;
-      const Piece piece{reader_.number(at + 24, 8), reader_.number(at + 32, 8)};
-      if (!reader_.has(piece.offset, piece.size)) return broken("cut off: a note lies beyond its end");
-      notes_.push_back(piece);
+      const Extent extent{reader_.number(at + 24, 8), reader_.number(at + 32, 8)};
+      if (!reader_.has(extent.offset, extent.size)) return broken("cut off: a note lies beyond its end");
+      notes_.push_back(extent);
     }
     return reader_.ok() ? Result<void>{} : broken("cut off in its sections");
   }
 
   /// Notes of the GNU toolchain: name "GNU", padded to 4 bytes; a property note's content to 8.
-  Result<void> read_notes(const Piece& notes) {
+  Result<void> read_notes(const Extent& notes) {
     constexpr uint64_t kNoteHeader = 12;
     constexpr uint64_t kNoteAlignment = 4;
     const uint64_t end = notes.offset + notes.size;
@@ -136,7 +136,7 @@ class NeedsReader {
     return reader_.ok() ? Result<void>{} : broken("cut off in its notes");
   }
 
-  Result<void> read_properties(const Piece& properties) {
+  Result<void> read_properties(const Extent& properties) {
     constexpr uint64_t kPropertyHeader = 8;
     constexpr uint64_t kPropertyAlignment = 8;
     const uint64_t end = properties.offset + properties.size;
@@ -224,9 +224,9 @@ class NeedsReader {
   const Artefact& artefact_;
   Reader reader_;
   std::vector<Mapping> mappings_;
-  std::vector<Piece> notes_;
-  Piece dynamic_at_;
-  Piece strings_;
+  std::vector<Extent> notes_;
+  Extent dynamic_at_;
+  Extent strings_;
   ElfNeeds needs_;
 };
 

@@ -19,7 +19,7 @@ constexpr size_t kPieceSize = size_t{1} << 20;
 /// A waiter that nobody wakes asks this often whether it is cancelled.
 constexpr Milliseconds kCancelInterval{100};
 
-struct Scope {
+struct StoredScope {
   struct Logged {
     uint64_t generation;
     std::string before;
@@ -43,27 +43,27 @@ struct Scope {
 };
 
 struct ClusterState {
-  std::map<ScopeId, Scope> scopes;
+  std::map<ScopeId, StoredScope> scopes;
   std::unordered_map<codec::Digest, std::string> frames;
   std::deque<ScopeInformation> announced;  // newest first
   uint64_t wakes = 0;                      // how often waiters were woken to ask whether they are cancelled
 };
 
-bool holds_all(const Scope& scope, const EncodedGroup& group) {
+bool holds_all(const StoredScope& scope, const EncodedGroup& group) {
   return std::all_of(group.values.begin(), group.values.end(), [&](const auto& value) {
     const auto held = scope.index.find(value.first);
     return held != scope.index.end() && held->second == value.second;
   });
 }
 
-bool holds_digests(const Scope& scope, const EncodedGroup& group) {
+bool holds_digests(const StoredScope& scope, const EncodedGroup& group) {
   return std::all_of(group.values.begin(), group.values.end(), [&](const auto& value) {
     const auto held = scope.index.find(value.first);
     return held != scope.index.end() && stored_digest(held->second) == stored_digest(value.second);
   });
 }
 
-bool still_replaces(const Scope& scope, const PublishGroup& group) {
+bool still_replaces(const StoredScope& scope, const PublishGroup& group) {
   const auto held = scope.index.find(group.entries.front().path);
   const std::optional<codec::Digest>& expected = group.replaces->digest;
   if (held == scope.index.end()) return !expected;
@@ -72,7 +72,7 @@ bool still_replaces(const Scope& scope, const PublishGroup& group) {
 
 // The same steps as the publish script (scripts.cc), in the same order. `repaired`: blobs of entries that were there
 // have been sent again.
-PublishOutcome apply(Scope& scope, const PublishGroup& group, const EncodedGroup& encoded, bool repaired) {
+PublishOutcome apply(StoredScope& scope, const PublishGroup& group, const EncodedGroup& encoded, bool repaired) {
   if (holds_digests(scope, encoded)) {
     if (!repaired) return holds_all(scope, encoded) ? PublishOutcome::kPublished : PublishOutcome::kHeld;
     scope.advance(encoded.record);
@@ -94,7 +94,7 @@ PublishOutcome apply(Scope& scope, const PublishGroup& group, const EncodedGroup
   return PublishOutcome::kPublished;
 }
 
-void give_contest_back(Scope& scope, const std::string& path) {
+void give_contest_back(StoredScope& scope, const std::string& path) {
   const auto owner = scope.owners.find(path);
   if (owner == scope.owners.end()) return;
   if (const auto contest = scope.contests.find(owner->second); contest != scope.contests.end()) {
@@ -104,11 +104,11 @@ void give_contest_back(Scope& scope, const std::string& path) {
   scope.owners.erase(owner);
 }
 
-Delta changes_since(const Scope& scope, const Position& from) {
+Delta changes_since(const StoredScope& scope, const Position& from) {
   if (scope.head == from) return Delta{false, {}, {}, from};
   DeltaFold fold;
   Position at = from;
-  for (const Scope::Logged& logged : scope.log) {
+  for (const StoredScope::Logged& logged : scope.log) {
     if (logged.generation != at.generation + 1 || logged.before != at.nonce) continue;
     if (auto record = codec::decode_record(logged.record)) fold.apply(std::move(*record));
     at = {logged.generation, logged.nonce};
@@ -212,7 +212,7 @@ class MemoryRemote final : public Remote {
     INDUCTORFS_TRY(check_scope(scope));
     if (!codec::is_clean_path(path)) return fail(ErrorCode::kInvalid, "a path that is not clean");
     cluster_->state().notify_with([&](ClusterState& state) {
-      Scope& held = state.scopes[scope];
+      StoredScope& held = state.scopes[scope];
       const auto entry = held.index.find(path);
       if (entry == held.index.end() || stored_digest(entry->second) != digest.raw()) return;
       held.advance(codec::encode_record({.set = {}, .removed = {path}}));
@@ -229,7 +229,7 @@ class MemoryRemote final : public Remote {
       SweepReport report{.ours = true};
       const auto found = state.scopes.find(scope);
       if (found == state.scopes.end()) return report;
-      Scope& held = found->second;
+      StoredScope& held = found->second;
       report.looked_at = held.index.size();
       std::vector<std::string> gone;
       for (const auto& [path, value] : held.index) {

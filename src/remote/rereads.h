@@ -35,11 +35,11 @@ class Rereads {
 
  private:
   static constexpr size_t kLimit = 256;
-  struct Scope {
+  struct Reread {
     bool owed = false;
     SteadyTime next{};
   };
-  using State = std::map<ScopeId, Scope>;
+  using State = std::map<ScopeId, Reread>;
   Guarded<State> state_;
 };
 

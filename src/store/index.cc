@@ -42,10 +42,10 @@ void Index::mark_sound(IndexedBlob& blob) {
   --suspects_;
 }
 
-std::optional<Index::Candidate> Index::oldest() const {
+std::optional<Index::Victim> Index::oldest() const {
   if (by_use_.empty()) return std::nullopt;
   const IndexedBlob& blob = blobs_.at(by_use_.front());
-  return Candidate{by_use_.front(), blob.size, blob.use};
+  return Victim{by_use_.front(), blob.size, blob.use};
 }
 
 bool Index::fits(uint64_t more) const {

@@ -25,7 +25,7 @@ class Index {
  public:
   explicit Index(uint64_t size_limit) : size_limit_(size_limit) {}
 
-  struct Candidate {
+  struct Victim {
     codec::Digest digest;
     uint64_t size = 0;
     uint64_t use = 0;
@@ -37,7 +37,7 @@ class Index {
   void erase(const codec::Digest& digest);
   void touch(IndexedBlob& blob);
   void mark_sound(IndexedBlob& blob);
-  [[nodiscard]] std::optional<Candidate> oldest() const;
+  [[nodiscard]] std::optional<Victim> oldest() const;
 
   /// These keep room for blobs that are being written. Before reserve(), fits() must be true.
   [[nodiscard]] bool fits(uint64_t more) const;

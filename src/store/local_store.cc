@@ -118,7 +118,7 @@ Result<void> LocalStore::try_make_room(uint64_t bytes) {
     bool closed = false;
     uint64_t limit = 0;
     size_t count = 0;
-    const auto candidate = index_.with([&](Index& index) -> std::optional<Index::Candidate> {
+    const auto victim = index_.with([&](Index& index) -> std::optional<Index::Victim> {
       closed = index.closed;
       limit = index.size_limit();
       count = index.count();
@@ -137,11 +137,11 @@ Result<void> LocalStore::try_make_room(uint64_t bytes) {
                                             " bytes in one blob, its limit is " + std::to_string(limit) +
                                             "; raise the store's size limit");
     }
-    if (!candidate || refusals > std::min(count, kEvictionTries)) {
+    if (!victim || refusals > std::min(count, kEvictionTries)) {
       return fail(ErrorCode::kNoSpace, "store " + directory_.path + ": its limit of " + std::to_string(limit) +
                                            " bytes is reached and what it holds is in use; raise the size limit");
     }
-    if (evict(*candidate) == Evicted::kRefused) ++refusals;
+    if (evict(*victim) == Evicted::kRefused) ++refusals;
   }
 }
 
@@ -155,32 +155,32 @@ uint64_t LocalStore::free_space(uint64_t bytes) {
   size_t refusals = 0;
   while (freed < bytes) {
     size_t count = 0;
-    const auto candidate = index_.with([&](Index& index) {
+    const auto victim = index_.with([&](Index& index) {
       count = index.count();
       return index.closed ? std::nullopt : index.oldest();
     });
-    if (!candidate || refusals > std::min(count, kEvictionTries)) break;
-    const Evicted evicted = evict(*candidate);
+    if (!victim || refusals > std::min(count, kEvictionTries)) break;
+    const Evicted evicted = evict(*victim);
     if (evicted == Evicted::kRefused) ++refusals;
-    if (evicted == Evicted::kYes) freed += candidate->size;
+    if (evicted == Evicted::kYes) freed += victim->size;
   }
   return freed;
 }
 
-LocalStore::Evicted LocalStore::evict(const Index::Candidate& candidate) {
+LocalStore::Evicted LocalStore::evict(const Index::Victim& victim) {
   const auto guard = guard_.with([](const std::shared_ptr<const EvictionGuard>& current) { return current; });
-  const bool allowed = !guard || !*guard || (*guard)(candidate.digest);
+  const bool allowed = !guard || !*guard || (*guard)(victim.digest);
   if (!allowed) refused_.add();
   std::string retired;
   const bool gone = index_.with([&](Index& index) {
-    IndexedBlob* blob = index.find(candidate.digest);
+    IndexedBlob* blob = index.find(victim.digest);
     // Used while the guard was asked: its answer is of yesterday.
-    if (blob == nullptr || blob->use != candidate.use || index.closed) return false;
+    if (blob == nullptr || blob->use != victim.use || index.closed) return false;
     if (!allowed) {
       index.touch(*blob);
       return false;
     }
-    retired = retire(index, candidate.digest);
+    retired = retire(index, victim.digest);
     return true;
   });
   if (!gone) return allowed ? Evicted::kElsewhere : Evicted::kRefused;

@@ -62,7 +62,7 @@ class LocalStore final : public BlobStore {
     mode_t mode = 0;
   };
   enum class Evicted { kYes, kRefused, kElsewhere };
-  [[nodiscard]] Evicted evict(const Index::Candidate& candidate);
+  [[nodiscard]] Evicted evict(const Index::Victim& victim);
   /// Removes the blob from index and folder, under the lock; returns the name that it has until it is unlinked.
   [[nodiscard]] std::string retire(Index& index, const codec::Digest& digest);
   void unlink_retired(const std::string& name) const;

@@ -34,12 +34,12 @@ class Scopes {
   [[nodiscard]] bool accepts(const remote::ScopeId& scope, std::string_view path) const;
 
  private:
-  struct Family {
+  struct FamilyScopes {
     layout::Scope scope;
     std::vector<layout::Scope> all;
   };
-  [[nodiscard]] const Family& family(layout::Family family) const;
-  std::map<layout::Family, Family> families_;
+  [[nodiscard]] const FamilyScopes& scopes_of(layout::Family family) const;
+  std::map<layout::Family, FamilyScopes> families_;
 };
 
 /// A family that could be shared but is not on this host, with the reason.

@@ -87,7 +87,7 @@ std::string text_of(const Checked& checked) {
   return text;
 }
 
-class CheckCommand final : public Command {
+class CheckCommand final : public Subcommand {
  public:
   [[nodiscard]] std::string_view name() const override { return "check"; }
   [[nodiscard]] std::string_view help() const override { return "Check a store that is not mounted for damage"; }
@@ -111,6 +111,6 @@ class CheckCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> check_command() { return std::make_unique<CheckCommand>(); }
+std::unique_ptr<Subcommand> check_command() { return std::make_unique<CheckCommand>(); }
 
 }  // namespace inductorfs::cli

@@ -11,11 +11,11 @@
 
 namespace inductorfs::cli {
 
-/// One command of `inductorfs`. A file of its own holds its flags, its help and what it does; all_commands() lists it.
-/// Used once: add_to(), then check(), then run(). Needs external synchronisation.
-class Command {
+/// One subcommand of `inductorfs`. A file of its own holds its flags, its help and what it does; all_commands() lists
+/// it. Used once: add_to(), then check(), then run(). Needs external synchronisation.
+class Subcommand {
  public:
-  virtual ~Command() = default;
+  virtual ~Subcommand() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
   /// Returns one line. It is empty for a command that only another process of ours starts; --help does not show that
   /// command.
@@ -45,10 +45,10 @@ class Command {
   DO(host_places_command)       \
   DO(worker_command)
 
-#define INDUCTORFS_DECLARE_COMMAND(command) [[nodiscard]] std::unique_ptr<Command> command();
+#define INDUCTORFS_DECLARE_COMMAND(command) [[nodiscard]] std::unique_ptr<Subcommand> command();
 INDUCTORFS_COMMANDS(INDUCTORFS_DECLARE_COMMAND)
 #undef INDUCTORFS_DECLARE_COMMAND
 
-[[nodiscard]] std::vector<std::unique_ptr<Command>> all_commands();
+[[nodiscard]] std::vector<std::unique_ptr<Subcommand>> all_commands();
 
 }  // namespace inductorfs::cli

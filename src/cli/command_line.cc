@@ -87,7 +87,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   CLI::App& app = *parser;
   app.set_version_flag("--version", std::string("inductorfs ") + INDUCTORFS_VERSION);
   app.require_subcommand(1);
-  std::vector<std::unique_ptr<Command>> commands = all_commands();
+  std::vector<std::unique_ptr<Subcommand>> commands = all_commands();
   for (const auto& command : commands) {
     CLI::App* const words = app.add_subcommand(std::string(command->name()), std::string(command->help()));
     if (command->help().empty()) words->group("");

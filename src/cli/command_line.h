@@ -10,10 +10,10 @@ namespace inductorfs::cli {
 
 /// The meaning of a command line: a command, or a text to print.
 struct CommandLine {
-  std::unique_ptr<CLI::App> words;   ///< the parser; the command may still ask it which options were given
-  std::unique_ptr<Command> command;  ///< checked, ready to run; nullptr: print `text`
-  std::string text;                  ///< --help and --version to standard output, a usage error to standard error
-  int exit_code = 0;                 ///< the exit code after `text`
+  std::unique_ptr<CLI::App> words;      ///< the parser; the command may still ask it which options were given
+  std::unique_ptr<Subcommand> command;  ///< checked, ready to run; nullptr: print `text`
+  std::string text;                     ///< --help and --version to standard output, a usage error to standard error
+  int exit_code = 0;                    ///< the exit code after `text`
 };
 
 /// Parses a command line. It never fails: a wrong command line is one line of text and exit code 2.

@@ -3,8 +3,8 @@
 
 namespace inductorfs::cli {
 
-std::vector<std::unique_ptr<Command>> all_commands() {
-  std::vector<std::unique_ptr<Command>> commands;
+std::vector<std::unique_ptr<Subcommand>> all_commands() {
+  std::vector<std::unique_ptr<Subcommand>> commands;
 #define INDUCTORFS_MAKE_COMMAND(command) commands.push_back(command());
   INDUCTORFS_COMMANDS(INDUCTORFS_MAKE_COMMAND)
 #undef INDUCTORFS_MAKE_COMMAND

@@ -43,7 +43,7 @@ std::string nearest_text(const Json& nearest) {
   return text;
 }
 
-class ExplainCommand final : public Command {
+class ExplainCommand final : public Subcommand {
  public:
   [[nodiscard]] std::string_view name() const override { return "explain"; }
   [[nodiscard]] std::string_view help() const override {
@@ -85,6 +85,6 @@ std::string explanation_text(std::string_view json) {
   return text + nearest_text(part_of(explanation, "nearest"));
 }
 
-std::unique_ptr<Command> explain_command() { return std::make_unique<ExplainCommand>(); }
+std::unique_ptr<Subcommand> explain_command() { return std::make_unique<ExplainCommand>(); }
 
 }  // namespace inductorfs::cli

@@ -8,7 +8,7 @@
 namespace inductorfs::cli {
 namespace {
 
-class FingerprintCommand final : public Command {
+class FingerprintCommand final : public Subcommand {
  public:
   [[nodiscard]] std::string_view name() const override { return "fingerprint"; }
   [[nodiscard]] std::string_view help() const override {
@@ -63,6 +63,6 @@ class FingerprintCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> fingerprint_command() { return std::make_unique<FingerprintCommand>(); }
+std::unique_ptr<Subcommand> fingerprint_command() { return std::make_unique<FingerprintCommand>(); }
 
 }  // namespace inductorfs::cli

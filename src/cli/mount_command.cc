@@ -63,7 +63,7 @@ int mount_with(config::Settings settings) {
   return fail_with(ready.error());
 }
 
-class MountCommand final : public Command {
+class MountCommand final : public Subcommand {
  public:
   [[nodiscard]] std::string_view name() const override { return "mount"; }
   [[nodiscard]] std::string_view help() const override { return "Mount the cache, and return when the mount answers"; }
@@ -88,6 +88,6 @@ class MountCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> mount_command() { return std::make_unique<MountCommand>(); }
+std::unique_ptr<Subcommand> mount_command() { return std::make_unique<MountCommand>(); }
 
 }  // namespace inductorfs::cli

@@ -84,7 +84,7 @@ std::string foreign_text(const Json& files) {
   return text;
 }
 
-class StatusCommand final : public Command {
+class StatusCommand final : public Subcommand {
  public:
   [[nodiscard]] std::string_view name() const override { return "status"; }
   [[nodiscard]] std::string_view help() const override { return "Show the state of a mount"; }
@@ -139,6 +139,6 @@ std::string status_text(std::string_view json) {
   return text;
 }
 
-std::unique_ptr<Command> status_command() { return std::make_unique<StatusCommand>(); }
+std::unique_ptr<Subcommand> status_command() { return std::make_unique<StatusCommand>(); }
 
 }  // namespace inductorfs::cli

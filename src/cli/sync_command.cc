@@ -23,7 +23,7 @@ std::string counted(uint64_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
-class SyncCommand final : public Command {
+class SyncCommand final : public Subcommand {
  public:
   [[nodiscard]] std::string_view name() const override { return "sync"; }
   [[nodiscard]] std::string_view help() const override { return "Wait until everything that was written is published"; }
@@ -76,6 +76,6 @@ std::string sync_text(const Json& report) {
   return text + "\n";
 }
 
-std::unique_ptr<Command> sync_command() { return std::make_unique<SyncCommand>(); }
+std::unique_ptr<Subcommand> sync_command() { return std::make_unique<SyncCommand>(); }
 
 }  // namespace inductorfs::cli

@@ -56,7 +56,7 @@ Result<void> unmount(const std::string& mountpoint, bool lazy, const config::Env
   return {};
 }
 
-class UnmountCommand final : public Command {
+class UnmountCommand final : public Subcommand {
  public:
   [[nodiscard]] std::string_view name() const override { return "unmount"; }
   [[nodiscard]] std::string_view help() const override { return "Unmount the cache and stop its daemon"; }
@@ -76,6 +76,6 @@ class UnmountCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> unmount_command() { return std::make_unique<UnmountCommand>(); }
+std::unique_ptr<Subcommand> unmount_command() { return std::make_unique<UnmountCommand>(); }
 
 }  // namespace inductorfs::cli

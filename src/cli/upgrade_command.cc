@@ -108,7 +108,7 @@ class Report {
   std::string text_;
 };
 
-class UpgradeCommand final : public Command {
+class UpgradeCommand final : public Subcommand {
  public:
   [[nodiscard]] std::string_view name() const override { return "upgrade"; }
   [[nodiscard]] std::string_view help() const override {
@@ -150,6 +150,6 @@ class UpgradeCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> upgrade_command() { return std::make_unique<UpgradeCommand>(); }
+std::unique_ptr<Subcommand> upgrade_command() { return std::make_unique<UpgradeCommand>(); }
 
 }  // namespace inductorfs::cli

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds what no compiler checks: lengths of files, first lines, locks, words, the thread sentence of each class. Exit code 1
-and one line for each offence; what is over the aim but under the limit is only said.   check_sources.py [ROOT]"""
+"""Holds what no compiler checks: lengths of files, first lines, locks, words, names of types, the thread sentence of each
+class. Exit code 1 and one line for each offence; what is over the aim but under the limit is only said.
+check_sources.py [ROOT]"""
 import re
 import sys
 from pathlib import Path
@@ -23,6 +24,11 @@ DETACHED = {"src/redis/dial.cc", "src/fingerprint/background.cc", "src/superviso
 THREADS = ("Immutable after construction.", "Safe for concurrent use.", "safe for concurrent use", "Needs external",
            "Confined to the")
 CLASS = re.compile(r"^(template\s*<[^>]*>\s*)?class\s+(?!\w+\s*;)(\[\[nodiscard\]\]\s*)?(\w+)[^;]*\{")
+
+# A type that other files can name: defined at namespace scope of a header.
+TYPE = re.compile(r"^(?:struct|class|enum class|using)\s+(?:\[\[nodiscard\]\]\s*)?(\w+)(?=[^;]*\{|\s*$|\s+final\b|\s*=)")
+# Both write blobs: store::BlobWriter into a file, remote::BlobWriter as SET commands.
+NAMES_ALLOWED = {"BlobWriter"}
 
 
 def kind_of(relative):
@@ -72,6 +78,20 @@ def check_text(relative, lines):
             yield f"{name}:{number}: a detached thread"
 
 
+def check_names(sources):
+    """A name stands for one type in all headers. sources: (relative path, lines)"""
+    homes = {}
+    for relative, lines in sources:
+        if relative.suffix != ".h" or relative.parts[0] == "tests":
+            continue
+        for number, line in enumerate(lines, 1):
+            match = TYPE.match(line)
+            if match and match[1] not in NAMES_ALLOWED and match[1] in homes:
+                yield f"{relative}:{number}: {match[1]} is the name of a type in {homes[match[1]]} already"
+            elif match:
+                homes[match[1]] = relative.as_posix()
+
+
 def files(root):
     for folder, suffixes in (("include", (".h",)), ("src", (".h", ".cc")), ("tests", (".h", ".cc", ".py"))):
         for path in sorted((root / folder).rglob("*")):
@@ -81,10 +101,9 @@ def files(root):
 
 def check(root):
     """(offences, remarks)"""
-    offences, remarks = [], []
-    for path in files(root):
-        relative = path.relative_to(root)
-        lines = path.read_text(errors="replace").splitlines()
+    sources = [(path.relative_to(root), path.read_text(errors="replace").splitlines()) for path in files(root)]
+    offences, remarks = list(check_names(sources)), []
+    for relative, lines in sources:
         offences += check_text(relative, lines)
         if relative.parts[0] == "include":
             offences += check_classes(relative, lines)

@@ -99,6 +99,19 @@ def test_sources_allows(tmp_path, name, text):
     assert source_offences(tmp_path) == []
 
 
+@pytest.mark.parametrize("first, second, offence", [
+    ("struct Reply {", "class Reply {", ["Reply is the name of a type in src/a/a.h already"]),
+    ("using Reply = int;", "enum class Reply { kOne };", ["Reply is the name of a type in src/a/a.h already"]),
+    ("struct Reply {", "class Reply;", []),
+    ("struct Outer {\n  struct Item {", "class Other {\n  struct Item {", []),
+    ("class BlobWriter {", "class BlobWriter {", []),
+])
+def test_sources_finds_a_name_that_stands_for_two_types(tmp_path, first, second, offence):
+    write(tmp_path, "src/a/a.h", GOOD + first)
+    write(tmp_path, "src/b/b.h", GOOD + second)
+    assert source_offences(tmp_path) == offence
+
+
 def tidy_key(root, command="c++ -Iinclude -Wall", what_counts=b"checks"):
     return run_tidy.key_of(root / "src/a.cc", command, root, what_counts)
 

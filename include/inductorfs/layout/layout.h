@@ -54,7 +54,7 @@ enum class SealSign {
   kQuiet,           ///< nothing was written to the file for some time
 };
 
-/// The rule by which the cluster keeps one artefact or several when several nodes make one.
+/// The rule by which the cluster keeps one artefact or several when several hosts make one.
 enum class Contest {
   kNone,         ///< each path on its own; the latest publish wins
   kFirst,        ///< the first complete group of a key wins

@@ -27,7 +27,7 @@ void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
     // From here on the request may be answered, and gone, at any time; `name` lies in this thread's buffer.
     file_system.lookup(NodeId{parent}, name, caller,
                        [pending](const vfs::LookupAnswer& answer) { pending->answer(answer); });
-    if (!pending->is_parked()) pending->wait();
+    if (!pending->is_detached()) pending->wait();
   });
 }
 

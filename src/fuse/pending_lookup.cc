@@ -41,7 +41,7 @@ bool is_being_killed(pid_t thread) noexcept {
 PendingLookup::PendingLookup(KernelReply reply) noexcept
     : channel_(channel_of(reply.request()).shared_from_this()),
       request_(reply.release()),
-      parked_(takeover::serving_slot() == nullptr ? nullptr : channel_->slots.park(*takeover::serving_slot())) {
+      detached_(takeover::serving_slot() == nullptr ? nullptr : channel_->slots.detach(*takeover::serving_slot())) {
   fuse_req_interrupt_func(request_, &PendingLookup::on_interrupt, this);
   // libfuse calls on_interrupt from within the line above when the interrupt came first, and goes on to use the
   // request afterwards: answering there would free it too early.
@@ -56,7 +56,7 @@ PendingLookup::~PendingLookup() {
 }
 
 void PendingLookup::finish() noexcept {
-  if (parked_ != nullptr) parked_->free();
+  if (detached_ != nullptr) detached_->free();
   answered_.notify_with([](bool& answered) { answered = true; });
 }
 
@@ -88,11 +88,11 @@ void PendingLookup::on_interrupt(fuse_req* request, void* data) noexcept {
   auto* pending = static_cast<PendingLookup*>(data);
   if (!pending->armed_ || !is_being_killed(fuse_req_ctx(request)->pid)) return;
   const std::shared_ptr<Channel> channel = pending->channel_;
-  takeover::Slot* parked = pending->parked_;
+  takeover::Slot* detached = pending->detached_;
   // Once claimed, the object may go at any time: only the request, which libfuse keeps during this call, is touched.
   if (!pending->claim()) return;
   KernelReply(*channel, request, Operation::kLookup).errno_value(EINTR);
-  if (parked != nullptr) parked->free();
+  if (detached != nullptr) detached->free();
 }
 
 }  // namespace inductorfs::fuse

@@ -24,7 +24,7 @@ class PendingLookup {
   void answer(const vfs::LookupAnswer& answer) noexcept;
   /// Says whether the next worker would find the lookup while it waits. If not, its thread, whose slot has the request,
   /// must wait too.
-  [[nodiscard]] bool is_parked() const noexcept { return parked_ != nullptr; }
+  [[nodiscard]] bool is_detached() const noexcept { return detached_ != nullptr; }
   void wait() noexcept;
 
  private:
@@ -38,7 +38,7 @@ class PendingLookup {
   std::atomic<bool> armed_{false};
   std::atomic<bool> claimed_{false};
   takeover::Slot* const
-      parked_;  ///< a copy of the request in the memory that outlives us; belongs to the claiming thread
+      detached_;  ///< a copy of the request in the memory that outlives us; belongs to the claiming thread
   Guarded<bool> answered_{false};
 };
 

@@ -20,7 +20,7 @@ constexpr size_t kUniqueOffset = 8;
 
 /// A thread's request begins a page: the pages before it are not the kernel's business.
 constexpr size_t kThreadStride = kPageSize + RequestSlots::kRequestRoom;
-constexpr size_t kParkedStride = kSlotHead + RequestSlots::kParkedRoom;
+constexpr size_t kDetachedStride = kSlotHead + RequestSlots::kDetachedRoom;
 /// Of a spare thread, always there: its head's page, and the one by which everybody sees whether it holds a request.
 constexpr size_t kSpareKept = 2 * kPageSize;
 /// Of a thread: its head's page and 16 KiB of its request.
@@ -40,12 +40,12 @@ uint64_t unique_of(Slot& slot) {
 /// Best effort: a request that meets a page which is not there is found out before it is finished. An ordinary user may
 /// lock 8 MiB as a rule, which is less than 8 threads have, and mlock(2) locks all of what it is given or nothing. So
 /// what every request needs comes first: of each thread the slot's head and the start of a request, where all but the
-/// long WRITEs end; then what is parked; then the rest as far as it goes.
-void lock_slots(std::span<char> threads, std::span<char> parked) {
+/// long WRITEs end; then what is detached; then the rest as far as it goes.
+void lock_slots(std::span<char> threads, std::span<char> detached) {
   for (size_t at = 0; at < threads.size(); at += kThreadStride) {
     if (::mlock(threads.data() + at, kLockedFirst) != 0) return;
   }
-  if (::mlock(parked.data(), parked.size()) != 0) return;
+  if (::mlock(detached.data(), detached.size()) != 0) return;
   for (size_t at = 0; at < threads.size(); at += kThreadStride) {
     if (::mlock(threads.data() + at, kThreadStride) != 0) return;
   }
@@ -131,10 +131,10 @@ RequestSlots::RequestSlots(const Region& region)
     : fd_(region.fd()), memory_(region.slots()), threads_(region.threads()), spares_(region.spares()) {
   // Kept there as far as the limits allow (region.cc: map). What no spare thread uses takes no memory.
   const std::span<char> always = memory_.first((threads_ - spares_) * kThreadStride);
-  const std::span<char> parked = memory_.subspan(threads_ * kThreadStride);
+  const std::span<char> detached = memory_.subspan(threads_ * kThreadStride);
   populate(always);
-  populate(parked);
-  lock_slots(always, parked);
+  populate(detached);
+  lock_slots(always, detached);
 }
 
 std::span<char> RequestSlots::of_spare(size_t thread) const {
@@ -164,11 +164,11 @@ Result<void> RequestSlots::reserve(const Region& region) {
   for (size_t at = always; done && at < threads * kThreadStride; at += kThreadStride) {
     done = allocate(region.fd(), offset_of(at), kSpareKept);
   }
-  if (done) done = allocate(region.fd(), offset_of(threads * kThreadStride), kParked * kParkedStride);
+  if (done) done = allocate(region.fd(), offset_of(threads * kThreadStride), kDetached * kDetachedStride);
   return done ? Result<void>() : fail_errno("fallocate", "takeover memory");
 }
 
-size_t RequestSlots::bytes_for(size_t threads) { return threads * kThreadStride + kParked * kParkedStride; }
+size_t RequestSlots::bytes_for(size_t threads) { return threads * kThreadStride + kDetached * kDetachedStride; }
 
 void RequestSlots::lay_out(std::span<char> memory, size_t threads) {
   for (size_t i = 0; i < threads; ++i) {
@@ -176,9 +176,9 @@ void RequestSlots::lay_out(std::span<char> memory, size_t threads) {
     slot->request_size = kRequestRoom;
     slot->request_offset = kPageSize;
   }
-  for (size_t i = 0; i < kParked; ++i) {
-    auto* slot = new (memory.data() + threads * kThreadStride + i * kParkedStride) Slot;
-    slot->request_size = kParkedRoom;
+  for (size_t i = 0; i < kDetached; ++i) {
+    auto* slot = new (memory.data() + threads * kThreadStride + i * kDetachedStride) Slot;
+    slot->request_size = kDetachedRoom;
     slot->request_offset = kSlotHead;
   }
 }
@@ -187,16 +187,16 @@ Slot& RequestSlots::of_thread(size_t thread) const {
   return *std::launder(reinterpret_cast<Slot*>(memory_.data() + thread * kThreadStride));
 }
 
-Slot& RequestSlots::parked(size_t index) const {
-  return *std::launder(reinterpret_cast<Slot*>(memory_.data() + threads_ * kThreadStride + index * kParkedStride));
+Slot& RequestSlots::detached(size_t index) const {
+  return *std::launder(reinterpret_cast<Slot*>(memory_.data() + threads_ * kThreadStride + index * kDetachedStride));
 }
 
-Slot* RequestSlots::park(const Slot& from) {
+Slot* RequestSlots::detach(const Slot& from) {
   auto& source = const_cast<Slot&>(from);
   const uint32_t length = source.length();
-  if (length < sizeof(uint32_t) || length > kParkedRoom) return nullptr;
-  for (size_t tries = 0; tries < kParked; ++tries) {
-    Slot& slot = parked(next_.fetch_add(1, std::memory_order_relaxed) % kParked);
+  if (length < sizeof(uint32_t) || length > kDetachedRoom) return nullptr;
+  for (size_t tries = 0; tries < kDetached; ++tries) {
+    Slot& slot = detached(next_.fetch_add(1, std::memory_order_relaxed) % kDetached);
     uint32_t owned = Slot::kTaken;
     // The phase keeps other threads off while the length, by which the next worker knows the request, is still 0.
     if (slot.length() != 0 || !slot.phase.compare_exchange_strong(owned, Slot::kBegun)) continue;
@@ -212,7 +212,7 @@ Slot* RequestSlots::park(const Slot& from) {
 }
 
 std::vector<Slot*> RequestSlots::left_over() const {
-  std::vector<Slot*> found(threads_ + kParked);
+  std::vector<Slot*> found(threads_ + kDetached);
   found.resize(left_over(found));
   return found;
 }
@@ -232,9 +232,9 @@ size_t RequestSlots::left_over(std::span<Slot*> room) const {
     }
   };
   for (size_t i = 0; i < threads_; ++i) add(of_thread(i));
-  for (size_t i = 0; i < kParked; ++i) {
-    parked(i).phase.store(Slot::kTaken);  // it says there who takes the slot, and a lookup may be done again
-    add(parked(i));
+  for (size_t i = 0; i < kDetached; ++i) {
+    detached(i).phase.store(Slot::kTaken);  // it says there who takes the slot, and a lookup may be done again
+    add(detached(i));
   }
   return count;
 }

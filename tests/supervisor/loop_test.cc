@@ -212,7 +212,7 @@ TEST_F(WholeSupervisor, AllocatesNothingWhateverHappens) {
   for (uint64_t unique = 10; unique < 40; ++unique) {
     takeover::Slot& thread = slots.of_thread(0);
     put(thread, request(FUSE_LOOKUP, unique));
-    ASSERT_NE(slots.park(thread), nullptr);
+    ASSERT_NE(slots.detach(thread), nullptr);
   }
   put(slots.of_thread(0), request(FUSE_LOOKUP, 1));
 

@@ -130,37 +130,37 @@ TEST_F(Slots, AnAnswerThatIsTooLongIsNotKept) {
   EXPECT_EQ(slot.phase, Slot::kAnswered);
 }
 
-TEST_F(Slots, AParkedRequestIsThereOnceForTheNextWorker) {
+TEST_F(Slots, ADetachedRequestIsThereOnceForTheNextWorker) {
   put(slots.of_thread(0), 5);
-  Slot* parked = slots.park(slots.of_thread(0));
-  ASSERT_NE(parked, nullptr);
-  EXPECT_EQ(std::memcmp(parked->request(), slots.of_thread(0).request(), 60), 0);
+  Slot* detached = slots.detach(slots.of_thread(0));
+  ASSERT_NE(detached, nullptr);
+  EXPECT_EQ(std::memcmp(detached->request(), slots.of_thread(0).request(), 60), 0);
   EXPECT_EQ(slots.left_over().size(), 1U) << "killed before the thread's own was freed";
 
   put(slots.of_thread(0), 6);
-  parked = slots.park(slots.of_thread(0));
-  ASSERT_NE(parked, nullptr);
+  detached = slots.detach(slots.of_thread(0));
+  ASSERT_NE(detached, nullptr);
   slots.of_thread(0).free();
   const auto left = slots.left_over();
   ASSERT_EQ(left.size(), 1U);
-  EXPECT_EQ(left[0], parked);
+  EXPECT_EQ(left[0], detached);
   EXPECT_EQ(left[0]->phase, Slot::kTaken) << "a lookup may be done again";
 }
 
-TEST_F(Slots, ParkUntilAllAreTakenAndNothingTooLong) {
-  put(slots.of_thread(0), 5, RequestSlots::kParkedRoom + 1);
-  EXPECT_EQ(slots.park(slots.of_thread(0)), nullptr);
+TEST_F(Slots, DetachUntilAllAreTakenAndNothingTooLong) {
+  put(slots.of_thread(0), 5, RequestSlots::kDetachedRoom + 1);
+  EXPECT_EQ(slots.detach(slots.of_thread(0)), nullptr);
   put(slots.of_thread(0), 5);
   std::set<Slot*> taken;
-  for (size_t i = 0; i < RequestSlots::kParked; ++i) taken.insert(slots.park(slots.of_thread(0)));
-  EXPECT_EQ(taken.size(), RequestSlots::kParked);
+  for (size_t i = 0; i < RequestSlots::kDetached; ++i) taken.insert(slots.detach(slots.of_thread(0)));
+  EXPECT_EQ(taken.size(), RequestSlots::kDetached);
   EXPECT_FALSE(taken.contains(nullptr));
-  EXPECT_EQ(slots.park(slots.of_thread(0)), nullptr);
+  EXPECT_EQ(slots.detach(slots.of_thread(0)), nullptr);
   (*taken.begin())->free();
-  EXPECT_EQ(slots.park(slots.of_thread(0)), *taken.begin());
+  EXPECT_EQ(slots.detach(slots.of_thread(0)), *taken.begin());
 }
 
-TEST_F(Slots, AreParkedFromManyThreadsAtOnce) {
+TEST_F(Slots, AreDetachedFromManyThreadsAtOnce) {
   std::atomic<int> wrong{0};
   std::vector<std::jthread> threads;
   for (uint64_t t = 0; t < 2; ++t) {
@@ -168,9 +168,9 @@ TEST_F(Slots, AreParkedFromManyThreadsAtOnce) {
       Slot& own = slots.of_thread(t);
       for (uint64_t i = 0; i < 20'000; ++i) {
         put(own, 2 * i + t, 60, static_cast<char>('a' + t));
-        Slot* parked = slots.park(own);
-        if (parked == nullptr || std::memcmp(parked->request(), own.request(), 60) != 0) ++wrong;
-        if (parked != nullptr) parked->free();
+        Slot* detached = slots.detach(own);
+        if (detached == nullptr || std::memcmp(detached->request(), own.request(), 60) != 0) ++wrong;
+        if (detached != nullptr) detached->free();
       }
     });
   }

@@ -71,26 +71,27 @@ class RequestSlots {
   /// Gives it back, but for the start of the slot. Requires: its request is done with.
   void give_back(size_t spare_thread) const;
 
-  /// A copy of a request in a slot of its own, until free(); nullptr when all are taken, or the request is too long.
-  [[nodiscard]] Slot* park(const Slot& from);
+  /// Copies a request into a slot of its own, so that its thread may serve another one; the copy stays until free().
+  /// nullptr when all such slots are taken, or the request is too long.
+  [[nodiscard]] Slot* detach(const Slot& from);
 
-  /// What an earlier worker has left, parked ones last and none twice. Requires: no thread serves yet.
+  /// What an earlier worker has left, detached ones last and none twice. Requires: no thread serves yet.
   [[nodiscard]] std::vector<Slot*> left_over() const;
   /// The same without memory of its own: the first of `room` that the answer counts.
   [[nodiscard]] size_t left_over(std::span<Slot*> room) const;
 
   static constexpr size_t kRequestRoom = (1U << 20) + 8192;  ///< a WRITE of 1 MiB with its headers
-  static constexpr size_t kParked = 1024;
+  static constexpr size_t kDetached = 1024;
   /// Slots of any region.
-  static constexpr size_t kMost = Region::kThreadLimit + kParked;
-  static constexpr size_t kParkedRoom = 512;  ///< a LOOKUP: header and a name of 255 bytes
+  static constexpr size_t kMost = Region::kThreadLimit + kDetached;
+  static constexpr size_t kDetachedRoom = 512;  ///< a LOOKUP: header and a name of 255 bytes
   [[nodiscard]] static size_t bytes_for(size_t threads);
   static void lay_out(std::span<char> memory, size_t threads);
   /// Memory for all slots; of spare threads, for their start.
   [[nodiscard]] static Result<void> reserve(const Region& region);
 
  private:
-  [[nodiscard]] Slot& parked(size_t index) const;
+  [[nodiscard]] Slot& detached(size_t index) const;
   [[nodiscard]] std::span<char> of_spare(size_t thread) const;
   int fd_;
   std::span<char> memory_;

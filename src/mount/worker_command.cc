@@ -133,27 +133,27 @@ class MainLoop {
   bool done_ = false;
 };
 
-/// What the supervisor has opened for this process.
-struct Handover {
+/// The descriptors and settings that the supervisor has opened for this process.
+struct Inheritance {
   config::Frozen mount;
   std::unique_ptr<Supervision> supervision;
   Fd notes;
   Readiness readiness;
 };
 
-Result<Handover> inherit() {
-  Handover handover;
+Result<Inheritance> inherit() {
+  Inheritance inherited;
   const Result<std::string> bytes = config::from_memory(supervisor::kSettingsFd);
   if (!bytes) return fail(ErrorCode::kInvalid, "a worker is started by inductorfs mount, not by hand");
   INDUCTORFS_TRY_ASSIGN(auto mount, config::thaw(*bytes));
-  handover.mount = std::move(mount);
-  INDUCTORFS_TRY_ASSIGN(auto supervision, Supervision::take_over(handover.mount.settings.hang_timeout));
-  handover.supervision = std::move(supervision);
+  inherited.mount = std::move(mount);
+  INDUCTORFS_TRY_ASSIGN(auto supervision, Supervision::take_over(inherited.mount.settings.hang_timeout));
+  inherited.supervision = std::move(supervision);
   (void)::close(supervisor::kSettingsFd);
-  handover.notes = Fd(supervisor::kNotesFd);
+  inherited.notes = Fd(supervisor::kNotesFd);
   const bool awaited = ::fcntl(supervisor::kReadyFd, F_GETFD) >= 0;
-  if (awaited) handover.readiness = Readiness(Fd(supervisor::kReadyFd));
-  return handover;
+  if (awaited) inherited.readiness = Readiness(Fd(supervisor::kReadyFd));
+  return inherited;
 }
 
 /// Ends this process as a crash would, which loses nothing: what is not sealed is found at the next mount.
@@ -178,7 +178,7 @@ void tell_warnings(const config::Settings& settings, const std::vector<std::stri
 }
 
 /// From nothing, or from where another worker left it, to a mount that answers, and back.
-Result<void> serve(const config::Settings& settings, Handover& inherited) {
+Result<void> serve(const config::Settings& settings, Inheritance& inherited) {
   INDUCTORFS_TRY_ASSIGN(auto signals, Signals::open());
   INDUCTORFS_TRY_ASSIGN(const auto ended, StopEvent::create());
   Supervision& supervision = *inherited.supervision;
@@ -230,7 +230,7 @@ int worker_command() {
   (void)::prctl(PR_SET_NAME, "inductorfs");
   give_up_new_privileges();
   crash_without_loose_threads();
-  Result<Handover> inherited = inherit();
+  Result<Inheritance> inherited = inherit();
   if (!inherited) {
     (void)::fputs(error_line(inherited.error()).c_str(), stderr);
     return EXIT_FAILURE;

@@ -307,7 +307,7 @@ void InPlace::finish(const Item& item) {
     return true;
   });
   if (complete) {
-    hand_over(item, true, last);
+    queue_for_seal(item, true, last);
   } else {
     add(item.node, item.path);
   }
@@ -317,11 +317,11 @@ void InPlace::finish(const Item& item) {
 void InPlace::drop(const Item& item) {
   bool last = false;
   if (!take(item, true, last)) return;
-  hand_over(item, false, last);
+  queue_for_seal(item, false, last);
   left(item);
 }
 
-void InPlace::hand_over(const Item& item, bool complete, bool last_of_set) {
+void InPlace::queue_for_seal(const Item& item, bool complete, bool last_of_set) {
   if (is_in_set(item.path)) {
     const NodePtr node = nodes_.walk(parent_path(item.path)).node;
     if (last_of_set && node && node->key) sealer_.add({node, parent_path(item.path), true});

@@ -110,7 +110,7 @@ class InPlace {
   void drop(const Item& item);
   [[nodiscard]] bool take(const Item& item, bool although_added_again, bool& last_of_set);
   void left(const Item& item);
-  void hand_over(const Item& item, bool complete, bool last_of_set);
+  void queue_for_seal(const Item& item, bool complete, bool last_of_set);
   [[nodiscard]] static SteadyTime next_due(const State& state, SteadyTime latest);
   [[nodiscard]] static std::string why(const Item& item);
 

@@ -121,7 +121,7 @@ std::string status_text(std::string_view json) {
                         ", " + std::to_string(number_at(store, "evicted")) + " evicted");
   text += line("files", std::to_string(number_at(files, "nodes")) + " known to the kernel, " +
                             std::to_string(number_at(files, "unsealed")) + " not complete yet, " +
-                            std::to_string(number_at(files, "contested")) + " unfinished sets");
+                            std::to_string(number_at(files, "contested")) + " Triton keys with a pending set");
   text += list_text("in place", part_of(files, "in_place"), plain_item);
   text += line("traffic", counter_text(part_of(status, "counters")));
   const Json& facts = part_of(status, "facts");

@@ -70,7 +70,7 @@ Result<Fd> connect_to(const std::string& path) {
 
 Result<Fd> listen_at(const std::string& path, int backlog) {
   // No longer than the names of control sockets, so that it fits wherever they do.
-  const std::string fresh = path.substr(0, path.rfind('/') + 1) + std::to_string(::getpid()) + kUnfinishedSuffix;
+  const std::string fresh = path.substr(0, path.rfind('/') + 1) + std::to_string(::getpid()) + kTemporarySuffix;
   INDUCTORFS_TRY(address_of(path));
   INDUCTORFS_TRY_ASSIGN(const auto address, address_of(fresh));
   Result<Fd> fd = new_socket();

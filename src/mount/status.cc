@@ -63,7 +63,7 @@ Json catalog_part(const catalog::CatalogStatus& status) {
 }
 
 Json file_system_part(const vfs::FileSystemStatus& status) {
-  return {{"nodes", status.nodes},      {"unsealed", status.unsealed}, {"contested", status.contested},
+  return {{"nodes", status.nodes},      {"unsealed", status.unsealed}, {"contested", status.pending_sets},
           {"refused", status.refused},  {"foreign", status.foreign},   {"foreign_reasons", status.foreign_reasons},
           {"in_place", status.in_place}};
 }

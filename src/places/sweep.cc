@@ -22,7 +22,7 @@ namespace {
 /// More names than this in the directory are not ours; the rest waits for the next start.
 constexpr size_t kMostNames = 4096;
 /// A daemon is done with a name that ends in .new, and with a temporary file, in far less.
-constexpr time_t kUnfinishedSeconds = 60;
+constexpr time_t kTemporarySeconds = 60;
 
 std::vector<std::string> names_in(const std::string& directory) {
   std::vector<std::string> names;
@@ -55,9 +55,9 @@ bool has_mount(const std::string& record) {
 }
 
 void sweep(const std::string& path, const struct stat& found) {
-  const bool old = ::time(nullptr) - found.st_mtime > kUnfinishedSeconds;
+  const bool old = ::time(nullptr) - found.st_mtime > kTemporarySeconds;
   if (S_ISSOCK(found.st_mode)) {
-    if (path.ends_with(control::kUnfinishedSuffix) ? old : is_dead_socket(path)) (void)::unlink(path.c_str());
+    if (path.ends_with(control::kTemporarySuffix) ? old : is_dead_socket(path)) (void)::unlink(path.c_str());
   } else if (S_ISLNK(found.st_mode)) {
     if (path.ends_with(".sock") && is_dangling(path)) (void)::unlink(path.c_str());
   } else if (S_ISREG(found.st_mode) && path.ends_with(".also")) {

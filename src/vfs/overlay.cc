@@ -187,7 +187,7 @@ FileSystemStatus Overlay::status() const {
   result.unsealed = sealer_.waiting() + in_place_.waiting();
   result.in_place = in_place_.reasons(kReportedPaths);
   result.still_written = sealer_.still_written(kReportedPaths);
-  result.contested = key_sets_.contested();
+  result.pending_sets = key_sets_.pending();
   result.refused = refusals_.lines();
   result.foreign = marks_.foreign();
   result.foreign_reasons = marks_.reasons();

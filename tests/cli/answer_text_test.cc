@@ -20,7 +20,7 @@ constexpr const char* kStatus = R"({"version":"1.2.3","mountpoint":"/m","pid":77
   "store":{"directory":"/s","blobs":3,"bytes":1536,"size_limit":21474836480,"evicted":1},
   "remote":{"configured":true,"address":"redis://h:6379/0","reachable":true,"last_error":"","version":"7.0.15"},
   "catalog":{"entries":40,"hidden":2,"queued":5,"synced":true,"oldest_queued_error":"timed out","queued_paths":["a"]},
-  "file_system":{"nodes":9,"unsealed":1,"contested":0,"refused":["ab/x.so: no ELF\u001b[31m"],
+  "file_system":{"nodes":9,"unsealed":1,"contested":2,"refused":["ab/x.so: no ELF\u001b[31m"],
     "foreign":3,"foreign_reasons":["TRITON_DEFAULT_FP_FUSION is 0, and this mount declares it unset"]},
   "counters":{"lookup.first_touch":12,"fetch.blobs":11,"fetch.bytes":2097152,"publish.published":4},
   "also":[{"name":"precompiled_headers","path":"/t/p","state":"bound"}],
@@ -37,6 +37,8 @@ TEST(StatusText, HasWhatAPersonAsksFor) {
   EXPECT_TRUE(has(text, "redis://h:6379/0, reachable, Redis 7.0.15")) << text;
   EXPECT_TRUE(has(text, "40 entries, 2 hidden here, 5 queued (oldest: timed out)")) << text;
   EXPECT_TRUE(has(text, "/s: 3 blobs, 1.5 KiB of 20.0 GiB, 1 evicted")) << text;
+  EXPECT_TRUE(has(text, "files         9 known to the kernel, 1 not complete yet, 2 Triton keys with a pending set\n"))
+      << text;
   EXPECT_TRUE(has(text, "12 first touches, 11 blobs fetched (2.0 MiB), 4 groups published")) << text;
   EXPECT_TRUE(has(text, "/t/p shows precompiled_headers: bound")) << text;
   EXPECT_TRUE(has(text, "triton: gpu-arch is not known")) << text;

@@ -72,7 +72,7 @@ TEST_F(KeyDirectory, ShowsASetOnlyWhenItIsComplete) {
 
   EXPECT_FALSE(a.look_up(directory + "/k.ttir", other.pid()));
   EXPECT_TRUE(a.look_up(directory + "/k.ttir", one.pid())) << "a process sees what it wrote";
-  EXPECT_TRUE(a.exists(directory)) << "removedirs must not take a directory with an unfinished set";
+  EXPECT_TRUE(a.exists(directory)) << "removedirs must not take a directory with a pending set";
 
   ASSERT_TRUE(a.triton_compile(directory, "first", one.pid()));
   EXPECT_EQ(writers_seen(a, directory, other.pid()), "111");
@@ -91,7 +91,7 @@ TEST_F(KeyDirectory, NeverMixesTheSetsOfTwoWriters) {
   EXPECT_EQ(writers_seen(a, directory, reader.pid()), "222") << "the first complete set stays";
   EXPECT_EQ(writers_seen(a, directory, one.pid()), "111") << "its writer sees the later one while it lives";
   one.end();
-  EXPECT_TRUE(eventually([&] { return a.file_system->status().contested == 0; }));
+  EXPECT_TRUE(eventually([&] { return a.file_system->status().pending_sets == 0; }));
   EXPECT_EQ(writers_seen(a, directory, reader.pid()), "222");
 }
 

@@ -19,7 +19,7 @@ namespace inductorfs::control {
 [[nodiscard]] Result<Fd> listen_at(const std::string& path, int backlog);
 
 /// The suffix of a socket's name until it listens.
-inline constexpr const char* kUnfinishedSuffix = ".new";
+inline constexpr const char* kTemporarySuffix = ".new";
 
 /// Receives up to a newline, which is not part of the result. kTooLarge, kTimedOut; kUnavailable when the peer closes
 /// before the newline.

@@ -113,7 +113,7 @@ struct FileSystemStatus {
   uint64_t unsealed = 0;                     ///< files that wait to be sealed
   std::vector<std::string> in_place;         ///< some of the files that were written in place: "path: why it waits"
   std::vector<std::string> still_written;    ///< some of the files that were never quiet; sync() does not wait for them
-  uint64_t contested = 0;                    ///< Triton key directories with an unfinished set of some writer
+  uint64_t pending_sets = 0;                 ///< Triton key directories with a pending set of some writer
   std::vector<std::string> refused;          ///< the last refusals, 20 of all users together: "path: reason"
   uint64_t foreign = 0;                      ///< artefacts that stay here because their writer has another environment
   std::vector<std::string> foreign_reasons;  ///< the last 20 distinct reasons
@@ -128,7 +128,7 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  /// Opens the view. A new mount puts the view in order (unfinished sets, orphans, files that a host crash may have
+  /// Opens the view. A new mount puts the view in order (pending sets, orphans, files that a host crash may have
   /// torn) and scans for files that have not been sealed; a resumed mount takes over the nodes, and scans later, in the
   /// background. All references must outlive this object. Errors are those of BlobStore::open.
   [[nodiscard]] static Result<std::unique_ptr<FileSystem>> open(const FileSystemOptions& options, const Host& host,
@@ -144,7 +144,7 @@ class FileSystem {
   /// Forbids (`held`) or allows questions to FileSystemOptions::who_writes; such a question keeps the mount busy. When
   /// it forbids them it also ends one that is under way, for which it blocks briefly.
   virtual void hold_questions(bool held) = 0;
-  /// Ends the background threads and leaves unfinished work to the next start. Idempotent. Before the call the kernel
+  /// Ends the background threads and leaves what is not done to the next start. Idempotent. Before the call the kernel
   /// must have been unmounted, or its requests must have ended.
   virtual void stop() = 0;
 

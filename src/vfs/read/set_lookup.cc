@@ -18,9 +18,9 @@ void Lookup::lookup_in_key_directory(const Site& site, const Caller& caller, Loo
     return resolve(site, std::move(done));
   }
   if (auto own = own_pending_file(site, caller)) return done({*own, false});
-  const auto [committed, contested] = site.parent->key->state.with(
+  const auto [committed, has_pending] = site.parent->key->state.with(
       [](const KeyState& state) { return std::make_pair(state.committed, !state.writers.empty()); });
-  const bool keep = !contested;
+  const bool keep = !has_pending;
   if (const NodePtr known = nodes_.look_up_child(site.parent, site.name)) return done({found(known, keep), false});
   if (auto local = resolve_locally(site, keep)) return done({std::move(*local), false});
   if (committed == KeyState::Committed::kLocal) {
@@ -44,8 +44,8 @@ void Lookup::lookup_in_key_directory(const Site& site, const Caller& caller, Loo
 }
 
 std::optional<Found> Lookup::own_pending_file(const Site& site, const Caller& caller) {
-  const bool contested = site.parent->key->state.with([](const KeyState& state) { return !state.writers.empty(); });
-  if (!contested) return std::nullopt;
+  const bool has_pending = site.parent->key->state.with([](const KeyState& state) { return !state.writers.empty(); });
+  if (!has_pending) return std::nullopt;
   const SetOwner writer = set_owner_of(caller.pid);
   const bool mine = site.parent->key->state.with([&](const KeyState& state) {
     const auto set = state.writers.find(writer);

@@ -14,7 +14,7 @@
 
 namespace inductorfs::vfs {
 
-/// Puts in order what an earlier process left on the disk of this store: deleted files, unfinished sets, files that a
+/// Puts in order what an earlier process left on the disk of this store: deleted files, pending sets, files that a
 /// host crash tore. Blocks on the local disk. Confined to the thread that opens, and later closes, the file system.
 class Recovery {
  public:

@@ -17,7 +17,7 @@ namespace inductorfs::vfs {
 class EarlyCopy;
 
 /// The plain directory on the local disk behind a mount: `view/` (the local part of the tree, path by path), `pending/`
-/// (files of unfinished Triton sets), `orphans/` (deleted files that some process still has open), `stale/` (files for
+/// (files of pending Triton sets), `orphans/` (deleted files that some process still has open), `stale/` (files for
 /// other facts of this host that the cluster is still to get) and `set-aside/` (files that could not be read). All
 /// paths are relative to that directory. Symbolic links are never followed. Calls block on the local disk.
 /// Safe for concurrent use.

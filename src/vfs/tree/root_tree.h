@@ -146,7 +146,7 @@ class RootTree {
 /// Returns the st_ino of a path without a local file. It never equals one of the local disk's, which do not have the
 /// highest bit.
 [[nodiscard]] uint64_t inode_number_of(std::string_view path);
-/// Returns the directory that holds the files of a writer's unfinished set.
+/// Returns the directory that holds the files of a writer's pending set.
 [[nodiscard]] std::string pending_path(const Node& directory, const SetOwner& writer);
 
 }  // namespace inductorfs::vfs

@@ -95,7 +95,7 @@ Result<std::optional<SetOwner>> KeySets::put_into_set(const Site& from, const Si
     set->second.files[to.name] = {thread, disputed};
     set->second.last_change = std::chrono::steady_clock::now();
   });
-  note_contested(to.parent);
+  note_pending(to.parent);
   return std::optional(writer);
 }
 
@@ -181,22 +181,22 @@ bool KeySets::restore(const NodePtr& directory, const SetOwner& owner, KeyState:
       [&](KeyState& state) { return state.writers.try_emplace(owner, std::move(set)).second; });
   if (!first) return false;
   directory->pins.fetch_add(1);  // the set lives in the node
-  note_contested(directory);
+  note_pending(directory);
   return true;
 }
 
-void KeySets::note_contested(const NodePtr& directory) {
-  contested_.with([&](auto& contested) { contested[static_cast<uint64_t>(directory->id)] = directory; });
+void KeySets::note_pending(const NodePtr& directory) {
+  pending_.with([&](auto& pending) { pending[static_cast<uint64_t>(directory->id)] = directory; });
 }
 
-size_t KeySets::contested() const {
-  return contested_.with([](const auto& contested) { return contested.size(); });
+size_t KeySets::pending() const {
+  return pending_.with([](const auto& pending) { return pending.size(); });
 }
 
 void KeySets::drop_dead_sets() {
-  std::vector<NodePtr> directories = contested_.with([](auto& contested) {
+  std::vector<NodePtr> directories = pending_.with([](auto& pending) {
     std::vector<NodePtr> live;
-    std::erase_if(contested, [&](const auto& item) {
+    std::erase_if(pending, [&](const auto& item) {
       NodePtr node = item.second.lock();
       if (node) live.push_back(std::move(node));
       return !item.second.lock();
@@ -225,10 +225,10 @@ void KeySets::drop_dead_sets() {
     }
     for (size_t i = 0; i < dropped.size(); ++i) tree_.unpin(directory);
     if (!quiet) continue;
-    contested_.with([&](auto& contested) { contested.erase(static_cast<uint64_t>(directory->id)); });
+    pending_.with([&](auto& pending) { pending.erase(static_cast<uint64_t>(directory->id)); });
     // A set may have begun since. Who begins one enters it here after it is in the state.
     const bool begun = directory->key->state.with([](const KeyState& state) { return !state.writers.empty(); });
-    if (begun) note_contested(directory);
+    if (begun) note_pending(directory);
   }
 }
 

@@ -32,13 +32,13 @@ class KeySets {
   /// Forgets the sets of processes that have ended.
   void drop_dead_sets();
   /// Returns how many directories have a set that is not complete.
-  [[nodiscard]] size_t contested() const;
+  [[nodiscard]] size_t pending() const;
 
  private:
   [[nodiscard]] Result<void> keep_pending_orphan(const std::string& place);
   [[nodiscard]] Result<void> commit(const NodePtr& directory, const std::string& path, KeyState& state,
                                     const SetOwner& writer);
-  void note_contested(const NodePtr& directory);
+  void note_pending(const NodePtr& directory);
 
   Counters& counters_;
   RootTree& tree_;
@@ -48,7 +48,7 @@ class KeySets {
   LocalTree& disk_{tree_.disk()};
   NodeTable& nodes_{tree_.nodes()};
   SharedGuarded<Moves>& moves_{tree_.moves()};
-  Guarded<std::unordered_map<uint64_t, std::weak_ptr<Node>>> contested_;
+  Guarded<std::unordered_map<uint64_t, std::weak_ptr<Node>>> pending_;
 };
 
 }  // namespace inductorfs::vfs

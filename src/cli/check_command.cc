@@ -17,10 +17,6 @@ using config::printable;
 
 namespace {
 
-// As layers.cc gives them to the layers.
-constexpr const char* kCatalog = "catalog.sqlite";
-constexpr const char* kFiles = "files";
-
 struct Checked {
   std::string directory;
   uint64_t blobs = 0;
@@ -36,9 +32,10 @@ Result<Checked> check_all(const std::string& directory, bool repair) {
   INDUCTORFS_TRY_ASSIGN(const auto blobs, store::check(directory, repair, checked.findings));
   checked.blobs = blobs.blobs.size();
   checked.bytes = blobs.bytes;
-  INDUCTORFS_TRY_ASSIGN(const auto catalog, catalog::check(directory, kCatalog, blobs, repair, checked.findings));
+  INDUCTORFS_TRY_ASSIGN(const auto catalog,
+                        catalog::check(directory, config::kCatalogFile, blobs, repair, checked.findings));
   checked.catalog = catalog;
-  INDUCTORFS_TRY_ASSIGN(const auto view, vfs::check(directory, kFiles, blobs, repair, checked.findings));
+  INDUCTORFS_TRY_ASSIGN(const auto view, vfs::check(directory, config::kLocalFiles, blobs, repair, checked.findings));
   checked.view = view;
   return checked;
 }

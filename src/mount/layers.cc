@@ -17,6 +17,7 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/config/paths.h"
 #include "inductorfs/mount/open_files.h"
 #include "inductorfs/places/place.h"
 #include "inductorfs/remote/local_remote.h"
@@ -73,7 +74,7 @@ Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& sett
 Result<std::unique_ptr<catalog::Catalog>> open_catalog(const config::Settings& settings, const std::string& origin,
                                                        Layers& layers) {
   catalog::CatalogOptions options;
-  options.file = settings.store + "/catalog.sqlite";
+  options.file = settings.store + "/" + config::kCatalogFile;
   const host::ThisHost& host = *layers.host;
   options.scopes = host.state()->scopes.ids();
   options.origin = origin;
@@ -102,7 +103,7 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings
   vfs::FileSystemOptions options;
   if (!fail_point_error("takeover.log")) options.region = takeover.region;
   options.resume = takeover.resume;
-  options.directory = settings.store + "/files";
+  options.directory = settings.store + "/" + config::kLocalFiles;
   options.mountpoint = settings.mountpoint;
   options.origin = origin;
   options.owner_uid = ownership.uid;

@@ -37,6 +37,10 @@ struct User {
 /// Returns a user as the user database has it. The process must have one thread.
 [[nodiscard]] User user_by_id(uid_t uid);
 
+/// The names, in a store's directory, of the catalog's file and of the directory of the mount's local files.
+inline constexpr const char* kCatalogFile = "catalog.sqlite";
+inline constexpr const char* kLocalFiles = "files";
+
 [[nodiscard]] std::string default_store(const std::string& mountpoint, const User& user, const Environment&);
 /// Returns Python's tempfile.gettempdir(), except that no file is made to try the directory.
 [[nodiscard]] std::string temporary_directory(const Environment&);

@@ -17,9 +17,9 @@ struct FactsRequest {
   std::string file;    ///< output of `inductorfs fingerprint --json`; empty: this host is asked
   std::string python;  ///< as ProbeOptions::python
   std::string cache_file;
-  std::map<std::string, std::string> environment;  ///< the values that the mount declares
-  Milliseconds deadline{20000};                    ///< for each outside command
-  fingerprint::ReaderOptions reader{};             ///< as ProbeOptions::reader
+  std::map<std::string, std::string> environment;                ///< the values that the mount declares
+  Milliseconds deadline = fingerprint::ProbeOptions{}.deadline;  ///< for each outside command
+  fingerprint::ReaderOptions reader{};                           ///< as ProbeOptions::reader
 };
 
 /// Returns the facts from the file, or those of this host. The environment facet is what the mount declares; if the

@@ -24,13 +24,13 @@ class Checker {
 
   Result<CheckedView> run() {
     check_directory("");
-    for (const auto& item : tree_.list("set-aside").value_or(std::vector<LocalTree::Item>{})) {
-      findings_.add({name_ + "/set-aside/" + item.name,
+    for (const auto& item : tree_.list(LocalTree::kSetAsideFolder).value_or(std::vector<LocalTree::Item>{})) {
+      findings_.add({name_ + "/" + LocalTree::in_folder(LocalTree::kSetAsideFolder, item.name),
                      "could not be read and was set aside; look at it and remove it",
                      true,
                      {}});
     }
-    for (const char* folder : {"pending", "orphans"}) {
+    for (const char* folder : {LocalTree::kPendingFolder, LocalTree::kOrphanFolder}) {
       INDUCTORFS_TRY_ASSIGN(auto items, tree_.list(folder));
       for (const auto& item : items) {
         findings_.add({name_ + "/" + folder + "/" + item.name, "has no name in the mount any more", true, {}});

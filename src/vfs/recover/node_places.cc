@@ -17,9 +17,9 @@ struct PendingPlace {
   std::string name;
 };
 std::optional<PendingPlace> pending_place(std::string_view place) {
-  constexpr std::string_view kPrefix = "pending/";
-  if (!place.starts_with(kPrefix)) return std::nullopt;
-  place.remove_prefix(kPrefix.size());
+  const std::string prefix = LocalTree::in_folder(LocalTree::kPendingFolder, {});
+  if (!place.starts_with(prefix)) return std::nullopt;
+  place.remove_prefix(prefix.size());
   const size_t dash = place.find('-');
   const size_t slash = place.find('/');
   if (dash == std::string_view::npos || slash == std::string_view::npos || slash < dash) return std::nullopt;

@@ -59,7 +59,7 @@ Recovery::Recovery(const Services& services, const Parts& parts)
       refusals_(parts.refusals) {}
 
 Result<void> Recovery::run() {
-  for (const char* name : {"pending", "orphans"}) {
+  for (const char* name : {LocalTree::kPendingFolder, LocalTree::kOrphanFolder}) {
     INDUCTORFS_TRY_ASSIGN(auto items, disk_.list(name));
     for (const auto& item : items)
       INDUCTORFS_TRY(remove_tree(tree_.options().directory + "/" + name + "/" + item.name));

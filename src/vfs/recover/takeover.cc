@@ -82,7 +82,7 @@ void Takeover::restore_content(const NodePtr& node, const NodeRecord& record) {
       tree_.set_virtual_attributes(*node, content);
     } else {
       content.elsewhere = record.elsewhere;
-      if (record.elsewhere.starts_with("orphans/")) orphans_.with([](Orphans& orphans) { ++orphans.left; });
+      if (LocalTree::is_orphan(record.elsewhere)) orphans_.with([](Orphans& orphans) { ++orphans.left; });
       if (node->is_regular()) content.sealed = SealState::kAskDisk;
     }
   });
@@ -90,11 +90,11 @@ void Takeover::restore_content(const NodePtr& node, const NodeRecord& record) {
 }
 
 void Takeover::restore_pending() {
-  for (const auto& item : disk_.list("pending").value_or(std::vector<LocalTree::Item>{})) {
+  for (const auto& item : disk_.list(LocalTree::kPendingFolder).value_or(std::vector<LocalTree::Item>{})) {
     const size_t dash = item.name.find('-');
     const auto id = number_in<uint64_t>(std::string_view(item.name).substr(0, dash));
     const NodePtr directory = id && dash != std::string::npos ? nodes_.find(NodeId{*id}) : nullptr;
-    const std::string place = "pending/" + item.name;
+    const std::string place = LocalTree::in_folder(LocalTree::kPendingFolder, item.name);
     const bool taken =
         directory && directory->key && restore_set(directory, std::string_view(item.name).substr(dash + 1), place);
     // What stays is met again at the next start.
@@ -147,10 +147,10 @@ bool Takeover::restore_set(const NodePtr& directory, std::string_view owner, con
 }
 
 void Takeover::sweep_orphans() {
-  for (const auto& item : disk_.list("orphans").value_or(std::vector<LocalTree::Item>{})) {
+  for (const auto& item : disk_.list(LocalTree::kOrphanFolder).value_or(std::vector<LocalTree::Item>{})) {
     const auto id = number_in<uint64_t>(item.name);
     const NodePtr node = id ? nodes_.find(NodeId{*id}) : nullptr;
-    const std::string place = "orphans/" + item.name;
+    const std::string place = LocalTree::in_folder(LocalTree::kOrphanFolder, item.name);
     const bool used = node && node->content.with([&](const Content& content) { return content.elsewhere == place; });
     if (node && !used && places_.inode_at(place, *node) != 0 && nodes_.path_of(*node)) {
       // Its file is at a name, and would be counted to have this one, too.

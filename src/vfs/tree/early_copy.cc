@@ -14,7 +14,7 @@ namespace {
 /// A worker that was killed may have left some of these names; the next one sweeps them before it serves.
 std::string next_name() {
   static std::atomic<uint64_t> made{0};
-  return "orphans/early-" + std::to_string(made.fetch_add(1));
+  return LocalTree::in_folder(LocalTree::kOrphanFolder, "early-" + std::to_string(made.fetch_add(1)));
 }
 
 }  // namespace

@@ -88,10 +88,10 @@ Result<LocalTree> LocalTree::open(const std::string& directory, uid_t owner, gid
   tree.owner_ = owner;
   tree.group_ = group;
   tree.mode_ = mode;
-  for (const char* name : {"view", "pending", "orphans", "stale"}) {
+  for (const char* name : {kViewFolder, kPendingFolder, kOrphanFolder, kStaleFolder}) {
     if (::mkdirat(tree.fd(), name, 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", directory + "/" + name);
   }
-  tree.keeps_seals_ = ::setxattr((directory + "/orphans").c_str(), "user.inductorfs.probe", "1", 1, 0) == 0;
+  tree.keeps_seals_ = ::setxattr(in_folder(directory, kOrphanFolder).c_str(), "user.inductorfs.probe", "1", 1, 0) == 0;
   return tree;
 }
 
@@ -209,7 +209,7 @@ Result<void> LocalTree::unshare(const std::string& path, EarlyCopy& early) const
   // Beside the other nameless files, so that the copy never shows in the view.
   auto made = early.take(from.get());
   const bool copied = made.has_value();
-  const std::string copy = copied ? made->name : "orphans/copy-" + std::to_string(status.st_ino);
+  const std::string copy = copied ? made->name : in_folder(kOrphanFolder, "copy-" + std::to_string(status.st_ino));
   if (!copied) (void)::unlinkat(fd(), copy.c_str(), 0);  // left by a copy that failed
   INDUCTORFS_TRY_ASSIGN(auto to, copied ? Result<Fd>(std::move(made->file))
                                         : open_at(fd(), copy, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
@@ -237,13 +237,14 @@ Result<std::string> LocalTree::set_aside(const std::string& path) const {
   const std::string above = slash == std::string::npos ? std::string() : path.substr(0, slash);
   const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
   INDUCTORFS_TRY_ASSIGN(auto directory, open_at(fd(), view(above), O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  if (::mkdirat(fd(), "set-aside", 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", "set-aside");
+  if (::mkdirat(fd(), kSetAsideFolder, 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", kSetAsideFolder);
   for (int number = 1; number < kMost; ++number) {
-    std::string place = "set-aside/" + std::to_string(number);
+    std::string place = in_folder(kSetAsideFolder, std::to_string(number));
     if (::renameat2(directory.get(), name.c_str(), fd(), place.c_str(), RENAME_NOREPLACE) == 0) return place;
     if (errno != EEXIST) return fail_errno("rename", path);
   }
-  return fail(ErrorCode::kTooLarge, "set-aside/ holds " + std::to_string(kMost) + " items; remove some");
+  return fail(ErrorCode::kTooLarge,
+              std::string(kSetAsideFolder) + "/ holds " + std::to_string(kMost) + " items; remove some");
 }
 
 bool LocalTree::same_bytes(const std::string& one, const std::string& other) const {

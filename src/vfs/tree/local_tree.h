@@ -29,6 +29,13 @@ class LocalTree {
     mode_t type = 0;
   };
 
+  /// The folders of the directory, which the comment above describes; set_aside() makes the last one.
+  static constexpr const char* kViewFolder = "view";
+  static constexpr const char* kPendingFolder = "pending";
+  static constexpr const char* kOrphanFolder = "orphans";
+  static constexpr const char* kStaleFolder = "stale";
+  static constexpr const char* kSetAsideFolder = "set-aside";
+
   /// The longest path below the mount: every file is reached by its whole path, and PATH_MAX counts "view/" and the
   /// NUL.
   static constexpr size_t kPathLimit = 4096 - sizeof("view/");
@@ -40,12 +47,16 @@ class LocalTree {
 
   [[nodiscard]] int fd() const { return root_.get(); }
   [[nodiscard]] static std::string view(std::string_view path) {
-    return path.empty() ? std::string("view") : "view/" + std::string(path);
+    return path.empty() ? std::string(kViewFolder) : in_folder(kViewFolder, path);
   }
   [[nodiscard]] static std::string orphan(NodeId node) {
-    return "orphans/" + std::to_string(static_cast<uint64_t>(node));
+    return in_folder(kOrphanFolder, std::to_string(static_cast<uint64_t>(node)));
   }
-  [[nodiscard]] static std::string stale(std::string_view digest_hex) { return "stale/" + std::string(digest_hex); }
+  [[nodiscard]] static bool is_orphan(std::string_view path) { return path.starts_with(in_folder(kOrphanFolder, {})); }
+  [[nodiscard]] static std::string stale(std::string_view digest_hex) { return in_folder(kStaleFolder, digest_hex); }
+  [[nodiscard]] static std::string in_folder(std::string_view folder, std::string_view name) {
+    return std::string(folder) + "/" + std::string(name);
+  }
 
   /// Returns an empty optional when the path does not exist.
   [[nodiscard]] Result<std::optional<struct stat>> stat(const std::string& path) const;

@@ -39,8 +39,9 @@ std::string pending_path(const Node& directory, const SetOwner& writer) {
     return set == state.writers.end() ? std::string() : set->second.place;
   });
   if (!known.empty()) return known;
-  return "pending/" + std::to_string(static_cast<uint64_t>(directory.id)) + "-" + std::to_string(writer.process) + "-" +
-         std::to_string(writer.start);
+  return LocalTree::in_folder(LocalTree::kPendingFolder, std::to_string(static_cast<uint64_t>(directory.id)) + "-" +
+                                                             std::to_string(writer.process) + "-" +
+                                                             std::to_string(writer.start));
 }
 
 RootTree::RootTree(const FileSystemOptions& options, LocalTree disk, NodePtr root, store::BlobStore& store)
@@ -135,7 +136,7 @@ Result<Attributes> RootTree::attributes(const Node& node, Content& content) {
   // The other links of a sealed file are the store's and the sealer's.
   if (content.attributes.links > 1 && is_sealed(node, content)) content.attributes.links = 1;
   // One of its names is ours. Others may be there that nobody has looked up yet.
-  if (content.elsewhere.starts_with("orphans/") && content.attributes.links > 0) --content.attributes.links;
+  if (LocalTree::is_orphan(content.elsewhere) && content.attributes.links > 0) --content.attributes.links;
   content.attributes.inode_number = node.inode_number;
   content.attributes_valid = true;
   return content.attributes;
@@ -154,7 +155,7 @@ void RootTree::let_go(const std::vector<NodePtr>& gone) {
 void RootTree::end(const Node& node, const Content& content) {
   if (content.backing == Backing::kShared) {
     pins_.with([&](Pins& pins) { pins.unshare(content.entry.digest, node.id); });
-  } else if (content.elsewhere.starts_with("orphans/")) {
+  } else if (LocalTree::is_orphan(content.elsewhere)) {
     (void)disk_.unlink(content.elsewhere);  // what stays is removed at the next start
     orphans_.notify_with([](Orphans& orphans) { orphans.one_is_gone(); });
   }
@@ -185,7 +186,7 @@ void RootTree::unpin(const NodePtr& node) {
 
 void RootTree::named_again(const NodePtr& node) {
   node->content.with([&](Content& content) {
-    if (content.backing != Backing::kLocal || !content.elsewhere.starts_with("orphans/")) return;
+    if (content.backing != Backing::kLocal || !LocalTree::is_orphan(content.elsewhere)) return;
     if (!nodes_.path_of(*node)) return;  // that name went meanwhile, too
     const std::string place = content.elsewhere;
     become(node, content, Backing::kLocal, {});

@@ -268,7 +268,7 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
   // Before the blob is there, so that no eviction takes it while nothing is queued yet.
   pins_.with([&](Pins& pins) { pins.sealed_paths[digest] = path; });
   // By a name of its own: the path may be another file's by now.
-  const std::string name = "orphans/seal-" + std::to_string(status.st_ino);
+  const std::string name = LocalTree::in_folder(LocalTree::kOrphanFolder, "seal-" + std::to_string(status.st_ino));
   INDUCTORFS_TRY(disk_.unlink(name));  // left by a seal that failed
   if (::linkat(AT_FDCWD, proc_path(file.get()).c_str(), disk_.fd(), name.c_str(), AT_SYMLINK_FOLLOW) != 0) {
     return fail_errno("link", path);

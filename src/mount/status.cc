@@ -155,7 +155,8 @@ Json warnings_of(const StatusFacts& facts) {
     warnings.push_back(warning);
   }
   for (const std::string& kept : facts.news.kept) {
-    warnings.push_back("not learned by the last look, the old value counts for a while: " + kept);
+    warnings.push_back("the last probe did not learn a fact, so its earlier value counts until " +
+                       std::to_string(host::HostWatch::kConfirmations) + " probes in a row have failed: " + kept);
   }
   for (const fingerprint::Facet facet : fingerprint::kAllFacets) {
     const fingerprint::Fact& fact = host->facts.get(facet);

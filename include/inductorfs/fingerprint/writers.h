@@ -62,8 +62,7 @@ struct WritersOptions {
   std::string package_reader;
   /// A package that was not read by then counts as not known: its file system may not answer.
   Milliseconds package_deadline{30'000};
-  /// When the last look is older than this, a process's environment, and whether it has loaded torch, is looked at
-  /// again.
+  /// After this time a process's environment, and whether the process has loaded torch, is read again.
   Milliseconds environment_age{1000};
 };
 [[nodiscard]] std::unique_ptr<Writers> open_writers(const WritersOptions& options, const Fingerprint& facts,

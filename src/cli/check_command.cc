@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "answers.h"
 #include "command.h"
-#include "inductorfs/catalog/check.h"
+#include "inductorfs/catalog/catalog_check.h"
 #include "inductorfs/cli/run.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
-#include "inductorfs/store/check.h"
-#include "inductorfs/vfs/check.h"
+#include "inductorfs/store/store_check.h"
+#include "inductorfs/vfs/view_check.h"
 
 namespace inductorfs::cli {
 

@@ -5,7 +5,7 @@
 #include <exception>
 
 #include "inductorfs/config/json.h"
-#include "inductorfs/places/also_json.h"
+#include "inductorfs/places/also_state_json.h"
 
 namespace inductorfs::mount {
 

@@ -9,7 +9,7 @@
 #include "inductorfs/base/encoding.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/config/json.h"
-#include "inductorfs/places/also_json.h"
+#include "inductorfs/places/also_state_json.h"
 
 namespace inductorfs::places {
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inductorfs/catalog/check.h"
-
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
@@ -10,6 +8,7 @@
 
 #include "database.h"
 #include "inductorfs/base/handle.h"
+#include "inductorfs/catalog/catalog_check.h"
 #include "publish_codec.h"
 #include "support/directory_image.h"
 #include "support/temporary_directory.h"

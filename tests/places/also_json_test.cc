@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inductorfs/places/also_json.h"
+#include "inductorfs/config/also_json.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include "inductorfs/base/fd.h"
-#include "inductorfs/config/also_json.h"
 #include "inductorfs/places/also_record.h"
+#include "inductorfs/places/also_state_json.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::places {

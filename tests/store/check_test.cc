@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inductorfs/store/check.h"
-
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "inductorfs/store/store_check.h"
 #include "store_fixture.h"
 #include "support/directory_image.h"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inductorfs/vfs/check.h"
-
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -10,6 +8,7 @@
 #include <stdexcept>
 
 #include "inductorfs/layout/layout.h"
+#include "inductorfs/vfs/view_check.h"
 #include "support/directory_image.h"
 #include "support/temporary_directory.h"
 #include "vfs/tree/local_tree.h"

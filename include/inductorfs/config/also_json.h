@@ -6,7 +6,7 @@
 #include "inductorfs/config/json.h"
 #include "inductorfs/config/settings.h"
 
-/// The encoding of a further place that was asked for. places/also_json.h adds its state.
+/// The encoding of a further place that was asked for. places/also_state_json.h adds its state.
 namespace inductorfs::config {
 
 /// Encodes as {"name", "path"}, with the bytes as they are: the caller writes it as CBOR, or as text with to_line(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inductorfs/store/check.h"
+#include "inductorfs/store/store_check.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inductorfs/vfs/check.h"
+#include "inductorfs/vfs/view_check.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

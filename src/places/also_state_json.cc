@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inductorfs/places/also_json.h"
+#include "inductorfs/places/also_state_json.h"
 
 #include <exception>
 #include <utility>

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "inductorfs/store/check.h"
+#include "inductorfs/store/store_check.h"
 
 /// Checks whether the local files of a mount are sound (`inductorfs check`).
 namespace inductorfs::vfs {

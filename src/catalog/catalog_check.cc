@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inductorfs/catalog/check.h"
+#include "inductorfs/catalog/catalog_check.h"
 
 #include <fcntl.h>
 #include <unistd.h>

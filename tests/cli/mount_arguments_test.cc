@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "mount_arguments.h"
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <initializer_list>
 
 #include "inductorfs/base/fd.h"
-#include "mount_arguments.h"
 #include "mount_words.h"
 #include "support/temporary_directory.h"
 

@@ -96,13 +96,13 @@ Result<bool> BlobShelf::has_other_pieces(const codec::Digest& digest, uint32_t p
   return whole;
 }
 
-BlobWriter::BlobWriter(RedisClient& session, Conversation& channel)
+PieceWriter::PieceWriter(RedisClient& session, Conversation& channel)
     : session_(session),
       channel_(channel),
       lifetime_(Lifetime::of_blobs(session.options()).text),
       bytes_(session.counters().get("remote.publish_bytes")) {}
 
-Result<void> BlobWriter::write(const codec::Digest& digest, BlobSource& source) {
+Result<void> PieceWriter::write(const codec::Digest& digest, BlobSource& source) {
   std::string first;
   uint64_t frame_size = 0;
   uint32_t index = 0;
@@ -122,7 +122,7 @@ Result<void> BlobWriter::write(const codec::Digest& digest, BlobSource& source) 
   return put(piece_key(session_.options().prefix, digest, 0), PieceHead::of(frame_size).encode() + first);
 }
 
-Result<void> BlobWriter::flush() {
+Result<void> PieceWriter::flush() {
   std::vector<redis::Command> commands;
   commands.reserve(queue_.size());
   for (const auto& [key, value] : queue_) commands.push_back({"SET", key, value, "PX", lifetime_});
@@ -137,7 +137,7 @@ Result<void> BlobWriter::flush() {
   return outcome;
 }
 
-Result<void> BlobWriter::put(std::string key, std::string value) {
+Result<void> PieceWriter::put(std::string key, std::string value) {
   queued_ += value.size();
   queue_.emplace_back(std::move(key), std::move(value));
   if (queued_ + kValueLimit > kWindowBytes) return flush();

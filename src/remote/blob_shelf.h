@@ -51,9 +51,9 @@ class BlobShelf {
 };
 
 /// Collects SET commands for a common pipeline. Confined to the publishing thread.
-class BlobWriter {
+class PieceWriter {
  public:
-  BlobWriter(RedisClient& session, Conversation& channel);
+  PieceWriter(RedisClient& session, Conversation& channel);
 
   /// Writes all pieces of the frame; piece 0, which says how many there are, comes last.
   [[nodiscard]] Result<void> write(const codec::Digest& digest, BlobSource& source);

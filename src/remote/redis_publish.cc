@@ -185,7 +185,7 @@ class PublishJob {
   }
 
   Result<void> store(Conversation& channel, const std::vector<codec::Digest>& missing) {
-    BlobWriter writer(session_, channel);
+    PieceWriter writer(session_, channel);
     Result<void> written;
     for (const codec::Digest& digest : missing) {
       written = writer.write(digest, source_);

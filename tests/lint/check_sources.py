@@ -27,8 +27,6 @@ CLASS = re.compile(r"^(template\s*<[^>]*>\s*)?class\s+(?!\w+\s*;)(\[\[nodiscard\
 
 # A type that other files can name: defined at namespace scope of a header.
 TYPE = re.compile(r"^(?:struct|class|enum class|using)\s+(?:\[\[nodiscard\]\]\s*)?(\w+)(?=[^;]*\{|\s*$|\s+final\b|\s*=)")
-# Both write blobs: store::BlobWriter into a file, remote::BlobWriter as SET commands.
-NAMES_ALLOWED = {"BlobWriter"}
 
 
 def kind_of(relative):
@@ -86,7 +84,7 @@ def check_names(sources):
             continue
         for number, line in enumerate(lines, 1):
             match = TYPE.match(line)
-            if match and match[1] not in NAMES_ALLOWED and match[1] in homes:
+            if match and match[1] in homes:
                 yield f"{relative}:{number}: {match[1]} is the name of a type in {homes[match[1]]} already"
             elif match:
                 homes[match[1]] = relative.as_posix()

@@ -117,7 +117,7 @@ void Stale::keep_what_is_queued(const std::string& path) {
 }
 
 void Stale::recover_stale() {
-  for (const auto& item : disk_.list("stale").value_or(std::vector<LocalTree::Item>{})) {
+  for (const auto& item : disk_.list(LocalTree::kStaleFolder).value_or(std::vector<LocalTree::Item>{})) {
     const std::string kept = LocalTree::stale(item.name);
     const auto digest = codec::Digest::from_hex(item.name);
     const auto canonical = disk_.mark_of(kept, LocalTree::kEntryName);

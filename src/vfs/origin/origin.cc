@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "inductorfs/layout/layout.h"
+#include "vfs/tree/paths.h"
 
 /// Who wrote what stands under a final name: looked at when the name is given, and judged before anything leaves the
 /// host.
@@ -59,9 +60,8 @@ void Origin::saw_writer(const NodePtr& node, const std::string& path, pid_t writ
 void Origin::saw_writer_in_place(const NodePtr& node, pid_t writer, bool anew) {
   const auto path = nodes_.path_of(*node);
   if (!path) return;
-  const auto& rule = layout::rule_of(layout::classify(*path).family);
-  if (!rule.shared) return;
-  if (rule.seal == layout::SealSign::kBuildDirectory) {
+  if (!is_shared(layout::classify(*path).family)) return;
+  if (seals_after_build(*path)) {
     // A linker at work: who started it is looked at when the build directory goes.
     const bool known = moves_.read([&](const Moves&) {
       return node->content.with([&](const Content& content) {

@@ -91,7 +91,7 @@ void FollowUp::look_at_file(const std::string& directory, const std::string& nam
   }
   if (disk_.is_changed(file->get()) || layout::classify(path).family == layout::Family::kTritonKernel) return;
   // Its compiler is at work: the end of that seals it.
-  if (rule.seal == layout::SealSign::kBuildDirectory && is_being_built(directory, name, siblings)) return;
+  if (is_being_built(directory, name, siblings)) return;
   const Provenance found = marks_.read(place);
   if (!found.is_known() && marks_.everyone_fits()) {
     Provenance now;
@@ -101,7 +101,7 @@ void FollowUp::look_at_file(const std::string& directory, const std::string& nam
   if (in_place_.add_left(path)) return;  // somebody may be writing to it
   auto node = lookup_.pin_path(path);
   if (!node) return;
-  if (rule.seal == layout::SealSign::kQuiet) {
+  if (seals_when_quiet(path)) {
     sealer_.add_quiet({*node, path, false});
   } else {
     sealer_.add({*node, path, false});

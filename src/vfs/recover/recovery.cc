@@ -117,8 +117,7 @@ void Recovery::recover_file(const std::string& directory, const std::string& nam
                             const std::vector<LocalTree::Item>& siblings, bool torn) {
   const std::string path = directory.empty() ? name : join(directory, name);
   const auto family = layout::classify(path).family;
-  const auto& rule = layout::rule_of(family);
-  if (!rule.shared) return;
+  if (!layout::rule_of(family).shared) return;
   const bool in_set = family == layout::Family::kTritonKernel;  // recover_group sees to its marks
   const std::string view_path = LocalTree::view(path);
   auto file = disk_.open_file(view_path, false);
@@ -144,7 +143,7 @@ void Recovery::recover_file(const std::string& directory, const std::string& nam
     return;
   }
   if (torn) return remove("not sealed when the host went down");
-  if (rule.seal == layout::SealSign::kBuildDirectory && is_being_built(directory, name, siblings)) {
+  if (is_being_built(directory, name, siblings)) {
     // Its compiler lost the mount in the middle of the file; torch would load what it finds under the final name.
     return remove("its build was not finished");
   }

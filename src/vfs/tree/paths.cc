@@ -13,6 +13,11 @@ namespace {
 
 constexpr uint64_t kGroupFileLimit = 1 << 20;
 
+bool has_sign(const std::string& path, layout::SealSign sign) {
+  const auto& rule = layout::rule_of(layout::classify(path).family);
+  return rule.shared && rule.seal == sign;
+}
+
 }  // namespace
 
 std::string parent_path(const std::string& path) {
@@ -24,8 +29,13 @@ std::string last_component(const std::string& path) { return path.substr(path.rf
 
 bool is_kernel_file(const std::string& path) { return layout::classify(path).family == layout::Family::kTritonKernel; }
 
+bool seals_when_quiet(const std::string& path) { return has_sign(path, layout::SealSign::kQuiet); }
+
+bool seals_after_build(const std::string& path) { return has_sign(path, layout::SealSign::kBuildDirectory); }
+
 bool is_being_built(const std::string& directory, const std::string& name,
                     const std::vector<LocalTree::Item>& siblings) {
+  if (!seals_after_build(directory.empty() ? name : join(directory, name))) return false;
   return std::any_of(siblings.begin(), siblings.end(), [&](const auto& sibling) {
     if (sibling.type != S_IFDIR) return false;
     const std::string prefix = directory.empty() ? std::string() : directory + "/";

@@ -17,7 +17,13 @@ namespace inductorfs::vfs {
 [[nodiscard]] std::string last_component(const std::string& path);
 /// Says whether the path is a file of a Triton key directory.
 [[nodiscard]] bool is_kernel_file(const std::string& path);
-/// Says whether a compiler is still making the file: its build directory is among the siblings (the inverse of
+/// Says whether the file is of a shared family that is complete when nobody has written to it for the quiet time
+/// (layout::SealSign::kQuiet).
+[[nodiscard]] bool seals_when_quiet(const std::string& path);
+/// Says whether the file is of a shared family that a compiler makes under its final name, complete when its build
+/// directory goes (layout::SealSign::kBuildDirectory).
+[[nodiscard]] bool seals_after_build(const std::string& path);
+/// Says whether a compiler is still making such a file: its build directory is among the siblings (the inverse of
 /// layout::sealed_by_removal_of()).
 [[nodiscard]] bool is_being_built(const std::string& directory, const std::string& name,
                                   const std::vector<LocalTree::Item>& siblings);

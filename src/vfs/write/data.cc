@@ -11,6 +11,7 @@
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/takeover/request_slots.h"
+#include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -232,8 +233,7 @@ void Data::end_write(const NodePtr& node, bool changed) {
   if (!changed || in_place_.is_on()) return;
   const auto path = nodes_.path_of(*node);
   if (!path) return;
-  const auto& rule = layout::rule_of(layout::classify(*path).family);
-  if (rule.shared && rule.seal == layout::SealSign::kQuiet) sealer_.add_quiet({node, *path, false});
+  if (seals_when_quiet(*path)) sealer_.add_quiet({node, *path, false});
 }
 
 Result<void> Data::write(NodeId id, std::string_view bytes, uint64_t offset, const Caller& caller) {

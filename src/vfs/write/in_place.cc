@@ -25,11 +25,6 @@ constexpr int kLateQuietTimes = 5;
 /// A set of Triton's is complete when its last file is.
 bool is_in_set(const std::string& path) { return layout::classify(path).family == layout::Family::kTritonKernel; }
 
-/// The quiet time alone is a sign in some families, where the kernel does not tell.
-bool quiet_is_enough(const std::string& path) {
-  return layout::rule_of(layout::classify(path).family).seal == layout::SealSign::kQuiet;
-}
-
 }  // namespace
 
 void InPlace::start() {
@@ -168,8 +163,7 @@ InPlace::Next InPlace::next_of(Item& item) {
   if (!tree_.seal_on_disk(item.path).empty()) return Next::kDrop;
   // A copy of what was sealed or came from the cluster is this host's for good (Data::make_private).
   if (disk_.mark_of(LocalTree::view(item.path), LocalTree::kChangedName)) return Next::kDrop;
-  const auto& rule = layout::rule_of(layout::classify(item.path).family);
-  if (rule.seal != layout::SealSign::kBuildDirectory) return Next::kAsk;
+  if (!seals_after_build(item.path)) return Next::kAsk;
   const auto siblings = disk_.list(LocalTree::view(parent_path(item.path)));
   const std::string name = item.path.substr(item.path.rfind('/') + 1);
   // The end of its build directory is the sign, and comes never when its compiler was killed: sync must not wait for
@@ -255,7 +249,7 @@ void InPlace::take_answer(const Item& item, OpenState state) {
       return;
     case OpenState::kUnknown:
       if (item.unknown + 1 < kMostUnknown) return put_off(item, state, tree_.options().quiet_time);
-      if (quiet_is_enough(item.path)) return finish(item);
+      if (seals_when_quiet(item.path)) return finish(item);  // the time alone is its sign
       counters_.get("seal.in_place_unknown").add();
       log::write_limited(
           log::Level::kWarning, "seal.in_place_unknown",

@@ -90,13 +90,12 @@ Result<Found> Names::create(NodeId parent, std::string_view name, mode_t mode, c
     content.last_writer = caller.pid;
     content.provenance = std::make_shared<const Provenance>();
   });
-  const auto& rule = layout::rule_of(layout::classify(where.path).family);
-  if (!rule.shared) return result;
+  if (!layout::rule_of(layout::classify(where.path).family).shared) return result;
   // What a compiler makes in place is witnessed when its build directory goes.
-  if (rule.seal != layout::SealSign::kBuildDirectory) origin_.saw_writer(node, where.path, caller.pid);
+  if (!seals_after_build(where.path)) origin_.saw_writer(node, where.path, caller.pid);
   if (in_place_.is_on()) {
     in_place_.add(node, where.path);
-  } else if (rule.seal == layout::SealSign::kQuiet) {
+  } else if (seals_when_quiet(where.path)) {
     sealer_.add_quiet({node, where.path, false});
   }
   return result;

@@ -165,8 +165,8 @@ void RootTree::end(const Node& node, const Content& content) {
 void RootTree::unpin_set(const Node& directory) {
   if (!directory.key) return;
   directory.key->state.with([&](const KeyState& state) {
-    for (const auto& [name, known] : state.cluster) {
-      pins_.with([&](Pins& pins) { pins.unshare(known.entry.digest, directory.id); });
+    for (const auto& item : state.cluster) {
+      pins_.with([&](Pins& pins) { pins.unshare(item.second.entry.digest, directory.id); });
     }
   });
 }

@@ -131,7 +131,7 @@ Flags beyond(const NativeTarget& native, const Fact& cpu) {
   Flags result;
   for (const std::string& name : native.features) {
     const bool derived = std::find(std::begin(kDerived), std::end(kDerived), name) != std::end(kDerived);
-    if (!derived && !listed.contains(name)) result.insert(name);
+    if (!derived && !is_only_asked_for(name) && !listed.contains(name)) result.insert(name);
   }
   return result;
 }
@@ -246,6 +246,8 @@ Fact compiler_fact(const ProbeOptions& options, const Fact& cpu, KeyMemory& memo
     return unknown_fact(source + " (code " + std::to_string(answer->exit_code) + ") does not name a version", source);
   }
   lines.emplace_back("libstdcxx", standard_library(compiler));
+  // -march=native turns these on too, and a precompiled header is refused by a compiler with other options.
+  if (const auto more = value_of(cpu.details, kOnlyAskedForKey)) lines.emplace_back("native_more", *more);
   Fact fact = known_fact(canonical(lines), source);
   fact.details = remembered_details(compiler, lines, cpu, memory);
   return fact;

@@ -85,22 +85,30 @@ Lines lines_of(const CpuText& cpu, std::initializer_list<std::pair<const char*, 
   return lines;
 }
 
-/// The extensions that some CPU of this host lacks, by the compilers' names.
+/// The extensions that some CPU of this host lacks, by the compilers' names, of those that change what they make.
 Flags partial_features(const CpuText& cpu) {
   Flags result;
   for (const std::string& flag : cpu.all) {
     if (cpu.common.contains(flag)) continue;
-    if (std::string feature = feature_of_flag(flag); !feature.empty()) result.insert(std::move(feature));
+    std::string feature = feature_of_flag(flag);
+    if (!feature.empty() && !is_only_asked_for(feature)) result.insert(std::move(feature));
   }
   return result;
 }
 
-/// What every CPU of this host can run.
+/// What every CPU of this host can run, of what changes what compilers make.
 Flags usable_features(const CpuSight& sight, const CpuText& cpu) {
   const Flags partial = partial_features(cpu);
   Flags result;
   std::set_difference(sight.x86->features.begin(), sight.x86->features.end(), partial.begin(), partial.end(),
                       std::inserter(result, result.end()));
+  std::erase_if(result, is_only_asked_for);
+  return result;
+}
+
+Flags asked_for_of(const Flags& features) {
+  Flags result;
+  std::copy_if(features.begin(), features.end(), std::inserter(result, result.end()), is_only_asked_for);
   return result;
 }
 
@@ -127,6 +135,9 @@ std::string cpu_details(const CpuSight& sight, const CpuText& cpu) {
     lines.emplace_back("hybrid", x86.hybrid ? "yes" : "no");
     lines.emplace_back("xcr0", hexadecimal(sight.xcr0));
     lines.emplace_back("xcomp_permitted", hexadecimal(sight.permitted));
+    if (const Flags more = asked_for_of(x86.features); !more.empty()) {
+      lines.emplace_back(kOnlyAskedForKey, joined(more, " "));
+    }
     if (!x86.withheld.empty()) lines.emplace_back("withheld_by_kernel", joined(x86.withheld, " "));
   }
   return canonical(lines);

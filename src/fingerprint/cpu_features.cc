@@ -157,6 +157,15 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"sse4_1", "sse4.1"},  {"sse4_2", "sse4.2"},    {"user_shstk", "shstk"},
     {"3dnowext", "3dnowa"}};
 
+/// Instructions of the kernel, of transactions, of cache control and of random numbers. Hypervisors, microcode and
+/// settings of the firmware turn them on and off on hosts that run the same code. Not here: shstk, which changes what
+/// setjmp becomes under -fcf-protection, and what newer compilers choose by themselves (gfni, cmpccxadd, raoint).
+constexpr std::string_view kOnlyAskedFor[] = {
+    "cldemote", "clflushopt", "clwb",      "clzero",  "enqcmd",    "fsgsbase", "hle",      "hreset",  "invpcid",
+    "kl",       "lwp",        "movdir64b", "movdiri", "mwaitx",    "pconfig",  "pku",      "ptwrite", "rdpid",
+    "rdpru",    "rdrnd",      "rdseed",    "rtm",     "serialize", "sgx",      "tsxldtrk", "uintr",   "usermsr",
+    "waitpkg",  "wbnoinvd",   "widekl",    "xsavec",  "xsaveopt",  "xsaves"};
+
 constexpr uint64_t kAvxState = 0x6;
 constexpr uint64_t kAvx512State = 0xe6;
 constexpr uint64_t kTileState = 0x60000;
@@ -318,6 +327,12 @@ X86Cpu read_x86(const Cpuid& asked, uint64_t xcr0, uint64_t permitted) {
 bool is_known_feature(std::string_view name) {
   return std::any_of(std::begin(kFeatures), std::end(kFeatures), [name](const Feature& f) { return f.name == name; });
 }
+
+bool is_only_asked_for(std::string_view feature) {
+  return std::find(std::begin(kOnlyAskedFor), std::end(kOnlyAskedFor), feature) != std::end(kOnlyAskedFor);
+}
+
+std::span<const std::string_view> only_asked_for() { return kOnlyAskedFor; }
 
 std::string feature_of_flag(std::string_view flag) {
   for (const auto& [kernel, compiler] : kOtherNames) {

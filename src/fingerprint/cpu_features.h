@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -43,6 +44,12 @@ struct X86Cpu {
 
 /// Says whether `name` is an extension that X86Cpu::features would hold on a CPU that has it.
 [[nodiscard]] bool is_known_feature(std::string_view name);
+/// Says whether compilers emit the instructions of this extension only where a program calls them by name (an
+/// intrinsic, a target attribute, assembly), so that the same source becomes the same code with and without it. Shown
+/// for this host's compilers by RealCompilers.MakeTheSameCodeWithoutWhatIsOnlyAskedFor.
+[[nodiscard]] bool is_only_asked_for(std::string_view feature);
+/// Lists them all.
+[[nodiscard]] std::span<const std::string_view> only_asked_for();
 /// Returns the gcc name of a flag of /proc/cpuinfo: "avx512_vnni" is "avx512vnni"; empty for a flag that is no such
 /// extension.
 [[nodiscard]] std::string feature_of_flag(std::string_view flag);

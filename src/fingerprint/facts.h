@@ -18,6 +18,9 @@
 /// One function for each facet. A function returns an unknown fact with the reason, and never an error.
 namespace inductorfs::fingerprint {
 
+/// The line of the cpu fact's details that lists the extensions of which is_only_asked_for() is true.
+inline constexpr const char* kOnlyAskedForKey = "only_asked_for";
+
 [[nodiscard]] Fact known_fact(std::string value, std::string source);
 [[nodiscard]] Fact unknown_fact(std::string problem, std::string source = {});
 

@@ -208,6 +208,26 @@ void write_compiler(const std::string& path, const std::string& plain, const std
                          options(plain) + "';;\n*) echo nothing;;\nesac\n");
 }
 
+TEST(CpuFact, IsTheSameWithAndWithoutWhatIsOnlyAskedFor) {
+  const std::string flags = "fpu sse avx2 rtm";
+  const Fact with = cpu_fact(sight(cpu_block(flags) + cpu_block("fpu sse avx2"), x86({"sse", "avx2", "rtm", "pku"})));
+  const Fact without = cpu_fact(sight(cpu_block("fpu sse avx2"), x86({"sse", "avx2"})));
+  EXPECT_EQ(with.value, without.value);
+  EXPECT_TRUE(with.details.find("only_asked_for=pku rtm") != std::string::npos) << with.details;
+}
+
+/// A compiler reads a precompiled header only with the options that it was made with, -mrtm among them.
+TEST(CompilerFact, HasWhatIsOnlyAskedFor) {
+  const TemporaryDirectory temporary;
+  ProbeOptions options;
+  options.compiler = temporary / "cxx";
+  write_compiler(options.compiler, "", "avx2 rtm");
+  const Fact with = fact_of_compiler(options, cpu_fact(sight(cpu_block("fpu avx2"), x86({"avx2", "rtm"}))));
+  const Fact without = fact_of_compiler(options, cpu_fact(sight(cpu_block("fpu avx2"), x86({"avx2"}))));
+  EXPECT_NE(with.value, without.value);
+  EXPECT_EQ(with.details.find("warning"), std::string::npos) << with.details;
+}
+
 TEST(CompilerFact, SaysInItsDetailsWhatNativeIs) {
   const TemporaryDirectory temporary;
   ProbeOptions options;

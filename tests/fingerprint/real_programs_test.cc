@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -62,6 +63,75 @@ TEST(RealCompilers, AgreeWithTheCpuFacet) {
     EXPECT_EQ(fact.details.find("warning"), std::string::npos) << name << ": " << fact.details << "\n" << cpu.value;
   }
   if (asked == 0) INDUCTORFS_LACKS("g++ or clang++ for x86-64");
+}
+
+/// What a compiler could choose such an instruction for by itself: copies, loops, atomics, flushes, waits, thread-local
+/// and random values, exceptions.
+constexpr const char* kProgram = R"cpp(
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+  thread_local unsigned long own = 1;
+  std::atomic<unsigned long> shared{0};
+  std::mutex lock;
+  extern "C" void kernel(const float* in, const long* index, float* out, long n) {
+    for (long i = 0; i < n; ++i) out[i] = std::exp(in[i]) / (1.0f + in[index[i]] * in[i]);
+    for (long i = 0; i < n; ++i) __builtin_prefetch(out + i + 64, 1);
+  }
+  unsigned long count(unsigned long many) {
+    std::lock_guard<std::mutex> guard(lock);
+    while (shared.load(std::memory_order_acquire) != 0) __builtin_ia32_pause();
+    unsigned long expected = many;
+    shared.compare_exchange_strong(expected, many + own);
+    own += shared.fetch_add(many) + __builtin_popcountl(many) + __builtin_ctzl(many | 1);
+    return own;
+  }
+  void copy(std::vector<char>& to, const std::vector<char>& from) {
+    if (to.size() < from.size()) throw 1;
+    std::memcpy(to.data(), from.data(), from.size());
+    std::memset(to.data(), 0, 4096);
+    __atomic_store_n(reinterpret_cast<unsigned long*>(to.data()), own, __ATOMIC_SEQ_CST);
+  }
+  int draw() {
+    std::random_device device;
+    return static_cast<int>(device()) + std::mt19937(1)();
+  }
+)cpp";
+
+/// The code that a compiler makes of the program with this option; empty where it does not know it.
+std::string code_of(const std::string& compiler, const std::string& source, const std::string& option,
+                    const std::string& out) {
+  const std::string command = compiler + " -std=c++17 -O3 -ffast-math -march=x86-64-v3 -fPIC " + option + " -S -o " +
+                              out + " " + source + " 2>/dev/null";
+  if (std::system(command.c_str()) != 0) return {};  // NOLINT(concurrency-mt-unsafe,bugprone-command-processor)
+  return testing::read_text(out);
+}
+
+TEST(RealCompilers, MakeTheSameCodeWithoutWhatIsOnlyAskedFor) {
+  const inductorfs::testing::TemporaryDirectory temporary;
+  const std::string source = temporary / "program.cc";
+  write_text(source, kProgram);
+  const std::string empty = temporary / "empty.cc";
+  write_text(empty, "");
+  size_t compared = 0;
+  for (const std::string compiler : {"g++", "clang++"}) {
+    const std::string plain = code_of(compiler, source, "", temporary / "plain.s");
+    if (plain.empty() || plain.find("%xmm") == std::string::npos) continue;  // none here, or not for x86-64
+    EXPECT_NE(code_of(compiler, source, "-mno-fma", temporary / "less.s"), plain) << "the program tells nothing";
+    std::string known;  // options that are not another compiler's, or of a newer one
+    for (const std::string_view feature : only_asked_for()) {
+      const std::string option = " -m" + std::string(feature);
+      if (code_of(compiler, empty, option, temporary / "empty.s").empty()) continue;
+      known += option;
+      ++compared;
+    }
+    EXPECT_EQ(code_of(compiler, source, known, temporary / "more.s"), plain) << compiler << known;
+  }
+  if (compared == 0) INDUCTORFS_LACKS("g++ or clang++ for x86-64");
 }
 
 }  // namespace

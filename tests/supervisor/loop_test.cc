@@ -24,14 +24,7 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/supervisor/protocol.h"
 #include "inductorfs/takeover/request_slots.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define INDUCTORFS_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define INDUCTORFS_SANITIZED 1
-#endif
-#endif
+#include "support/sanitized.h"
 
 // ---- every allocation of this process, whoever makes it
 

@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/sanitized.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -117,7 +118,9 @@ void set_limit(__rlimit_resource resource, rlim_t value) {
 
 void set_limits(const Launch& launch) {
   set_limit(RLIMIT_CORE, 0);
+#ifndef INDUCTORFS_SANITIZED  // a sanitizer reserves terabytes of addresses for itself
   set_limit(RLIMIT_AS, kMemoryLimit);
+#endif
   set_limit(RLIMIT_FSIZE, kFileLimit);
   set_limit(RLIMIT_NOFILE, kDescriptorLimit);
   set_limit(RLIMIT_CPU, launch.seconds);

@@ -22,9 +22,9 @@
 #include <utility>
 
 #include "inductorfs/base/clock.h"
+#include "inductorfs/base/sanitized.h"
 #include "inductorfs/supervisor/protocol.h"
 #include "inductorfs/takeover/request_slots.h"
-#include "support/sanitized.h"
 
 // ---- every allocation of this process, whoever makes it
 

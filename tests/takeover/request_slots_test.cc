@@ -13,8 +13,8 @@
 #include <string>
 #include <thread>
 
+#include "inductorfs/base/sanitized.h"
 #include "support/lacks.h"
-#include "support/sanitized.h"
 
 namespace inductorfs::takeover {
 namespace {

@@ -182,6 +182,12 @@ Family triton_family(const Parts& parts) {
   return name.ends_with(".autotune.json") ? Family::kTritonAutotune : Family::kTritonKernel;
 }
 
+/// code_state_path() makes one name of what the user called the job, the rank and the tag.
+Family dynamo_family(const Parts& parts) {
+  const bool is_state = parts.count == 2 && parts[1].starts_with("code_state_") && parts[1].ends_with(".pkl");
+  return is_state ? Family::kPgoState : Family::kDynamo;
+}
+
 Family cache_family(const Parts& parts) {
   if (parts.count < 2) return Family::kOther;
   return parts.count == 2 && is_text_of(parts[1], kSha256HexLength, kHex) ? Family::kSystemAutotune
@@ -217,7 +223,6 @@ struct Tree {
 /// Directories of the root below which everything is of one family, none of them shared.
 constexpr Tree kTrees[] = {
     {"locks", Family::kLock},
-    {"dynamo", Family::kDynamo},
     {"gcc", Family::kTool},
     {"bisect", Family::kTool},
     {"autoheuristic", Family::kTool},
@@ -253,6 +258,7 @@ Family family_of(const Parts& parts) {
   if (root == "fxgraph") return fxgraph_family(parts);
   if (root == "aotautograd") return aotautograd_family(parts);
   if (root == "cache") return cache_family(parts);
+  if (root == "dynamo" && parts.count >= 2) return dynamo_family(parts);
   if (root == kPrecompiledHeaders) return precompiled_header_family(parts);
   return tree_family(parts);
 }

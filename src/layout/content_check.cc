@@ -142,6 +142,7 @@ Result<void> check_family(const Classification& classified, const Artefact& arte
     case Family::kAotAutograd:
       return check_candidate(artefact);
     case Family::kAotAutogradEntry:
+    case Family::kPgoState:
       return check_pickle(artefact);
     case Family::kGeneratedCode:
       return check_generated_code(artefact);

@@ -44,6 +44,7 @@ std::string_view never_shared(Family family) {
     case Family::kVecIsaMarker:
     case Family::kPrecompiledHeader:
     case Family::kSystemAutotune:
+    case Family::kPgoState:
     case Family::kTritonKernel:
     case Family::kTritonLauncher:
     case Family::kTritonAutotune:

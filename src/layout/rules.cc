@@ -23,7 +23,7 @@ constexpr Facet kHeader[] = {Facet::kTorch, Facet::kPython,   Facet::kLibc,
 constexpr Facet kKernel[] = {Facet::kTriton, Facet::kGpuArch, Facet::kEnvironment};
 constexpr Facet kLauncher[] = {Facet::kTriton, Facet::kPython, Facet::kLibc, Facet::kCuda};
 constexpr Facet kKernelTimings[] = {Facet::kTriton, Facet::kGpu, Facet::kEnvironment};
-constexpr Facet kState[] = {Facet::kTorch, Facet::kPython};
+constexpr Facet kState[] = {Facet::kTorch, Facet::kPython, Facet::kEnvironment};
 
 /// In the order of Family. The facets of a family that is not shared are those it would need if an operator shared it.
 constexpr Rule kRules[] = {
@@ -144,6 +144,19 @@ constexpr Rule kRules[] = {
             "other's unless they are merged",
      .source = "torch/_inductor/codecache.py: CacheBase.update_local_cache, PersistentCache.lookup; write_atomic",
      .pattern = "cache/<64 hex>"},
+    {.family = Family::kPgoState,
+     .name = "pgo_state",
+     .shared = true,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = kState,
+     .why =
+         "which sizes are dynamic, so that a job compiles for them at once. The user names the job "
+         "(TORCH_COMPILE_JOB_ID) "
+         "so that its runs share it, as over torch's own remote PGO; the latest state counts, and a process reads it "
+         "once. Nothing is written where no job is named",
+     .source = "torch/_dynamo/pgo.py: get_cache_key, code_state_path, get_local_code_state, write_local_impl",
+     .pattern = "dynamo/code_state_*.pkl"},
     {.family = Family::kTritonKernel,
      .name = "triton_kernel",
      .shared = true,
@@ -184,11 +197,11 @@ constexpr Rule kRules[] = {
      .seal = SealSign::kRename,
      .contest = Contest::kNone,
      .facets = kState,
-     .why =
-         "named by a job id and rank that people choose, not by any hash of the code; the last writer wins, and state "
-         "that another host publishes during a run would make ranks of one job compile different shapes",
-     .source = "torch/_dynamo/pgo.py: get_local_code_state, put_local_code_state; package.py: DiskDynamoStore",
-     .pattern = "dynamo/**"},
+     .why = "compiled functions whose name hashes the function's qualified name and line, and neither its text nor "
+            "torch: two "
+            "programs meet under one name",
+     .source = "torch/_dynamo/package.py: DiskDynamoStore, CompilePackage.source_id_from_fn",
+     .pattern = "dynamo/** but code_state_*.pkl"},
     {.family = Family::kObjectCache,
      .name = "object_cache",
      .shared = false,

@@ -276,6 +276,14 @@ TEST(CheckContent, KnowsPrecompiledHeadersAndMarkers) {
   EXPECT_TRUE(refuses(code(".so.load_ok"), "1"));
 }
 
+TEST(CheckContent, HoldsPgoStateToBeAWholePickle) {
+  const std::string path = "dynamo/code_state_job_0_None.pkl";
+  EXPECT_TRUE(accepts(path, "\x80\x05]\x94."));
+  EXPECT_TRUE(refuses(path, "\x80\x05]\x94"));
+  EXPECT_TRUE(refuses(path, ""));
+  EXPECT_TRUE(refuses(path, "text"));
+}
+
 TEST(CheckContent, SaysNothingOfFamiliesThatAreNotShared) {
   for (const std::string path : {"locks/x.lock", "dynamo/x.pkl", "README", ""}) EXPECT_TRUE(accepts(path, ""));
 }

@@ -30,10 +30,11 @@ enum class Family {
   kVecIsaMarker,       ///< <xx>/<c+51>.so.load_ok
   kPrecompiledHeader,  ///< precompiled_headers/<c+51>.h[.gch]
   kSystemAutotune,     ///< cache/<64 hex>
+  kPgoState,           ///< dynamo/code_state_<job>_<rank>_<tag>.pkl
   kTritonKernel,       ///< triton/<device>/<KEY>/: IR, binary, metadata, __grp__
   kTritonLauncher,     ///< triton/<device>/<KEY>/*.so: launchers, cuda_utils
   kTritonAutotune,     ///< triton/<device>/<KEY>/*.autotune.json
-  kDynamo,             ///< dynamo/
+  kDynamo,             ///< dynamo/, but kPgoState
   kObjectCache,        ///< cutedsl, quack, flydsl
   kCutlass,            ///< .cu, configs_*.json, torch_cutlass/
   kHalide,

@@ -89,9 +89,12 @@ Fact cuda_of_torch(const Result<PythonFacts>& python) {
 
 Fact cuda_fact(const Fact& of_torch, const GpuAnswer& gpu) {
   if (!of_torch.known) return of_torch;
-  if (gpu.state == GpuState::kUnknown) return unknown_fact("the driver's CUDA level: " + gpu.detail, gpu.source);
+  if (gpu.state == GpuState::kUnknown) return unknown_fact("the driver's CUDA version: " + gpu.detail, gpu.source);
   // Sorted, as canonical() has it: hip and torch come after the driver.
-  const std::string driver = gpu.state == GpuState::kPresent ? cuda_level(gpu.driver) : std::string(kNone);
+  // The major version: drivers of one major version run each other's machine code and have the functions that torch and
+  // Triton call (CUDA's minor version compatibility). What else a program asks of its driver it asks at run time
+  // (triton/backends/nvidia/driver.c), and nothing of it is in an artefact.
+  const std::string driver = gpu.state == GpuState::kPresent ? std::to_string(gpu.driver / 1000) : std::string(kNone);
   Fact fact = known_fact(canonical({{"driver", driver}}) + "\n" + of_torch.value, of_torch.source);
   if (!gpu.driver_release.empty()) fact.details = canonical({{"driver_release", gpu.driver_release}});
   return fact;

@@ -90,6 +90,16 @@ TEST_F(GpuProbe, TakesEqualDevicesAndOtherDriversForTheSame) {
   EXPECT_EQ(gpu_fact(ask_stand_in({{"FAKE_CUDA_MEM_MB", "81485"}})).value, base.value);
 }
 
+TEST_F(GpuProbe, TakesDriversOfOneMajorVersionForTheSame) {
+  PythonFacts no_torch;
+  no_torch.executable = "/fake/python";
+  const auto of_driver = [&](const char* version) {
+    return cuda_fact(no_torch, ask_stand_in({{"FAKE_CUDA_VERSION", version}})).value;
+  };
+  EXPECT_EQ(of_driver("13010"), of_driver("13020"));
+  EXPECT_NE(of_driver("12080"), of_driver("13020"));
+}
+
 TEST_F(GpuProbe, ADriverWithoutADeviceIsACpuHost) {
   const GpuAnswer answer = ask_stand_in({{"FAKE_CUDA_COUNT", "0"}});
   EXPECT_EQ(answer.state, GpuState::kAbsent);
@@ -260,7 +270,7 @@ TEST_F(GpuKernel, ADeviceThatDoesNotRunItHasNoFacts) {
     EXPECT_TRUE(detail(gpu_fact(answer), "gpu0.runs_code").starts_with("no: ")) << setting.second;
     PythonFacts no_torch;
     no_torch.executable = "/fake/python";
-    EXPECT_EQ(cuda_fact(no_torch, answer).value, "driver=13.2\ntorch=none")
+    EXPECT_EQ(cuda_fact(no_torch, answer).value, "driver=13\ntorch=none")
         << "what the driver can is known all the same";
   }
 }

@@ -72,7 +72,7 @@ TEST_F(Probe, LearnsEveryFacet) {
                                                "\nrecord=" + codec::digest_of("torch/a.py,sha256=AAA,2\n").to_hex() +
                                                "\nversion=9.9.9+test");
   EXPECT_EQ(host.get(Facet::kTriton).value, std::string("key=") + testing::kTritonTreeKeyDigest + "\nversion=8.8.8");
-  EXPECT_EQ(host.get(Facet::kCuda).value, "driver=12.8\ntorch=13.2");
+  EXPECT_EQ(host.get(Facet::kCuda).value, "driver=12\ntorch=13.2");
   EXPECT_EQ(host.get(Facet::kGpu).value, "device=NVIDIA H200; cc=9.0; sms=132; memory_gib=140");
   EXPECT_EQ(host.get(Facet::kGpuArch).value, "cc=9.0");
   EXPECT_EQ(host.get(Facet::kPython).value, "implementation=cpython\nsoabi=cpython-311-x86_64-linux-gnu\nversion=3.11");

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 
+#include "inductorfs/takeover/request_slots.h"
 #include "support/lacks.h"
 #include "vfs/host.h"
 #include "vfs/process.h"
@@ -212,6 +215,42 @@ TEST_F(KeyDirectory, SharesWhatTwoThreadsOfAProcessPutAlike) {
   ASSERT_TRUE(a.triton_group(directory, first.id()));
 
   EXPECT_EQ(writers_seen(a, directory, reader.pid()), "111");
+}
+
+/// A sparse file of a terabyte costs its writer nothing, and the comparison of two would hold everybody up for minutes:
+/// a directory is renamed when it has ended, and who comes later waits for the rename.
+TEST_F(KeyDirectory, ComparesNoLargeFilesOfTwoThreads) {
+  constexpr uint64_t kSize = 64 << 20;
+  auto region = takeover::Region::create(1);
+  ASSERT_TRUE(region);
+  takeover::Slot& slot = takeover::RequestSlots(*region).of_thread(0);
+  Host a(cluster);
+  Process reader;
+  Thread first;
+  Thread second;
+  const auto put = [&](const std::string& name, const Thread& thread) {
+    ASSERT_TRUE(a.make_directories(directory));
+    const std::string temporary = directory + "/tmp.pid_" + std::to_string(thread.id()) + "_0123";
+    ASSERT_TRUE(a.make_directory(temporary));
+    ASSERT_TRUE(a.create(temporary + "/" + name, ""));
+    ASSERT_TRUE(a.truncate(temporary + "/" + name, kSize));
+    const std::array<uint64_t, 5> header{40, 99, 0, 0, 0};
+    std::memcpy(slot.request(), header.data(), sizeof header);
+    slot.steps = 0;
+    {
+      const takeover::Serving serving(slot, false);
+      ASSERT_TRUE(a.rename(temporary + "/" + name, directory + "/" + name, thread.id()));
+    }
+    slot.free();
+    ASSERT_TRUE(a.remove_directory(temporary));
+  };
+  put("k.ttir", first);
+  put("k.ttir", second);
+  EXPECT_EQ(slot.steps, 0) << "signs of progress, one for each MiB that was compared";
+  ASSERT_TRUE(a.triton_put(directory, "k.source", "first wrote k.source", first.id()));
+  ASSERT_TRUE(a.triton_put(directory, "k.json", R"({"writer": "first"})", first.id()));
+  ASSERT_TRUE(a.triton_group(directory, first.id()));
+  EXPECT_EQ(writers_seen(a, directory, reader.pid()), "---") << "what was not compared counts as different";
 }
 
 TEST_F(KeyDirectory, ServesEveryDeviceAndMountPathFromOneEntry) {

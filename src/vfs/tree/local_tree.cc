@@ -247,13 +247,18 @@ Result<std::string> LocalTree::set_aside(const std::string& path) const {
               std::string(kSetAsideFolder) + "/ holds " + std::to_string(kMost) + " items; remove some");
 }
 
-bool LocalTree::same_bytes(const std::string& one, const std::string& other) const {
+bool LocalTree::same_bytes(const std::string& one, const std::string& other, uint64_t most) const {
   const auto a = open_file(one, false);
   const auto b = open_file(other, false);
   if (!a || !b) return false;
+  struct stat first {};
+  struct stat second {};
+  if (::fstat(a->get(), &first) != 0 || ::fstat(b->get(), &second) != 0) return false;
+  if (first.st_size != second.st_size || static_cast<uint64_t>(first.st_size) > most) return false;
   std::string piece(kCopyPiece, '\0');
   std::string beside(kCopyPiece, '\0');
-  for (uint64_t offset = 0;; offset += kCopyPiece) {
+  // Somebody may make them longer meanwhile.
+  for (uint64_t offset = 0; offset <= most; offset += kCopyPiece) {
     const auto got = pread_full(a->get(), piece.data(), piece.size(), offset);
     const auto there = pread_full(b->get(), beside.data(), beside.size(), offset);
     if (!got || !there || *got != *there) return false;
@@ -261,6 +266,7 @@ bool LocalTree::same_bytes(const std::string& one, const std::string& other) con
     if (*got < piece.size()) return true;
     takeover::note_progress();
   }
+  return false;
 }
 
 std::optional<std::string> LocalTree::seal_of(int file) const {

@@ -77,8 +77,8 @@ class LocalTree {
   /// Moves what lies at a path of the view to set-aside/<number>, by the descriptor of its directory, because the path
   /// itself may be longer than kPathLimit. Returns its new path.
   [[nodiscard]] Result<std::string> set_aside(const std::string& path) const;
-  /// Compares two files; false also when one of the two cannot be read.
-  [[nodiscard]] bool same_bytes(const std::string& one, const std::string& other) const;
+  /// Compares two files of at most `most` bytes; false also when one of the two is larger, or cannot be read.
+  [[nodiscard]] bool same_bytes(const std::string& one, const std::string& other, uint64_t most) const;
   /// Copies the file and renames the copy over it: the path then names an inode of its own, with the same
   /// mode, owner, times and extended attributes, whose bytes no other name shares. `early` has the bytes if they were
   /// copied before, and says how many of them are wanted.

@@ -17,6 +17,9 @@ namespace {
 
 /// A set whose writer cannot be watched (another pid namespace) is dropped when nothing came for so long.
 constexpr std::chrono::minutes kUnwatchedSetLife{10};
+/// Larger files of a set count as different without a look. They are compared under the lock of directory moves:
+/// whoever renames a directory waits for it, and then everybody. A sparse file of a terabyte costs its writer nothing.
+constexpr uint64_t kMostCompared = uint64_t{16} << 20;
 
 /// Whether another thread has put other bytes under this name of a set: now, `source` over `place`, or earlier.
 bool is_disputed(KeyDirectory& key, const SetOwner& set_writer, const std::string& name, pid_t thread,
@@ -28,7 +31,7 @@ bool is_disputed(KeyDirectory& key, const SetOwner& set_writer, const std::strin
   });
   if (!earlier || earlier->disputed) return earlier.has_value();
   const bool same_thread = thread != 0 && earlier->thread == thread;
-  return !same_thread && !tree.same_bytes(source, place);
+  return !same_thread && !tree.same_bytes(source, place, kMostCompared);
 }
 
 Result<void> move_into_set(const LocalTree& tree, const Site& from, const std::string& place) {

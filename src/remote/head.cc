@@ -11,6 +11,9 @@ namespace {
 /// a second.
 constexpr Milliseconds::rep kHeadsInAnInterval = 10;
 
+/// As the scripts take it (is_number() in scripts.cc).
+constexpr size_t kGenerationDigits = 15;
+
 }  // namespace
 
 std::optional<uint64_t> to_generation(std::string_view text) {
@@ -27,8 +30,9 @@ Result<Head> head_of(const redis::Reply& reply) {
     if (field.kind == redis::Reply::Kind::kNil) return head;
     if (field.kind != redis::Reply::Kind::kString) return fail(redis::to_error(field));
   }
-  const auto generation = to_generation(reply.items[0].text);
-  if (!generation) return fail(ErrorCode::kCorrupt, "a scope's generation is no number");
+  const std::string& text = reply.items[0].text;
+  const auto generation = text.size() <= kGenerationDigits ? to_generation(text) : std::nullopt;
+  if (!generation) return head;  // a flipped bit: the log tells it, as when meta is gone
   head.exists = true;
   head.position = {*generation, reply.items[1].text};
   return head;

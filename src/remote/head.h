@@ -22,7 +22,7 @@ struct Head {
   Position position;
 };
 
-/// Reads the head from the answer to HMGET <meta> gen nonce.
+/// Reads the head from the answer to HMGET <meta> gen nonce. It does not exist when its generation is no number.
 [[nodiscard]] Result<Head> head_of(const redis::Reply& reply);
 [[nodiscard]] std::optional<uint64_t> to_generation(std::string_view text);
 

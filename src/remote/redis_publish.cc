@@ -9,6 +9,7 @@
 
 #include "blob_shelf.h"
 #include "group.h"
+#include "head.h"
 #include "inductorfs/base/log.h"
 #include "keys.h"
 #include "piece.h"
@@ -163,7 +164,7 @@ class PublishJob {
     if (group_.contest) {
       const Reply& count = replies[1];
       const bool whole = replies[2].integer == 2;  // counts alone, the rest evicted, are dropped by the script
-      const uint64_t groups = count.kind == Reply::Kind::kString ? std::strtoull(count.text.c_str(), nullptr, 10) : 0;
+      const uint64_t groups = to_generation(count.text).value_or(0);  // no number: the script drops it
       if (whole && groups > group_.contest->most) outcome_ = PublishOutcome::kSuperseded;
       return {};
     }

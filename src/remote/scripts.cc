@@ -7,7 +7,9 @@ namespace inductorfs::remote {
 namespace {
 
 // digest_in(): '' for an entry of a newer release, which equals no digest. `known` is the version of this release.
-// advance(): one more generation, and its record in the log.
+// is_number(): false for what a flipped bit left, or more digits than a number of Lua holds. Such a generation counts
+// as no meta, as in head_of(), and such a count as none: HINCRBY would refuse both for ever. advance(): one more
+// generation, and its record in the log.
 //  - %.0f: a number becomes an argument with 14 digits only.
 //  - An index without meta (an eviction policy took it, or an operator): the last record of the log was written in one
 //    step with it and tells the same, so the history goes on and nobody has to read the index anew.
@@ -21,8 +23,20 @@ namespace {
 constexpr const char* kCommon = R"lua(
 local meta, idx, cnt, own, log = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
+local function is_number(text)
+  return #text <= 15 and string.match(text, '^%d+$') ~= nil
+end
+
 local function generation()
-  return tonumber(redis.call('HGET', meta, 'gen') or '0')
+  local gen = redis.call('HGET', meta, 'gen')
+  return gen and is_number(gen) and tonumber(gen) or 0
+end
+
+local function groups_of(contest)
+  local count = redis.call('HGET', cnt, contest) or '0'
+  if is_number(count) then return tonumber(count) end
+  redis.call('HDEL', cnt, contest)
+  return 0
 end
 
 local function restore_meta()
@@ -39,6 +53,8 @@ local function restore_meta()
 end
 
 local function advance(nonce, length, record)
+  local known_gen = redis.call('HGET', meta, 'gen')
+  if known_gen and not is_number(known_gen) then redis.call('HDEL', meta, 'gen', 'nonce') end
   local prev = redis.call('HGET', meta, 'nonce')
   local whole = redis.call('EXISTS', idx) == 1
   if not prev then
@@ -89,7 +105,7 @@ local function remove(path)
   local contest = redis.call('HGET', own, '/' .. group)
   if not contest then return end
   redis.call('HDEL', own, '/' .. group)
-  if redis.call('HINCRBY', cnt, contest, -1) <= 0 then redis.call('HDEL', cnt, contest) end
+  if groups_of(contest) <= 1 then redis.call('HDEL', cnt, contest) else redis.call('HINCRBY', cnt, contest, -1) end
 end
 )lua";
 
@@ -115,7 +131,7 @@ if held_all and mode == 'repair' then
 end
 if held_all then return {same and 'SAME' or 'HELD', generation()} end
 drop_lone_contests()
-if contest ~= '' and tonumber(redis.call('HGET', cnt, contest) or '0') > most then
+if contest ~= '' and groups_of(contest) > most then
   return {'SUPERSEDED', generation()}
 end
 if expect ~= '' then

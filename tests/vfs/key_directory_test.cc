@@ -15,6 +15,7 @@
 #include "support/lacks.h"
 #include "vfs/host.h"
 #include "vfs/process.h"
+#include "vfs/tree/paths.h"
 #include "vfs/thread.h"
 
 namespace inductorfs::testing {
@@ -201,6 +202,20 @@ TEST_F(KeyDirectory, GoesOnWithASetThatAnEarlierReleaseNotedWithoutAStart) {
   ASSERT_TRUE(a.triton_group(directory, two.pid()));
   EXPECT_EQ(writers_seen(a, directory, reader.pid()), "222");
   EXPECT_FALSE(std::filesystem::exists(pending + std::to_string(two.pid())));
+}
+
+/// A set is moved into view as a whole, under locks.
+TEST_F(KeyDirectory, HasALimitOfFiles) {
+  Host a(cluster);
+  Process writer;
+  const auto put = [&](size_t number) {
+    return a.triton_put(directory, "k" + std::to_string(number) + ".ttir", "text", writer.pid());
+  };
+  for (size_t i = 0; i < vfs::kMostInSet; ++i) ASSERT_TRUE(put(i)) << i;
+  EXPECT_TRUE(put(0)) << "one that it has may be put again";
+  const auto more = put(vfs::kMostInSet);
+  ASSERT_FALSE(more);
+  EXPECT_EQ(more.error().code(), ErrorCode::kNoSpace);
 }
 
 TEST_F(KeyDirectory, SharesWhatTwoThreadsOfAProcessPutAlike) {

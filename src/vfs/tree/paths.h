@@ -27,6 +27,8 @@ namespace inductorfs::vfs {
 /// layout::sealed_by_removal_of()).
 [[nodiscard]] bool is_being_built(const std::string& directory, const std::string& name,
                                   const std::vector<LocalTree::Item>& siblings);
+/// The most files of a Triton set, which is looked at as a whole under locks. A group file names 256 children at most.
+inline constexpr size_t kMostInSet = 1024;
 /// Says whether these files of a Triton set, in this directory, are all that its group file names. Reads the group
 /// file.
 [[nodiscard]] bool set_is_whole(const std::set<std::string>& files, const LocalTree& tree, const std::string& directory,

@@ -64,7 +64,9 @@ Result<std::vector<LocalTree::Item>> RootTree::list_in_view(const std::string& p
 
 std::vector<std::string> RootTree::local_set(const std::string& path) const {
   std::vector<std::string> names;
-  if (auto items = disk_.list(LocalTree::view(path))) {
+  auto directory = disk_.open_directory(LocalTree::view(path));
+  if (!directory) return names;
+  if (auto items = LocalTree::list(std::move(*directory), path, kMostInSet)) {
     for (auto& item : *items) {
       if (item.type == S_IFREG && is_kernel_file(join(path, item.name))) names.push_back(std::move(item.name));
     }

@@ -120,7 +120,8 @@ class RootTree {
   /// Lists what a directory of the view has on the disk; nothing when it is not there. The caller must not hold
   /// moves(): the directory is opened under it, and read with no lock held, however many names it has.
   [[nodiscard]] Result<std::vector<LocalTree::Item>> list_in_view(const std::string& path);
-  /// Lists the Triton files that a directory of the view has on the disk.
+  /// Lists the Triton files that a directory of the view has on the disk, of its first kMostInSet names. With more it
+  /// is no whole set.
   [[nodiscard]] std::vector<std::string> local_set(const std::string& path) const;
   [[nodiscard]] bool local_set_is_whole(const std::string& path) const;
   /// Evicts after an ENOSPC, and waits up to 100 ms for the space of files that were deleted just now. Returns true if

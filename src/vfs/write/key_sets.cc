@@ -58,6 +58,13 @@ Result<void> KeySets::keep_pending_orphan(const std::string& place) {
   });
 }
 
+bool KeySets::has_room(const Node& directory, const SetOwner& writer, const std::string& name) {
+  return directory.key->state.with([&](const KeyState& state) {
+    const auto set = state.writers.find(writer);
+    return set == state.writers.end() || set->second.files.size() < kMostInSet || set->second.files.contains(name);
+  });
+}
+
 Result<std::optional<SetOwner>> KeySets::put_into_set(const Site& from, const Site& to, const Caller& caller) {
   if (!to.parent->key || !is_kernel_file(to.path)) return std::nullopt;
   if (layout::classify(from.path).family != layout::Family::kTemporary) return std::nullopt;
@@ -76,6 +83,9 @@ Result<std::optional<SetOwner>> KeySets::put_into_set(const Site& from, const Si
   const bool moved = has_moved(place);
   const NodePtr node = moved ? nodes_.find_local(*witness) : nodes_.child(from.parent, from.name);
   if (!node || !node->is_regular()) return std::nullopt;
+  if (!has_room(*to.parent, writer, to.name)) {
+    return fail(ErrorCode::kNoSpace, "a Triton key has " + std::to_string(kMostInSet) + " files at most");
+  }
   if (::mkdirat(disk_.fd(), directory.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", directory);
   const std::string source = LocalTree::view(from.path);
   const bool disputed = moved ? disk_.mark_of(place, LocalTree::kDisputedName).has_value()

@@ -23,7 +23,7 @@ class KeySets {
       : counters_(services.counters), tree_(tree), origin_(origin), marks_(marks), sealer_(sealer) {}
 
   /// Handles a rename from a temporary name into a key directory. Returns the writer of the set that took the file;
-  /// empty when the file belongs to no set. The caller holds moves().
+  /// empty when the file belongs to no set. kNoSpace when the set has kMostInSet files. The caller holds moves().
   [[nodiscard]] Result<std::optional<SetOwner>> put_into_set(const Site& from, const Site& to, const Caller& caller);
   /// Shows the set if it is whole and the first one. To be called after put_into_set(), without a lock.
   void commit_if_complete(const Site& site, const SetOwner& set, pid_t writer);
@@ -35,6 +35,7 @@ class KeySets {
   [[nodiscard]] size_t pending() const;
 
  private:
+  [[nodiscard]] static bool has_room(const Node& directory, const SetOwner& writer, const std::string& name);
   [[nodiscard]] Result<void> keep_pending_orphan(const std::string& place);
   [[nodiscard]] Result<void> commit(const NodePtr& directory, const std::string& path, KeyState& state,
                                     const SetOwner& writer);

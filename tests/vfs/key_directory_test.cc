@@ -15,8 +15,8 @@
 #include "support/lacks.h"
 #include "vfs/host.h"
 #include "vfs/process.h"
-#include "vfs/tree/paths.h"
 #include "vfs/thread.h"
+#include "vfs/tree/paths.h"
 
 namespace inductorfs::testing {
 namespace {

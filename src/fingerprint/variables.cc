@@ -64,13 +64,13 @@ constexpr Variable kVariables[] = {
      "_inductor/utils.py, XPU_KERNEL_FORMAT: a module's constant, not in config, hence not in FxGraphHashDetails",
      Reading::kText, kMadeByInductor},
     {"TORCH_CUDNN_SDPA_DEPRIORITIZED", "another attention operator in the graph that AOTAutograd makes", kTracingKey,
-     Reading::kOff, kMadeByInductor},
-    {"TORCH_CUDNN_SDPA_PREFERRED", "as TORCH_CUDNN_SDPA_DEPRIORITIZED, in torch 2.9", kTracingKey, Reading::kSwitch,
-     kMadeByInductor},
+     Reading::kTorchOff, kMadeByInductor},
+    {"TORCH_CUDNN_SDPA_PREFERRED", "as TORCH_CUDNN_SDPA_DEPRIORITIZED, in torch 2.9", kTracingKey,
+     Reading::kTorchSwitch, kMadeByInductor},
     {"TORCH_LINEAR_FLATTEN_3D", "another form of a linear layer in the graph that AOTAutograd makes",
      "aten/src/ATen/native/Linear.cpp, linear, while AOTAutograd traces; not in its key, which is of the graph before "
      "(_functorch/_aot_autograd/autograd_cache.py, AOTAutogradCacheDetails)",
-     Reading::kOff, kMadeByInductor},
+     Reading::kTorchOff, kMadeByInductor},
     {"TRITON_ALLOW_NON_CONSTEXPR_GLOBALS", "values of plain globals are compiled into a kernel",
      "compiler/code_generator.py, _define_name_lookup; runtime/jit.py, cache_key holds the values of constexpr globals "
      "only",
@@ -90,6 +90,10 @@ constexpr Variable kVariables[] = {
     {"TRITON_FORCE_DISABLE_FP_FUSION", "multiplications and additions are not fused", kInductorKey, Reading::kOff,
      kMadeByInductor},
     {"TRITON_HIP_*", "scheduling and prefetching on AMD GPUs", kInductorKey, Reading::kSwitch, kMadeByInductor},
+    {"TRITON_HIP_GLOBAL_PREFETCH", "prefetching on AMD GPUs, in Triton 3.5", kInductorKey, Reading::kNumber,
+     kMadeByInductor},
+    {"TRITON_HIP_LOCAL_PREFETCH", "prefetching on AMD GPUs, in Triton 3.5", kInductorKey, Reading::kNumber,
+     kMadeByInductor},
     {"TRITON_INTERPRET", "kernels are interpreted: timings of tunings are those of the interpreter",
      "runtime/jit.py, jit; in no key", Reading::kOff, kMadeByTriton},
     {"TRITON_KERNEL_OVERRIDE", "code from a directory is stored in place of what was compiled",
@@ -137,6 +141,19 @@ bool is_packaged_tool(std::string_view path) {
          path.ends_with("/triton/backends/nvidia/bin/ptxas-blackwell");
 }
 
+/// A whole number as Python's int() reads it (knobs.py, env_int), without needless zeros; empty for another text.
+std::string whole_number(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\n\v\f\r";
+  const size_t start = std::min(text.find_first_not_of(kBlanks), text.size());
+  text = text.substr(start, text.find_last_not_of(kBlanks) + 1 - start);
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  const bool digits = std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (text.empty() || !digits) return {};
+  text.remove_prefix(std::min(text.find_first_not_of('0'), text.size() - 1));
+  return (negative && text != "0" ? "-" : "") + std::string(text);
+}
+
 /// The words of get_isa_from_cpu_capability (_inductor/cpu_vec_isa.py).
 bool is_capability(std::string_view value) {
   constexpr std::string_view kWords[] = {"default", "zvector", "vsx", "avx2", "avx512"};
@@ -152,7 +169,17 @@ std::string canonical_value(Reading reading, std::string_view value) {
     case Reading::kOn:
       return on.value_or(false) ? "" : "0";
     case Reading::kSwitch:
-      return std::string(on ? number(*on) : value);
+      // Triton takes an empty value for off, which is not the default of each (tried: AMDGCN_USE_BUFFER_OPS).
+      return value.empty() ? "0" : std::string(on ? number(*on) : value);
+    case Reading::kTorchOff:
+      return value == "1" ? "1" : "";
+    case Reading::kTorchSwitch:
+      // c10/util/env.cpp, check_env: any other text is ignored with a warning (tried with "true", "01" and " 1").
+      return value == "1" || value == "0" ? std::string(value) : "";
+    case Reading::kNumber: {
+      const std::string whole = whole_number(value);
+      return whole.empty() ? std::string(value) : whole == "0" ? "" : whole;
+    }
     case Reading::kPasses:
       if (on) return *on ? "1" : "";
       return std::string(value);
@@ -178,12 +205,14 @@ bool is_plain(std::string_view name) {
 std::span<const Variable> variables() { return kVariables; }
 
 const Variable* find_variable(std::string_view name) {
+  const Variable* begun = nullptr;
   for (const Variable& variable : kVariables) {
+    if (variable.name == name) return &variable;
     const bool prefix = variable.name.ends_with('*');
     const std::string_view stem = variable.name.substr(0, variable.name.size() - (prefix ? 1 : 0));
-    if (prefix ? name.starts_with(stem) && is_plain(name) : name == stem) return &variable;
+    if (prefix && name.starts_with(stem) && is_plain(name)) begun = &variable;
   }
-  return nullptr;
+  return begun;
 }
 
 bool matters(const Variable& variable, std::span<const Facet> facets) {

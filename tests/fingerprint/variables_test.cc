@@ -50,6 +50,8 @@ TEST(Variables, AreFoundByWholeNameOrByPrefix) {
   ASSERT_NE(find_variable("TRITON_HIP_USE_ASYNC_COPY"), nullptr);
   EXPECT_EQ(find_variable("TRITON_HIP_USE_ASYNC_COPY")->name, "TRITON_HIP_*");
   EXPECT_EQ(find_variable("TRITON_HIP"), nullptr);
+  ASSERT_NE(find_variable("TRITON_HIP_LOCAL_PREFETCH"), nullptr);
+  EXPECT_EQ(find_variable("TRITON_HIP_LOCAL_PREFETCH")->name, "TRITON_HIP_LOCAL_PREFETCH") << "a whole name goes first";
   EXPECT_EQ(find_variable("TRITON_HIP_A\nTRITON_F32_DEFAULT"), nullptr) << "a name is one line";
   EXPECT_EQ(find_variable(""), nullptr);
 }
@@ -74,6 +76,17 @@ TEST(Variables, LeaveOutWhatChangesNoArtefactOrIsInAKey) {
                            "OMP_NUM_THREADS",
                            "LD_LIBRARY_PATH",
                            "CI",
+                           "TRITON_CUOBJDUMP_PATH",
+                           "TRITON_NVDISASM_PATH",
+                           "TRITON_CUDACRT_PATH",
+                           "TRITON_CUDART_PATH",
+                           "TRITON_LIBCUDA_PATH",
+                           "TRITON_CUPTI_LIB_PATH",
+                           "TORCHINDUCTOR_CUTLASS_DIR",
+                           "CUDA_HOME",
+                           "TMPDIR",
+                           "USER",
+                           "VIRTUAL_ENV",
                            "PATH",
                            "HOME"}) {
     EXPECT_EQ(find_variable(name), nullptr) << name;
@@ -124,6 +137,35 @@ TEST(EnvironmentText, DoesNotCountAToolOfThePackagesThemselves) {
   EXPECT_EQ(environment_text({{"TRITON_PTXAS_PATH", "/usr/local/cuda/bin/ptxas"}}),
             "TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas");
   EXPECT_EQ(environment_text({{"TRITON_PTXAS_PATH", ""}}), "none");
+}
+
+TEST(EnvironmentText, TakesASwitchOfTorchAsItsCppCodeDoes) {
+  for (const char* name : {"TORCH_LINEAR_FLATTEN_3D", "TORCH_CUDNN_SDPA_DEPRIORITIZED"}) {
+    EXPECT_EQ(environment_text({{name, "1"}}), std::string(name) + "=1");
+    for (const char* off : {"0", "", "true", "on", "01", " 1"})
+      EXPECT_EQ(environment_text({{name, off}}), "none") << off;
+  }
+  EXPECT_EQ(environment_text({{"TORCH_CUDNN_SDPA_PREFERRED", "0"}}), "TORCH_CUDNN_SDPA_PREFERRED=0");
+  EXPECT_EQ(environment_text({{"TORCH_CUDNN_SDPA_PREFERRED", "1"}}), "TORCH_CUDNN_SDPA_PREFERRED=1");
+  EXPECT_EQ(environment_text({{"TORCH_CUDNN_SDPA_PREFERRED", "false"}}), "none");
+}
+
+TEST(EnvironmentText, TakesAnEmptySwitchOfThreeStatesForOff) {
+  EXPECT_EQ(environment_text({{"AMDGCN_USE_BUFFER_OPS", ""}}), "AMDGCN_USE_BUFFER_OPS=0");
+}
+
+TEST(EnvironmentText, TakesANumberAsANumber) {
+  for (const char* three : {"3", "03", " 3", "3 ", "+3", "0003\n"}) {
+    EXPECT_EQ(environment_text({{"TRITON_HIP_LOCAL_PREFETCH", three}}), "TRITON_HIP_LOCAL_PREFETCH=3") << three;
+  }
+  for (const char* zero : {"0", "00", " 0", "-0", ""}) {
+    EXPECT_EQ(environment_text({{"TRITON_HIP_LOCAL_PREFETCH", zero}}), "none") << zero;
+  }
+  EXPECT_EQ(environment_text({{"TRITON_HIP_LOCAL_PREFETCH", "-01"}}), "TRITON_HIP_LOCAL_PREFETCH=-1");
+  for (const char* other : {"3x", "0x3", "3.0", "-", "x"}) {
+    EXPECT_EQ(environment_text({{"TRITON_HIP_LOCAL_PREFETCH", other}}),
+              std::string("TRITON_HIP_LOCAL_PREFETCH=") + other);
+  }
 }
 
 TEST(EnvironmentText, KeepsAValueOnOneLine) {

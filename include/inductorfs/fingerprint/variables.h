@@ -15,13 +15,16 @@ namespace inductorfs::fingerprint {
 
 /// Says which values of a variable mean the same as each other, or the same as unset.
 enum class Reading {
-  kOff,         ///< a switch that is off when unset: Triton takes on, true, yes and 1; everything else is off
-  kOn,          ///< as kOff, but on when unset
-  kSwitch,      ///< a switch of three states: unset lets the code choose; a value that is no switch's word is a text
-  kText,        ///< taken as it is; empty is the same as unset
-  kPasses,      ///< "on" for everything, or a list of names; off and empty are the same as unset
-  kCapability,  ///< one of a few words; any other is ignored with a warning
-  kTool,        ///< the path of a program; a path inside the packages themselves is the same as unset
+  kOff,          ///< a switch that is off when unset: Triton takes on, true, yes and 1; everything else is off
+  kOn,           ///< as kOff, but on when unset
+  kSwitch,       ///< a switch of three states: unset lets the code choose, empty is off; another word is a text
+  kTorchOff,     ///< a switch of torch's C++ code: 1 is on; everything else is the same as unset
+  kTorchSwitch,  ///< as kTorchOff, but of three states: 0 is not the same as unset
+  kNumber,       ///< a whole number as Python's int() reads it; 0 is the same as unset; another word is a text
+  kText,         ///< taken as it is; empty is the same as unset
+  kPasses,       ///< "on" for everything, or a list of names; off and empty are the same as unset
+  kCapability,   ///< one of a few words; any other is ignored with a warning
+  kTool,         ///< the path of a program; a path inside the packages themselves is the same as unset
 };
 
 struct Variable {

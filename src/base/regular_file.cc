@@ -2,14 +2,20 @@
 #include "inductorfs/base/regular_file.h"
 
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <utility>
 
 namespace inductorfs {
 
-Result<Fd> open_regular(int dir, const std::string& path, uint64_t limit) {
-  auto file = open_at(dir, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+namespace {
+
+constexpr int kReading = O_RDONLY | O_NONBLOCK | O_NOCTTY;
+
+Result<Fd> only_regular(Result<Fd> file, const std::string& path, uint64_t limit) {
   if (!file) return file;
   struct stat status {};
   if (fstat(file->get(), &status) != 0) return fail_errno("stat", path);
@@ -20,6 +26,25 @@ Result<Fd> open_regular(int dir, const std::string& path, uint64_t limit) {
     return fail(ErrorCode::kTooLarge, path + " has more than " + std::to_string(limit) + " bytes");
   }
   return file;
+}
+
+}  // namespace
+
+Result<Fd> open_regular(int dir, const std::string& path, uint64_t limit) {
+  return only_regular(open_at(dir, path, kReading), path, limit);
+}
+
+Result<Fd> open_in_root(int root, const std::string& path, int flags) {
+  open_how how{};
+  how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+  Fd fd(static_cast<int>(syscall(SYS_openat2, root, path.c_str(), &how, sizeof how)));
+  if (!fd) return fail_errno("open", path);
+  return fd;
+}
+
+Result<Fd> open_regular_in_root(int root, const std::string& path, uint64_t limit) {
+  return only_regular(open_in_root(root, path, kReading), path, limit);
 }
 
 Result<Fd> open_regular(const std::string& path, uint64_t limit) { return open_regular(AT_FDCWD, path, limit); }

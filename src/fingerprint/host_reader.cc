@@ -8,6 +8,7 @@
 
 #include "facts.h"
 #include "key_memory.h"
+#include "named_files.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -16,8 +17,24 @@ using Json = nlohmann::json;
 
 constexpr const char* kPackages = "packages";
 constexpr const char* kCompiler = "compiler";
+constexpr const char* kEnvironment = "environment";
 
-Fingerprint read_here(const ProbeOptions& options, HostPart part) {
+/// What the child reads. Immutable value.
+struct HostRequest {
+  ProbeOptions options;
+  HostPart part = HostPart::kPackages;
+  std::string torch;  ///< of kEnvironment: the packages' directories
+  std::string triton;
+};
+
+const char* name_of(HostPart part) {
+  if (part == HostPart::kEnvironment) return kEnvironment;
+  return part == HostPart::kPackages ? kPackages : kCompiler;
+}
+
+Fingerprint read_here(const HostRequest& request) {
+  const ProbeOptions& options = request.options;
+  const HostPart part = request.part;
   Fingerprint result;
   KeyMemory memory(options.cache_file);
   // After each fact: what comes after it may take longer than there is time. An unwritable memory costs time at the
@@ -32,41 +49,65 @@ Fingerprint read_here(const ProbeOptions& options, HostPart part) {
     learned(Facet::kTorch, torch_fact(python, memory));
     learned(Facet::kCuda, cuda_of_torch(python));
     learned(Facet::kTriton, triton_fact(python, memory));
+  } else if (part == HostPart::kEnvironment) {
+    const auto files = named_files(options.environment, {});
+    learned(Facet::kEnvironment, named_files_fact(files, {{}, request.torch, request.triton}, memory));
   } else {
     learned(Facet::kCompiler, compiler_fact(options, cpu_facts().first, memory));
   }
   return result;
 }
 
-std::string to_text(const ProbeOptions& options, HostPart part) {
-  const Json json = {{"part", part == HostPart::kPackages ? kPackages : kCompiler},
+std::string to_text(const HostRequest& request) {
+  const ProbeOptions& options = request.options;
+  const Json json = {{"part", name_of(request.part)},
                      {"python", options.python},
                      {"compiler", options.compiler},
                      {"cache", options.cache_file},
+                     {"torch", request.torch},
+                     {"triton", request.triton},
+                     {"environment", options.environment},
                      {"deadline", options.deadline.count()}};
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-Result<std::pair<ProbeOptions, HostPart>> from_text(const std::string& text) {
+Result<HostRequest> from_text(const std::string& text) {
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) return fail(ErrorCode::kInvalid, "the request is no JSON object");
-  ProbeOptions options;
+  HostRequest request;
+  ProbeOptions& options = request.options;
   std::string part;
-  const std::pair<const char*, std::string*> texts[] = {
-      {"part", &part}, {"python", &options.python}, {"compiler", &options.compiler}, {"cache", &options.cache_file}};
+  const std::pair<const char*, std::string*> texts[] = {{"part", &part},
+                                                        {"python", &options.python},
+                                                        {"compiler", &options.compiler},
+                                                        {"cache", &options.cache_file},
+                                                        {"torch", &request.torch},
+                                                        {"triton", &request.triton}};
   for (const auto& [name, out] : texts) {
     const auto found = json.find(name);
     if (found == json.end() || !found->is_string()) return fail(ErrorCode::kInvalid, std::string(name) + " is missing");
     *out = found->get<std::string>();
   }
+  const auto environment = json.find("environment");
+  if (environment == json.end() || !environment->is_object()) {
+    return fail(ErrorCode::kInvalid, "environment is missing");
+  }
+  for (const auto& [name, value] : environment->items()) {
+    if (value.is_string()) options.environment[name] = value.get<std::string>();
+  }
   const auto deadline = json.find("deadline");
   if (deadline == json.end() || !deadline->is_number_integer()) return fail(ErrorCode::kInvalid, "deadline is missing");
   options.deadline = Milliseconds(deadline->get<int64_t>());
-  return std::pair(std::move(options), part == kPackages ? HostPart::kPackages : HostPart::kCompiler);
+  for (const HostPart known : {HostPart::kPackages, HostPart::kCompiler, HostPart::kEnvironment}) {
+    if (part != name_of(known)) continue;
+    request.part = known;
+    return request;
+  }
+  return fail(ErrorCode::kInvalid, "no such part: " + part);
 }
 
-Result<Fingerprint> read_by_child(const ProbeOptions& options, HostPart part) {
-  INDUCTORFS_TRY_ASSIGN(const auto answer, ask_reader(options.reader, "host-facts", to_text(options, part)));
+Result<Fingerprint> read_by_child(const HostRequest& request) {
+  INDUCTORFS_TRY_ASSIGN(const auto answer, ask_reader(request.options.reader, "host-facts", to_text(request)));
   return Fingerprint::from_json(answer);
 }
 
@@ -83,6 +124,10 @@ Fingerprint not_read(const ProbeOptions& options, HostPart part, const Error& wh
     result.set(Facet::kCompiler, unknown_fact(problem("the C++ compiler")));
     return result;
   }
+  if (part == HostPart::kEnvironment) {
+    result.set(Facet::kEnvironment, unknown_fact(problem("a file that a declared variable names")));
+    return result;
+  }
   const std::string name = options.python.empty() ? std::string() : " " + options.python;
   const std::string text = problem("the interpreter" + name);
   for (const Facet facet : {Facet::kPython, Facet::kTorch, Facet::kTriton, Facet::kCuda}) {
@@ -94,19 +139,27 @@ Fingerprint not_read(const ProbeOptions& options, HostPart part, const Error& wh
 }  // namespace
 
 Fingerprint read_host(const ProbeOptions& options, HostPart part) {
-  if (options.reader.program.empty()) return read_here(options, part);
-  auto read = read_by_child(options, part);
+  const HostRequest request{options, part, {}, {}};
+  if (options.reader.program.empty()) return read_here(request);
+  auto read = read_by_child(request);
   return read ? std::move(*read) : not_read(options, part, read.error());
+}
+
+Fact read_declared(const ProbeOptions& options, const std::string& torch, const std::string& triton) {
+  const HostRequest request{options, HostPart::kEnvironment, torch, triton};
+  if (options.reader.program.empty()) return read_here(request).get(Facet::kEnvironment);
+  const auto read = read_by_child(request);
+  return (read ? *read : not_read(options, request.part, read.error())).get(Facet::kEnvironment);
 }
 
 int run_host_reader() {
   const auto text = reader_request();
-  const auto request = text ? from_text(*text) : Result<std::pair<ProbeOptions, HostPart>>(fail(text.error()));
+  const auto request = text ? from_text(*text) : Result<HostRequest>(fail(text.error()));
   if (!request) {
     (void)std::fprintf(stderr, "inductorfs: host-facts: %s\n", request.error().what().c_str());
     return 2;
   }
-  const std::string json = read_here(request->first, request->second).to_json();
+  const std::string json = read_here(*request).to_json();
   const bool written = std::fwrite(json.data(), 1, json.size(), stdout) == json.size() && std::fflush(stdout) == 0;
   return written ? 0 : 1;
 }

@@ -9,10 +9,13 @@ namespace inductorfs::fingerprint {
 enum class HostPart {
   kPackages,  ///< python, torch, triton; cuda without the driver: cuda_of_torch()
   kCompiler,
+  kEnvironment,  ///< what the files mean that the declared variables name (named_files_fact())
 };
 
 /// Reads a part as the options say: by a child process, or in this one. If a part was not read in time its facts are
 /// unknown, with the reason.
 [[nodiscard]] Fingerprint read_host(const ProbeOptions& options, HostPart part);
+/// Reads HostPart::kEnvironment; `torch` and `triton` are the packages' directories, empty when there is none.
+[[nodiscard]] Fact read_declared(const ProbeOptions& options, const std::string& torch, const std::string& triton);
 
 }  // namespace inductorfs::fingerprint

@@ -138,17 +138,21 @@ Result<codec::Digest> remembered_digest(const std::string& path, KeyMemory& memo
   const auto file = open_regular(path, kHashedFileLimit);
   if (!file && file.error().code() != ErrorCode::kNotFound) return fail(file.error());
   if (!file) return fail(ErrorCode::kNotFound, path + " cannot be read");
-  struct stat status {};
-  if (fstat(file->get(), &status) != 0) return fail_errno("fstat", path);
-  if (status.st_size < kLargeFile) return codec::digest_of_file(file->get());
+  return remembered_digest(file->get(), memory.name_of(path), memory);
+}
 
-  const std::string name = "sha256 " + memory.name_of(path);
+Result<codec::Digest> remembered_digest(int file, const std::string& name, KeyMemory& memory) {
+  struct stat status {};
+  if (fstat(file, &status) != 0) return fail_errno("fstat", name);
+  if (status.st_size < kLargeFile) return codec::digest_of_file(file);
+
+  const std::string key = "sha256 " + name;
   const std::string identity = memory.identity_of_file(status);
-  if (const auto known = memory.find(name, identity)) {
+  if (const auto known = memory.find(key, identity)) {
     if (const auto digest = codec::Digest::from_hex(*known)) return *digest;
   }
-  auto digest = codec::digest_of_file(file->get());
-  if (digest && !is_too_fresh(status)) memory.keep(name, identity, digest->to_hex());
+  auto digest = codec::digest_of_file(file);
+  if (digest && !is_too_fresh(status)) memory.keep(key, identity, digest->to_hex());
   return digest;
 }
 

@@ -71,5 +71,7 @@ class KeyMemory {
 /// Returns the digest of a file's content; for a large file it comes from the memory while the file's identity is the
 /// same.
 [[nodiscard]] Result<codec::Digest> remembered_digest(const std::string& path, KeyMemory& memory);
+/// Does the same for an open regular file. `name` is its name in the memory.
+[[nodiscard]] Result<codec::Digest> remembered_digest(int file, const std::string& name, KeyMemory& memory);
 
 }  // namespace inductorfs::fingerprint

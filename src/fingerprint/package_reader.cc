@@ -51,7 +51,10 @@ Fact libc_of(const Process& process) {
 
 std::string to_text(const PackageRequest& request) {
   const Process& process = request.process;
-  const Json json = {{"facet", to_string(request.facet)},
+  Json files = Json::array();
+  for (const NamedFile& file : process.files) files.push_back({{"variable", file.variable}, {"path", file.path}});
+  const Json json = {{"files", std::move(files)},
+                     {"facet", to_string(request.facet)},
                      {"root", process.root},
                      {"torch", process.torch.path},
                      {"triton", process.triton.path},
@@ -61,6 +64,19 @@ std::string to_text(const PackageRequest& request) {
                      {"cache", request.cache_file},
                      {"owner", process.root.empty() && !request.held ? std::string() : std::to_string(process.owner)}};
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+Result<std::vector<NamedFile>> files_from(const Json& json) {
+  std::vector<NamedFile> files;
+  const auto list = json.find("files");
+  if (list == json.end() || !list->is_array()) return fail(ErrorCode::kInvalid, "files is missing");
+  for (const Json& one : *list) {
+    const bool whole = one.is_object() && one.contains("variable") && one["variable"].is_string() &&
+                       one.contains("path") && one["path"].is_string();
+    if (!whole) return fail(ErrorCode::kInvalid, "files has an entry without variable and path");
+    files.push_back({one["variable"].get<std::string>(), one["path"].get<std::string>(), {}});
+  }
+  return files;
 }
 
 Result<PackageRequest> from_text(std::string_view text) {
@@ -84,6 +100,7 @@ Result<PackageRequest> from_text(std::string_view text) {
     *out = found->get<std::string>();
   }
   INDUCTORFS_TRY_ASSIGN(const auto known, facet_from_string(facet));
+  INDUCTORFS_TRY_ASSIGN(request.process.files, files_from(json));
   request.facet = known;
   request.owner = owner;
   return request;
@@ -92,19 +109,26 @@ Result<PackageRequest> from_text(std::string_view text) {
 /// Paths of descriptors, and what the process itself calls these places.
 using Replacements = std::vector<std::pair<std::string, std::string>>;
 
-}  // namespace
-
-Fact read_package_here(const PackageRequest& request) {
+Fact package_fact(const PackageRequest& request, KeyMemory& memory) {
   const Process& process = request.process;
-  if (request.facet == Facet::kLibc) return libc_of(process);
   PythonFacts python;
   python.soabi = process.soabi;
   python.extensions = suffixes_of(process.soabi);
   python.torch = process.root + process.torch.path;
   python.triton = process.root + process.triton.path;
+  return request.facet == Facet::kTorch ? torch_fact(python, memory) : triton_fact(python, memory);
+}
+
+}  // namespace
+
+Fact read_package_here(const PackageRequest& request) {
+  const Process& process = request.process;
+  if (request.facet == Facet::kLibc) return libc_of(process);
   KeyMemory memory = request.owner.empty() ? KeyMemory(request.cache_file)
                                            : KeyMemory::of_containers(request.cache_file, request.owner);
-  Fact fact = request.facet == Facet::kTorch ? torch_fact(python, memory) : triton_fact(python, memory);
+  Fact fact = request.facet == Facet::kEnvironment
+                  ? named_files_fact(process.files, {process.root, process.torch.path, process.triton.path}, memory)
+                  : package_fact(request, memory);
   (void)memory.save();  // an unwritable memory costs time at the next start, nothing else
   return fact;
 }
@@ -115,10 +139,17 @@ namespace {
 PackageRequest through_descriptors(const PackageRequest& request, Replacements& replaced) {
   PackageRequest result = request;
   Process& process = result.process;
+  const auto place_of = [](const Fd& fd) {
+    return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd.get());
+  };
+  if (request.facet == Facet::kEnvironment) {
+    process.root = place_of(request.held->root);
+    return result;
+  }
   process.root.clear();
   const auto lead = [&](const Fd& fd, std::string& path, bool is_file) {
     if (path.empty()) return;
-    const std::string place = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd.get());
+    const std::string place = place_of(fd);
     const size_t slash = is_file ? path.size() : path.rfind('/');
     replaced.emplace_back(place, path.substr(0, slash));
     path = place + path.substr(slash);
@@ -147,7 +178,7 @@ Fact package_not_in_time(const std::string& path, Milliseconds deadline) {
 }
 
 Fact read_package(const PackageRequest& request) {
-  const std::string path = package_for(request.facet, request.process).path;
+  const std::string path = path_for(request.facet, request.process);
   if (std::getenv(kPackageRequest) != nullptr) return unknown_fact("this process is itself a reader of packages", path);
   const std::string program = request.program.empty() ? "/proc/self/exe" : request.program;
   Replacements replaced;

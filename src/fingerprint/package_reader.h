@@ -10,11 +10,12 @@
 
 namespace inductorfs::fingerprint {
 
-/// A request to read the torch, triton or libc facet of a process's environment. A child process reads it and is killed
+/// A request to read the torch, triton or libc facet of a process's environment, or the files that its variables name
+/// (the environment facet). A child process reads it and is killed
 /// at the deadline, because a package may lie on a file system that does not answer. read_package() blocks until then.
 struct PackageRequest {
   Facet facet = Facet::kTorch;
-  Process process;  ///< its root, owner, packages and soabi are used
+  Process process;  ///< its root, owner, packages, files and soabi are used
   /// The directories from which packages of a process with another root are read; nullptr: they are read through that
   /// root, as long as the process lives.
   std::shared_ptr<const Held> held;

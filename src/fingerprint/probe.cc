@@ -7,6 +7,7 @@
 #include "inductorfs/base/thread.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "inductorfs/fingerprint/variables.h"
+#include "named_files.h"
 
 namespace inductorfs::fingerprint {
 
@@ -29,6 +30,35 @@ void add_system_hash(Fingerprint& facts) {
 
 }  // namespace
 
+Fact environment_fact(const ProbeOptions& options, const Fingerprint& facts) {
+  constexpr std::string_view kSource = "declared for the mount";
+  const auto folder = [&facts](Facet facet) {
+    const Fact& fact = facts.get(facet);
+    return fact.known && !fact.is_none() && fact.source.starts_with('/') ? fact.source : std::string();
+  };
+  auto values = environment_values(options.environment);
+  ProbeOptions named = options;
+  // A content is declared as such for a mount on a host that does not have the file.
+  std::erase_if(named.environment, [](const auto& one) { return is_content_value(one.second); });
+  const auto files = named_files(named.environment, {});
+  if (files.empty()) return known_fact(environment_text(values), std::string(kSource));
+  const Fact meaning = read_declared(named, folder(Facet::kTorch), folder(Facet::kTriton));
+  if (!meaning.known) return meaning;
+  std::string details;
+  for (const NamedFile& file : files) {
+    add_line(details, kNamedFileKey, file.path);
+    std::string value = named_value(meaning, file.variable);
+    if (value.empty()) {
+      values.erase(file.variable);
+    } else {
+      values[file.variable] = std::move(value);
+    }
+  }
+  Fact fact = known_fact(environment_text(values), std::string(kSource));
+  fact.details = std::move(details);
+  return fact;
+}
+
 Fingerprint probe(const ProbeOptions& options) {
   // The driver takes a second to start, longer than all the rest once the keys are remembered.
   GpuAnswer gpu;
@@ -42,7 +72,7 @@ Fingerprint probe(const ProbeOptions& options) {
   result.set(Facet::kCpu, std::move(cpu));
   result.set(Facet::kCpuIsa, std::move(isa));
   result.set(Facet::kLibc, libc_fact());
-  result.set(Facet::kEnvironment, known_fact(environment_text(options.environment), "declared for the mount"));
+  result.set(Facet::kEnvironment, environment_fact(options, result));
 
   asking.join();
   result.set(Facet::kGpu, gpu_fact(gpu));

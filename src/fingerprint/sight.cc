@@ -144,6 +144,30 @@ std::shared_ptr<const Writer> Sight::look_once(pid_t pid, const ProcessStat& sta
   return writer;
 }
 
+/// While this thread's caller keeps a request of the process waiting, the process has not ended, and its files can be
+/// reached.
+void Sight::read_while_it_lives(const Process& process) {
+  if (process.root.empty() || !packages_.lacks(process)) return;
+  packages_.read_held(process, std::make_shared<const Held>(reader_.hold(process)));
+}
+
+std::shared_ptr<const Writer> Sight::with_environment(const std::shared_ptr<const Process>& process) {
+  if (!process->has_package()) return std::make_shared<const Writer>(process, LiveEnvironment());
+  std::optional<LiveEnvironment> live;
+  std::vector<NamedFile> files;
+  const bool looked = run_loose(kLookName, [&] {
+    live = reader_.environment_of(*process);
+    if (live) files = reader_.files_of(*process, *live);
+  });
+  if (!looked || !live) return nullptr;
+  if (!live->live) ++start_only_;
+  if (files.empty()) return std::make_shared<const Writer>(process, std::move(*live));
+  Process with_files = *process;
+  with_files.files = std::move(files);
+  read_while_it_lives(with_files);
+  return std::make_shared<const Writer>(std::make_shared<const Process>(std::move(with_files)), std::move(*live));
+}
+
 Sight::Seen Sight::refreshed(Seen seen, pid_t pid, const ProcessIdentity& identity) {
   const SteadyTime now = system_clock().now();
   const bool same = seen.process && seen.process->identity == identity;
@@ -153,22 +177,12 @@ Sight::Seen Sight::refreshed(Seen seen, pid_t pid, const ProcessIdentity& identi
     std::optional<Process> process;
     const bool looked = run_loose(kLookName, [&] { process = reader_.look_at(pid, identity); });
     if (!looked || !process) return {};
-    // While its caller waits for us it has not ended, and its packages can be reached.
-    if (!process->root.empty() && packages_.lacks(*process)) {
-      packages_.read_held(*process, std::make_shared<const Held>(reader_.hold(*process)));
-    }
+    read_while_it_lives(*process);
     seen = {std::make_shared<const Process>(std::move(*process)), nullptr, {}, now, 0};
   }
   if (!seen.writer || now - seen.environment_at >= options_.environment_age) {
-    LiveEnvironment environment;
-    if (seen.process->has_package()) {
-      std::optional<LiveEnvironment> live;
-      const bool looked = run_loose(kLookName, [&] { live = reader_.environment_of(*seen.process); });
-      if (!looked || !live) return {};
-      environment = std::move(*live);
-      if (!environment.live) ++start_only_;
-    }
-    seen.writer = std::make_shared<const Writer>(seen.process, std::move(environment));
+    seen.writer = with_environment(seen.process);
+    if (!seen.writer) return {};
     seen.environment_at = now;
   }
   return seen;

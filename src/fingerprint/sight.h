@@ -76,6 +76,9 @@ class Sight : public std::enable_shared_from_this<Sight> {
   [[nodiscard]] Seen seen_of(pid_t pid);
   [[nodiscard]] Look::Found look_through(pid_t pid, ProcessStat stat);
   [[nodiscard]] std::shared_ptr<const Writer> look_once(pid_t pid, const ProcessStat& stat);
+  void read_while_it_lives(const Process& process);
+  /// Reads the process's environment, and looks at the files that it names. nullptr when it cannot be read.
+  [[nodiscard]] std::shared_ptr<const Writer> with_environment(const std::shared_ptr<const Process>& process);
   [[nodiscard]] Seen refreshed(Seen seen, pid_t pid, const ProcessIdentity& identity);
 
   const WritersOptions options_;

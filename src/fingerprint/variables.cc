@@ -31,6 +31,18 @@ constexpr std::string_view kCompilerKey =
     "read by the compiler driver or the linker; a .so is named by its source and command line only "
     "(_inductor/codecache.py, CppCodeCache.load_async)";
 
+constexpr std::string_view kElf =
+    "\x7f"
+    "ELF";
+/// The raw form of LLVM's bitcode (llvm/BitcodeReader: "BC" 0xC0DE).
+constexpr std::string_view kBitcode = "BC\xc0\xde";
+/// torch sets TRITON_PTXAS_PATH in every job when its wheel has a ptxas (_inductor/runtime/compile_tasks.py,
+/// _set_triton_ptxas_path). Triton takes its own without the variable (knobs.py, env_nvidia_tool).
+constexpr FileKind kPtxas = {"ELF program", kElf, "bin/ptxas", "backends/nvidia/bin/ptxas"};
+constexpr FileKind kPtxasBlackwell = {"ELF program", kElf, {}, "backends/nvidia/bin/ptxas-blackwell"};
+/// backends/nvidia/compiler.py, CUDAOptions.__post_init__.
+constexpr FileKind kLibdevice = {"LLVM bitcode", kBitcode, {}, "backends/nvidia/lib/libdevice.10.bc"};
+
 constexpr Variable kVariables[] = {
     {"ALLOW_LHS_TMEM_LAYOUT_CONVERSION", "layout of an operand in tensor memory", kInductorKey, Reading::kOff,
      kMadeByInductor},
@@ -98,18 +110,18 @@ constexpr Variable kVariables[] = {
      "runtime/jit.py, jit; in no key", Reading::kOff, kMadeByTriton},
     {"TRITON_KERNEL_OVERRIDE", "code from a directory is stored in place of what was compiled",
      "compiler/compiler.py, compile (fn_override_manager); in no key", Reading::kOff, kMadeByTriton},
-    {"TRITON_LIBDEVICE_PATH", "another library of device functions is linked in", kOptionKey, Reading::kText,
-     kMadeByInductor},
+    {"TRITON_LIBDEVICE_PATH", "another library of device functions is linked in", kOptionKey, Reading::kFile,
+     kMadeByInductor, &kLibdevice},
     {"TRITON_MOCK_PTX_VERSION", "stands in the key for the version of ptxas",
      "backends/nvidia/compiler.py, get_ptxas_version; in none of torch's keys", Reading::kText, kMadeByInductor},
     {"TRITON_OVERRIDE_ARCH", "kernels are for another architecture", kInductorKey, Reading::kText, kMadeByInductor},
     {"TRITON_PLUGIN_PATHS", "Triton runs passes of a plugin", kInductorKey, Reading::kText, kMadeByInductor},
     {"TRITON_PTXAS_BLACKWELL_PATH", "another ptxas assembles",
-     "backends/nvidia/compiler.py, get_ptxas; in Triton's key by its version, in none of torch's", Reading::kTool,
-     kMadeByInductor},
+     "backends/nvidia/compiler.py, get_ptxas; in Triton's key by its version, in none of torch's", Reading::kFile,
+     kMadeByInductor, &kPtxasBlackwell},
     {"TRITON_PTXAS_PATH", "another ptxas assembles",
-     "backends/nvidia/compiler.py, get_ptxas; in Triton's key by its version, in none of torch's", Reading::kTool,
-     kMadeByInductor},
+     "backends/nvidia/compiler.py, get_ptxas; in Triton's key by its version, in none of torch's", Reading::kFile,
+     kMadeByInductor, &kPtxas},
     {"TRITON_STORE_BINARY_ONLY", "key directories and bundles without ttir, ttgir, llir and ptx",
      "compiler/compiler.py, compile; in no key", Reading::kOff, kMadeByTriton},
     {"TRITON_SWAP_MIR*", "machine code from a directory takes the place of what was compiled", kAmdNoKey,
@@ -133,13 +145,6 @@ std::optional<bool> switch_of(std::string_view value) {
 }
 
 std::string_view number(bool on) { return on ? "1" : "0"; }
-
-/// torch sets TRITON_PTXAS_PATH itself when its wheel has a ptxas (_inductor/runtime/compile_tasks.py,
-/// _set_triton_ptxas_path): what is equal to the packages' own tool is told by the packages.
-bool is_packaged_tool(std::string_view path) {
-  return path.ends_with("/torch/bin/ptxas") || path.ends_with("/triton/backends/nvidia/bin/ptxas") ||
-         path.ends_with("/triton/backends/nvidia/bin/ptxas-blackwell");
-}
 
 /// A whole number as Python's int() reads it (knobs.py, env_int), without needless zeros; empty for another text.
 std::string whole_number(std::string_view text) {
@@ -185,8 +190,7 @@ std::string canonical_value(Reading reading, std::string_view value) {
       return std::string(value);
     case Reading::kCapability:
       return is_capability(value) ? std::string(value) : "";
-    case Reading::kTool:
-      return is_packaged_tool(value) ? "" : std::string(value);
+    case Reading::kFile:
     case Reading::kText:
       break;
   }
@@ -199,6 +203,9 @@ bool is_plain(std::string_view name) {
     return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
   });
 }
+
+constexpr std::string_view kContent = "sha256:";
+constexpr std::string_view kNotKnown = "not known: ";
 
 }  // namespace
 
@@ -247,6 +254,27 @@ std::map<std::string, std::string> environment_from_text(std::string_view text) 
     if (const auto parts = split_line(line)) result.emplace(parts->first, parts->second);
   }
   return result;
+}
+
+std::string content_value(const codec::Digest& digest) { return std::string(kContent) + digest.to_hex(); }
+
+bool is_content_value(std::string_view value) {
+  return value.starts_with(kContent) && codec::Digest::from_hex(value.substr(kContent.size())).has_value();
+}
+
+std::string not_known_value(std::string_view why) { return std::string(kNotKnown) + std::string(why); }
+
+std::string_view why_not_known(std::string_view value) {
+  return value.starts_with(kNotKnown) ? value.substr(kNotKnown.size()) : std::string_view();
+}
+
+std::string unknown_file_in(std::string_view text) {
+  for (const auto& [name, value] : environment_from_text(text)) {
+    const Variable* const variable = find_variable(name);
+    if (variable == nullptr || variable->file == nullptr || why_not_known(value).empty()) continue;
+    return name + ": " + std::string(why_not_known(value));
+  }
+  return {};
 }
 
 }  // namespace inductorfs::fingerprint

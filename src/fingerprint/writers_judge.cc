@@ -70,20 +70,76 @@ std::string value_of(const std::map<std::string, std::string>& values, const std
   return found == values.end() ? std::string() : found->second;
 }
 
-Judgement judge_environment(const Writer& writer, std::span<const Facet> facets, const MountFacts& mount) {
+/// A variable in the writer's environment and in the mount's. Immutable value.
+struct Compared {
+  const Variable& variable;
+  std::string name;
+  std::string ours;  ///< canonical; empty when it means the same as unset
+  std::string its;
+  std::string path;  ///< of a variable that names a file: the writer's value
+};
+
+Judgement judge_variable(const Compared& one) {
+  if (const auto why = why_not_known(one.ours); one.variable.file != nullptr && !why.empty()) {
+    return unknown("this mount does not know what its " + one.name + " names: " + std::string(why));
+  }
+  if (const auto why = why_not_known(one.its); one.variable.file != nullptr && !why.empty()) {
+    return unknown("the writer's " + one.name + " names a file that is not known: " + std::string(why));
+  }
+  if (one.ours == one.its) return matches();
+  const auto quoted = [](const std::string& text) { return "\"" + text + "\""; };
+  const auto shown = [&](const std::string& text) { return text.empty() ? "unset" : quoted(text); };
+  std::string theirs = shown(one.its);
+  if (!one.path.empty()) {
+    theirs = quoted(one.path) + (one.its.empty() ? " (what is used without it)" : " (" + one.its + ")");
+  }
+  return differs(one.name + " is " + theirs + " in the writer and " + shown(one.ours) + " for this mount (" +
+                 std::string(one.variable.effect) + "); declare it for the mount, or change it in the job");
+}
+
+/// Says whether `one` decides before `other`: a difference does before what is unknown, and that before what has to be
+/// read first.
+bool decides(const Judgement& one, const Judgement& other) {
+  constexpr auto kRank = [](Match match) {
+    if (match == Match::kDiffers) return 0;
+    if (match == Match::kUnknown) return 1;
+    return match == Match::kLater ? 2 : 3;
+  };
+  return kRank(one.match) < kRank(other.match);
+}
+
+/// Returns the canonical value of a writer's variable that names a file; empty when the file has to be read first.
+std::optional<std::string> file_value(const std::string& name, const Process& process, const FactOf& fact_of) {
+  const bool named = std::any_of(process.files.begin(), process.files.end(),
+                                 [&name](const NamedFile& file) { return file.variable == name; });
+  if (!named) return std::string();  // the file that torch names in every job
+  const auto fact = fact_of(Facet::kEnvironment, process);
+  if (!fact) return std::nullopt;
+  return named_value(*fact, name);
+}
+
+Judgement judge_environment(const Writer& writer, std::span<const Facet> facets, const MountFacts& mount,
+                            const FactOf& fact_of) {
   const auto theirs = environment_values(writer.environment().values);
   std::map<std::string, std::string> names = theirs;
   names.insert(mount.environment().begin(), mount.environment().end());
+  Judgement result = matches();
   for (const auto& [name, value] : names) {
     const Variable* const variable = find_variable(name);
-    const std::string ours = value_of(mount.environment(), name);
-    const std::string its = value_of(theirs, name);
-    if (variable == nullptr || ours == its || !matters(*variable, facets)) continue;
-    const auto shown = [](const std::string& text) { return text.empty() ? "unset" : "\"" + text + "\""; };
-    return differs(name + " is " + shown(its) + " in the writer and " + shown(ours) + " for this mount (" +
-                   std::string(variable->effect) + "); declare it for the mount, or change it in the job");
+    if (variable == nullptr || !matters(*variable, facets)) continue;
+    Compared one{*variable, name, value_of(mount.environment(), name), value_of(theirs, name), {}};
+    bool later = false;
+    if (variable->file != nullptr && !one.its.empty()) {
+      const auto meaning = file_value(name, writer.process(), fact_of);
+      one.path = std::exchange(one.its, meaning.value_or(""));
+      later = !meaning;
+    }
+    Judgement judgement = later
+                              ? Judgement{Match::kLater, one.path + ", which " + name + " names, has to be read first"}
+                              : judge_variable(one);
+    if (decides(judgement, result)) result = std::move(judgement);
   }
-  return matches();
+  return result;
 }
 
 Judgement judge_facet(Facet facet, const Writer& writer, std::span<const Facet> facets, const MountFacts& mount,
@@ -98,7 +154,7 @@ Judgement judge_facet(Facet facet, const Writer& writer, std::span<const Facet> 
     case Facet::kPython:
       return judge_python(writer.process(), mine);
     case Facet::kEnvironment:
-      return judge_environment(writer, facets, mount);
+      return judge_environment(writer, facets, mount, fact_of);
     case Facet::kCuda:
     case Facet::kGpu:
     case Facet::kGpuArch:
@@ -128,8 +184,7 @@ Judgement judge_writer(const Writer* writer, std::span<const Facet> facets, cons
   for (const Facet facet : facets) {
     Judgement one = judge_facet(facet, *writer, facets, mount, fact_of);
     if (one.match == Match::kDiffers) return one;
-    const bool worse = one.match == Match::kUnknown ? result.match != Match::kUnknown : result.match == Match::kMatches;
-    if (one.match != Match::kMatches && worse) result = std::move(one);
+    if (decides(one, result)) result = std::move(one);
   }
   return result;
 }

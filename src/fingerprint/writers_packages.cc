@@ -11,6 +11,7 @@
 
 #include "facts.h"
 #include "inductorfs/base/regular_file.h"
+#include "inductorfs/fingerprint/variables.h"
 #include "key_memory.h"
 
 namespace inductorfs::fingerprint {
@@ -20,7 +21,7 @@ namespace {
 constexpr size_t kFactLimit = 64;
 /// A package changed at its place keeps the identity that its processes were seen with, so it is looked at again.
 constexpr Milliseconds kLookAgain{60'000};
-constexpr Facet kPackageFacets[] = {Facet::kTorch, Facet::kTriton, Facet::kLibc};
+constexpr Facet kReadFacets[] = {Facet::kTorch, Facet::kTriton, Facet::kLibc, Facet::kEnvironment};
 constexpr uint64_t kLibcLimit = uint64_t{32} << 20;
 
 }  // namespace
@@ -28,6 +29,11 @@ constexpr uint64_t kLibcLimit = uint64_t{32} << 20;
 const Package& package_for(Facet facet, const Process& process) {
   if (facet == Facet::kTorch) return process.torch;
   return facet == Facet::kTriton ? process.triton : process.libc;
+}
+
+std::string path_for(Facet facet, const Process& process) {
+  if (facet != Facet::kEnvironment) return package_for(facet, process).path;
+  return process.files.empty() ? std::string() : process.files.front().path;
 }
 
 std::string own_libc() {
@@ -57,7 +63,19 @@ std::string libc_version(const std::string& file) {
 
 namespace {
 
+/// What the files mean depends on the packages, too: they hold what is used without the variables.
+std::string files_name(const Process& process) {
+  std::string name(to_string(Facet::kEnvironment));
+  name.append("\n").append(process.space).append("\n").append(process.torch.path);
+  name.append("\n").append(process.triton.identity).append("\n").append(process.triton.path);
+  for (const NamedFile& file : process.files) {
+    name.append("\n").append(file.variable).append("\n").append(file.identity).append("\n").append(file.path);
+  }
+  return name;
+}
+
 std::string fact_name(Facet facet, const Process& process) {
+  if (facet == Facet::kEnvironment) return files_name(process);
   const Package& package = package_for(facet, process);
   std::string name(to_string(facet));
   // The path is part of it: equal identities on two devices of containers that came one after the other are possible.
@@ -96,8 +114,8 @@ std::optional<Fact> Packages::known(Facet facet, const Process& process) const {
 }
 
 bool Packages::lacks(const Process& process) const {
-  return std::any_of(std::begin(kPackageFacets), std::end(kPackageFacets), [&](Facet facet) {
-    if (package_for(facet, process).path.empty() || own_libc_fact(facet, process)) return false;
+  return std::any_of(std::begin(kReadFacets), std::end(kReadFacets), [&](Facet facet) {
+    if (path_for(facet, process).empty() || own_libc_fact(facet, process)) return false;
     const std::string name = fact_name(facet, process);
     return facts_->with([&name](const CachedFacts& facts) {
       const auto found = facts.find(name);
@@ -107,15 +125,15 @@ bool Packages::lacks(const Process& process) const {
 }
 
 void Packages::read_held(const Process& process, const std::shared_ptr<const Held>& held) {
-  for (const Facet facet : kPackageFacets) {
-    if (!package_for(facet, process).path.empty()) (void)ask(facet, process, held);  // who judges asks for the answer
+  for (const Facet facet : kReadFacets) {
+    if (!path_for(facet, process).empty()) (void)ask(facet, process, held);  // who judges asks for the answer
   }
 }
 
 std::optional<Fact> Packages::ask(Facet facet, const Process& process, const std::shared_ptr<const Held>& held) {
   if (auto own = own_libc_fact(facet, process)) return own;
   const std::string name = fact_name(facet, process);
-  const std::string& path = package_for(facet, process).path;
+  const std::string path = path_for(facet, process);
   bool begins = false;
   auto answer = facts_->with([&](CachedFacts& facts) -> std::optional<Fact> {
     if (const CachedFact* const cached = usable(facts, name)) return cached->fact;
@@ -146,7 +164,8 @@ void Packages::forget_one(CachedFacts& facts) {
 }
 
 void Packages::keep(Guarded<CachedFacts>& facts, const std::string& name, const PackageRequest& request, Fact fact) {
-  const bool lasts = fact.known && (request.facet == Facet::kLibc || !request.process.root.empty());
+  const bool held = request.facet == Facet::kLibc || !request.process.root.empty();
+  const bool lasts = fact.known && held && unknown_file_in(fact.value).empty();
   facts.with([&](CachedFacts& all) {
     all[name] = {false, std::move(fact), system_clock().now(), lasts, request.process.owner};
     if (all.size() > kFactLimit) forget_one(all);

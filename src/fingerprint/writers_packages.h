@@ -18,8 +18,8 @@
 
 namespace inductorfs::fingerprint {
 
-/// The facts of packages that writers have mapped, as the probe would state them, remembered by the identity of the
-/// files. Child processes read them; no call blocks. Safe for concurrent use.
+/// The facts of packages that writers have mapped, as the probe would state them, and of the files that their variables
+/// name, remembered by the identity of the files. Child processes read them; no call blocks. Safe for concurrent use.
 class Packages {
  public:
   struct Options {
@@ -29,7 +29,8 @@ class Packages {
   };
   explicit Packages(Options options) : options_(std::move(options)) {}
 
-  /// Returns the torch, triton or libc facet of the process's environment if it was read recently.
+  /// Returns the torch, triton or libc facet of the process's environment if it was read recently; for the environment
+  /// facet what Process::files mean (named_files_fact()).
   [[nodiscard]] std::optional<Fact> known(Facet facet, const Process& process) const;
   /// Returns what known() returns. If that is empty it has the facet read, once for all callers, and is empty until it
   /// is read; an unknown fact when that takes longer than the deadline.
@@ -67,6 +68,9 @@ class Packages {
 
 /// Returns the package, or C library, of a process that a facet is about; the facet must be torch, triton or libc.
 [[nodiscard]] const Package& package_for(Facet facet, const Process& process);
+/// Returns the path that a facet of this process is read from: the package's, or the first of Process::files for the
+/// environment facet. Empty when there is nothing to read.
+[[nodiscard]] std::string path_for(Facet facet, const Process& process);
 /// Returns the file of this process's own C library; empty when it cannot be told.
 [[nodiscard]] std::string own_libc();
 /// Returns "2.36" from the banner in a C library's file; empty when it has none.

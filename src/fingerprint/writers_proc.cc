@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 #include <utility>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/regular_file.h"
 #include "key_memory.h"
 #include "writers_process.h"
 
@@ -245,12 +244,10 @@ void ProcReader::enter_root(Process& process) const {
 }
 
 Held ProcReader::hold(const Process& process) const {
-  const Fd root(open(process.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  const auto open_inside = [&root](const std::string& name, uint64_t flags) {
-    open_how how{};
-    how.flags = O_PATH | O_CLOEXEC | flags;
-    how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;  // a link of the container must not lead out of it
-    return Fd(static_cast<int>(syscall(SYS_openat2, root.get(), name.c_str(), &how, sizeof how)));
+  Fd root(open(process.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const auto open_inside = [&root](const std::string& name, int flags) {
+    auto fd = open_in_root(root.get(), name, O_PATH | flags);
+    return fd ? std::move(*fd) : Fd();
   };
   const auto parent_of = [](const std::string& name) { return name.substr(0, name.rfind('/') + 1); };
   Held held;
@@ -258,7 +255,22 @@ Held ProcReader::hold(const Process& process) const {
   if (!process.torch.path.empty()) held.torch = open_inside(parent_of(process.torch.path), O_DIRECTORY);
   if (!process.triton.path.empty()) held.triton = open_inside(parent_of(process.triton.path), O_DIRECTORY);
   if (!process.libc.path.empty()) held.libc = open_inside(process.libc.path, 0);
+  held.root = std::move(root);
   return held;
+}
+
+std::vector<NamedFile> ProcReader::files_of(const Process& process, const LiveEnvironment& environment) const {
+  std::vector<NamedFile> files = named_files(environment.values, process.torch.path);
+  if (files.empty()) return files;
+  const std::string top = process.root.empty() ? "/" : process.root;
+  const Fd root(open(top.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  for (NamedFile& file : files) {
+    if (!file.path.starts_with('/') || !root) continue;
+    const auto found = open_in_root(root.get(), file.path, O_PATH);
+    struct stat status {};
+    if (found && fstat(found->get(), &status) == 0) file.identity = identity_of(status);
+  }
+  return files;
 }
 
 std::optional<Process> ProcReader::look_at(pid_t pid, const ProcessIdentity& identity) const {

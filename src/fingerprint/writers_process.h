@@ -9,10 +9,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
+#include "named_files.h"
 
 /// Reads what /proc tells of a process. Its content is another user's: every size has a limit, and it is trusted for
 /// nothing but whether an artefact is published.
@@ -43,6 +45,7 @@ struct Package {
 /// The directories and the C library in which a process of another root has its packages, by descriptor: they can be
 /// read after the process has ended, and its mount namespace with it. Immutable after construction.
 struct Held {
+  Fd root;   ///< the process's root directory, from which the files that its variables name are opened
   Fd torch;  ///< the directory that holds the package's directory, its dist-info and mostly Triton
   Fd triton;
   Fd libc;
@@ -61,6 +64,7 @@ struct Process {
   Package libc;
   std::string soabi;             ///< "cpython-311-x86_64-linux-gnu", from the names of mapped extension modules
   uint64_t environ_address = 0;  ///< address of the variable `environ`; 0: not found
+  std::vector<NamedFile> files;  ///< those that its variables name (ProcReader::files_of); empty before these were read
   bool whole = true;             ///< false: it has more mapped files than are examined
   [[nodiscard]] bool has_package() const { return !torch.path.empty() || !triton.path.empty(); }
 };
@@ -113,6 +117,8 @@ class ProcReader {
   [[nodiscard]] Held hold(const Process& process) const;
   /// Reads the environment; empty when neither its memory nor its first environment may be read.
   [[nodiscard]] std::optional<LiveEnvironment> environment_of(const Process& process) const;
+  /// Returns the files that the variables of this environment name, with their identities.
+  [[nodiscard]] std::vector<NamedFile> files_of(const Process& process, const LiveEnvironment& environment) const;
 
  private:
   [[nodiscard]] std::string path(pid_t pid, std::string_view name) const;

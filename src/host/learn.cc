@@ -39,6 +39,16 @@ bool names_environment(const std::string& text) {
   return root["facets"].is_object() && root["facets"].contains(fingerprint::to_string(Facet::kEnvironment));
 }
 
+fingerprint::ProbeOptions options_of(const FactsRequest& request) {
+  fingerprint::ProbeOptions options;
+  options.python = request.python;
+  options.cache_file = request.cache_file;
+  options.environment = request.environment;
+  options.deadline = request.deadline;
+  options.reader = request.reader;
+  return options;
+}
+
 Result<Fingerprint> from_file(const FactsRequest& request) {
   const std::string& file = request.file;
   const Result<std::string> text = read_file(AT_FDCWD, file, kFactsLimit);
@@ -52,10 +62,8 @@ Result<Fingerprint> from_file(const FactsRequest& request) {
                                          ": make one with inductorfs fingerprint --json");
   }
   if (request.environment.empty() && names_environment(*text)) return facts;
-  Fact declared;
-  declared.known = true;
-  declared.value = fingerprint::environment_text(request.environment);
-  declared.source = "declared for this mount";
+  Fact declared = fingerprint::environment_fact(options_of(request), *facts);
+  if (declared.known) declared.source = "declared for this mount";
   facts->set(Facet::kEnvironment, std::move(declared));
   return facts;
 }
@@ -165,13 +173,7 @@ void add_folders(const std::string& directory, int depth, size_t& left, std::str
 
 Result<Fingerprint> learn_facts(const FactsRequest& request) {
   if (!request.file.empty()) return from_file(request);
-  fingerprint::ProbeOptions options;
-  options.python = request.python;
-  options.cache_file = request.cache_file;
-  options.environment = request.environment;
-  options.deadline = request.deadline;
-  options.reader = request.reader;
-  Fingerprint facts = fingerprint::probe(options);
+  Fingerprint facts = fingerprint::probe(options_of(request));
   add_libstdcxx(facts, PlaceReader(request.reader));
   return facts;
 }
@@ -211,6 +213,10 @@ Places places_of(const Fingerprint& facts) {
   add_once(places.files, python);
   const char* const compiler = std::getenv("CXX");
   add_once(places.files, in_path(compiler == nullptr || *compiler == '\0' ? "g++" : compiler));
+  const Fact& environment = facts.get(Facet::kEnvironment);
+  for (const std::string& file : fingerprint::values_of(environment.details, fingerprint::kNamedFileKey)) {
+    add_once(places.files, file);
+  }
   // Written anew when a library is installed: what was unfit for lack of one may fit now.
   add_once(places.files, "/etc/ld.so.cache");
   if (python.empty()) return places;

@@ -101,7 +101,9 @@ Scope make_scope(const Rule& rule, const fingerprint::Fingerprint& fingerprint, 
     const std::string name(fingerprint::to_string(facet));
     Fact fact = facet == Facet::kGpuArch ? gpu_arch : fingerprint.get(facet);
     if (facet == Facet::kEnvironment) fact = for_rule(std::move(fact), rule);
-    if (const std::string problem = problem_of(fact); !problem.empty()) {
+    std::string problem = problem_of(fact);
+    if (problem.empty() && facet == Facet::kEnvironment) problem = fingerprint::unknown_file_in(fact.value);
+    if (!problem.empty()) {
       if (!scope.why_private.empty()) scope.why_private += "; ";
       scope.why_private.append("facet ").append(name).append(": ").append(problem);
       continue;

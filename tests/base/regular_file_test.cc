@@ -39,5 +39,25 @@ TEST(RegularFile, IsWhatReadFileReadsToo) {
   }
 }
 
+TEST(RegularFile, OfAnotherRootIsLookedForBelowIt) {
+  const TemporaryDirectory temporary;
+  std::filesystem::create_directories(temporary / "root/a");
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, temporary / "root/a/file", "inside"));
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, temporary / "outside", "outside"));
+  std::filesystem::create_symlink("/a/file", temporary / "root/link");
+  std::filesystem::create_symlink(temporary / "outside", temporary / "root/stray");
+  std::filesystem::create_symlink("/proc/self/root", temporary / "root/magic");
+  const auto root = open_at(AT_FDCWD, temporary / "root", O_PATH | O_DIRECTORY);
+  ASSERT_TRUE(root);
+  for (const char* path : {"/a/file", "a/file", "/link", "/../../a/file"}) {
+    EXPECT_TRUE(open_regular_in_root(root->get(), path, 100).has_value()) << path;
+  }
+  for (const char* path : {"/stray", "/../outside", "/magic/etc/passwd"}) {
+    EXPECT_EQ(open_regular_in_root(root->get(), path, 100).error().code(), ErrorCode::kNotFound) << path;
+  }
+  EXPECT_EQ(open_regular_in_root(root->get(), "/a/file", 5).error().code(), ErrorCode::kTooLarge);
+  EXPECT_EQ(open_regular_in_root(root->get(), "/a", 100).error().code(), ErrorCode::kInvalid);
+}
+
 }  // namespace
 }  // namespace inductorfs

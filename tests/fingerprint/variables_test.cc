@@ -131,14 +131,6 @@ TEST(EnvironmentText, KnowsOnlyTheWordsThatTorchTakesForACapability) {
   }
 }
 
-TEST(EnvironmentText, DoesNotCountAToolOfThePackagesThemselves) {
-  EXPECT_EQ(environment_text({{"TRITON_PTXAS_PATH", "/venv/site-packages/torch/bin/ptxas"}}), "none");
-  EXPECT_EQ(environment_text({{"TRITON_PTXAS_PATH", "/v/triton/backends/nvidia/bin/ptxas"}}), "none");
-  EXPECT_EQ(environment_text({{"TRITON_PTXAS_PATH", "/usr/local/cuda/bin/ptxas"}}),
-            "TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas");
-  EXPECT_EQ(environment_text({{"TRITON_PTXAS_PATH", ""}}), "none");
-}
-
 TEST(EnvironmentText, TakesASwitchOfTorchAsItsCppCodeDoes) {
   for (const char* name : {"TORCH_LINEAR_FLATTEN_3D", "TORCH_CUDNN_SDPA_DEPRIORITIZED"}) {
     EXPECT_EQ(environment_text({{name, "1"}}), std::string(name) + "=1");
@@ -166,6 +158,29 @@ TEST(EnvironmentText, TakesANumberAsANumber) {
     EXPECT_EQ(environment_text({{"TRITON_HIP_LOCAL_PREFETCH", other}}),
               std::string("TRITON_HIP_LOCAL_PREFETCH=") + other);
   }
+}
+
+TEST(EnvironmentText, LeavesAFileToWhoeverMayReadIt) {
+  EXPECT_EQ(environment_text({{"TRITON_PTXAS_PATH", "/usr/local/cuda/bin/ptxas"}}),
+            "TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas");
+  EXPECT_EQ(environment_text({{"TRITON_PTXAS_PATH", ""}}), "none");
+}
+
+TEST(Variables, HaveAKindOfFileExactlyIfTheyNameOne) {
+  for (const Variable& variable : variables()) {
+    EXPECT_EQ(variable.file != nullptr, variable.reading == Reading::kFile) << variable.name;
+    if (variable.file == nullptr) continue;
+    EXPECT_FALSE(variable.file->magic.empty()) << variable.name;
+    EXPECT_FALSE(variable.file->in_triton.empty()) << variable.name;
+  }
+}
+
+TEST(UnknownFileIn, FindsAVariableWhoseContentIsNotKnown) {
+  EXPECT_EQ(unknown_file_in("none"), "");
+  EXPECT_EQ(unknown_file_in("TRITON_PTXAS_PATH=" + content_value(codec::digest_of("x"))), "");
+  EXPECT_EQ(unknown_file_in("PTXAS_OPTIONS=-O1\nTRITON_PTXAS_PATH=" + not_known_value("/x does not exist")),
+            "TRITON_PTXAS_PATH: /x does not exist");
+  EXPECT_EQ(unknown_file_in("PTXAS_OPTIONS=not known: x"), "") << "it names no file";
 }
 
 TEST(EnvironmentText, KeepsAValueOnOneLine) {

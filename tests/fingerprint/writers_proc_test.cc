@@ -101,6 +101,32 @@ TEST_F(FakeProcTest, ReadsThePackageOfAContainerThatIsGone) {
   EXPECT_EQ(judgement.match, Match::kMatches) << judgement.why;
 }
 
+/// A tool in a container whose path is one of links, as in NVIDIA's images; the container is gone before it is read.
+TEST_F(FakeProcTest, ReadsTheToolOfAContainerThatIsGone) {
+  const std::string root = temporary_ / "container";
+  const Site inside(root + "/opt/site");
+  const std::string tool =
+      "\x7f"
+      "ELF ptxas";
+  write_text(inside.triton() + "/backends/nvidia/bin/ptxas", tool);
+  write_text(root + "/cuda-13/bin/ptxas", tool);
+  fs::create_directories(root + "/usr/local");
+  fs::create_directory_symlink("/cuda-13", root + "/usr/local/cuda");
+  const std::string name = "TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas";
+  const std::string maps =
+      line("/opt/site/torch/lib/libtorch_cpu.so") + line("/opt/site/torch/_C." + std::string(testing::kSoabi) + ".so");
+  add(7, 5, maps, name + std::string(1, '\0'));
+  fs::remove(proc_ + "/7/root");
+  fs::create_directory_symlink(root, proc_ + "/7/root");
+  const auto writers = open();
+  const auto writer = writers->identify(7);
+  ASSERT_TRUE(writer);
+  fs::remove_all(proc_ + "/7");
+  const Facet facets[] = {Facet::kTorch, Facet::kTriton, Facet::kPython, Facet::kEnvironment};
+  const Judgement judgement = judge_to_the_end(*writers, writer.get(), facets);
+  EXPECT_EQ(judgement.match, Match::kMatches) << judgement.why;
+}
+
 TEST_F(FakeProcTest, NamesTheFileOfAContainerAsTheProcessDoes) {
   const Site inside(temporary_ / "container/opt/site");
   add(7, 5, line("/opt/site/torch/lib/libtorch_cpu.so"));

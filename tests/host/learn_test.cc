@@ -62,6 +62,26 @@ TEST(LearnFacts, PutsWhatTheMountDeclaresIntoTheFactsOfAFile) {
   EXPECT_EQ(filled->get(Facet::kEnvironment).value, "none");
 }
 
+TEST(LearnFacts, LooksAgainWhenADeclaredToolHasChanged) {
+  const testing::TemporaryDirectory directory;
+  FactsRequest request;
+  request.file = directory / "f.json";
+  write(request.file, all_known().to_json());
+  const std::string tool = directory / "cuda/bin/ptxas";
+  write(tool,
+        "\x7f"
+        "ELF one");
+  request.environment = {{"TRITON_PTXAS_PATH", tool}};
+  const Result<Fingerprint> facts = learn_facts(request);
+  ASSERT_TRUE(facts.has_value());
+  const std::string content =
+      fingerprint::content_value(codec::digest_of("\x7f"
+                                                  "ELF one"));
+  EXPECT_EQ(facts->get(Facet::kEnvironment).value, "TRITON_PTXAS_PATH=" + content);
+  const std::vector<std::string> files = places_of(*facts).files;
+  EXPECT_NE(std::find(files.begin(), files.end(), tool), files.end());
+}
+
 TEST(LearnFacts, NamesAFileThatIsNone) {
   const testing::TemporaryDirectory directory;
   FactsRequest request;

@@ -158,6 +158,19 @@ TEST(ScopeOf, KeepsVariablesOfNoKeyForTritonsKernels) {
             std::string::npos);
 }
 
+TEST(ScopeOf, IsPrivateWhereAFileThatAVariableNamesIsNotKnown) {
+  Fingerprint facts = full_fingerprint();
+  set_value(facts, Facet::kEnvironment, "none");
+  const Fingerprint plain = facts;
+  set_value(facts, Facet::kEnvironment, "TRITON_PTXAS_PATH=not known: /x/ptxas does not exist");
+  const Scope graphs = scope_of(Family::kFxGraph, facts);
+  EXPECT_EQ(graphs.id, "");
+  EXPECT_EQ(graphs.why_private, "facet environment: TRITON_PTXAS_PATH: /x/ptxas does not exist");
+  for (const Family family : {Family::kTritonKernel, Family::kCppBinary}) {
+    EXPECT_EQ(scope_of(family, facts).text, scope_of(family, plain).text) << rule_of(family).name;
+  }
+}
+
 TEST(ScopeOf, KeepsTheCompilersVariablesForWhatItMakes) {
   Fingerprint facts = full_fingerprint();
   set_value(facts, Facet::kEnvironment, "CPATH=/opt/include");

@@ -135,6 +135,54 @@ def test_a_worker_that_the_kernel_keeps_is_replaced(cluster, end):
         wait_until(lambda: not node.processes(), what="the supervisor's end")
 
 
+ELF = b"\x7fELF"
+
+
+def tool(path, content):
+    """A file that begins as a program does; nobody runs it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(ELF + content)
+    return path
+
+
+def packages_with_ptxas(directory):
+    packages = environments.make(directory)
+    tool(packages / "triton/backends/nvidia/bin/ptxas", b"ptxas 13.2")
+    return packages
+
+
+def settle(node):
+    done = node.cli("sync", node.cache, "--timeout", "60", seconds=70)
+    assert done.code == 0, done
+
+
+@pytest.mark.usefixtures("root")
+def test_a_tool_counts_by_its_content(cluster):
+    """TRITON_PTXAS_PATH is set in NVIDIA's images."""
+    packages = packages_with_ptxas(cluster.directory / "environment")
+    node = cluster.node("a", start=False)
+    node.start("--writers", "matching", "--python", cluster.directory / "environment/bin/python", *mounts.QUICK)
+    same = tool(cluster.directory / "cuda/bin/ptxas", b"ptxas 13.2")
+    other = tool(cluster.directory / "other/bin/ptxas", b"ptxas 12.8")
+    absent = cluster.directory / "absent/ptxas"
+    kept, shared = {}, []
+    for path in (None, same, other, absent):
+        variables = {"TRITON_PTXAS_PATH": str(path)} if path else {}
+        with Writer(node.cache, packages, variables=variables) as writer:
+            shared.append(writer.write(f"print('{path}')"))  # generated code depends on no variable
+            graph = writer.write_graph(f"graph of {path}")
+            if path in (None, same):
+                shared.append(graph)
+            else:
+                kept[path] = graph
+            settle(node)
+    wait_until(lambda: mounts.published(cluster) == sorted(shared), 10, "what was made with the usual ptxas in the cluster")
+    told = node.explain(kept[other])
+    assert f'TRITON_PTXAS_PATH is "{other}" (sha256:' in told and "unset for this mount" in told, told
+    told = node.explain(kept[absent])
+    assert f"TRITON_PTXAS_PATH names a file that is not known: {absent} does not exist" in told, told
+
+
 def threads(process):
     names = []
     for thread in Path(f"/proc/{process}/task").iterdir():

@@ -18,6 +18,13 @@ namespace inductorfs {
 [[nodiscard]] Result<Fd> open_regular(int dir, const std::string& path, uint64_t limit);
 [[nodiscard]] Result<Fd> open_regular(const std::string& path, uint64_t limit);
 
+/// Opens `path` as a process would whose root directory is the open directory `root`: neither "..", nor a symbolic link
+/// of the tree, nor a magic link of /proc leads out of it. With O_PATH in `flags` nothing is waited for but the file
+/// system.
+[[nodiscard]] Result<Fd> open_in_root(int root, const std::string& path, int flags);
+/// Opens a regular file in the same way. Errors are those of open_regular().
+[[nodiscard]] Result<Fd> open_regular_in_root(int root, const std::string& path, uint64_t limit);
+
 /// Reads the whole content. Errors are those of open_regular().
 [[nodiscard]] Result<std::string> read_regular(const std::string& path, uint64_t limit);
 

@@ -84,6 +84,12 @@ struct ProbeOptions {
 /// seconds the first time (libtriton.so alone has 500 MB), for milliseconds with the cache file.
 [[nodiscard]] Fingerprint probe(const ProbeOptions& options);
 
+/// Returns the environment facet for the declared values of `options`. It reads the files that variables such as
+/// TRITON_PTXAS_PATH name, as probe() reads packages; `facts` say where torch and Triton are. Its details have a line
+/// kNamedFileKey for each of these files.
+[[nodiscard]] Fact environment_fact(const ProbeOptions& options, const Fingerprint& facts);
+inline constexpr std::string_view kNamedFileKey = "file";
+
 /// Runs the body of the short-lived process that asks the CUDA driver: prints one JSON object and returns the exit
 /// code. It is a process of its own so that the daemon never holds a CUDA context and a hung driver cannot hang it.
 [[nodiscard]] int run_gpu_probe();

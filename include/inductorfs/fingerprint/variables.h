@@ -24,7 +24,18 @@ enum class Reading {
   kText,         ///< taken as it is; empty is the same as unset
   kPasses,       ///< "on" for everything, or a list of names; off and empty are the same as unset
   kCapability,   ///< one of a few words; any other is ignored with a warning
-  kTool,         ///< the path of a program; a path inside the packages themselves is the same as unset
+  kFile,         ///< the path of a file, whose content counts and not its path (FileKind); empty is the same as unset
+};
+
+/// What a variable of Reading::kFile names.
+struct FileKind {
+  std::string_view what;  ///< for people
+  /// The first bytes of such a file. A file that begins otherwise is not known: what a script does stands elsewhere.
+  std::string_view magic;
+  /// The file that is used when the variable is unset: this one below torch's directory if torch has it (torch then
+  /// sets the variable itself; empty: never), else this one below Triton's directory.
+  std::string_view in_torch;
+  std::string_view in_triton;
 };
 
 struct Variable {
@@ -35,13 +46,16 @@ struct Variable {
   /// The variable matters to a family that depends on the environment and on all of these facets: a variable that is in
   /// Triton's key, but in none of torch's, is no reason to keep a Triton kernel private.
   std::span<const Facet> with;
+  const FileKind* file = nullptr;  ///< of Reading::kFile alone
 };
 [[nodiscard]] std::span<const Variable> variables();
 /// Returns the row for a variable, or nullptr when no row covers it.
 [[nodiscard]] const Variable* find_variable(std::string_view name);
 [[nodiscard]] bool matters(const Variable& variable, std::span<const Facet> facets);
 
-/// Returns name and canonical value of each variable of variables() whose value does not mean the same as unset.
+/// Returns name and canonical value of each variable of variables() whose value does not mean the same as unset. This
+/// reads no file: of a variable of Reading::kFile the path stays, in whose place content_value() comes once the file
+/// was read.
 [[nodiscard]] std::map<std::string, std::string> environment_values(
     const std::map<std::string, std::string>& environment);
 /// Returns the canonical text of the environment facet: one line name=value for each of environment_values(), in name
@@ -49,5 +63,15 @@ struct Variable {
 [[nodiscard]] std::string environment_text(const std::map<std::string, std::string>& environment);
 /// Returns the canonical values that environment_text() wrote.
 [[nodiscard]] std::map<std::string, std::string> environment_from_text(std::string_view text);
+
+/// The canonical values of a variable of Reading::kFile: the file's content, or why the content is not known. Families
+/// that the variable matters to are private then.
+[[nodiscard]] std::string content_value(const codec::Digest& digest);
+[[nodiscard]] bool is_content_value(std::string_view value);
+[[nodiscard]] std::string not_known_value(std::string_view why);
+/// Returns the reason of not_known_value(); empty for any other value.
+[[nodiscard]] std::string_view why_not_known(std::string_view value);
+/// Returns "NAME: why" for the first variable of an environment facet's text whose content is not known; else empty.
+[[nodiscard]] std::string unknown_file_in(std::string_view text);
 
 }  // namespace inductorfs::fingerprint

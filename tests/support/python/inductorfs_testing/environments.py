@@ -57,7 +57,11 @@ for name in sys.stdin.readline().split():
         kept.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
 print("ready", flush=True)
 for line in sys.stdin:
-    artefacts.write_atomic(".", artefacts.code(line.rstrip(), ".py"), line.rstrip())
+    kind, text = line.rstrip().split(" ", 1)
+    if kind == "graph":
+        artefacts.write_graph(".", text, text)
+    else:
+        artefacts.write_atomic(".", artefacts.code(text, ".py"), text)
     print("written", flush=True)
 """
 
@@ -75,19 +79,25 @@ def make(directory: Path):
 
 
 class Writer:
-    """A process that has these packages loaded and writes generated code, whose facets are torch and Triton. `change`: what it
-    does to its view of the files before, "namespace" or "chroot". Use as a context."""
+    """A process that has these packages loaded and writes generated code, whose facets are torch and Triton, and graphs, which
+    depend on the environment too. `change`: what it does to its view of the files before, "namespace" or "chroot"; `variables`:
+    what it has in its environment. Use as a context."""
 
-    def __init__(self, cache: Path, packages: Path, change="", user=0):
+    def __init__(self, cache: Path, packages: Path, change="", user=0, variables=None):
         tools = Path(__file__).parent.parent
         self._child = subprocess.Popen([INTERPRETER, "-B", "-c", WRITER, tools, cache, packages, change, str(user)],
-                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={"PATH": "/usr/bin:/bin"})
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={"PATH": "/usr/bin:/bin", **(variables or {})})
         self._tell(f"torch/_C.{SOABI}.so torch/lib/libtorch_cpu.so triton/_C/libtriton.so", "ready")
 
     def write(self, text):
         """The path of the code below the mount."""
-        self._tell(text, "written")
+        self._tell(f"code {text}", "written")
         return artefacts.code(text, ".py")
+
+    def write_graph(self, text):
+        """The path of the graph below the mount."""
+        self._tell(f"graph {text}", "written")
+        return artefacts.graph(text, text)
 
     def _tell(self, line, answer):
         self._child.stdin.write(line + "\n")

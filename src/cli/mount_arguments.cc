@@ -102,6 +102,16 @@ Result<void> MountArguments::apply_to(config::Settings& settings) const {
     settings.families = std::move(configuration.families);
   }
   settings.given.push_back({values(), "command line", here});
+  const auto gives = [&settings](const char* option) {
+    return std::any_of(settings.given.begin(), settings.given.end(),
+                       [option](const config::GivenValues& one) { return one.values.contains(option); });
+  };
+  // Whoever mounts from a job's environment need not repeat its variables. A file of facts has its own.
+  std::vector<std::string> own = config::declared_by(config::process_variables());
+  if (!own.empty() && !gives("environment") && !gives("fingerprint")) {
+    settings.given.insert(settings.given.begin(),
+                          {config::RawValues{{"environment", std::move(own)}}, "environment of this command", here});
+  }
   for (const config::GivenValues& given : settings.given) {
     INDUCTORFS_TRY(apply(given.values, given.where, given.base, settings));
   }

@@ -58,6 +58,16 @@ Environment process_environment() {
   };
 }
 
+std::map<std::string, std::string> process_variables() {
+  std::map<std::string, std::string> variables;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    const size_t equals = text.find('=');
+    if (equals != std::string_view::npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
+
 std::string absolute_path(std::string_view path, const std::string& base) {
   std::string whole(path);
   if (path.empty() || path.front() != '/') whole = base + "/" + whole;

@@ -222,7 +222,7 @@ constexpr std::array kMountOptions{
     Option{"writers", Kind::kText, "WHICH", "matching",
            "publish the artefacts of processes with this mount's environment (matching), or of all processes (all)",
            set_writers},
-    Option{"environment", Kind::kList, "NAME=VALUE", "",
+    Option{"environment", Kind::kList, "NAME=VALUE", "those variables of this command's own environment",
            "declare a variable that jobs set and that changes code but is part of no cache key (repeatable)",
            add_variable, clear_environment},
     Option{"probe-interval", Kind::kText, "S", kText<Settings::kProbeSeconds>,
@@ -369,6 +369,16 @@ Result<void> apply(const RawValues& values, const std::string& where, const std:
     }
   }
   return {};
+}
+
+std::vector<std::string> declared_by(const std::map<std::string, std::string>& variables) {
+  std::vector<std::string> declared;
+  for (const auto& [name, value] : variables) {
+    const fingerprint::Variable* const variable = fingerprint::find_variable(name);
+    if (variable == nullptr || printable(value) != value) continue;
+    if (!fingerprint::environment_values({{name, value}}).empty()) declared.push_back(name + "=" + value);
+  }
+  return declared;
 }
 
 Result<void> check_contradictions(const RawValues& values, const std::string& where) {

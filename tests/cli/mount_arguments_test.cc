@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <initializer_list>
+#include <map>
 
 #include "inductorfs/base/fd.h"
 #include "mount_words.h"
@@ -94,6 +96,46 @@ TEST(MountArguments, FactsComeFromTheConfigurationOfAMountToo) {
   EXPECT_EQ(settings->environment.at("PTXAS_OPTIONS"), "-O1");
   ASSERT_EQ(settings->families.size(), 1U);
   EXPECT_EQ(settings->families.front().family, "fxgraph");
+}
+
+/// A variable of this process, for one test. Needs external synchronisation.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { EXPECT_EQ(setenv(name, value, 1), 0); }
+  ~Variable() { EXPECT_EQ(unsetenv(name_), 0); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+using Declared = std::map<std::string, std::string>;
+
+Declared declared_with(std::vector<std::string> words) {
+  const Result<config::Settings> settings = Given(std::move(words)).settings("/m");
+  EXPECT_TRUE(settings.has_value()) << settings.error().what();
+  return settings ? settings->environment : Declared{{"error", settings.error().what()}};
+}
+
+TEST(MountArguments, TheVariablesOfAJobAreItsDeclaration) {
+  const Variable tool("TRITON_PTXAS_PATH", "/usr/local/cuda/bin/ptxas");
+  const Variable off("DISABLE_PTXAS_OPT", "0");
+  const Variable of_no_matter("TRITON_CACHE_DIR", "/x");
+  const Variable odd("PTXAS_OPTIONS", "-O1\n-O2");
+  const Declared own = {{"TRITON_PTXAS_PATH", "/usr/local/cuda/bin/ptxas"}};
+  EXPECT_EQ(declared_with({}), own);
+  EXPECT_EQ(Given({}).options.facts_settings()->environment, own) << "and of inductorfs fingerprint";
+}
+
+TEST(MountArguments, AnExplicitDeclarationReplacesTheVariablesOfTheJob) {
+  const testing::TemporaryDirectory directory;
+  const std::string file = directory / "c.toml";
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, file, "[environment]\nPTXAS_OPTIONS = \"-O1\"\n").has_value());
+  const Variable tool("TRITON_PTXAS_PATH", "/usr/local/cuda/bin/ptxas");
+  EXPECT_EQ(declared_with({"--environment", "TRITON_F32_DEFAULT=ieee"}), (Declared{{"TRITON_F32_DEFAULT", "ieee"}}));
+  EXPECT_EQ(declared_with({"--config", file}), (Declared{{"PTXAS_OPTIONS", "-O1"}}));
+  EXPECT_EQ(declared_with({"--fingerprint", "/f.json"}), Declared{}) << "the file has the environment of its host";
 }
 
 TEST(MountArguments, ErrorsOfTheFileNameTheFile) {

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from inductorfs_testing import compare, environments, mounts
+from inductorfs_testing import compare, environments, mounts, places
 from inductorfs_testing.environments import Writer
 from inductorfs_testing.hung_files import hung_files
 from inductorfs_testing.processes import run, wait_until
@@ -181,6 +181,29 @@ def test_a_tool_counts_by_its_content(cluster):
     assert f'TRITON_PTXAS_PATH is "{other}" (sha256:' in told and "unset for this mount" in told, told
     told = node.explain(kept[absent])
     assert f"TRITON_PTXAS_PATH names a file that is not known: {absent} does not exist" in told, told
+
+
+@pytest.mark.usefixtures("root")
+def test_a_mount_from_a_jobs_environment_declares_its_variables(cluster):
+    packages = packages_with_ptxas(cluster.directory / "environment")
+    mine = tool(cluster.directory / "mine/ptxas", b"ptxas 12.8")
+    theirs = tool(cluster.directory / "theirs/ptxas", b"ptxas 12.8")
+    node = cluster.node("a", start=False)
+    done = run([places.program(), "mount", node.cache, "--store", node.store, "--log", node.log, "--remote", node.remote,
+                "--writers", "matching", "--python", cluster.directory / "environment/bin/python", *mounts.QUICK],
+               {**node.env(), "TRITON_PTXAS_PATH": str(mine), "DISABLE_PTXAS_OPT": "0"}, seconds=60)
+    assert done.code == 0, done
+    assert node.status()["facts"]["environment"] == {"TRITON_PTXAS_PATH": str(mine)}
+    done = node.cli("upgrade", node.cache, seconds=30)  # from an environment without the variable
+    assert done.code == 0, done
+    assert node.status()["facts"]["environment"] == {"TRITON_PTXAS_PATH": str(mine)}
+    with Writer(node.cache, packages, variables={"TRITON_PTXAS_PATH": str(theirs)}) as like, Writer(node.cache, packages) as plain:
+        shared = like.write_graph("like the mount")
+        kept = plain.write_graph("without the variable")
+        settle(node)
+    assert mounts.published(cluster) == [shared]
+    told = node.explain(kept)
+    assert "TRITON_PTXAS_PATH is unset in the writer" in told, told
 
 
 def threads(process):

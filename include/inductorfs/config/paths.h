@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,8 @@ namespace inductorfs::config {
 /// Reads one variable: getenv, or a table in tests. An empty value counts as unset.
 using Environment = std::function<std::optional<std::string>(const std::string&)>;
 [[nodiscard]] Environment process_environment();
+/// Returns all variables of this process; of two with one name the first, as getenv(3) does.
+[[nodiscard]] std::map<std::string, std::string> process_variables();
 
 /// Returns the path as an absolute one, without ".", "..", doubled and trailing slashes; symbolic links are not
 /// followed. A relative path is taken from `base`.

@@ -116,6 +116,10 @@ struct Option {
 /// be; `where` says which source gave it ("command line", or the file's path).
 [[nodiscard]] Result<void> apply(const RawValues& values, const std::string& where, const std::string& base,
                                  Settings& settings);
+/// Returns what --environment would declare for a job that has these variables: NAME=VALUE for each variable of the
+/// environment facet whose value does not mean the same as unset. A value that is no printable text is left out.
+[[nodiscard]] std::vector<std::string> declared_by(const std::map<std::string, std::string>& variables);
+
 /// kInvalid when one source of options gives both of a pair --X and --no-X. A pair that two sources give is no
 /// contradiction: the later source counts.
 [[nodiscard]] Result<void> check_contradictions(const RawValues& values, const std::string& where);

@@ -64,7 +64,7 @@ Sight::Seen Sight::seen_of(pid_t pid) {
 }
 
 bool Sight::is_fresh(const Seen& seen, const ProcessIdentity& identity) const {
-  if (!seen.writer || !(seen.process->identity == identity)) return false;
+  if (!seen.writer || !seen.process->shows_exec || !(seen.process->identity == identity)) return false;
   const SteadyTime now = system_clock().now();
   if (now - seen.environment_at >= options_.environment_age) return false;
   // A process that has no torch yet may load it: an interpreter makes the cache's directories before.
@@ -170,7 +170,7 @@ std::shared_ptr<const Writer> Sight::with_environment(const std::shared_ptr<cons
 
 Sight::Seen Sight::refreshed(Seen seen, pid_t pid, const ProcessIdentity& identity) {
   const SteadyTime now = system_clock().now();
-  const bool same = seen.process && seen.process->identity == identity;
+  const bool same = seen.process && seen.process->shows_exec && seen.process->identity == identity;
   const bool complete = same && !seen.process->torch.path.empty();
   if (!same || (!complete && now - seen.maps_at >= options_.environment_age)) {
     ++scanned_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <sys/personality.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -243,6 +244,17 @@ void ProcReader::enter_root(Process& process) const {
   }
 }
 
+/// The kernel makes addresses random unless the host (`sysctl`) or the process (`setarch -R`, a debugger) has turned it
+/// off.
+bool ProcReader::has_random_addresses(pid_t pid) const {
+  std::array<char, kStatLimit> buffer;
+  if (read_once(proc_ + "/sys/kernel/randomize_va_space", buffer).starts_with('0')) return false;
+  std::string_view text = read_once(path(pid, "personality"), buffer);
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  uint64_t flags = 0;
+  return !parse_number(text, flags, 16) || (flags & ADDR_NO_RANDOMIZE) == 0;
+}
+
 Held ProcReader::hold(const Process& process) const {
   Fd root(open(process.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   const auto open_inside = [&root](const std::string& name, int flags) {
@@ -284,6 +296,7 @@ std::optional<Process> ProcReader::look_at(pid_t pid, const ProcessIdentity& ide
   process.pid = pid;
   process.identity = identity;
   process.whole = *whole;
+  process.shows_exec = has_random_addresses(pid);
   const auto stat = stat_of(pid);
   if (!stat || !(stat->identity == identity)) return std::nullopt;  // another process has the number by now
   process.owner = stat->owner;

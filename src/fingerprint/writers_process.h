@@ -23,7 +23,8 @@ namespace inductorfs::fingerprint {
 /// Distinguishes a process from a later one with the same id, and from itself before an exec. Immutable value.
 struct ProcessIdentity {
   uint64_t start = 0;  ///< clock ticks since boot
-  /// Bottom of the stack and start of the code, random for each exec; 0 and 1 if this process may not know them.
+  /// Bottom of the stack and start of the code, random for each exec unless the process or the host has turned that off
+  /// (Process::shows_exec); 0 and 1 if this process may not know them.
   uint64_t stack = 0;
   uint64_t code = 0;
   bool operator==(const ProcessIdentity&) const = default;
@@ -66,6 +67,8 @@ struct Process {
   uint64_t environ_address = 0;  ///< address of the variable `environ`; 0: not found
   std::vector<NamedFile> files;  ///< those that its variables name (ProcReader::files_of); empty before these were read
   bool whole = true;             ///< false: it has more mapped files than are examined
+  /// false: its addresses are the same after each exec, so that its identity does not show one.
+  bool shows_exec = true;
   [[nodiscard]] bool has_package() const { return !torch.path.empty() || !triton.path.empty(); }
 };
 
@@ -123,6 +126,7 @@ class ProcReader {
  private:
   [[nodiscard]] std::string path(pid_t pid, std::string_view name) const;
   void enter_root(Process& process) const;
+  [[nodiscard]] bool has_random_addresses(pid_t pid) const;
   [[nodiscard]] std::optional<LiveEnvironment> from_memory(const Process& process) const;
 
   std::string proc_;

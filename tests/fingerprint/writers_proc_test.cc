@@ -28,6 +28,7 @@ class FakeProcTest : public ::testing::Test {
     write_text(folder + "/status", "Name:\tx\nUmask:\t0022\nTgid:\t" + std::to_string(pid) + "\nNgid:\t0\n");
     write_text(folder + "/maps", maps);
     write_text(folder + "/environ", environment);
+    fs::remove(folder + "/root");
     fs::create_symlink("/", folder + "/root");
   }
   static std::string stat_line(pid_t pid, pid_t parent, const std::string& name, uint64_t start) {
@@ -64,6 +65,24 @@ TEST_F(FakeProcTest, ReadsAProcessWithOddNames) {
   EXPECT_EQ(writer->process().soabi, "cpython-312-aarch64-linux-gnu");
   EXPECT_EQ(writer->process().identity.start, 100U);
   EXPECT_EQ(writer->process().root, proc_ + "/7/root") << "no word of its mount namespace";
+}
+
+/// Nothing in its line of /proc shows that such a process has run another program since.
+TEST_F(FakeProcTest, LooksAgainAtAProcessWhoseAddressesAreTheSameAfterAnExec) {
+  const Site other(temporary_ / "other");
+  const auto torch_after_exec = [&](const Site& before, const Site& after) {
+    const auto writers = open();
+    add(7, 5, line(before.libtorch()));
+    EXPECT_EQ(writers->identify(7)->process().torch.path, before.torch());
+    add(7, 5, line(after.libtorch()));
+    return writers->identify(7)->process().torch.path;
+  };
+  EXPECT_EQ(torch_after_exec(site_, other), site_.torch()) << "one look at a process, as long as an exec can be seen";
+  write_text(proc_ + "/7/personality", "00040000\n");  // ADDR_NO_RANDOMIZE
+  EXPECT_EQ(torch_after_exec(site_, other), other.torch());
+  write_text(proc_ + "/7/personality", "00000000\n");
+  write_text(proc_ + "/sys/kernel/randomize_va_space", "0\n");
+  EXPECT_EQ(torch_after_exec(site_, other), other.torch());
 }
 
 TEST_F(FakeProcTest, ReachesPackagesThroughTheRootOfAContainer) {

@@ -206,6 +206,42 @@ def test_a_mount_from_a_jobs_environment_declares_its_variables(cluster):
     assert "TRITON_PTXAS_PATH is unset in the writer" in told, told
 
 
+# A file under its final name, from a process that ends with it.
+SHORT = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from inductorfs_testing import artefacts
+os.chdir(sys.argv[2])
+os.setgid(65534)
+os.setuid(65534)
+artefacts.write_atomic(".", artefacts.code(sys.argv[3], ".py"), sys.argv[3])
+"""
+
+
+@pytest.mark.usefixtures("root")
+def test_many_short_processes_push_out_no_reason_of_another_user(cluster):
+    """The reason why a file stays here can name its process, so that each one has another."""
+    cluster.directory.chmod(0o755)
+    environments.make(cluster.directory / "environment")
+    other = environments.make(cluster.directory / "other")
+    (other / "torch/version.py").write_text("__version__ = '7.7.7'\ncuda = None\n")
+    node = cluster.node("a", start=False)
+    node.cache.chmod(0o1777)
+    node.start("--writers", "matching", "--python", cluster.directory / "environment/bin/python", *mounts.QUICK)
+
+    def reasons():
+        return node.status()["file_system"]["foreign_reasons"]
+
+    with Writer(node.cache, other) as writer:
+        writer.write("print('other')")
+        wait_until(lambda: any(str(other) in reason for reason in reasons()), what="the reason for the other environment's file")
+    for number in range(25):
+        done = run([environments.INTERPRETER, "-B", "-c", SHORT, Path(environments.__file__).parent.parent, node.cache, str(number)])
+        assert done.code == 0, done
+    assert any(str(other) in reason for reason in reasons()), reasons()
+    assert len(reasons()) == 20  # kReasonsKept, src/vfs/origin/marks.cc
+
+
 def threads(process):
     names = []
     for thread in Path(f"/proc/{process}/task").iterdir():

@@ -5,6 +5,7 @@
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
+#include "vfs/tree/user_lines.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -147,18 +148,22 @@ std::vector<std::string> Marks::scopes_now(const std::string& path) const {
 
 void Marks::stays_here(const std::string& path, const std::string& why, uint64_t files) {
   counters_.get("seal.foreign").add(files);
-  remember(why, files);
+  remember(path, why, files);
   log::write_limited(log::Level::kWarning, "seal.foreign", {{"path", path}, {"why", why}});
 }
 
-void Marks::still_here(const std::string& why) { remember(why, 1); }
+void Marks::still_here(const std::string& path, const std::string& why) { remember(path, why, 1); }
 
-void Marks::remember(const std::string& why, uint64_t files) {
+void Marks::remember(const std::string& path, const std::string& why, uint64_t files) {
+  const auto found = tree_.stat(LocalTree::view(path));
+  const Reason reason{why, found && *found ? std::optional((*found)->st_uid) : std::nullopt};
   foreign_.with([&](Foreign& foreign) {
+    auto& reasons = foreign.reasons;
     foreign.files += files;
-    if (std::find(foreign.reasons.begin(), foreign.reasons.end(), why) != foreign.reasons.end()) return;
-    if (foreign.reasons.size() >= kReasonsKept) foreign.reasons.erase(foreign.reasons.begin());
-    foreign.reasons.push_back(why);
+    if (std::ranges::find(reasons, reason) != reasons.end()) return;
+    reasons.push_back(reason);
+    if (reasons.size() > kReasonsKept)
+      reasons.erase(std::ranges::find(reasons, owner_of_most(reasons), &Reason::owner));
   });
 }
 
@@ -167,7 +172,13 @@ uint64_t Marks::foreign() const {
 }
 
 std::vector<std::string> Marks::reasons() const {
-  return foreign_.with([](const Foreign& foreign) { return foreign.reasons; });
+  return foreign_.with([](const Foreign& foreign) {
+    std::vector<std::string> texts;
+    for (const Reason& reason : foreign.reasons) {
+      if (std::ranges::find(texts, reason.text) == texts.end()) texts.push_back(reason.text);
+    }
+    return texts;
+  });
 }
 
 }  // namespace inductorfs::vfs

@@ -46,18 +46,24 @@ class Marks {
   /// Counts `files` that stay here, and reports them in the log and in the status.
   void stays_here(const std::string& path, const std::string& why, uint64_t files);
   /// Counts a file that an earlier process kept here.
-  void still_here(const std::string& why);
+  void still_here(const std::string& path, const std::string& why);
   [[nodiscard]] uint64_t foreign() const;
+  /// Returns the reasons of the most recent files. If there are too many, the user with the most of them loses one.
   [[nodiscard]] std::vector<std::string> reasons() const;
 
   static constexpr std::string_view kWriterLost = "its writer is not known any more; let it be made again to share it";
 
  private:
+  struct Reason {
+    std::string text;
+    std::optional<uid_t> owner;  ///< of the file
+    bool operator==(const Reason&) const = default;
+  };
   struct Foreign {
     uint64_t files = 0;
-    std::vector<std::string> reasons;
+    std::vector<Reason> reasons;
   };
-  void remember(const std::string& why, uint64_t files);
+  void remember(const std::string& path, const std::string& why, uint64_t files);
 
   const Host& host_;
   const LocalTree& tree_;

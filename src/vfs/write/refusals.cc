@@ -2,9 +2,9 @@
 #include "vfs/write/refusals.h"
 
 #include <algorithm>
-#include <map>
 
 #include "inductorfs/base/log.h"
+#include "vfs/tree/user_lines.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -12,12 +12,6 @@ namespace {
 constexpr size_t kKept = 20;
 
 }  // namespace
-
-std::optional<uid_t> Refusals::owner_of_most(const std::vector<Line>& lines) {
-  std::map<std::optional<uid_t>, size_t> counts;
-  for (const Line& line : lines) ++counts[line.owner];
-  return std::ranges::max_element(counts, {}, [](const auto& user) { return user.second; })->first;
-}
 
 void Refusals::add(const std::string& path, const std::string& why, std::optional<uid_t> owner) {
   const std::string text = path + ": " + why;

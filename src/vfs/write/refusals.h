@@ -33,7 +33,6 @@ class Refusals {
     std::string text;
     std::optional<uid_t> owner;
   };
-  static std::optional<uid_t> owner_of_most(const std::vector<Line>& lines);
 
   Counters& counters_;
   Guarded<std::vector<Line>> lines_;

@@ -140,7 +140,7 @@ bool Stale::recover_provenance(const std::string& path) {
     return false;
   }
   const Provenance found = marks_.read(place);
-  if (found.is_private()) marks_.still_here(found.why_private);
+  if (found.is_private()) marks_.still_here(path, found.why_private);
   if (found.is_known()) return !found.is_private();
   const auto scope = host_.scope_of(layout::classify(path).family, {});
   if (scope.id.empty() || disk_.mark_of(place, LocalTree::kChangedName)) return false;
@@ -172,7 +172,7 @@ bool Stale::recover_set(const std::string& path, std::vector<std::string> names)
   for (const auto& name : names) {
     const Provenance found = marks_.read(LocalTree::view(join(path, name)));
     if (found.is_private()) {
-      marks_.still_here(found.why_private);
+      marks_.still_here(path, found.why_private);
       return false;
     }
     known = known && found.is_known();

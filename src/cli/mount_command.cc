@@ -24,8 +24,10 @@ Result<void> launch(config::Settings& settings, mount::Readiness& readiness) {
   if (settings.foreground) INDUCTORFS_TRY(mount::open_log(settings));
   INDUCTORFS_TRY(places::free_mountpoint(settings.mountpoint));
   INDUCTORFS_TRY_ASSIGN(auto real, places::resolve_mountpoint(settings.mountpoint));
+  INDUCTORFS_TRY(places::free_mountpoint(real));
+  // Again, because whose directory a link leads to cannot be seen below a dead mount.
+  INDUCTORFS_TRY_ASSIGN(real, places::resolve_mountpoint(settings.mountpoint));
   settings.mountpoint = std::move(real);
-  INDUCTORFS_TRY(places::free_mountpoint(settings.mountpoint));
   INDUCTORFS_TRY(places::check_outside_of_mounts("the mountpoint", settings.mountpoint));
   INDUCTORFS_TRY(places::check_outside_of_mounts("--store", settings.store));
   INDUCTORFS_TRY_ASSIGN(const auto ownership, places::ownership_of(settings.mountpoint));

@@ -206,14 +206,62 @@ Result<void> check_outside_of_mounts(const std::string& what, const std::string&
                                        around->mount_point + ": name a directory outside of it");
 }
 
-Result<std::string> resolve_mountpoint(const std::string& path) {
-  std::array<char, PATH_MAX> real{};
-  if (::realpath(path.c_str(), real.data()) != nullptr) {
+namespace {
+
+/// A path without symbolic links, and the links of users other than root and this one that led there.
+struct Followed {
+  std::string path;
+  std::vector<std::pair<std::string, uid_t>> links;
+};
+
+/// As realpath(3), whose errno it leaves too.
+std::optional<Followed> follow_links(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as many as the kernel follows
+  Followed result;
+  std::string rest = path;
+  for (int links = 0; !rest.empty();) {
+    const size_t end = std::min(rest.find('/'), rest.size());
+    const std::string name = rest.substr(0, end);
+    rest.erase(0, end + 1);
+    if (name.empty() || name == ".") continue;
+    const std::string at = name == ".." ? result.path.substr(0, result.path.rfind('/')) : result.path + "/" + name;
+    std::array<char, PATH_MAX> target{};
+    // A question that no dead mount is asked, unlike lstat(2).
+    const ssize_t size = ::readlink(at.empty() ? "/" : at.c_str(), target.data(), target.size());
+    if (size < 0 && errno != EINVAL) return std::nullopt;
+    if (size < 0) {
+      result.path = at;
+      continue;
+    }
     struct stat found {};
-    if (::stat(real.data(), &found) == 0 && !S_ISDIR(found.st_mode)) {
+    if (::lstat(at.c_str(), &found) != 0) return std::nullopt;
+    if (++links > kMostLinks) errno = ELOOP;
+    if (links > kMostLinks) return std::nullopt;
+    if (found.st_uid != 0 && found.st_uid != ::geteuid()) result.links.emplace_back(at, found.st_uid);
+    if (target[0] == '/') result.path.clear();
+    rest.insert(0, std::string(target.data(), static_cast<size_t>(size)) + "/");
+  }
+  if (result.path.empty()) result.path = "/";
+  return result;
+}
+
+}  // namespace
+
+Result<std::string> resolve_mountpoint(const std::string& path) {
+  if (const auto real = follow_links(path)) {
+    struct stat found {};
+    if (::lstat(real->path.c_str(), &found) != 0) return real->path;  // a dead mount
+    if (!S_ISDIR(found.st_mode)) {
       return fail(ErrorCode::kNotDirectory, "the mountpoint is no directory: " + path + ": name an empty directory");
     }
-    return std::string(real.data());
+    for (const auto& [link, user] : real->links) {
+      if (::geteuid() != 0 || user == found.st_uid) continue;
+      return fail(ErrorCode::kNotPermitted, link + " is a symbolic link of the user " + std::to_string(user) +
+                                                ", and does not lead to a directory of that user: name the mountpoint "
+                                                "without it (" +
+                                                real->path + ")");
+    }
+    return real->path;
   }
   if (errno == ENOENT) {
     return fail(ErrorCode::kNotFound, "the mountpoint does not exist: " + path + ": make it with mkdir -p");

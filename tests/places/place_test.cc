@@ -115,6 +115,26 @@ TEST_F(RootsPlace, ForItsOwnFilesIsNoUsers) {
   EXPECT_NE(::access((directory_ / "missing").c_str(), F_OK), 0);
 }
 
+TEST_F(RootsPlace, ToMountOnIsBehindNoLinkOfAnotherUserThatLeadsToSomebodyElses) {
+  const std::string theirs = directory_ / "theirs";
+  make(theirs, kNobody);
+  make(theirs + "/cache", kNobody);
+  make(victim_ + "/cache", 0);
+  link(theirs + "/link", kNobody);  // to the victim
+  const Result<std::string> refused = resolve_mountpoint(theirs + "/link/cache");
+  ASSERT_FALSE(refused.has_value()) << *refused;
+  EXPECT_EQ(refused.error().code(), ErrorCode::kNotPermitted);
+  EXPECT_EQ(refused.error().what().find(theirs + "/link is a symbolic link"), 0U) << refused.error().what();
+  link(directory_ / "root", 0);
+  EXPECT_EQ(resolve_mountpoint(directory_ / "root/./cache/../cache/").value(), victim_ + "/cache");
+
+  ASSERT_EQ(::symlink("cache", (theirs + "/own").c_str()), 0);
+  ASSERT_EQ(::lchown((theirs + "/own").c_str(), kNobody, kNobody), 0);
+  EXPECT_EQ(resolve_mountpoint(theirs + "/own").value(), theirs + "/cache");
+  ASSERT_EQ(::symlink("loop", (theirs + "/loop").c_str()), 0);
+  EXPECT_FALSE(resolve_mountpoint(theirs + "/loop").has_value());
+}
+
 TEST_F(RootsPlace, ToMountOnIsTheOneThatWasLookedAt) {
   const std::string theirs = directory_ / "theirs";
   const std::string mountpoint = theirs + "/cache";

@@ -41,7 +41,8 @@ namespace inductorfs::places {
 /// that a mount serves, waits for itself. `what` is the path in the words of the command line.
 [[nodiscard]] Result<void> check_outside_of_mounts(const std::string& what, const std::string& path);
 
-/// Returns the path with symbolic links followed. kNotFound and kNotDirectory name the remedy.
+/// Returns an absolute path with symbolic links followed. kNotFound and kNotDirectory name the remedy. For root a link
+/// of another user leads only to a directory of that user; else kNotPermitted.
 [[nodiscard]] Result<std::string> resolve_mountpoint(const std::string& path);
 [[nodiscard]] Result<config::Ownership> ownership_of(const std::string& mountpoint);
 /// Opens, with O_PATH, the directory to mount on; `path` is one that resolve_mountpoint() returned. It matters to root:

@@ -23,7 +23,8 @@ namespace inductorfs::fuse {
 namespace {
 
 constexpr const char* kDevice = "/dev/fuse";
-constexpr const char* kType = "fuse.inductorfs";
+constexpr const char* kFileSystem = "fuse";
+constexpr const char* kSubtype = "inductorfs";  // so that its type is fuse.inductorfs
 constexpr unsigned kMaxRead = 1U << 20;
 /// A new mount reads ahead 128 KiB at a time; a precompiled header has 150 MB.
 constexpr std::string_view kReadaheadKiB = "1024";
@@ -130,29 +131,51 @@ void widen_readahead(const std::string& mountpoint) {
   if (file) (void)write_full(file->get(), kReadaheadKiB);
 }
 
-Result<Fd> mount_as_root(const std::string& mountpoint, const std::string& way, const MountOptions& options) {
-  auto device = open_device();
-  if (!device) return device;
-  std::string data = "fd=" + std::to_string(device->get()) + ",rootmode=40000,user_id=" + std::to_string(geteuid()) +
-                     ",group_id=" + std::to_string(getegid()) +
-                     ",default_permissions,max_read=" + std::to_string(kMaxRead);
-  if (options.allow_other) data += ",allow_other";
-  // Not MS_NOEXEC: launchers and C++ kernels are loaded from here.
-  if (::mount(options.source.c_str(), way.c_str(), kType, MS_NOSUID | MS_NODEV, data.c_str()) == 0) {
-    widen_readahead(mountpoint);
-    return device;
-  }
-  const int failed = errno;
+Error not_mounted(const std::string& mountpoint, int failed) {
   if (failed == EPERM || failed == EACCES) {
-    return fail(ErrorCode::kNotPermitted, "mount " + mountpoint + ": " + std::strerror(failed) +
-                                              "; root lacks CAP_SYS_ADMIN here: in a container start it with --cap-add "
-                                              "SYS_ADMIN --device /dev/fuse");
+    return Error(ErrorCode::kNotPermitted, "mount " + mountpoint + ": " + std::strerror(failed) +
+                                               "; root lacks CAP_SYS_ADMIN here: in a container start it with "
+                                               "--cap-add SYS_ADMIN --device /dev/fuse");
   }
   if (failed == ENODEV) {
-    return fail(ErrorCode::kNotSupported,
-                "mount " + mountpoint + ": this kernel has no FUSE; load the module with `modprobe fuse`");
+    return Error(ErrorCode::kNotSupported,
+                 "mount " + mountpoint + ": this kernel has no FUSE; load the module with `modprobe fuse`");
   }
-  return fail(error_from_errno(failed, "mount", mountpoint));
+  return error_from_errno(failed, "mount", mountpoint);
+}
+
+/// A mount that is nowhere yet. Its number is known before anybody can move it.
+Result<Fd> make_mount(const Fd& device, const std::string& mountpoint, const MountOptions& options) {
+  const Fd context(::fsopen(kFileSystem, FSOPEN_CLOEXEC));
+  const auto set = [&](const char* key, const std::string& value) {
+    return ::fsconfig(context.get(), FSCONFIG_SET_STRING, key, value.c_str(), 0) == 0;
+  };
+  const auto set_flag = [&](const char* key) {
+    return ::fsconfig(context.get(), FSCONFIG_SET_FLAG, key, nullptr, 0) == 0;
+  };
+  const bool made = context && set("source", options.source) && set("subtype", kSubtype) &&
+                    set("fd", std::to_string(device.get())) && set("rootmode", "40000") &&
+                    set("user_id", std::to_string(geteuid())) && set("group_id", std::to_string(getegid())) &&
+                    set_flag("default_permissions") && set("max_read", std::to_string(kMaxRead)) &&
+                    (!options.allow_other || set_flag("allow_other")) &&
+                    ::fsconfig(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0;
+  // Not noexec: launchers and C++ kernels are loaded from here.
+  Fd mount(made ? ::fsmount(context.get(), FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV) : -1);
+  if (!mount) return fail(not_mounted(mountpoint, errno));
+  return mount;
+}
+
+Result<Mounted> mount_as_root(const std::string& mountpoint, const MountOptions& options) {
+  INDUCTORFS_TRY_ASSIGN(auto device, open_device());
+  INDUCTORFS_TRY_ASSIGN(const auto tree, make_mount(device, mountpoint, options));
+  INDUCTORFS_TRY_ASSIGN(const auto id, mount_id_of(tree));
+  const bool open = options.directory >= 0;
+  const unsigned how = MOVE_MOUNT_F_EMPTY_PATH | (open ? MOVE_MOUNT_T_EMPTY_PATH : MOVE_MOUNT_T_SYMLINKS);
+  if (::move_mount(tree.get(), "", open ? options.directory : AT_FDCWD, open ? "" : mountpoint.c_str(), how) != 0) {
+    return fail(not_mounted(mountpoint, errno));
+  }
+  widen_readahead(mountpoint);
+  return Mounted{std::move(device), id};
 }
 
 /// A comma would begin another option; fusermount3 takes it behind a backslash.
@@ -165,11 +188,12 @@ std::string escaped_option(std::string_view text) {
   return out;
 }
 
-Result<Fd> mount_as_user(const std::string& mountpoint, const MountOptions& options) {
+Result<Mounted> mount_as_user(const std::string& mountpoint, const MountOptions& options) {
   std::string text = "nosuid,nodev,default_permissions,subtype=inductorfs,fsname=" + escaped_option(options.source) +
                      ",max_read=" + std::to_string(kMaxRead);
   if (options.allow_other) text += ",allow_other";
-  return fusermount(mountpoint, text);
+  INDUCTORFS_TRY_ASSIGN(auto device, fusermount(mountpoint, text));
+  return Mounted{std::move(device), 0};
 }
 
 Error busy(const MountEntry& mount, const std::vector<MountEntry>& table) {
@@ -225,14 +249,14 @@ Result<void> unmount_as_root(const MountEntry& mount, bool lazy) {
 
 }  // namespace
 
-Result<Fd> mount(const MountOptions& options) {
+Result<Mounted> mount(const MountOptions& options) {
   const std::string mountpoint = resolved_mountpoint(options.mountpoint);
   if (const auto there = find_mount(read_mount_table(), mountpoint)) return fail(already_mounted(mountpoint, *there));
   const bool open = options.directory >= 0;
   const std::string way = open ? "/proc/self/fd/" + std::to_string(options.directory) : mountpoint;
   INDUCTORFS_TRY(check_empty(mountpoint, way));
   INDUCTORFS_TRY(check_device());
-  return geteuid() == 0 ? mount_as_root(mountpoint, way, options) : mount_as_user(mountpoint, options);
+  return geteuid() == 0 ? mount_as_root(mountpoint, options) : mount_as_user(mountpoint, options);
 }
 
 Result<void> unmount(const MountEntry& mount, bool lazy) {

@@ -193,11 +193,11 @@ Result<void> Service::mount(const config::Ownership& ownership) {
   options.mountpoint = settings_.mountpoint;
   options.source = kSource;
   options.allow_other = settings_.allow_other.value_or(false);
-  INDUCTORFS_TRY_ASSIGN(auto device, fuse::mount(options));
-  INDUCTORFS_TRY_ASSIGN(own_, places::find_own_mount(settings_.mountpoint));
+  INDUCTORFS_TRY_ASSIGN(auto mounted, fuse::mount(options));
+  INDUCTORFS_TRY_ASSIGN(own_, places::find_own_mount(settings_.mountpoint, mounted.id));
   log::info("mount.mounted", {{"mountpoint", settings_.mountpoint}, {"device", own_.device}});
-  Result<void> opened = supervision_.give_device(device.get());
-  if (opened) opened = open_session(std::move(device));
+  Result<void> opened = supervision_.give_device(mounted.device.get());
+  if (opened) opened = open_session(std::move(mounted.device));
   if (!opened)
     (void)places::unmount_if_there(settings_.mountpoint, own_, true);  // the session's error is the one to tell
   return opened;

@@ -146,12 +146,14 @@ bool has_processes_here(const MountEntry& mount) {
   return found;
 }
 
-Result<BindId> find_own_mount(const std::string& mountpoint) {
+Result<BindId> find_own_mount(const std::string& mountpoint, uint64_t id) {
   const std::vector<MountEntry> table = read_mount_table();
   const MountEntry* const top = find_mount_at(table, mountpoint);
   const bool is_ours = top != nullptr && top->is_ours() && top->root == "/";
   const bool is_users = is_ours && ::geteuid() == 0 && fuse_user_of(*top).value_or(0) != 0;
-  if (is_ours && !is_users) return BindId{top->id, top->device};
+  if (is_ours && !is_users && (id == 0 || top->id == id)) return BindId{top->id, top->device};
+  const MountEntry* const elsewhere = id == 0 ? nullptr : find_mount_by_id(table, id);
+  if (elsewhere != nullptr) (void)fuse::unmount(*elsewhere, true);  // what follows is the error to tell
   return fail(
       ErrorCode::kNotPermitted,
       "the mountpoint no longer leads to the new mount: " + mountpoint +

@@ -25,7 +25,7 @@ class LeftOverMount : public testing::MountedTest {
     where.mountpoint = mountpoint();
     auto device = fuse::mount(where);
     ASSERT_TRUE(device) << device.error().to_string();
-    device_ = std::move(*device);
+    device_ = std::move(device->device);
     start(false);
     watchdog_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
   }

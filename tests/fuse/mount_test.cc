@@ -34,7 +34,7 @@ MountOptions at(const std::string& path) {
   return options;
 }
 
-std::string text_of(const Result<Fd>& result) { return result ? "mounted" : result.error().to_string(); }
+std::string text_of(const Result<Mounted>& result) { return result ? "mounted" : result.error().to_string(); }
 std::string text_of(const Result<void>& result) { return result ? "done" : result.error().to_string(); }
 
 /// What `entry` says in a process of its own (which may change its user, its mounts or its environment).
@@ -218,12 +218,12 @@ TEST_F(MountErrors, MountsServesAndUnmountsForAnOrdinaryUser) {
     if (!set_up_host(device_, 0666) || !become_nobody()) return "no user";
     auto device = mount(at(directory_.path()));
     if (!device) return text_of(device);
-    if ((fcntl(device->get(), F_GETFD) & FD_CLOEXEC) == 0) return "the descriptor would be inherited";
+    if ((fcntl(device->device.get(), F_GETFD) & FD_CLOEXEC) == 0) return "the descriptor would be inherited";
     const std::string type = mounted_type(directory_.path());
     testing::FakeFileSystem files;
     Counters counters;
     files.add_file("a", "hello");
-    auto session = Session::open(std::move(*device), {}, files, counters);
+    auto session = Session::open(std::move(device->device), {}, files, counters);
     if (!session) return session.error().to_string();
     (*session)->start({});
     const auto bytes = read_file(AT_FDCWD, directory_ / "a", 100);
@@ -261,7 +261,7 @@ class UnmountOfAnExchangedPath : public MountErrors {
   }
   std::string around_ = directory_ / "around";
   std::string other_ = directory_ / "other";
-  Result<Fd> device_ = Fd();
+  Result<Mounted> device_ = Mounted();
   MountEntry meant_;
 };
 
@@ -291,7 +291,7 @@ class HungMount {
     EXPECT_EQ(mkdir(path.c_str(), 0755), 0);
     auto device = mount(at(path));
     EXPECT_TRUE(device) << text_of(device);
-    auto session = device ? Session::open(std::move(*device), {}, files_, counters_) : fail(device.error());
+    auto session = device ? Session::open(std::move(device->device), {}, files_, counters_) : fail(device.error());
     EXPECT_TRUE(session) << session.error().to_string();
     if (!session) return;
     session_ = std::move(*session);

@@ -57,7 +57,7 @@ class MountedTest : public ::testing::Test {
     where.allow_other = true;
     auto device = fuse::mount(where);
     ASSERT_TRUE(device) << device.error().to_string();
-    auto opened = fuse::Session::open(std::move(*device), options, files_, counters_);
+    auto opened = fuse::Session::open(std::move(device->device), options, files_, counters_);
     ASSERT_TRUE(opened) << opened.error().to_string();
     session_ = std::move(*opened);
     session_->start([this] { ended_.set_value(); });

@@ -43,7 +43,7 @@ class ServedMount {
       std::exit(77);
     }
     pid_ = fork();
-    if (pid_ == 0) serve(std::move(*device), spin);
+    if (pid_ == 0) serve(std::move(device->device), spin);
   }
   ~ServedMount() {
     (void)fuse::unmount(mountpoint_, true);  // ends the process; it is killed in any case

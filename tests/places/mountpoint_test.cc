@@ -102,7 +102,7 @@ TEST_F(MountProcesses, AnotherMountThatHasThePathByNowKeepsItsRequests) {
     options.mountpoint = around + "/m";
     auto device = fuse::mount(options);
     ASSERT_TRUE(device) << device.error().to_string();
-    devices.push_back(std::move(*device));
+    devices.push_back(std::move(device->device));
   }
   const auto has_ended = [&](size_t place) {
     pollfd device{devices[place].get(), POLLIN, 0};
@@ -121,6 +121,31 @@ TEST_F(MountProcesses, AnotherMountThatHasThePathByNowKeepsItsRequests) {
   EXPECT_TRUE(has_ended(0));
   EXPECT_FALSE(has_ended(1));
   for (const std::string& around : {dead, other}) EXPECT_EQ(::umount2((around + "/m").c_str(), MNT_DETACH), 0);
+}
+
+TEST(OwnMount, IsTheOneThatWasMadeAndIsTakenAwayWhereItIsWhenAnotherHasItsPath) {
+  if (::access("/dev/fuse", R_OK | W_OK) != 0) INDUCTORFS_LACKS("/dev/fuse");
+  const testing::TemporaryDirectory directory;
+  const std::string own = directory / "d";
+  const std::string other = directory / "e";
+  std::vector<fuse::Mounted> mounts;  // held, but never served
+  for (const std::string& around : {own, other}) {
+    ASSERT_TRUE(make_directories(around + "/m").has_value());
+    fuse::MountOptions options;
+    options.mountpoint = around + "/m";
+    auto mounted = fuse::mount(options);
+    ASSERT_TRUE(mounted) << mounted.error().to_string();
+    mounts.push_back(std::move(*mounted));
+  }
+  EXPECT_EQ(find_own_mount(own + "/m", mounts[0].id).value_or(BindId{}).mount, mounts[0].id);
+  // Whoever owns the directories around it exchanges them as soon as it is there.
+  ASSERT_EQ(::renameat2(AT_FDCWD, own.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE), 0);
+  const auto found = find_own_mount(own + "/m", mounts[0].id);
+  EXPECT_FALSE(found);
+  const std::vector<MountEntry> table = read_mount_table();
+  EXPECT_EQ(find_mount_by_id(table, mounts[0].id), nullptr) << "the new one is not left behind, dead";
+  EXPECT_NE(find_mount_by_id(table, mounts[1].id), nullptr) << "the other one is somebody's";
+  EXPECT_EQ(::umount2((own + "/m").c_str(), MNT_DETACH), 0);
 }
 
 TEST(OwnMount, IsUnmountedAndNoOtherOneAtItsPath) {

@@ -24,11 +24,15 @@ struct MountOptions {
   int directory = -1;        ///< the mountpoint, opened with O_PATH: root mounts there, whatever has its path by then
 };
 
-/// Mounts by mount(2) if the caller is root, else through fusermount3. Returns the /dev/fuse descriptor, which the
-/// caller owns: the mount lives as long as some process holds it. Errors, each with its remedy: kNotFound (no such
-/// directory), kNotDirectory, kNotEmpty, kBusy (already a mount), kNotSupported (no /dev/fuse, or no fusermount3),
+struct Mounted {
+  Fd device;        ///< /dev/fuse, which the caller owns: the mount lives as long as some process holds it
+  uint64_t id = 0;  ///< its number in the mount table; 0, not known, for a mount through fusermount3
+};
+
+/// Mounts by fsmount(2) if the caller is root, else through fusermount3. Errors, each with its remedy: kNotFound (no
+/// such directory), kNotDirectory, kNotEmpty, kBusy (already a mount), kNotSupported (no /dev/fuse, or no fusermount3),
 /// kNotPermitted.
-[[nodiscard]] Result<Fd> mount(const MountOptions& options);
+[[nodiscard]] Result<Mounted> mount(const MountOptions& options);
 /// Unmounts; `lazy` detaches a mount that is in use. kBusy names the processes that use it, or what is wrong when
 /// another mount is at its place, which stays. For root only: when it is not lazy, the owner of the directory that the
 /// mountpoint lies in could still exchange that one name while the kernel is called.

@@ -30,9 +30,10 @@ namespace inductorfs::places {
 /// leaves every other mount alone.
 [[nodiscard]] Result<void> unmount_if_there(const std::string& path, const BindId& mount, bool lazy);
 
-/// Returns the mount that this user has made at `mountpoint`. kNotPermitted when there is none, because the directories
-/// around the mountpoint were renamed meanwhile.
-[[nodiscard]] Result<BindId> find_own_mount(const std::string& mountpoint);
+/// Returns the mount that was just made at `mountpoint`; `id` is its number, or 0 for that of this user there. When
+/// another mount is there, or none, because the directories around the mountpoint were renamed meanwhile, it takes the
+/// mount with the number away, wherever it is, and returns kNotPermitted.
+[[nodiscard]] Result<BindId> find_own_mount(const std::string& mountpoint, uint64_t id);
 
 /// Removes what a dead daemon left mounted there. kBusy when anything living is mounted there.
 [[nodiscard]] Result<void> free_mountpoint(const std::string& path);

@@ -39,3 +39,9 @@ def test_the_verdict_is_one_line():
     assert wrong and line == "scripts/run: it does not work: the results of the nodes differ, and node B compiled 2 of 7 graphs itself"
     wrong, line = two_nodes.verdict(out(40.0, 0, 7), out(9.0, 0, 0), True)
     assert wrong and "node B compiled 0 of 0" in line
+
+
+def test_run_says_what_it_is_without_doing_it():
+    done = subprocess.run([REPOSITORY / "scripts/run", "--help"], capture_output=True, text=True, timeout=20, check=False,
+                          env={"PATH": os.environ["PATH"]})
+    assert done.returncode == 0 and "usage: scripts/run" in done.stdout and "installing" not in done.stdout, done

@@ -152,9 +152,8 @@ constexpr Rule kRules[] = {
      .facets = kState,
      .why =
          "which sizes are dynamic, so that a job compiles for them at once. The user names the job "
-         "(TORCH_COMPILE_JOB_ID) "
-         "so that its runs share it, as over torch's own remote PGO; the latest state counts, and a process reads it "
-         "once. Nothing is written where no job is named",
+         "(TORCH_COMPILE_JOB_ID) so that its runs share it, as over torch's own remote PGO; the latest state counts, "
+         "and a process reads it once. Nothing is written where no job is named",
      .source = "torch/_dynamo/pgo.py: get_cache_key, code_state_path, get_local_code_state, write_local_impl",
      .pattern = "dynamo/code_state_*.pkl"},
     {.family = Family::kTritonKernel,
@@ -198,8 +197,7 @@ constexpr Rule kRules[] = {
      .contest = Contest::kNone,
      .facets = kState,
      .why = "compiled functions whose name hashes the function's qualified name and line, and neither its text nor "
-            "torch: two "
-            "programs meet under one name",
+            "torch: two programs meet under one name",
      .source = "torch/_dynamo/package.py: DiskDynamoStore, CompilePackage.source_id_from_fn",
      .pattern = "dynamo/** but code_state_*.pkl"},
     {.family = Family::kObjectCache,

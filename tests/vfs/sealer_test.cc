@@ -137,6 +137,40 @@ TEST_F(BusySealer, LooksAgainAtWhatWasPutOff) {
   EXPECT_EQ(looks.load(), 2);
 }
 
+/// As the store while all of it is in use, and what has no room is always due again, as on a disk that needs longer to
+/// try all of it than one of it waits.
+class FullSealer : public Sealer {
+ protected:
+  vfs::Sealer full{[this](const SealItem& item) {
+                     (void)seal(item);
+                     return item.path == "fits" ? SealOutcome::kDone : SealOutcome::kNoRoom;
+                   },
+                   [this](const vfs::NodePtr&) { ++unpinned; }, Milliseconds{0}};
+};
+
+TEST_F(FullSealer, DrainsAlthoughItAlwaysTriesAgain) {
+  full.start();
+  std::vector<vfs::NodePtr> files;
+  std::vector<std::string> paths;
+  for (uint64_t i = 0; i < 10; ++i) {
+    files.push_back(node(2 + i));
+    paths.push_back("path " + std::to_string(i));
+    full.add({files.back(), paths.back(), false});
+  }
+  EXPECT_TRUE(full.drain(Deadline::after(std::chrono::seconds(10))));
+  auto without_room = full.paths_without_room(files.size());
+  std::sort(without_room.begin(), without_room.end());
+  EXPECT_EQ(without_room, paths);
+  EXPECT_EQ(full.waiting(), files.size());
+
+  full.add({node(90), "fits", false});
+  EXPECT_TRUE(full.drain(Deadline::after(std::chrono::seconds(10)))) << "a new one has its turn among them";
+  const auto tried = sealed.with([](const auto& seen) { return seen; });
+  EXPECT_EQ(std::count(tried.begin(), tried.end(), "fits"), 1);
+  EXPECT_TRUE(eventually([&] { return count() > 2 * files.size(); })) << "and each of them is tried again";
+  full.stop();
+}
+
 TEST_F(Sealer, LeavesWhatIsQueuedWhenItStops) {
   sealer.add({node(2), "left", false});
   sealer.stop();

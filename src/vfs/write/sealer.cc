@@ -2,7 +2,7 @@
 #include "vfs/write/sealer.h"
 
 #include <algorithm>
-#include <optional>
+#include <utility>
 
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/thread.h"
@@ -90,7 +90,8 @@ void Sealer::add_quiet(State& state, SealItem item) const {
 
 size_t Sealer::waiting() const {
   return state_.with([](const State& state) {
-    size_t count = state.quiet.size() + state.no_room.size() + state.unjudged.size() + (state.working ? 1U : 0U);
+    size_t count = state.quiet.size() + state.no_room.size() + state.unjudged.size();
+    count += state.working || state.retried ? 1 : 0;
     for (const auto& [user, items] : state.ready) count += items.size();
     return count;
   });
@@ -122,6 +123,7 @@ std::vector<std::string> Sealer::waiting_paths(size_t limit) const {
 std::vector<std::string> Sealer::paths_without_room(size_t limit) const {
   return state_.with([&](const State& state) {
     std::vector<std::string> paths;
+    if (state.retried) paths.push_back(*state.retried);
     add_paths(state.no_room, limit, paths);
     return paths;
   });
@@ -168,14 +170,12 @@ std::vector<std::string> Sealer::still_written(size_t limit) const {
 
 /// What has waited long enough takes its turn among the files of its owner.
 void Sealer::add_due(State& state, SteadyTime now) {
-  for (State::Timed* timed : {&state.quiet, &state.no_room}) {
-    for (auto one = timed->begin(); one != timed->end();) {
-      const auto here = one++;
-      if (here->second.first > now) continue;
-      here->second.second.was_quiet = timed == &state.quiet;
-      add_ready(state, std::move(here->second.second));
-      timed->erase(here);
-    }
+  for (auto one = state.quiet.begin(); one != state.quiet.end();) {
+    const auto here = one++;
+    if (here->second.first > now) continue;
+    here->second.second.was_quiet = true;
+    add_ready(state, std::move(here->second.second));
+    state.quiet.erase(here);
   }
   while (!state.unjudged.empty() && state.unjudged.front().first <= now) {
     SealItem item = std::move(state.unjudged.front().second);
@@ -202,13 +202,28 @@ SealItem Sealer::take_ready(State& state) {
   return item;
 }
 
+/// The one that waits longest for room.
+bool Sealer::take_retry(State& state, SteadyTime now, SealItem& item) {
+  const auto first =
+      std::min_element(state.no_room.begin(), state.no_room.end(),
+                       [](const auto& one, const auto& other) { return one.second.first < other.second.first; });
+  if (first == state.no_room.end() || first->second.first > now) return false;
+  item = std::move(first->second.second);
+  state.no_room.erase(first);
+  state.retried = item.path;
+  return true;
+}
+
+/// What waits for room gets every second turn at most: each try reads the bytes again, and mostly in vain.
 bool Sealer::take_due(State& state, SteadyTime now, SealItem& item) {
   add_due(state, now);
+  const bool skips = std::exchange(state.skips_retries, false) && !state.ready.empty();
+  if (!skips && take_retry(state, now, item)) return state.skips_retries = true;
   while (!state.ready.empty()) {
     item = take_ready(state);
     const bool waits_anew = item.was_quiet && state.quiet.contains(item.node->id);
     item.was_quiet = false;
-    if (!waits_anew) return true;
+    if (!waits_anew) return state.working = true;
     item.node->pins.fetch_sub(1);  // not the last one
   }
   return false;
@@ -253,7 +268,7 @@ void Sealer::run(const std::stop_token& stop) {
         },
         [&](State& state) {
           if (state.stopped) return false;
-          return state.working = take_due(state, std::chrono::steady_clock::now(), item);
+          return take_due(state, std::chrono::steady_clock::now(), item);
         });
     if (!has_item) continue;
     std::optional<Activity> activity(std::in_place, "seals " + item.path, AwaitedBy::kSync);
@@ -267,6 +282,7 @@ void Sealer::run(const std::stop_token& stop) {
     activity.reset();
     state_.notify_with([&](State& state) {
       state.working = false;
+      state.retried.reset();
       if (later) take_back(state, std::move(item), outcome);
     });
   }

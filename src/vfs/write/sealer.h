@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -72,6 +73,8 @@ class Sealer {
     std::deque<std::pair<SteadyTime, SealItem>> unjudged;
     uint64_t quiet_added = 0;  ///< lets the thread see that it has to wait for another due time
     bool working = false;
+    std::optional<std::string> retried;  ///< the item of `no_room` that is being tried; drain() waits for none of them
+    bool skips_retries = false;          ///< the last turn was one's of `no_room`
     bool stopped = false;
   };
   void run(const std::stop_token& stop);
@@ -79,6 +82,7 @@ class Sealer {
   [[nodiscard]] bool is_idle(const State& state) const;
   [[nodiscard]] SteadyTime next_restless(const State& state, SteadyTime latest) const;
   [[nodiscard]] static bool take_due(State& state, SteadyTime now, SealItem& item);
+  [[nodiscard]] static bool take_retry(State& state, SteadyTime now, SealItem& item);
   [[nodiscard]] static SealItem take_ready(State& state);
   static void add_due(State& state, SteadyTime now);
   static void add_ready(State& state, SealItem item);

@@ -41,23 +41,24 @@ class CatalogImpl final : public Catalog {
   void follow(const std::vector<remote::ScopeId>& scopes) override { tail_.follow(scopes); }
   [[nodiscard]] bool wait_synced(Deadline deadline) override { return tail_.wait_synced(deadline); }
 
-  [[nodiscard]] std::optional<KnownEntry> find(std::string_view path) const override {
-    return parts_->tree.read([&](const EntryTree& tree) { return tree.find(path); });
+  [[nodiscard]] std::optional<KnownEntry> find(const layout::Name& name) const override {
+    return parts_->tree.read([&](const EntryTree& tree) { return tree.find(name); });
   }
-  [[nodiscard]] bool has_directory(std::string_view directory) const override {
+  [[nodiscard]] bool has_directory(const layout::Name& directory) const override {
     return parts_->tree.read([&](const EntryTree& tree) { return tree.has_directory(directory); });
   }
-  [[nodiscard]] std::vector<Child> list(std::string_view directory) const override {
+  [[nodiscard]] std::vector<Child> list(const layout::Name& directory) const override {
     return parts_->tree.read([&](const EntryTree& tree) { return tree.list(directory); });
   }
-  [[nodiscard]] std::vector<KnownEntry> entries_in(std::string_view directory) const override {
+  [[nodiscard]] std::vector<KnownEntry> entries_in(const layout::Name& directory) const override {
     return parts_->tree.read([&](const EntryTree& tree) { return tree.entries_in(directory); });
   }
   [[nodiscard]] std::vector<KnownEntry> newest(size_t limit) const override {
     return parts_->tree.read([&](const EntryTree& tree) { return tree.newest(limit); });
   }
 
-  void hide(std::string_view path) override;
+  void hide(const layout::Name& name) override;
+  void forget_hidden(std::string_view root) override;
   void set_unfit(const std::string& path, const codec::Digest& digest, const std::string& why) override {
     parts_->tree.write([&](EntryTree& tree) { tree.mark_unfit(path, digest, why); });
   }
@@ -115,17 +116,19 @@ void CatalogImpl::end() {
   if (threads.sweep.joinable()) threads.sweep.join();
 }
 
-void CatalogImpl::hide(std::string_view path) {
+void CatalogImpl::hide(const layout::Name& name) {
+  const std::string& path = name.path;
+  const std::string marked_path = EntryTree::marked_path(name);
   std::vector<Database::Mark> marks;
   const auto mark = [&](const codec::Digest& digest) {
     const bool marked = std::ranges::any_of(marks, [&](const auto& known) { return known.digest == digest; });
-    if (!marked) marks.push_back({std::string(path), digest});
+    if (!marked) marks.push_back({marked_path, digest});
   };
   // What was written here and is on its way must not come back when the cluster has it: what is queued, and what is
   // being published although later bytes have taken its place in the queue. The queue first: a publish that ends now is
   // in the tree before it leaves the queue (Publisher::finish).
   parts_->durable.with([&](Durable& durable) {
-    if (const auto digest = durable.queue.queued_digest(std::string(path))) mark(*digest);
+    if (const auto digest = durable.queue.queued_digest(path)) mark(*digest);
     if (!durable.in_flight) return;
     const auto& item = durable.in_flight_item;
     for (size_t i = 0; i < item.paths.size(); ++i) {
@@ -145,7 +148,7 @@ void CatalogImpl::hide(std::string_view path) {
   parts_->tree.write([&](EntryTree& tree) {
     for (const auto& hidden : marks) {
       if (full) {
-        tree.mark_lost(hidden.path, hidden.digest);
+        tree.mark_lost(path, hidden.digest);
       } else {
         tree.mark_hidden(hidden.path, hidden.digest);
       }
@@ -155,6 +158,15 @@ void CatalogImpl::hide(std::string_view path) {
   fail_point("hide.marked");
   if (dropped.empty()) return;
   parts_->count_failure(parts_->durable.with([&](Durable& durable) { return durable.database.drop_marks(dropped); }));
+}
+
+void CatalogImpl::forget_hidden(std::string_view root) {
+  std::vector<Database::Mark> shown;
+  parts_->tree.write([&](EntryTree& tree) {
+    for (auto& [path, digest] : tree.unmark_root(root)) shown.push_back({std::move(path), digest});
+  });
+  if (shown.empty()) return;
+  parts_->count_failure(parts_->durable.with([&](Durable& durable) { return durable.database.drop_marks(shown); }));
 }
 
 void CatalogImpl::forget_unfit() {
@@ -210,6 +222,7 @@ Result<void> CatalogImpl::enqueue(const Publish& publish) {
   for (const auto& entry : stamped.entries) {
     item.digests.push_back(entry.digest);
     shown.push_back({entry.path, entry.digest});
+    if (!publish.root.empty()) shown.push_back({EntryTree::marked_path({entry.path, publish.root}), entry.digest});
   }
   Result<void> queued = parts_->durable.notify_with([&](Durable& durable) -> Result<void> {
     std::vector<int64_t> gone;

@@ -92,7 +92,7 @@ std::shared_ptr<const std::string> EntryTree::shared_origin(const std::string& o
   return origins_.emplace(origin, std::make_shared<const std::string>(origin)).first->second;
 }
 
-bool EntryTree::hidden_by_mark(const std::string& path, const codec::Digest& digest) {
+bool EntryTree::hidden_by_mark(const std::string& path, const codec::Digest& digest) const {
   auto found = marks_.find(path);
   if (found == marks_.end()) return false;
   return std::ranges::find(found->second, digest) != found->second.end();
@@ -231,10 +231,26 @@ bool EntryTree::remove(ScopeIndex scope, std::string_view path) {
   return was;
 }
 
-std::optional<KnownEntry> EntryTree::find(std::string_view path) const {
-  const PathNode* node = node_of(path);
-  if (node == nullptr || !is_seen(node->leaf.get())) return std::nullopt;
-  return known_of(std::string(path), *node->leaf);
+std::string EntryTree::marked_path(const layout::Name& name) { return join(name.root, name.path); }
+
+/// Requires: the node has a leaf.
+bool EntryTree::is_seen_in(const std::string& root, const std::string& path, const PathNode& node) const {
+  return is_seen(node.leaf.get()) && !(has_marks(root) && hidden_by_mark(join(root, path), node.leaf->digest));
+}
+
+/// Whether a leaf below the directory is seen in a root with marks: those may be all of the directory's.
+bool EntryTree::shows_any(const std::string& root, const std::string& directory, const PathNode& node) const {
+  if (node.visible == 0) return false;
+  return std::ranges::any_of(node.children, [&](const auto& one) {
+    const std::string path = join(directory, one.first);
+    return one.second->leaf != nullptr ? is_seen_in(root, path, *one.second) : shows_any(root, path, *one.second);
+  });
+}
+
+std::optional<KnownEntry> EntryTree::find(const layout::Name& name) const {
+  const PathNode* node = node_of(name.path);
+  if (node == nullptr || node->leaf == nullptr || !is_seen_in(name.root, name.path, *node)) return std::nullopt;
+  return known_of(name.path, *node->leaf);
 }
 
 std::optional<codec::Entry> EntryTree::find_known(const remote::ScopeId& scope, std::string_view path) const {
@@ -267,30 +283,38 @@ std::vector<codec::Digest> EntryTree::digests_of(std::string_view path) const {
   return digests;
 }
 
-bool EntryTree::has_directory(std::string_view directory) const {
-  const PathNode* node = node_of(directory);
-  return node != nullptr && node->leaf == nullptr && node->visible > 0;
+bool EntryTree::has_directory(const layout::Name& directory) const {
+  const PathNode* node = node_of(directory.path);
+  if (node == nullptr || node->leaf != nullptr || node->visible == 0) return false;
+  return !has_marks(directory.root) || shows_any(directory.root, directory.path, *node);
 }
 
-std::vector<Child> EntryTree::list(std::string_view directory) const {
+std::vector<Child> EntryTree::list(const layout::Name& directory) const {
   std::vector<Child> children;
-  const PathNode* node = node_of(directory);
+  const PathNode* node = node_of(directory.path);
   if (node == nullptr) return children;
+  const bool marked = has_marks(directory.root);
   for (const auto& [name, child] : node->children) {
     if (child->visible == 0 || (child->leaf != nullptr && !is_seen(child->leaf.get()))) continue;
+    if (marked) {
+      const std::string path = join(directory.path, name);
+      const bool shown =
+          child->leaf != nullptr ? is_seen_in(directory.root, path, *child) : shows_any(directory.root, path, *child);
+      if (!shown) continue;
+    }
     children.push_back({name, child->leaf == nullptr});
   }
   return children;
 }
 
-std::vector<KnownEntry> EntryTree::entries_in(std::string_view directory) const {
+std::vector<KnownEntry> EntryTree::entries_in(const layout::Name& directory) const {
   std::vector<KnownEntry> entries;
-  const PathNode* node = node_of(directory);
+  const PathNode* node = node_of(directory.path);
   if (node == nullptr) return entries;
   for (const auto& [name, child] : node->children) {
-    if (is_seen(child->leaf.get())) {
-      entries.push_back(known_of(join(directory, name), *child->leaf));
-    }
+    if (child->leaf == nullptr) continue;
+    std::string path = join(directory.path, name);
+    if (is_seen_in(directory.root, path, *child)) entries.push_back(known_of(path, *child->leaf));
   }
   return entries;
 }
@@ -365,7 +389,9 @@ void EntryTree::set_flags(std::string_view path, const codec::Digest& digest,
 }
 
 void EntryTree::mark_hidden(const std::string& path, const codec::Digest& digest) {
-  auto& digests = marks_[path];
+  const auto [known, first] = marks_.try_emplace(path);
+  if (const std::string root = layout::name_of(path).root; first && !root.empty()) ++marked_roots_[root];
+  auto& digests = known->second;
   if (std::ranges::find(digests, digest) == digests.end()) digests.push_back(digest);
   if (digests.size() > kMarksPerPath) {
     dropped_marks_.emplace_back(path, digests.front());
@@ -378,8 +404,28 @@ void EntryTree::unmark_hidden(const std::string& path, const codec::Digest& dige
   auto found = marks_.find(path);
   if (found == marks_.end()) return;
   std::erase(found->second, digest);
-  if (found->second.empty()) marks_.erase(found);
+  if (found->second.empty()) {
+    marks_.erase(found);
+    const auto root = marked_roots_.find(layout::name_of(path).root);
+    if (root != marked_roots_.end() && --root->second == 0) marked_roots_.erase(root);
+  }
   set_flags(path, digest, [](Leaf& leaf) { leaf.hidden = false; });
+}
+
+std::vector<std::pair<std::string, codec::Digest>> EntryTree::unmark_root(std::string_view root) {
+  const auto is_below = [root](std::string_view path) {
+    return path.starts_with(root) && (path.size() == root.size() || path[root.size()] == '/');
+  };
+  const auto first = marked_roots_.lower_bound(root);
+  const bool marked = std::any_of(first, marked_roots_.end(), [&](const auto& one) { return is_below(one.first); });
+  std::vector<std::pair<std::string, codec::Digest>> shown;
+  if (!marked) return shown;
+  for (const auto& [path, digests] : marks_) {
+    if (!is_below(path) || !is_below(layout::name_of(path).root)) continue;
+    for (const auto& digest : digests) shown.emplace_back(path, digest);
+  }
+  for (const auto& [path, digest] : shown) unmark_hidden(path, digest);
+  return shown;
 }
 
 std::vector<std::pair<std::string, codec::Digest>> EntryTree::take_dropped_marks() {

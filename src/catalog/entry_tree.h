@@ -46,7 +46,7 @@ class EntryTree {
   /// other scopes have set stay.
   bool remove(ScopeIndex scope, std::string_view path);
 
-  [[nodiscard]] std::optional<KnownEntry> find(std::string_view path) const;
+  [[nodiscard]] std::optional<KnownEntry> find(const layout::Name& name) const;
   /// Finds an entry of this scope, even if it is hidden or behind another scope's, but none whose bytes were lost.
   [[nodiscard]] std::optional<codec::Entry> find_known(const remote::ScopeId& scope, std::string_view path) const;
   /// Finds an entry that the cluster has in this scope and that this host does not use, for instance because it was
@@ -55,9 +55,9 @@ class EntryTree {
   /// Returns the digests that any scope has under this path, or will have when the tail brings them, without those
   /// whose bytes were lost.
   [[nodiscard]] std::vector<codec::Digest> digests_of(std::string_view path) const;
-  [[nodiscard]] bool has_directory(std::string_view directory) const;
-  [[nodiscard]] std::vector<Child> list(std::string_view directory) const;
-  [[nodiscard]] std::vector<KnownEntry> entries_in(std::string_view directory) const;
+  [[nodiscard]] bool has_directory(const layout::Name& directory) const;
+  [[nodiscard]] std::vector<Child> list(const layout::Name& directory) const;
+  [[nodiscard]] std::vector<KnownEntry> entries_in(const layout::Name& directory) const;
   [[nodiscard]] std::vector<KnownEntry> newest(size_t limit) const;
 
   struct Candidate {
@@ -68,10 +68,14 @@ class EntryTree {
   [[nodiscard]] std::vector<Candidate> candidates(const remote::ScopeId& scope, std::string_view directory) const;
   [[nodiscard]] std::vector<std::string> paths_of(ScopeIndex scope) const;
 
-  /// Hides bytes of a path. The mark outlives the entry: a path that was deleted here stays away when the cluster sends
-  /// it again.
+  /// Returns under which path the marks of a name are: that of the file in the mount, without a device's index.
+  [[nodiscard]] static std::string marked_path(const layout::Name& name);
+  /// Hides bytes of a path, which is a marked_path(). The mark outlives the entry: a path that was deleted here stays
+  /// away when the cluster sends it again.
   void mark_hidden(const std::string& path, const codec::Digest& digest);
   void unmark_hidden(const std::string& path, const codec::Digest& digest);
+  /// Forgets the marks of this root and of the roots below it; returns them.
+  std::vector<std::pair<std::string, codec::Digest>> unmark_root(std::string_view root);
   /// Returns marks that were given up, the oldest ones of a path that was deleted often; the caller forgets them on
   /// disk too.
   [[nodiscard]] std::vector<std::pair<std::string, codec::Digest>> take_dropped_marks();
@@ -145,7 +149,10 @@ class EntryTree {
   [[nodiscard]] static codec::Entry entry_of(const std::string& path, const Leaf& leaf);
   [[nodiscard]] KnownEntry known_of(const std::string& path, const Leaf& leaf) const;
   [[nodiscard]] std::shared_ptr<const std::string> shared_origin(const std::string& origin);
-  [[nodiscard]] bool hidden_by_mark(const std::string& path, const codec::Digest& digest);
+  [[nodiscard]] bool hidden_by_mark(const std::string& path, const codec::Digest& digest) const;
+  [[nodiscard]] bool has_marks(const std::string& root) const { return !root.empty() && marked_roots_.contains(root); }
+  [[nodiscard]] bool is_seen_in(const std::string& root, const std::string& path, const PathNode& node) const;
+  [[nodiscard]] bool shows_any(const std::string& root, const std::string& directory, const PathNode& node) const;
   [[nodiscard]] bool is_unfit(const std::string& path, const codec::Digest& digest) const;
   static void count(const Trail& trail, bool before, bool after);
   static void visit(const PathNode& node, std::string& path, const Visitor& visitor);
@@ -162,6 +169,7 @@ class EntryTree {
   PathNode root_;
   uint64_t known_ = 0;
   std::unordered_map<std::string, std::vector<codec::Digest>> marks_;
+  std::map<std::string, uint64_t, std::less<>> marked_roots_;  ///< the paths in `marks_` of each root but the empty one
   std::vector<std::pair<std::string, codec::Digest>> dropped_marks_;
   std::unordered_map<std::string, Unfit> unfit_;
   std::unordered_map<std::string, std::shared_ptr<const std::string>> origins_;

@@ -187,9 +187,10 @@ std::vector<remote::ScopeId> Scopes::ids() const {
 }
 
 bool Scopes::accepts(const remote::ScopeId& scope, std::string_view path) const {
-  const layout::Family family = layout::classify(path).family;
-  if (scope.empty() || !layout::rule_of(family).shared) return false;
-  const std::vector<layout::Scope>& all = all_of(family);
+  const layout::Classification classified = layout::classify(path);
+  // A path that some root shows under another name is none of the cluster's.
+  if (scope.empty() || classified.canonical != path || !layout::rule_of(classified.family).shared) return false;
+  const std::vector<layout::Scope>& all = all_of(classified.family);
   return std::any_of(all.begin(), all.end(), [&scope](const layout::Scope& one) { return one.id == scope; });
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,8 +15,9 @@
 namespace inductorfs::layout {
 namespace {
 
-/// More than any family has; deeper paths keep their first components and their last.
-constexpr size_t kPartLimit = 8;
+/// More than a root and any family have together; deeper paths keep their first components and their last.
+constexpr size_t kPartLimit = 16;
+constexpr std::string_view kTriton = "triton";
 constexpr std::string_view kBuildSuffix = "_CxxBuild";
 constexpr std::string_view kPrecompiledHeaders = "precompiled_headers";
 
@@ -26,6 +29,15 @@ struct Parts {
   bool clean = false;
 
   [[nodiscard]] std::string_view operator[](size_t index) const { return part[index]; }
+  /// Without the first components.
+  [[nodiscard]] Parts after(size_t components) const {
+    Parts rest;
+    for (size_t i = components; i < std::min(count, kPartLimit); ++i) rest.part[i - components] = part[i];
+    rest.count = count - components;
+    rest.last = last;
+    rest.clean = clean;
+    return rest;
+  }
 };
 
 bool is_plain_component(std::string_view part) { return !part.empty() && part != "." && part != ".."; }
@@ -254,7 +266,7 @@ Family family_of(const Parts& parts) {
     if (parts.count < 2) return Family::kOther;
     return parts.count == 2 ? code_family(root, parts[1]) : below_code_family(parts[1]);
   }
-  if (root == "triton") return triton_family(parts);
+  if (root == kTriton) return triton_family(parts);
   if (root == "fxgraph") return fxgraph_family(parts);
   if (root == "aotautograd") return aotautograd_family(parts);
   if (root == "cache") return cache_family(parts);
@@ -263,25 +275,92 @@ Family family_of(const Parts& parts) {
   return tree_family(parts);
 }
 
-/// Where the device's name stands in `triton/<device>[/...]`: {begin, end}; begin is 0 for any other path.
-std::pair<size_t, size_t> device_span(std::string_view path) {
-  constexpr std::string_view kTriton = "triton/";
-  if (!path.starts_with(kTriton)) return {0, 0};
-  const size_t slash = path.find('/', kTriton.size());
-  const size_t end = slash == std::string_view::npos ? path.size() : slash;
-  if (!is_index(path.substr(kTriton.size(), end - kTriton.size()))) return {0, 0};
-  return {kTriton.size(), end};
+// ---- cache roots
+
+/// Keys that only Triton makes: before 3.2 they were plain SHA-256 in hex, as the directories of other programs are
+/// (vLLM: torch_aot_compile/<64 hex>). One in base64 has letters of both cases and digits.
+bool is_distinct_triton_key(std::string_view name) {
+  constexpr size_t kBase64Length = 43;
+  if (!is_triton_key(name) || name.size() == kSha256HexLength) return false;
+  if (name.size() != kBase64Length) return true;
+  const auto has = [&](char first, char last) {
+    return std::any_of(name.begin(), name.end(), [&](char c) { return c >= first && c <= last; });
+  };
+  return has('a', 'z') && has('A', 'Z') && has('0', '9');
 }
 
-std::string with_any_device(std::string_view path) {
-  const auto [begin, end] = device_span(path);
-  if (begin == 0) return std::string(path);
+/// Says whether the components from `begin` on may be a path that torch or Triton makes in its cache directory, or lead
+/// to one. Names that other programs use too (two letters, `cache`) count together with what comes below them.
+bool is_of_a_root(const Parts& parts, size_t begin) {
+  const std::string_view first = parts[begin];
+  const bool alone = parts.count == begin + 1;
+  const std::string_view second = alone ? std::string_view{} : parts[begin + 1];
+  if (first == "fxgraph" || first == "aotautograd" || first == kPrecompiledHeaders) return true;
+  if (first == kTriton) return alone || is_device_or_any(second);
+  if (first == "cache") return alone || is_text_of(second, kSha256HexLength, kHex);
+  if (first == "dynamo") return alone || second.starts_with("code_state_");
+  if (first == "locks") return alone || is_lock(second);
+  if (is_torch_directory(first)) {
+    return alone || is_torch_name(second.substr(0, kTorchNameLength), 'c') || is_temporary_file(second) ||
+           is_lock(second) || code_family(first, second) != Family::kOther;
+  }
+  if (!is_distinct_triton_key(first)) return false;
+  return alone || is_temporary_directory(second) || (parts.count == begin + 2 && second.front() != '.');
+}
+
+/// Directories that hold a whole cache for one use (torch's fresh_cache), or something unfinished.
+bool hides_roots(std::string_view part) { return is_tempfile_name(part) || is_temporary_directory(part); }
+
+/// Returns the number of components of the path's root; nothing when the path is of no root's layout.
+std::optional<size_t> root_size(const Parts& parts) {
+  if (!parts.clean) return std::nullopt;
+  for (size_t i = 0; i < parts.count && i <= kRootDepth; ++i) {
+    if (is_of_a_root(parts, i)) return i;
+    if (hides_roots(parts[i])) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+/// A path, taken apart.
+struct Rooted {
+  Parts inner;  ///< what comes below the root, in the layout of torch's cache directory
+  std::string root;
   std::string canonical;
-  canonical.reserve(path.size());
-  canonical += path.substr(0, begin);
-  canonical += kAnyDevice;
-  canonical += path.substr(end);
-  return canonical;
+};
+
+/// Of a directory that TRITON_CACHE_DIR names: torch's layout has the same below triton/<device>.
+Parts below_any_device(const Parts& parts) {
+  Parts longer = parts;
+  for (size_t i = std::min(parts.count, kPartLimit - 2); i > 0; --i) longer.part[i + 1] = parts.part[i - 1];
+  longer.part[0] = kTriton;
+  longer.part[1] = kAnyDevice;
+  longer.count = parts.count + 2;
+  return longer;
+}
+
+Rooted take_apart(std::string_view path) {
+  Rooted rooted{split(path), {}, std::string(path)};
+  if (!rooted.inner.clean) return rooted;
+  const auto size = root_size(rooted.inner);
+  if (!size) return rooted;
+  size_t begin = 0;
+  for (size_t i = 0; i < *size; ++i) begin += rooted.inner[i].size() + 1;
+  if (begin > 0) rooted.root = path.substr(0, begin - 1);
+  std::string_view rest = path.substr(begin);
+  rooted.inner = rooted.inner.after(*size);
+  if (is_distinct_triton_key(rooted.inner[0])) {
+    rooted.inner = below_any_device(rooted.inner);
+    rooted.canonical = std::string(kTriton) + "/" + std::string(kAnyDevice) + "/" + std::string(rest);
+    return rooted;
+  }
+  const bool has_device = rooted.inner.count >= 2 && rooted.inner[0] == kTriton && is_index(rooted.inner[1]);
+  if (has_device) {
+    const size_t after = kTriton.size() + 1 + rooted.inner[1].size();
+    rooted.canonical = std::string(kTriton) + "/" + std::string(kAnyDevice) + std::string(rest.substr(after));
+  } else {
+    rooted.canonical = rest;
+  }
+  return rooted;
 }
 
 bool has_key_directory(Family family) {
@@ -292,36 +371,48 @@ bool has_key_directory(Family family) {
 }  // namespace
 
 Classification classify(std::string_view path) {
-  const Parts parts = split(path);
+  Rooted rooted = take_apart(path);
   Classification classified;
-  classified.family = family_of(parts);
-  classified.canonical = parts.clean ? with_any_device(path) : std::string(path);
-  if (classified.family == Family::kOther && parts.clean) {
+  classified.family = family_of(rooted.inner);
+  classified.canonical = std::move(rooted.canonical);
+  classified.root = std::move(rooted.root);
+  if (classified.family == Family::kOther && rooted.inner.clean) {
     const RuleTable* changed = changed_rules();
     // The canonical path, so that a device's index parts nothing here either.
     if (changed != nullptr)
       classified.family = changed->configured_family(classified.canonical).value_or(Family::kOther);
   }
   if (has_key_directory(classified.family)) {
-    classified.key_directory = classified.canonical.substr(0, classified.canonical.size() - parts.last.size() - 1);
+    classified.key_directory =
+        classified.canonical.substr(0, classified.canonical.size() - rooted.inner.last.size() - 1);
   }
   return classified;
 }
 
-std::string canonical_path(std::string_view path) {
-  return split(path).clean ? with_any_device(path) : std::string(path);
+Name name_of(std::string_view path) {
+  Rooted rooted = take_apart(path);
+  return {std::move(rooted.canonical), std::move(rooted.root)};
 }
+
+std::string canonical_path(std::string_view path) { return take_apart(path).canonical; }
+
+bool is_in_a_root(std::string_view path) { return root_size(split(path)).has_value(); }
 
 bool is_device_name(std::string_view name) { return is_index(name); }
 
 bool is_triton_key_directory(std::string_view path) {
-  const Parts parts = split(path);
-  return parts.clean && parts.count == 3 && parts[0] == "triton" && is_device_or_any(parts[1]) &&
+  const Parts parts = take_apart(path).inner;
+  return parts.clean && parts.count == 3 && parts[0] == kTriton && is_device_or_any(parts[1]) &&
          is_triton_key(parts[2]);
 }
 
+bool may_hold_triton_set(std::string_view path) {
+  const Parts parts = take_apart(path).inner;
+  return parts.clean && parts.count == 3 && parts[0] == kTriton;
+}
+
 bool is_candidate_directory(std::string_view path) {
-  const Parts parts = split(path);
+  const Parts parts = take_apart(path).inner;
   if (!parts.clean) return false;
   if (parts.count == 2) return parts[0] == "aotautograd" && is_torch_name(parts[1], 'a');
   return parts.count == 3 && parts[0] == "fxgraph" && is_torch_name(parts[2], 'f') &&
@@ -337,7 +428,7 @@ std::vector<std::string> sealed_by_removal_of(std::string_view directory) {
   // first object: hence `.so` before `.o`. A precompiled header's name is the header's path with its `.h`.
   for (const std::string_view extension : {".so", ".o", ".gch", ".h.gch"}) {
     std::string target = stem + std::string(extension);
-    const Family family = family_of(split(target));
+    const Family family = classify(target).family;
     if (family == Family::kCppBinary || family == Family::kPrecompiledHeader) sealed.push_back(std::move(target));
   }
   return sealed;

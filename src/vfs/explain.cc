@@ -54,15 +54,12 @@ Explanation Explainer::explain(std::string_view path) {
   const auto& rule = layout::rule_of(classified.family);
   // A set of one architecture has a scope of its own on a host with unequal devices.
   const auto scope = host_.scope_of(classified.family, marks_.architecture_of(result.path));
-  result.canonical = classified.canonical.empty() ? layout::canonical_path(path) : classified.canonical;
+  result.canonical = classified.canonical;
   result.family = std::string(rule.name);
   result.rule = std::string(rule.why) + " (" + std::string(rule.source) + ")";
   result.scope = scope.id;
   result.scope_text = scope.text;
   result.why_private = scope.why_private;
-  if (const std::string misplaced = misplaced_triton_directory(path, options_.mountpoint); !misplaced.empty()) {
-    result.why_private = misplaced;
-  }
   explain_place(result);
   if (const auto state = catalog_.publish_state(result.canonical)) {
     switch (state->state) {
@@ -87,7 +84,7 @@ void Explainer::explain_place(Explanation& result) {
   const auto status = moves_.read([&](const Moves&) { return disk_.stat(LocalTree::view(result.path)); });
   const auto walked = nodes_.walk(result.path.substr(0, result.path.rfind('/')));
   const auto known =
-      walked.missing.empty() ? sets_.entry_of(*walked.node, result.path) : catalog_.find(result.canonical);
+      walked.missing.empty() ? sets_.entry_of(*walked.node, result.path) : catalog_.find(layout::name_of(result.path));
   if (status && *status) {
     result.visible = true;
     if (S_ISDIR((*status)->st_mode)) {
@@ -118,7 +115,7 @@ void Explainer::explain_place(Explanation& result) {
     return;
   }
   if (!known) {
-    result.visible = catalog_.has_directory(result.canonical);
+    result.visible = catalog_.has_directory(layout::name_of(result.path));
     result.where = result.visible ? "directory" : "nowhere";
     if (result.visible) {
       result.why = "entries of the cluster lie below it";

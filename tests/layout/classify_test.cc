@@ -171,12 +171,12 @@ TEST(Classify, TakesAlmostRightNamesForUnknown) {
       {"cache", Family::kOther},
       {"triton/0/" + kKey, Family::kOther},
       {"triton/0/" + kKey + "A/x", Family::kOther},
-      {"triton/00/" + kKey + "/x", Family::kOther},
-      {"triton/cuda:0/" + kKey + "/x", Family::kOther},
-      {"triton/12345/" + kKey + "/x", Family::kOther},
+      {"triton/00/" + kHex + "/x", Family::kOther},
+      {"triton/cuda:0/" + kHex + "/x", Family::kOther},
+      {"triton/12345/" + kHex + "/x", Family::kOther},
       {"triton/0/" + kKey + "/.hidden", Family::kOther},
       {"triton/0/" + kKey + "/sub/x", Family::kOther},
-      {"triton/" + kKey + "/x", Family::kOther},
+      {"triton/" + kHex + "/x", Family::kOther},
       {"triton/0/tmp.x/x", Family::kOther},
       {"configs_0123abcd.jsonx", Family::kOther},
       {"tmpABCDEFGH", Family::kOther},
@@ -235,7 +235,7 @@ TEST(CanonicalPath, ReplacesOnlyADevicesDirectory) {
   EXPECT_EQ(canonical_path("triton/12/a/b"), "triton/@/a/b");
   EXPECT_EQ(canonical_path("triton/x/a"), "triton/x/a");
   EXPECT_EQ(canonical_path("triton"), "triton");
-  EXPECT_EQ(canonical_path("a/triton/0"), "a/triton/0");
+  EXPECT_EQ(canonical_path("a/triton/0"), "triton/@") << "of the root a";
   EXPECT_EQ(canonical_path(""), "");
   EXPECT_TRUE(is_device_name("0"));
   EXPECT_TRUE(is_device_name("127"));

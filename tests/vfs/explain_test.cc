@@ -58,26 +58,6 @@ TEST_F(Explain, SaysThatAFileWasWrittenInPlace) {
   EXPECT_NE(a.file_system->explain(path).why.find("changed in place"), std::string::npos);
 }
 
-TEST_F(Explain, SaysThatTritonUsesADirectoryOfNoFamily) {
-  Host a(cluster);
-  const std::string key = triton_key_of("kernel");
-  for (const std::string& directory : {"triton/" + key, "own/cache/" + key}) {
-    ASSERT_TRUE(a.make_directories(directory));
-    ASSERT_TRUE(a.create(directory + "/k.ttir", "module"));
-    const auto told = a.file_system->explain(directory + "/k.ttir");
-    EXPECT_NE(told.why_private.find("TRITON_CACHE_DIR=/mnt/cache/triton/0"), std::string::npos) << told.why_private;
-  }
-  ASSERT_TRUE(a.make_directories("triton/" + triton_key_of("another")));
-  const auto told = a.file_system->status().refused;
-  ASSERT_EQ(told.size(), 2U) << "once for each directory";
-  EXPECT_TRUE(told[0].starts_with("/mnt/cache/triton is used as Triton's cache directory")) << told[0];
-  EXPECT_TRUE(told[1].starts_with("/mnt/cache/own/cache is used as Triton's cache directory")) << told[1];
-
-  ASSERT_TRUE(a.triton_compile("triton/0/" + key, "first", ::getpid()));
-  EXPECT_EQ(a.file_system->explain("triton/0/" + key + "/k.ttir").why_private, "");
-  EXPECT_EQ(a.file_system->status().refused.size(), 2U);
-}
-
 TEST_F(Explain, SaysWhyAPathIsPrivate) {
   Host a(cluster);
   ASSERT_TRUE(a.publish_file("locks/x.lock", "1"));

@@ -13,6 +13,7 @@
 #include "inductorfs/base/defaults.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/codec/entry.h"
+#include "inductorfs/layout/layout.h"
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/store/blob_store.h"
 
@@ -43,7 +44,8 @@ struct Publish {
   remote::ScopeId scope;
   std::vector<codec::Entry> entries;  ///< their blobs are in the store
   std::string contest;                ///< the key directory's canonical path
-  std::vector<std::string> seen;      ///< kCandidate: entry paths that the writer was shown before it wrote
+  std::vector<std::string> seen{};    ///< kCandidate: entry paths that the writer was shown before it wrote
+  std::string root{};                 ///< the cache root in which it was made; what was deleted there is shown again
 };
 
 enum class PublishState { kQueued, kPublished, kKeptLocal, kRefused };
@@ -119,19 +121,22 @@ class Catalog {
   /// that a first job finds what the cluster has.
   [[nodiscard]] virtual bool wait_synced(Deadline deadline) = 0;
 
-  [[nodiscard]] virtual std::optional<KnownEntry> find(std::string_view path) const = 0;
+  [[nodiscard]] virtual std::optional<KnownEntry> find(const layout::Name& name) const = 0;
   /// Says whether some visible entry lies below this directory.
-  [[nodiscard]] virtual bool has_directory(std::string_view directory) const = 0;
+  [[nodiscard]] virtual bool has_directory(const layout::Name& directory) const = 0;
   /// Lists the visible children of a directory in name order; the list is empty when there are none.
-  [[nodiscard]] virtual std::vector<Child> list(std::string_view directory) const = 0;
+  [[nodiscard]] virtual std::vector<Child> list(const layout::Name& directory) const = 0;
   /// Lists the visible entries directly in a directory: those that are prefetched with it.
-  [[nodiscard]] virtual std::vector<KnownEntry> entries_in(std::string_view directory) const = 0;
+  [[nodiscard]] virtual std::vector<KnownEntry> entries_in(const layout::Name& directory) const = 0;
   /// Lists all visible entries, newest first, at most `limit`.
   [[nodiscard]] virtual std::vector<KnownEntry> newest(size_t limit) const = 0;
 
-  /// Hides the current entry of this path from this mount; durable. A later entry of the same path with another digest
-  /// is visible again.
-  virtual void hide(std::string_view path) = 0;
+  /// Hides the current entry of this path in its root; durable. A later entry of the same path with another digest is
+  /// visible again.
+  virtual void hide(const layout::Name& name) = 0;
+  /// Shows all again that was hidden in this root and in the roots below it, which have been removed; durable. `root`
+  /// is not empty.
+  virtual void forget_hidden(std::string_view root) = 0;
 
   /// Hides an entry whose bytes this host cannot use under this path. It is hidden here, in memory only, and nobody
   /// else is told. It stays hidden until forget_unfit(), or until the path has other bytes. No effect when no entry has

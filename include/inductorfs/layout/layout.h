@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "inductorfs/base/result.h"
@@ -81,12 +83,44 @@ struct Rule {
 [[nodiscard]] std::string_view to_string(SealSign sign);
 [[nodiscard]] std::string_view to_string(Contest contest);
 
+// ---- Cache roots
+//
+// A root is a directory below which the layout of torch's or Triton's cache directory appears: the mountpoint itself
+// (the empty path), and each directory, at most kRootDepth deep, in which a name of that layout stands.
+// TRITON_CACHE_DIR may name one too; the keys in it are those of `triton/<device>/`. The shapes of the names decide, so
+// that a path has its root before anything exists. A path that could be read in two ways is of the root nearest to the
+// mountpoint: in `ab/cd/<file>` the root is `ab` if <file> has the shape of a file of `cd`, and the mountpoint if `cd`
+// has that of a file of `ab`. A name of two letters that stands alone is a directory of generated code in the root
+// around it, and nothing below a directory that tempfile has named is shared (torch's fresh_cache).
+
+inline constexpr size_t kRootDepth = 8;
+
+/// What stands behind a path: the name of an entry in the cluster, and the root that shows it.
+struct Name {
+  Name() = default;
+  Name(std::string canonical, std::string shown_by) : path(std::move(canonical)), root(std::move(shown_by)) {}
+  /// The name that the mountpoint shows.
+  template <typename Text>
+  requires std::convertible_to<Text, std::string_view> Name(
+      const Text& canonical)  // NOLINT(google-explicit-constructor): a canonical path is such a name
+      : path(std::string_view(canonical)) {}
+
+  /// The path below the root, with `triton/<device index>/` as `triton/@/`, because a Triton key does not depend on the
+  /// device's index. The whole path if it is in no root's layout.
+  std::string path;
+  std::string root;  ///< relative to the mount; empty: the mountpoint
+
+  bool operator==(const Name&) const = default;
+};
+[[nodiscard]] Name name_of(std::string_view path);
+/// Says whether the path, of a file or a directory, is in the layout of some root. The root's own path is not.
+[[nodiscard]] bool is_in_a_root(std::string_view path);
+
 /// The family that a path belongs to, and its names in the cluster.
 struct Classification {
   Family family = Family::kOther;
-  /// The entry's name in the cluster: the path itself, with `triton/<device index>/` as `triton/@/`, because a Triton
-  /// key does not depend on the device's index.
-  std::string canonical;
+  std::string canonical;  ///< Name::path
+  std::string root;       ///< Name::root
   /// The canonical path of the key directory, for families whose files belong together or compete (fxgraph,
   /// aotautograd, triton); else empty.
   std::string key_directory;
@@ -95,15 +129,17 @@ struct Classification {
 /// with an empty, "." or ".." component, a NUL, or more than codec::kPathLimit bytes is kOther.
 [[nodiscard]] Classification classify(std::string_view path);
 
-/// Returns the canonical form of any path, of files and of directories.
+/// Returns Name::path, of files and of directories.
 [[nodiscard]] std::string canonical_path(std::string_view path);
 /// Says whether `name` in the directory `triton` is a device's directory (its entries are those of `triton/@`).
 [[nodiscard]] bool is_device_name(std::string_view name);
 inline constexpr std::string_view kAnyDevice = "@";
 
 /// Says whether the path is a Triton key directory: triton/<device>/<KEY>, with a KEY of any generation (64 hex, 43
-/// base64url, 52 base32).
+/// base64url, 52 base32), or <KEY> in a directory that TRITON_CACHE_DIR names.
 [[nodiscard]] bool is_triton_key_directory(std::string_view path);
+/// Says whether the path is a Triton key directory, or may become one by a rename: triton/<device>/<any name>.
+[[nodiscard]] bool may_hold_triton_set(std::string_view path);
 /// Says whether the path is a key directory of fxgraph or aotautograd, whose files are candidates for one key.
 [[nodiscard]] bool is_candidate_directory(std::string_view path);
 /// Returns the final files that the removal of this directory shows to be complete, in order of preference

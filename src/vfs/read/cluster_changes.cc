@@ -8,25 +8,22 @@ namespace inductorfs::vfs {
 void ClusterChanges::on_catalog_change(const std::vector<std::string>& canonical_paths) {
   std::set<NodeId> directories;
   for (const auto& canonical : canonical_paths) {
-    for (const auto& path : tree_.local_paths_of(canonical)) {
-      const NodeId directory = apply(path, canonical);
-      directories.insert(directory);
-    }
+    for (const auto& path : tree_.local_paths_of(canonical)) directories.insert(apply(path));
   }
   // Listings that the kernel keeps; a name that it did not know makes no notice of its own drop them.
   for (const NodeId directory : directories) notifier_.forget_content(directory);
 }
 
-NodeId ClusterChanges::apply(const std::string& path, const std::string& canonical) {
+NodeId ClusterChanges::apply(const std::string& path) {
   const auto walked = nodes_.walk(path);
   const NodePtr directory = walked.missing.empty() ? walked.parent : walked.node;
-  if (directory && sets_.stays(directory, canonical)) return directory->id;
+  if (directory && sets_.stays(directory, path)) return directory->id;
   if (!walked.missing.empty()) {
     // The kernel may hold the absence of this name; what lies below it, it has never asked for.
     notifier_.forget_name(walked.node->id, walked.missing);
     return walked.node->id;
   }
-  const auto known = catalog_.find(canonical);
+  const auto known = catalog_.find(layout::name_of(path));
   const bool stale = walked.node->content.with([&](const Content& content) {
     return content.backing == Backing::kShared && (!known || known->entry.digest != content.entry.digest);
   });

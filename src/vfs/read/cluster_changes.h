@@ -21,7 +21,7 @@ class ClusterChanges {
   /// FileSystem::on_catalog_change.
   void on_catalog_change(const std::vector<std::string>& canonical_paths);
   /// Applies the change of one name; returns the directory whose listing has changed.
-  NodeId apply(const std::string& path, const std::string& canonical);
+  NodeId apply(const std::string& path);
 
  private:
   catalog::Catalog& catalog_;

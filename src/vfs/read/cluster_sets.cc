@@ -26,7 +26,7 @@ std::optional<catalog::KnownEntry> ClusterSets::entry_of(const Node& directory, 
     });
     if (taken) return shown;
   }
-  return catalog_.find(layout::canonical_path(path));
+  return catalog_.find(layout::name_of(path));
 }
 
 bool ClusterSets::is_whole(const std::vector<catalog::KnownEntry>& set) const {
@@ -111,15 +111,15 @@ void ClusterSets::restore(const Node& directory, Set set) {
   });
 }
 
-bool ClusterSets::stays(const NodePtr& directory, const std::string& canonical) {
-  if (!directory->key || !is_kernel_file(canonical)) return false;
+bool ClusterSets::stays(const NodePtr& directory, const std::string& path) {
+  if (!directory->key || !is_kernel_file(path)) return false;
   bool fitting = false;
   bool same = false;
-  const auto now = catalog_.find(canonical);
+  const auto now = catalog_.find(layout::name_of(path));
   const bool taken = directory->key->state.with([&](const KeyState& state) {
     if (state.committed != KeyState::Committed::kCluster) return false;
     fitting = fits(state.cluster);
-    const auto shown = state.cluster.find(last_component(canonical));
+    const auto shown = state.cluster.find(last_component(path));
     same = shown == state.cluster.end() ? !now : now && now->entry.digest == shown->second.entry.digest;
     return true;
   });
@@ -175,23 +175,13 @@ void ClusterSets::drop(const NodePtr& directory, Tell tell) {
   const auto path = nodes_.path_of(*directory);
   if (set.empty() || !path) return;
   // Absences that the kernel kept while this set stood: the cluster's may have these names.
-  for (const auto& known : catalog_.entries_in(layout::canonical_path(*path)))
+  for (const auto& known : catalog_.entries_in(layout::name_of(*path)))
     (notifier_.*tell)(directory->id, last_component(known.entry.path));
   notifier_.wish_content_forgotten(directory->id);
 }
 
-void ClusterSets::each_directory(const std::function<void(const NodePtr&)>& use) const {
-  const auto triton = nodes_.walk("triton");
-  if (!triton.missing.empty()) return;
-  for (const auto& [device, device_node] : nodes_.children(triton.node)) {
-    for (const auto& [key, node] : nodes_.children(device_node)) {
-      if (node->key) use(node);
-    }
-  }
-}
-
 void ClusterSets::drop_foreign() {
-  each_directory([&](const NodePtr& directory) {
+  tree_.each_key_directory([&](const NodePtr& directory) {
     if (!directory->key->state.with([&](const KeyState& state) { return fits(state.cluster); }))
       drop(directory, &Notifier::forget_name);
   });

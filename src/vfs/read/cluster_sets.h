@@ -44,7 +44,7 @@ class ClusterSets {
   void restore(const Node& directory, std::map<std::string, catalog::KnownEntry> set);
 
   /// Handles a change of one of the directory's files in the catalog. Returns true when a set is shown, and stays.
-  [[nodiscard]] bool stays(const NodePtr& directory, const std::string& canonical);
+  [[nodiscard]] bool stays(const NodePtr& directory, const std::string& path);
   /// Removes deleted names from the set of every device's directory that shows them.
   void hide(const std::vector<std::string>& paths);
   /// Drops a set of which some bytes cannot be had.
@@ -68,7 +68,6 @@ class ClusterSets {
   void pin(const Node& directory, const catalog::KnownEntry& known);
   void unpin(const Node& directory, const catalog::KnownEntry& known);
   void take_node_away(const NodePtr& directory, const std::string& name, const catalog::KnownEntry& known);
-  void each_directory(const std::function<void(const NodePtr&)>& use) const;
 
   const Host& host_;
   catalog::Catalog& catalog_;

@@ -6,12 +6,20 @@
 #include <algorithm>
 #include <map>
 
+#include "vfs/tree/paths.h"
+
 namespace inductorfs::vfs {
 namespace {
 
 using Items = std::map<std::string, Listing::Item>;
 
 constexpr uint64_t kFirstCookie = 3;  // 1 and 2 are "." and ".."
+
+const std::string kDevices = "triton/" + std::string(layout::kAnyDevice);
+
+bool is_virtual(const Node& directory) {
+  return directory.content.with([](const Content& content) { return content.backing == Backing::kVirtual; });
+}
 
 uint64_t number_of(std::string_view path) { return std::hash<std::string_view>{}(path) | (1ULL << 63); }
 
@@ -37,29 +45,35 @@ Result<void> Listings::renew_listing(const NodePtr& node, const std::string& pat
   INDUCTORFS_TRY_ASSIGN(const auto local, tree_.list_in_view(path));
   Items items;
   for (const auto& item : local) items[item.name] = {item.name, item.inode_number, item.type};
-  const std::string canonical = layout::canonical_path(path);
+  const auto directory = layout::name_of(path);
   bool has_set = false;
   const auto add_shared = [&](const std::string& name, mode_t type) {
-    items.try_emplace(name, Listing::Item{name, number_of(path.empty() ? name : path + "/" + name), type});
+    items.try_emplace(name, Listing::Item{name, number_of(join(path, name)), type});
   };
   if (node->key) {
     node->key->state.with([&](const KeyState& state) {
       has_set = state.committed != KeyState::Committed::kNone;
       for (const auto& [name, known] : state.cluster) add_shared(name, S_IFREG);
     });
-  } else if (path.starts_with("triton")) {
+  } else if (directory.path.starts_with("triton")) {
     // The cluster may have lost what a key directory still shows.
     for (const auto& [name, child] : nodes_.children(node)) {
       if (child->is_directory() && sets_.shown_at(child)) add_shared(name, S_IFDIR);
     }
   }
+  // What a root below the mountpoint shows of the cluster is listed once somebody has looked it up.
+  if (!layout::is_in_a_root(path)) {
+    for (const auto& [name, child] : nodes_.children(node)) {
+      if (child->is_directory() && is_virtual(*child)) add_shared(name, S_IFDIR);
+    }
+  }
   std::vector<std::string> shown;
-  for (const auto& child : catalog_.list(canonical)) {
-    const std::string child_path = path.empty() ? child.name : path + "/" + child.name;
-    if (!child.directory) shown.push_back(canonical + "/" + child.name);
-    if (has_set && layout::classify(child_path).family == layout::Family::kTritonKernel) continue;
+  for (const auto& child : catalog_.list(directory)) {
+    const std::string entry_path = join(directory.path, child.name);
+    if (has_set && is_kernel_file(entry_path)) continue;
     // Device directories have no name in the cluster: the first one stands for all that were not used here yet.
-    const std::string name = child_path == "triton/@" ? "0" : child.name;
+    const std::string name = entry_path == kDevices ? "0" : child.name;
+    if (!child.directory) shown.push_back(entry_path);
     add_shared(name, static_cast<mode_t>(child.directory ? S_IFDIR : S_IFREG));
   }
   if (layout::is_candidate_directory(path)) nodes_.set_shown(node, std::move(shown));

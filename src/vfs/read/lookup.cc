@@ -56,21 +56,26 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
   }
   auto where = tree_.site(parent, name);
   if (!where) return done({fail(std::move(where).error()), false});
+  if (!tree_.admit(where->entry.root)) {
+    counters_.get("lookup.too_many_roots").add();
+    auto local = resolve_locally(*where, true);
+    return local ? done({std::move(*local), false}) : answer_absent(done, false);
+  }
   if (directory->key) return lookup_in_key_directory(*where, caller, std::move(done));
   resolve(*where, std::move(done));
 }
 
 void Lookup::resolve(const Site& site, LookupDone done) {
   if (auto local = resolve_locally(site, true)) return done({std::move(*local), false});
-  if (site.canonical == site.path && site.path == std::string("triton/") + std::string(layout::kAnyDevice)) {
+  if (site.name == layout::kAnyDevice && site.entry.path == std::string("triton/") + site.name) {
     return answer_absent(done, true);
   }
-  if (const auto known = catalog_.find(site.canonical)) return resolve_entry(site, *known, true, std::move(done));
-  if (catalog_.has_directory(site.canonical)) {
-    prefetch_.directory(site.canonical);
+  if (const auto known = catalog_.find(site.entry)) return resolve_entry(site, *known, true, std::move(done));
+  if (catalog_.has_directory(site.entry)) {
+    prefetch_.directory(site.entry);
     return done({add_virtual(site, 1), false});
   }
-  answer_absent(done, true);
+  answer_absent(done, absence_may_be_kept(site.path, site.entry));
 }
 
 std::optional<Result<Found>> Lookup::resolve_locally(const Site& site, bool keep) {
@@ -79,7 +84,7 @@ std::optional<Result<Found>> Lookup::resolve_locally(const Site& site, bool keep
     if (!status) return std::nullopt;
     auto result = add_local(site, *status, 1);
     if (result) result->keep = keep && kernel_may_keep(site.path);
-    if (result && S_ISDIR(status->st_mode)) prefetch_.directory(site.canonical);
+    if (result && S_ISDIR(status->st_mode)) prefetch_.directory(site.entry);
     return result;
   });
 }

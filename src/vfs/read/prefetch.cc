@@ -17,11 +17,11 @@ constexpr size_t kCompanionsRemembered = 64;
 
 }  // namespace
 
-void Prefetch::directory(const std::string& canonical) {
+void Prefetch::directory(const layout::Name& directory) {
   if (options_.prefetch_bytes == 0) return;
   std::vector<codec::Entry> wanted;
   uint64_t bytes = 0;
-  for (auto& known : catalog_.entries_in(canonical)) {
+  for (auto& known : catalog_.entries_in(directory)) {
     bytes += known.entry.size;
     if (bytes > options_.prefetch_bytes || wanted.size() >= kPrefetchEntries) break;
     wanted.push_back(std::move(known.entry));

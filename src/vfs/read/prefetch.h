@@ -22,7 +22,7 @@ class Prefetch {
       : options_(options), catalog_(catalog), fetcher_(fetcher) {}
 
   /// Fetches the entries of a directory in which a name was looked up.
-  void directory(const std::string& canonical);
+  void directory(const layout::Name& directory);
   /// Fetches what the writer of this entry published within the same minutes, because one start of a job made it.
   void companions(const codec::Entry& entry);
   /// Fetches the newest entries of all, after the mount.

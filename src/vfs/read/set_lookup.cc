@@ -35,7 +35,7 @@ void Lookup::lookup_in_key_directory(const Site& site, const Caller& caller, Loo
     return shown ? resolve_entry(site, *shown, keep, std::move(done)) : answer_absent(done, keep);
   }
   std::vector<catalog::KnownEntry> set;
-  for (auto& known : catalog_.entries_in(parent_path(site.canonical))) {
+  for (auto& known : catalog_.entries_in({parent_path(site.entry.path), site.entry.root})) {
     if (is_kernel_file(known.entry.path)) set.push_back(std::move(known));
   }
   // A set may be committed at any moment, without the kernel being told of each name.

@@ -37,7 +37,7 @@ void FollowUp::run(const std::stop_token& stop) {
 /// The catalog may have changed between the last notice to the kernel and now: an absence that the kernel keeps would
 /// stay for ever.
 void FollowUp::refresh_kernel(const std::string& path, const NodePtr& directory, const std::stop_token& stop) {
-  for (const auto& child : catalog_.list(layout::canonical_path(path))) {
+  for (const auto& child : catalog_.list(layout::name_of(path))) {
     if (stop.stop_requested()) return;
     if (!nodes_.child(directory, child.name)) notifier_.forget_name(directory->id, child.name);
   }
@@ -50,10 +50,10 @@ void FollowUp::refresh_kernel(const std::string& path, const NodePtr& directory,
     }
     const bool replaced = child->content.with([&](const Content& content) {
       if (content.backing != Backing::kShared) return false;
-      const auto known = catalog_.find(layout::canonical_path(child_path));
+      const auto known = catalog_.find(layout::name_of(child_path));
       return !known || known->entry.digest != content.entry.digest;
     });
-    if (replaced) (void)changes_.apply(child_path, layout::canonical_path(child_path));
+    if (replaced) (void)changes_.apply(child_path);
   }
 }
 

@@ -40,9 +40,9 @@ Result<codec::Digest> digest_to_seal(int file, const std::string& path) {
 /// Of a sealed file: neither the queue nor the cluster has it although the queue may have lost rows.
 bool may_be_unpublished(const catalog::Catalog& catalog, const std::string& path) {
   if (!catalog.queue_may_be_short()) return false;
-  const std::string canonical = layout::canonical_path(path);
-  const auto state = catalog.publish_state(canonical);
-  return !catalog.find(canonical) && !(state && state->state == catalog::PublishState::kQueued);
+  const auto name = layout::name_of(path);
+  const auto state = catalog.publish_state(name.path);
+  return !catalog.find(name) && !(state && state->state == catalog::PublishState::kQueued);
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ Attributes attributes_of(const struct stat& status) {
 
 std::string join(std::string_view directory, std::string_view name) {
   std::string path(directory);
-  path += '/';
+  if (!path.empty()) path += '/';
   path += name;
   return path;
 }

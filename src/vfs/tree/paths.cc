@@ -65,24 +65,13 @@ void put_groups_first(std::vector<std::string>& names) {
 }
 
 bool kernel_may_keep(std::string_view path) {
-  return !path.starts_with("triton/") || layout::classify(path).family != layout::Family::kTemporary;
+  const auto classified = layout::classify(path);
+  return classified.family != layout::Family::kTemporary || !classified.canonical.starts_with("triton/");
 }
 
-std::string misplaced_triton_directory(std::string_view path, const std::string& mountpoint) {
-  if (layout::classify(path).family != layout::Family::kOther) return {};
-  for (size_t begin = 0; begin < path.size();) {
-    const size_t end = std::min(path.find('/', begin), path.size());
-    const std::string name(path.substr(begin, end - begin));
-    const std::string above(path.substr(0, begin == 0 ? 0 : begin - 1));
-    if (layout::is_triton_key_directory("triton/0/" + name) && !layout::is_triton_key_directory(path.substr(0, end))) {
-      return mountpoint + (above.empty() ? "" : "/" + above) +
-             " is used as Triton's cache directory and is of no family, " +
-             "so it stays on this host; set TRITON_CACHE_DIR=" + mountpoint +
-             "/triton/0, or only TORCHINDUCTOR_CACHE_DIR=" + mountpoint;
-    }
-    begin = end + 1;
-  }
-  return {};
+bool absence_may_be_kept(const std::string& path, const layout::Name& entry) {
+  if (parent_path(path) != entry.root) return true;
+  return entry.root.empty() && !layout::is_triton_key_directory(path);
 }
 
 }  // namespace inductorfs::vfs

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "inductorfs/layout/layout.h"
 #include "vfs/tree/local_tree.h"
 
 /// What can be told from a path of the mount, or from a set of names in a directory, alone. Everything here is
@@ -39,8 +40,9 @@ void put_groups_first(std::vector<std::string>& names);
 /// directory shows the file to one process only (KeyState), so the kernel must ask again when the name that it moved is
 /// used.
 [[nodiscard]] bool kernel_may_keep(std::string_view path);
-/// Explains what is wrong when a path lies in a Triton key directory outside the place of Triton's family, because
-/// TRITON_CACHE_DIR names another directory of the mount; empty when nothing is wrong.
-[[nodiscard]] std::string misplaced_triton_directory(std::string_view path, const std::string& mountpoint);
+/// Says whether the kernel may keep the absence of a name. It may not where the name stands in a root below the
+/// mountpoint, or is a Triton key in any root: nobody tells the kernel of a name in a root that it does not use
+/// (RootTree::local_paths_of()).
+[[nodiscard]] bool absence_may_be_kept(const std::string& path, const layout::Name& entry);
 
 }  // namespace inductorfs::vfs

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -66,26 +67,97 @@ Result<Site> RootTree::site(NodeId parent, std::string_view name) const {
   auto path = nodes_.path_of(*directory, name);
   if (!path) return fail(ErrorCode::kNotFound);
   Site result{std::move(directory), std::string(name), std::move(*path), {}};
-  result.canonical = layout::canonical_path(result.path);
+  result.entry = layout::name_of(result.path);
   return result;
 }
 
 std::vector<std::string> RootTree::local_paths_of(const std::string& canonical) const {
+  std::vector<std::string> paths = local_paths_of(layout::Name(canonical));
+  for (auto& root : roots()) {
+    auto more = local_paths_of({canonical, std::move(root)});
+    paths.insert(paths.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  }
+  return paths;
+}
+
+std::vector<std::string> RootTree::local_paths_of(const layout::Name& entry) const {
+  // The kernel keeps no absence of a name that stands in a root itself, but for the mountpoint (Lookup).
+  const auto is_known = [this, &root = entry.root](std::string_view name) {
+    return nodes_.walk(join(root, name)).missing.empty();
+  };
+  const bool everything = entry.root.empty();
   const std::string prefix = "triton/" + std::string(layout::kAnyDevice) + "/";
-  if (!canonical.starts_with(prefix)) return {canonical};
+  if (!entry.path.starts_with(prefix)) {
+    const bool known = everything || is_known(entry.path.substr(0, entry.path.find('/')));
+    return known ? std::vector{join(entry.root, entry.path)} : std::vector<std::string>();
+  }
   // One entry shows in every device's directory.
   std::vector<std::string> paths;
-  const std::string rest = canonical.substr(prefix.size());
-  const auto triton = nodes_.walk("triton");
-  std::set<std::string> devices{"0"};
-  if (triton.missing.empty()) {
-    for (const auto& [name, node] : nodes_.children(triton.node)) {
+  const std::string rest = entry.path.substr(prefix.size());
+  const std::string triton = join(entry.root, "triton");
+  const auto walked = nodes_.walk(triton);
+  std::set<std::string> devices;
+  if (everything) devices.insert("0");
+  if (walked.missing.empty()) {
+    for (const auto& [name, node] : nodes_.children(walked.node)) {
       if (layout::is_device_name(name)) devices.insert(name);
     }
   }
-  paths.reserve(devices.size());
-  for (const auto& device : devices) paths.push_back(join(join("triton", device), rest));
+  for (const auto& device : devices) paths.push_back(join(join(triton, device), rest));
+  if (is_known(rest.substr(0, rest.find('/')))) paths.push_back(join(entry.root, rest));
   return paths;
+}
+
+bool RootTree::admit(const std::string& root) {
+  if (root.empty() || roots_.read([&](const auto& roots) { return roots.contains(root); })) return true;
+  return roots_.write([&](auto& roots) {
+    if (roots.size() >= kMostRoots)
+      std::erase_if(roots, [this](const auto& one) { return !nodes_.walk(one).missing.empty(); });
+    if (roots.size() >= kMostRoots) return false;
+    roots.insert(root);
+    return true;
+  });
+}
+
+std::vector<std::string> RootTree::roots() const {
+  return roots_.read([](const auto& roots) { return std::vector<std::string>(roots.begin(), roots.end()); });
+}
+
+bool RootTree::has_roots_at(const std::string& path) const {
+  return roots_.read([&](const auto& roots) {
+    if (roots.contains(path)) return true;
+    const auto below = roots.lower_bound(path + "/");
+    return below != roots.end() && below->starts_with(path + "/");
+  });
+}
+
+void RootTree::move_roots(const std::string& from, const std::string& to) {
+  roots_.write([&](auto& roots) {
+    std::vector<std::string> moved;
+    for (auto one = roots.lower_bound(from); one != roots.end() && one->starts_with(from);) {
+      const bool below = one->size() == from.size() || (*one)[from.size()] == '/';
+      if (below) moved.push_back(to + one->substr(from.size()));
+      one = below ? roots.erase(one) : std::next(one);
+    }
+    roots.insert(moved.begin(), moved.end());
+    if (const std::string root = layout::name_of(to).root; !root.empty()) roots.insert(root);
+  });
+}
+
+void RootTree::each_key_directory(const std::function<void(const NodePtr&)>& use) const {
+  const auto use_children = [&](const NodePtr& directory) {
+    for (const auto& [name, child] : nodes_.children(directory)) {
+      if (child->key) use(child);
+    }
+  };
+  auto all = roots();
+  all.emplace_back();
+  for (const auto& root : all) {
+    if (const auto walked = nodes_.walk(root); walked.missing.empty()) use_children(walked.node);
+    const auto triton = nodes_.walk(join(root, "triton"));
+    if (!triton.missing.empty()) continue;
+    for (const auto& [device, node] : nodes_.children(triton.node)) use_children(node);
+  }
 }
 
 NodePtr RootTree::new_node(mode_t type, uint64_t inode_number, const Site& site) {
@@ -96,7 +168,7 @@ NodePtr RootTree::new_node(mode_t type, uint64_t inode_number, const Site& site)
 
 void RootTree::make_key_directory(Node& node, const std::string& path) {
   // Staging directories too (triton/<device>/tmp.<uuid>): the bundler renames them to key directories.
-  if (node.type != S_IFDIR || !path.starts_with("triton/") || std::count(path.begin(), path.end(), '/') != 2) return;
+  if (node.type != S_IFDIR || !layout::may_hold_triton_set(path)) return;
   node.key = std::make_unique<KeyDirectory>();
   const auto names = local_set(path);
   if (std::any_of(names.begin(), names.end(), [](const auto& name) { return layout::is_group_file(name); })) {

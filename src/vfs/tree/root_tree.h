@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "inductorfs/layout/layout.h"
 #include "inductorfs/store/blob_store.h"
 #include "inductorfs/vfs/file_system.h"
 #include "vfs/tree/descriptor_cache.h"
@@ -50,13 +53,13 @@ struct Pins {
 struct Site {
   NodePtr parent;
   std::string name;
-  std::string path;       ///< relative to the mount
-  std::string canonical;  ///< the path of the entry that may stand behind the name
+  std::string path;    ///< relative to the mount
+  layout::Name entry;  ///< the entry of the cluster that may stand behind the name
 };
 
 /// The state that all other classes of this module work on: the nodes that the kernel knows, the local directory below
-/// them, and how the two belong together. It knows nothing of the cluster, of fetching or of sealing. A mount has one;
-/// it owns its table, its directory, its descriptors and its locks, so that a second root can have its own.
+/// them, and how the two belong together. It knows nothing of the cluster, of fetching or of sealing. A mount has one,
+/// for all its cache roots (layout::Name): their paths keep them apart.
 ///
 /// Lock order: moves(), a set's directory (KeyDirectory), the content of a node (of two nodes: by id), the node table,
 /// pins() and orphans(). Functions that take a Content& require its lock; functions that resolve a path on the disk
@@ -81,8 +84,22 @@ class RootTree {
   [[nodiscard]] Result<NodePtr> live(NodeId id) const;
   /// Resolves a name in a directory. kNameTooLong, kNotDirectory, or kNotFound when the directory has no path any more.
   [[nodiscard]] Result<Site> site(NodeId parent, std::string_view name) const;
-  /// Returns the names in the view that an entry of the cluster has: one for each Triton device that is used here.
+  /// Returns the names in the view that an entry of the cluster has: in each root where the kernel may know it, one for
+  /// each Triton device that is used there. With a root, those in that root.
   [[nodiscard]] std::vector<std::string> local_paths_of(const std::string& canonical) const;
+  [[nodiscard]] std::vector<std::string> local_paths_of(const layout::Name& entry) const;
+  /// Notes that names of this root are about to be known. Returns false when there are kMostRoots others with known
+  /// names already: nobody would tell the kernel what changes there, so such a root shows nothing of the cluster.
+  [[nodiscard]] bool admit(const std::string& root);
+  static constexpr size_t kMostRoots = 1024;
+  /// Returns the roots with known names, below the mountpoint, which is always one.
+  [[nodiscard]] std::vector<std::string> roots() const;
+  /// Says whether the path is one of roots(), or leads to one.
+  [[nodiscard]] bool has_roots_at(const std::string& path) const;
+  /// Notes that a directory has moved with the roots in it.
+  void move_roots(const std::string& from, const std::string& to);
+  /// Calls `use` for each Triton key directory that is known.
+  void each_key_directory(const std::function<void(const NodePtr&)>& use) const;
   /// Makes a node that is not in the table yet.
   [[nodiscard]] NodePtr new_node(mode_t type, uint64_t inode_number, const Site& site);
   void make_key_directory(Node& node, const std::string& path);
@@ -140,6 +157,7 @@ class RootTree {
   NodeTable nodes_;
   DescriptorCache descriptors_;
   SharedGuarded<Moves> moves_;
+  SharedGuarded<std::set<std::string>> roots_;
   Guarded<Pins> pins_;
   Guarded<Orphans> orphans_;
 };

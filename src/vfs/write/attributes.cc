@@ -133,7 +133,7 @@ Result<std::string> FileAttributes::own_xattr(const NodePtr& node, const std::st
         const Provenance marks = local ? origin_.provenance(content, *place) : Provenance{};
         std::string value = name == "scope" ? marks.scopes : marks.why_private;
         const bool came = content.backing == Backing::kShared && name == "scope";
-        const auto known = came ? catalog_.find(layout::canonical_path(*path)) : std::nullopt;
+        const auto known = came ? catalog_.find(layout::name_of(*path)) : std::nullopt;
         if (known && known->entry.digest == content.entry.digest) value = known->scope;
         return value.empty() ? Result<std::string>(fail(ErrorCode::kNoData)) : value;
       }

@@ -157,7 +157,7 @@ Result<void> Data::copy_entry_to_view(const NodePtr& node, Content& content, Ear
   struct stat status {};
   if (::fstat(to.get(), &status) == 0) nodes_.remember_local(status.st_ino, node);
   // Made for the scope that it came in, whoever changes it from here on.
-  if (const auto known = path ? catalog_.find(layout::canonical_path(*path)) : std::nullopt) {
+  if (const auto known = path ? catalog_.find(layout::name_of(*path)) : std::nullopt) {
     disk_.set_mark(place, LocalTree::kScopeName, known->scope);
   }
   content.provenance.reset();

@@ -16,12 +16,15 @@ void Sealing::on_published(const catalog::PublishReport& report) {
 }
 
 void Sealing::adopt_merged(const codec::Entry& merged) {
-  const std::string& path = merged.path;
+  for (const auto& path : tree_.local_paths_of(merged.path)) adopt_merged(path);
+}
+
+void Sealing::adopt_merged(const std::string& path) {
   // Only a file whose own timings have left the queue may go: what is written since and not queued yet has no seal on
   // the disk, and the next writer starts from what it reads here and replaces in the queue what waits there. No name
   // changes meanwhile, or the file that is taken away would be another than the one that was looked at.
   const auto may_go = [&](const Queueing&) {
-    const auto state = catalog_.publish_state(path);
+    const auto state = catalog_.publish_state(layout::canonical_path(path));
     return !(state && state->state == catalog::PublishState::kQueued) && !tree_.seal_on_disk(path).empty();
   };
   const auto [walked, adopted] = moves_.write([&](Moves&) {
@@ -30,7 +33,8 @@ void Sealing::adopt_merged(const codec::Entry& merged) {
       return removal_.queueing().with([&](const Queueing& queueing) {
         if (!may_go(queueing)) return false;
         if (content == nullptr) return disk_.unlink(LocalTree::view(path)).has_value();
-        return removal_.take_name_away({found.parent, found.name, path, path}, found.node, content).has_value();
+        return removal_.take_name_away({found.parent, found.name, path, layout::name_of(path)}, found.node, content)
+            .has_value();
       });
     };
     const bool taken = !found.missing.empty() ? take(nullptr) : found.node->content.with([&](Content& c) {

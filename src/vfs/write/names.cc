@@ -126,9 +126,6 @@ Result<Found> Names::make_directory(NodeId parent, std::string_view name, mode_t
     if (above && *above && ((*above)->st_mode & S_ISGID) != 0) {
       (void)::fchmodat(disk_.fd(), view_path.c_str(), (mode & 07777) | S_ISGID, 0);  // as mkdir(2) says; best effort
     }
-    if (const std::string why = misplaced_triton_directory(where.path, options_.mountpoint); !why.empty()) {
-      refusals_.note(why, caller.uid);
-    }
     return made(where, caller, std::nullopt);
   });
 }
@@ -201,7 +198,7 @@ Result<void> Names::unlink(NodeId parent, std::string_view name) {
     if (!node) return removal_.take_name_away(where, node, nullptr);
     return node->content.with([&](Content& content) { return removal_.take_name_away(where, node, &content); });
   }));
-  removal_.hide_entry(where.canonical);  // after the name went: the sealer looks for the name after it has queued
+  removal_.hide_entry(where.entry);  // after the name went: the sealer looks for the name after it has queued
   if (node) tree_.let_go(nodes_.release(node));
   changed_names_in(where.parent);
   if (where.parent->key && tree_.local_set(parent_path(where.path)).empty()) {
@@ -227,6 +224,7 @@ Result<void> Names::remove_directory(NodeId parent, std::string_view name, const
     changed_names_in(where.parent);
     return {};
   }));
+  removal_.forget_root(where.path);
   sealing_.seal_after_build(where.path, caller.pid);
   return {};
 }

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "inductorfs/base/fail_point.h"
@@ -12,21 +13,25 @@
 
 namespace inductorfs::vfs {
 
-void Removal::hide_entry(const std::string& canonical) {
-  if (!layout::rule_of(layout::classify(canonical).family).shared) return;
-  if (catalog_.find(canonical)) counters_.get("view.hidden").add();
+void Removal::hide_entry(const layout::Name& entry) {
+  if (!layout::rule_of(layout::classify(entry.path).family).shared) return;
+  if (catalog_.find(entry)) counters_.get("view.hidden").add();
   // Without an entry too: what is on its way to the cluster must not come back from there.
-  queueing_.with([&](const Queueing&) { catalog_.hide(canonical); });
-  sets_.hide(tree_.local_paths_of(canonical));
+  queueing_.with([&](const Queueing&) { catalog_.hide(entry); });
+  sets_.hide(entry.root.empty() ? tree_.local_paths_of(entry.path) : tree_.local_paths_of(entry));
 }
 
 void Removal::hide_moved(const std::string& from, const std::string& to) {
-  const std::string canonical = layout::canonical_path(from);
-  if (canonical == layout::canonical_path(to)) return;
+  const auto entry = layout::name_of(from);
+  if (entry == layout::name_of(to)) return;
   const auto status = disk_.stat(LocalTree::view(to));
   if (!status || !*status) return;
-  if (!S_ISDIR((*status)->st_mode)) return hide_entry(canonical);
+  if (!S_ISDIR((*status)->st_mode)) return hide_entry(entry);
   hide_moved(from, to, open_moving(to));
+}
+
+void Removal::forget_root(const std::string& path) {
+  if (!layout::is_in_a_root(path)) catalog_.forget_hidden(path);
 }
 
 Fd Removal::open_moving(const std::string& path) const {
@@ -35,7 +40,9 @@ Fd Removal::open_moving(const std::string& path) const {
 }
 
 void Removal::hide_moved(const std::string& from, const std::string& to, const Fd& directory) {
-  if (layout::canonical_path(from) == layout::canonical_path(to) || !directory) return;
+  // With a root goes what was deleted in it.
+  if (!layout::is_in_a_root(from)) return forget_root(from);
+  if (layout::name_of(from) == layout::name_of(to) || !directory) return;
   hide_below(from, directory, "");
 }
 
@@ -47,7 +54,7 @@ void Removal::hide_below(const std::string& from, const Fd& directory, const std
     if (item.type == S_IFDIR) {
       hide_below(from, directory, below.empty() ? item.name : join(below, item.name));
     } else {
-      hide_entry(layout::canonical_path(join(was, item.name)));
+      hide_entry(layout::name_of(join(was, item.name)));
     }
   }
 }
@@ -90,7 +97,7 @@ Result<void> Removal::remove_first_name(const std::string& view_path, const Node
 Result<void> Removal::take_name_away(const Site& site, const NodePtr& node, Content* content) {
   const std::string view_path = LocalTree::view(site.path);
   INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(view_path));
-  if (!status && !node && !catalog_.find(site.canonical)) {
+  if (!status && !node && !catalog_.find(site.entry)) {
     if (!takeover::begun_effect()) return fail(ErrorCode::kNotFound);
   } else {
     auto kept = status ? keep_orphan(site, node) : Result<void>{};
@@ -102,8 +109,21 @@ Result<void> Removal::take_name_away(const Site& site, const NodePtr& node, Cont
   return {};
 }
 
-bool Removal::shows_set(const NodePtr& directory, const std::string& path) const {
-  return directory && directory->is_directory() && path.starts_with("triton") && sets_.shown_at(directory);
+bool Removal::shows_set(const NodePtr& directory, const layout::Name& entry) const {
+  return directory && directory->is_directory() && entry.path.starts_with("triton") && sets_.shown_at(directory);
+}
+
+bool Removal::shows_entries(const NodePtr& directory, const Site& site) const {
+  if (catalog_.has_directory(site.entry) || shows_set(directory, site.entry)) return true;
+  return directory && tree_.has_roots_at(site.path) && shows_nodes(directory);
+}
+
+bool Removal::shows_nodes(const NodePtr& directory) const {
+  const auto children = nodes_.children(directory);
+  return std::any_of(children.begin(), children.end(), [this](const auto& child) {
+    const auto backing = child.second->content.with([](const Content& content) { return content.backing; });
+    return backing != Backing::kLocal || (child.second->is_directory() && shows_nodes(child.second));
+  });
 }
 
 bool Removal::directory_is_empty(const NodePtr& directory, const std::string& path) const {
@@ -113,7 +133,8 @@ bool Removal::directory_is_empty(const NodePtr& directory, const std::string& pa
     const bool pending = directory->key->state.with([](const KeyState& state) { return !state.writers.empty(); });
     if (pending) return false;
   }
-  if (catalog_.has_directory(layout::canonical_path(path)) || shows_set(directory, path)) return false;
+  const auto entry = layout::name_of(path);
+  if (catalog_.has_directory(entry) || shows_set(directory, entry)) return false;
   const auto status = disk_.stat(LocalTree::view(path));
   return !status || !*status || disk_.is_empty(LocalTree::view(path));
 }

@@ -26,7 +26,9 @@ class Removal {
   [[nodiscard]] Guarded<Queueing>& queueing() { return queueing_; }
 
   /// Hides the cluster's entry of a name that was deleted here, and what is queued under it.
-  void hide_entry(const std::string& canonical);
+  void hide_entry(const layout::Name& entry);
+  /// Shows again what was deleted in the roots at and below a directory that has gone.
+  void forget_root(const std::string& path);
   /// Opens a directory that is about to move, for hide_moved(). Empty when it cannot be read. The caller holds moves().
   [[nodiscard]] Fd open_moving(const std::string& path) const;
   /// Hides the entries that a renamed directory took with it; `directory` has gone from `from` to `to`. The walk may
@@ -46,10 +48,13 @@ class Removal {
 
   /// Says whether rmdir(2) may remove the directory. The caller holds moves().
   [[nodiscard]] bool directory_is_empty(const NodePtr& directory, const std::string& path) const;
-  /// Says whether the directory, or one below it, shows a set of the cluster.
-  [[nodiscard]] bool shows_set(const NodePtr& directory, const std::string& path) const;
+  /// Says whether the directory shows entries of the cluster: those that lie below it, those that its roots show, or a
+  /// set that the cluster has lost since. `directory` may be nullptr.
+  [[nodiscard]] bool shows_entries(const NodePtr& directory, const Site& site) const;
 
  private:
+  [[nodiscard]] bool shows_set(const NodePtr& directory, const layout::Name& entry) const;
+  [[nodiscard]] bool shows_nodes(const NodePtr& directory) const;
   void hide_below(const std::string& from, const Fd& directory, const std::string& below);
   [[nodiscard]] Result<void> remove_first_name(const std::string& view_path, const NodePtr& node, Content* content,
                                                Result<void> kept);

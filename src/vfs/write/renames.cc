@@ -111,7 +111,7 @@ Result<void> Renames::rename_file(const Site& from, const Site& to, const NodePt
   const NodePtr target = nodes_.child(to.parent, to.name);
   if (target && target->is_directory()) return fail(ErrorCode::kIsDirectory);
   INDUCTORFS_TRY_ASSIGN(const auto there, disk_.stat(LocalTree::view(to.path)));
-  if (mode == RenameMode::kNoReplace && (there || catalog_.find(to.canonical))) return fail(ErrorCode::kExists);
+  if (mode == RenameMode::kNoReplace && (there || catalog_.find(to.entry))) return fail(ErrorCode::kExists);
   if (target == node) return {};  // two links of one file: rename(2) does nothing
   auto renamed = with_contents(node, target, [&](Content& content, Content* replaced) -> Result<void> {
     content.attributes_valid = false;
@@ -126,7 +126,7 @@ Result<void> Renames::rename_file(const Site& from, const Site& to, const NodePt
     return {};
   });
   if (!renamed) return renamed;
-  removal_.hide_entry(from.canonical);
+  removal_.hide_entry(from.entry);
   if (target) tree_.let_go(nodes_.release(target));
   return {};
 }
@@ -134,13 +134,13 @@ Result<void> Renames::rename_file(const Site& from, const Site& to, const NodePt
 /// Returns the directory, so that what follows can walk it while others change its path.
 Result<Fd> Renames::rename_directory(const Site& from, const Site& to, const NodePtr& node, RenameMode mode) {
   // Entries of the cluster have their names for good: as on overlayfs, a directory that shows some cannot be moved.
-  if (catalog_.has_directory(from.canonical) || removal_.shows_set(node, from.path)) {
+  if (removal_.shows_entries(node, from)) {
     return fail(ErrorCode::kCrossDevice, "rename " + from.path + ": it shows entries of the cluster; copy it");
   }
   INDUCTORFS_TRY(tree_.make_local_directory(to.parent, parent_path(to.path)));
   const NodePtr target = nodes_.child(to.parent, to.name);
   INDUCTORFS_TRY_ASSIGN(const auto there, disk_.stat(LocalTree::view(to.path)));
-  const bool visible = there || catalog_.has_directory(to.canonical) || removal_.shows_set(target, to.path);
+  const bool visible = there || removal_.shows_entries(target, to);
   if (mode == RenameMode::kNoReplace && visible) return fail(ErrorCode::kExists);
   if (target && !target->is_directory()) return fail(ErrorCode::kNotDirectory);
   // rename(2) replaces an empty directory only; the Triton bundler relies on both answers
@@ -152,6 +152,7 @@ Result<Fd> Renames::rename_directory(const Site& from, const Site& to, const Nod
   INDUCTORFS_TRY(disk_.rename(LocalTree::view(from.path), LocalTree::view(to.path)));
   fail_point("rename.directory");
   const NodePtr replaced = nodes_.move(from.parent, from.name, to.parent, to.name);
+  tree_.move_roots(from.path, to.path);
   if (replaced) tree_.let_go(nodes_.release(replaced));
   if (node->key && !tree_.local_set(to.path).empty()) {
     node->key->state.with([](KeyState& state) { state.committed = KeyState::Committed::kLocal; });
@@ -173,7 +174,7 @@ Result<void> Renames::exchange(const Site& from, const Site& to) {
   Fd second_directory;
   INDUCTORFS_TRY(moves_.write([&](Moves&) -> Result<void> {
     for (const auto& [site, node] : {std::make_pair(&from, first), std::make_pair(&to, second)}) {
-      if (node->is_directory() && (catalog_.has_directory(site->canonical) || removal_.shows_set(node, site->path))) {
+      if (node->is_directory() && removal_.shows_entries(node, *site)) {
         return fail(ErrorCode::kCrossDevice, "rename " + site->path + ": it shows entries of the cluster; copy it");
       }
     }
@@ -198,7 +199,7 @@ Result<void> Renames::exchange(const Site& from, const Site& to) {
   }));
   const auto hide = [&](const NodePtr& node, const Site& was, const Site& is, const Fd& directory) {
     if (node->is_directory()) return removal_.hide_moved(was.path, is.path, directory);
-    if (was.canonical != is.canonical) removal_.hide_entry(was.canonical);
+    if (was.entry != is.entry) removal_.hide_entry(was.entry);
   };
   hide(first, from, to, first_directory);
   hide(second, to, from, second_directory);

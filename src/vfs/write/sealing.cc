@@ -171,6 +171,7 @@ SealOutcome Sealing::seal(const SealItem& item) {
   publish.kind = kind_of(rule.contest);
   publish.scope = scope.id;
   publish.contest = classified.key_directory;
+  publish.root = classified.root;
   if (rule.contest == layout::Contest::kCandidates) {
     if (const auto directory = nodes_.walk(parent_path(item.path)); directory.missing.empty()) {
       publish.seen = nodes_.shown(directory.node);
@@ -306,7 +307,9 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
   catalog::Publish publish;
   publish.kind = catalog::Publish::Kind::kFirst;
   publish.scope = scope.id;
-  publish.contest = layout::canonical_path(*path);
+  const auto key = layout::name_of(*path);
+  publish.contest = key.path;
+  publish.root = key.root;
   std::vector<std::pair<std::string, Sealed>> members;
   for (const auto& name : tree_.local_set(*path)) {
     const std::string file_path = join(*path, name);

@@ -73,6 +73,7 @@ class Sealing {
   void mark_sealed(const Sealed& sealed, const std::string& path);
   // merges.cc
   void adopt_merged(const codec::Entry& merged);
+  void adopt_merged(const std::string& path);
 
   const Host& host_;
   catalog::Catalog& catalog_;

@@ -72,7 +72,7 @@ void Stale::drop_stale(const std::string& directory, std::vector<std::string> na
       if (!walked.missing.empty()) {
         (void)disk_.unlink(LocalTree::view(path));  // one that stays is met again at the next start
       } else if (walked.node->content.with([&](Content& content) {
-                   const Site where{walked.parent, walked.name, path, layout::canonical_path(path)};
+                   const Site where{walked.parent, walked.name, path, layout::name_of(path)};
                    return content.backing == Backing::kLocal && removal_.take_name_away(where, walked.node, &content);
                  })) {
         gone.push_back(std::move(walked));
@@ -89,7 +89,7 @@ void Stale::drop_stale(const std::string& directory, std::vector<std::string> na
     changed_names_in(walked.node);
     if (walked.node->key) {
       // Absences that were kept while the local set stood: the cluster's may have these names.
-      for (const auto& known : catalog_.entries_in(layout::canonical_path(directory))) {
+      for (const auto& known : catalog_.entries_in(layout::name_of(directory))) {
         notifier_.forget_name(walked.node->id, known.entry.path.substr(known.entry.path.rfind('/') + 1));
       }
     }

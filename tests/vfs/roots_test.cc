@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "vfs/host.h"
+#include "vfs/tree/paths.h"
+#include "vfs/tree/root_tree.h"
+
+/// Cache roots below the mountpoint: by their paths alone, each with a local tree of its own.
+namespace inductorfs::testing {
+namespace {
+
+class Roots : public ::testing::Test {
+ protected:
+  /// Publishes a generated source in this root of `host`; returns its name below any root.
+  static std::string publish(Host& host, const std::string& root, const std::string& seed) {
+    const std::string path = in_code_directory(code_name(seed) + ".py");
+    EXPECT_TRUE(host.make_directories(root + "/" + path.substr(0, 2)));
+    EXPECT_TRUE(host.publish_file(root + "/" + path, "print('" + seed + "')"));
+    EXPECT_TRUE(host.sync());
+    return path;
+  }
+
+  std::shared_ptr<remote::MemoryCluster> cluster = remote::make_memory_cluster();
+};
+
+TEST_F(Roots, ShareWhatEachOfThemHas) {
+  Host a(cluster);
+  Host b(cluster);
+  const std::string path = publish(a, "alice", "code");
+  ASSERT_TRUE(b.wait_for_entry(path));
+
+  ASSERT_TRUE(b.make_directories("bob/job"));
+  EXPECT_EQ(b.read("bob/job/" + path).value_or("absent"), "print('code')");
+  EXPECT_EQ(b.read(path).value_or("absent"), "print('code')") << "the mountpoint is a root too";
+  ASSERT_TRUE(a.make_directory("carol"));
+  EXPECT_EQ(a.read("carol/" + path).value_or("absent"), "print('code')") << "another root of the same mount";
+  EXPECT_EQ(a.file_system->explain("carol/" + path).canonical, path);
+}
+
+TEST_F(Roots, ShareTheSetsOfTritonsOwnDirectories) {
+  Host a(cluster);
+  Host b(cluster);
+  const std::string key = triton_key_of("kernel");
+  ASSERT_TRUE(a.make_directories("job/triton_cache/" + key));
+  ASSERT_TRUE(a.triton_compile("job/triton_cache/" + key, "first", ::getpid()));
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(b.wait_for_entry("triton/@/" + key + "/__grp__k.json"));
+
+  for (const std::string& directory :
+       {"other/" + key, "vllm/rank_0_0/triton_cache/" + key, "alice/triton/3/" + key, "triton/0/" + key}) {
+    ASSERT_TRUE(b.make_directories(vfs::parent_path(directory))) << directory;
+    const auto group = b.read(directory + "/__grp__k.json");
+    ASSERT_TRUE(group) << directory << ": " << group.error().to_string();
+    EXPECT_NE(group->find("\"/mnt/cache/" + directory + "/k.ttir\""), std::string::npos) << *group;
+    EXPECT_EQ(b.read(directory + "/k.ttir").value_or("absent"), "first wrote k.ttir");
+  }
+}
+
+TEST_F(Roots, KeepTheirSetsApartUntilTheyAreWhole) {
+  Host a(cluster);
+  const std::string key = triton_key_of("kernel");
+  ASSERT_TRUE(a.make_directories("alice/" + key));
+  ASSERT_TRUE(a.triton_put("alice/" + key, "k.ttir", "half", ::getpid()));
+  EXPECT_FALSE(a.look_up("alice/" + key + "/k.ttir", 1)) << "half a set is its writer's alone";
+  EXPECT_EQ(a.file_system->status().pending_sets, 1U);
+}
+
+TEST_F(Roots, HideWhatIsDeletedInThemAlone) {
+  Host a(cluster);
+  const std::string path = publish(a, "alice", "code");
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry(path));
+  for (const char* root : {"one", "two"}) {
+    ASSERT_TRUE(b.make_directory(root));
+    ASSERT_TRUE(b.exists(std::string(root) + "/" + path));
+  }
+
+  ASSERT_TRUE(b.unlink("one/" + path));
+  ASSERT_TRUE(b.remove_directory("one/" + path.substr(0, 2)));
+  EXPECT_FALSE(b.exists("one/" + path));
+  EXPECT_FALSE(b.exists("one/" + path.substr(0, 2)));
+  EXPECT_TRUE(b.exists("two/" + path));
+  EXPECT_TRUE(b.exists(path));
+  b.restart();
+  EXPECT_FALSE(b.exists("one/" + path));
+  EXPECT_TRUE(b.exists("two/" + path));
+}
+
+TEST_F(Roots, AreFreshAgainWhenTheyWereRemoved) {
+  Host a(cluster);
+  const std::string path = publish(a, "alice", "code");
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry(path));
+  ASSERT_TRUE(b.make_directory("one"));
+  ASSERT_TRUE(b.exists("one/" + path));
+  const auto listed = b.list("one");
+  ASSERT_TRUE(listed);
+  EXPECT_EQ(std::count(listed->begin(), listed->end(), path.substr(0, 2)), 1) << "rm -rf finds what it has to remove";
+
+  ASSERT_TRUE(b.unlink("one/" + path));
+  ASSERT_TRUE(b.remove_directory("one/" + path.substr(0, 2)));
+  ASSERT_TRUE(b.remove_directory("one"));
+  ASSERT_TRUE(b.make_directory("one"));
+  EXPECT_TRUE(b.exists("one/" + path));
+  b.restart();
+  EXPECT_TRUE(b.exists("one/" + path));
+}
+
+TEST_F(Roots, ShowAgainWhatIsMadeAnewInThem) {
+  Host a(cluster);
+  const std::string path = publish(a, "alice", "code");
+  ASSERT_TRUE(a.unlink("alice/" + path));
+  EXPECT_FALSE(a.exists("alice/" + path));
+  ASSERT_TRUE(a.publish_file("alice/" + path, "print('code')"));
+  ASSERT_TRUE(a.sync());
+  EXPECT_TRUE(a.exists("alice/" + path));
+  EXPECT_EQ(a.file_system->explain("alice/" + path).publish, "published");
+}
+
+TEST_F(Roots, TellTheKernelWhatComesToTheOnesInUse) {
+  Host a(cluster);
+  Host b(cluster);
+  const std::string path = in_code_directory(code_name("code") + ".py");
+  const std::string name = path.substr(3);
+  ASSERT_TRUE(b.make_directories("bob/" + path.substr(0, 2)));
+  ASSERT_FALSE(b.exists("bob/" + path));
+  const auto absent = b.look_up("bob/fxgraph");
+  ASSERT_FALSE(absent);
+
+  publish(a, "alice", "code");
+
+  EXPECT_TRUE(eventually([&] { return b.kernel.told_name(name); }));
+  EXPECT_TRUE(b.exists("bob/" + path));
+}
+
+TEST_F(Roots, LetTheKernelKeepNoAbsenceThatNobodyWouldEnd) {
+  Host a(cluster);
+  ASSERT_TRUE(a.make_directory("bob"));
+  const auto parent = a.look_up("bob");
+  ASSERT_TRUE(parent);
+  const auto kept = [&](vfs::NodeId directory, const std::string& name) {
+    std::optional<bool> keep;
+    a.file_system->lookup(directory, name, {.uid = ::getuid(), .gid = ::getgid(), .pid = ::getpid()},
+                          [&](const vfs::LookupAnswer& answer) { keep = answer.keep_absence; });
+    return keep.value_or(true);
+  };
+  EXPECT_FALSE(kept(parent->node, "fxgraph"));
+  EXPECT_FALSE(kept(parent->node, triton_key_of("kernel")));
+  EXPECT_TRUE(kept(parent->node, "notes"));
+}
+
+TEST_F(Roots, MoveAsLocalDirectoriesUnlessTheyShowEntries) {
+  Host a(cluster);
+  const std::string path = publish(a, "alice", "code");
+  ASSERT_TRUE(a.rename("alice", "carol"));
+  EXPECT_EQ(a.read("carol/" + path).value_or("absent"), "print('code')");
+
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry(path));
+  ASSERT_TRUE(b.make_directory("bob"));
+  ASSERT_TRUE(b.exists("bob/" + path));
+  const auto moved = b.rename("bob", "dave");
+  ASSERT_FALSE(moved);
+  EXPECT_EQ(moved.error().code(), ErrorCode::kCrossDevice);
+}
+
+TEST_F(Roots, MergeTheTimingsOfAllOfThem) {
+  Host a(cluster);
+  const std::string path = "cache/" + std::string(64, 'a');
+  const auto timings = [](const std::string& choice) {
+    return R"({"system": {"hash": ")" + std::string(64, 'a') + R"("}, "cache": {"mm": {"in": {"high": {")" + choice +
+           R"(": 1.5}}}}})";
+  };
+  for (const std::string root : {"one", "two"}) {
+    ASSERT_TRUE(a.make_directories(root + "/cache"));
+    ASSERT_TRUE(a.publish_file(root + "/" + path, timings(root)));
+    ASSERT_TRUE(a.sync());
+  }
+  const auto has_both = [&](const std::string& root) {
+    const auto text = a.read(root + "/" + path);
+    return text && text->find("\"one\"") != std::string::npos && text->find("\"two\"") != std::string::npos;
+  };
+  EXPECT_TRUE(eventually([&] { return has_both("two"); })) << a.read("two/" + path).value_or("absent");
+  EXPECT_TRUE(eventually([&] { return has_both("one"); })) << a.read("one/" + path).value_or("absent");
+}
+
+TEST_F(Roots, GoOnUnderTheNextWorker) {
+  Host a(cluster);
+  Host b(cluster);
+  const std::string path = in_code_directory(code_name("code") + ".py");
+  ASSERT_TRUE(b.make_directories("bob/" + path.substr(0, 2)));
+  ASSERT_FALSE(b.exists("bob/" + path));
+
+  b.take_over();
+  publish(a, "alice", "code");
+
+  EXPECT_TRUE(eventually([&] { return b.kernel.told_name(path.substr(3)); }));
+  EXPECT_TRUE(b.exists("bob/" + path));
+}
+
+TEST_F(Roots, AreLimited) {
+  Host a(cluster);
+  const std::string path = publish(a, "alice", "code");
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry(path));
+  for (size_t i = 0; i < vfs::RootTree::kMostRoots; ++i) {
+    const std::string root = "root" + std::to_string(i);
+    ASSERT_TRUE(b.make_directory(root));
+    ASSERT_TRUE(b.exists(root + "/" + path.substr(0, 2))) << root;
+  }
+  ASSERT_TRUE(b.make_directory("another"));
+  EXPECT_FALSE(b.exists("another/" + path)) << "as if the cluster had nothing";
+  EXPECT_TRUE(b.exists(path));
+  EXPECT_GT(b.count("lookup.too_many_roots"), 0U);
+  ASSERT_TRUE(b.make_directories("another/" + path.substr(0, 2)));
+  EXPECT_TRUE(b.publish_file("another/" + path, "print()")) << "a local directory it is all the same";
+}
+
+}  // namespace
+}  // namespace inductorfs::testing

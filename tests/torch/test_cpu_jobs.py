@@ -57,3 +57,11 @@ def test_second_run_on_the_second_node_hits_too(runs):
     again = runs["b"].run(JOBS).json
     assert again["counters"] == runs["warm"]["counters"]
     assert again["results"] == runs["cold"]["results"]
+
+
+def test_a_root_of_its_own_hits_as_the_mountpoint_does(runs):
+    b = runs["b"]
+    before = len(b.compilers.calls())
+    own = b.run(JOBS, TORCHINDUCTOR_CACHE_DIR=b.cache / "team" / "job7").json
+    assert (own["counters"], own["results"]) == (runs["warm"]["counters"], runs["cold"]["results"])
+    assert [call for call in b.compilers.calls()[before:] if call[0] not in ("query", "preprocess")] == []

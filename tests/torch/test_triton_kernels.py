@@ -52,3 +52,13 @@ def test_group_names_this_mounts_own_paths(runs):
         text = (runs["b"].cache / "triton" / "3" / name).read_text()
         assert str(runs["b"].cache / "triton" / "3") in text
         assert str(runs["a"].cache) not in text
+
+
+def test_a_directory_of_its_own_hits_too(runs):
+    """A plain TRITON_CACHE_DIR, as vLLM sets one for each rank."""
+    b = runs["b"]
+    own = b.run(KERNELS, TRITON_CACHE_DIR=b.cache / "torch_compile_cache" / "0123456789" / "rank_0_0" / "triton_cache",
+                **runs["refusing"].env).json
+    assert own["stages"] == {}
+    assert runs["refusing"].calls() == []
+    assert (own["keys"], own["cubins"]) == (runs["cold"]["keys"], runs["cold"]["cubins"])

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cache roots below the mountpoint: each shares with all others, and is a directory like any other to the programs that use it."""
+import errno
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from inductorfs_testing import artefacts
+from inductorfs_testing.mounts import appears
+from inductorfs_testing.processes import run, wait_until
+
+
+@pytest.fixture
+def nodes(cluster):
+    return cluster.quick("a"), cluster.quick("b")
+
+
+def fill(root):
+    """One artefact of each kind; their names below any root, with what they hold."""
+    made = [artefacts.write_atomic(root, artefacts.code("code"), "int one;"), artefacts.write_graph(root, "graph", "pickle"),
+            artefacts.build_library(root, "library")]
+    return {str(path.relative_to(root)): path.read_bytes() for path in made}
+
+
+def shows(root, made):
+    for name, text in made.items():
+        assert appears(root / name).read_bytes() == text
+    return True
+
+
+@pytest.mark.parametrize("writer, reader", [("alice", ""), ("", "bob"), ("team/job7", "a b/c\n d"), ("x" * 255, "y/" * 8)])
+def test_what_one_root_publishes_every_root_shows(nodes, writer, reader):
+    a, b = nodes
+    made = fill(a.cache / writer)
+    a.sync()
+    (b.cache / reader).mkdir(parents=True, exist_ok=True)
+    assert shows(b.cache / reader, made)
+
+
+def test_a_name_of_any_bytes_may_be_a_root(nodes):
+    a, b = nodes
+    made = fill(a.cache / "alice")
+    a.sync()
+    root = os.fsencode(b.cache) + b"/\xff\xfe\x01"
+    os.mkdir(root)
+    for name, text in made.items():
+        appears(b.cache / name)
+        with open(root + b"/" + name.encode(), "rb") as file:
+            assert file.read() == text
+    assert b.cli("status", b.cache).code == 0
+    json.loads(b.cli("status", b.cache, "--json").out)
+
+
+def test_triton_hits_in_a_directory_of_any_name(nodes):
+    a, b = nodes
+    directory = artefacts.triton_compile(a.cache, "kernel", "writer")
+    a.sync()
+    appears(b.cache / directory.relative_to(a.cache) / "__grp__k.json")
+    own = b.cache / "torch_compile_cache" / "0123456789" / "rank_0_0" / "triton_cache"
+    own.mkdir(parents=True)
+    group = json.loads((own / directory.name / "__grp__k.json").read_text())
+    children = [os.fspath(own / directory.name / name) for name in group["child_paths"]]
+    assert sorted(group["child_paths"].values()) == sorted(children)
+    assert all(map(os.path.exists, children))
+
+
+def test_the_kernel_answers_in_a_root_as_in_the_mountpoint(nodes):
+    a, b = nodes
+    made = fill(a.cache / "alice")
+    a.sync()
+    (b.cache / "bob").mkdir()
+
+    def costs(root):
+        """Of the third look: the first one fetches, the second one fills the kernel's pages."""
+        for _ in range(2):
+            shows(root, made)
+        before = b.requests()
+        shows(root, made)
+        after = b.requests()
+        return {name: count - before.get(name, 0) for name, count in after.items() if count != before.get(name, 0)}
+
+    assert costs(b.cache / "bob") == costs(b.cache)
+
+
+def test_rm_makes_a_root_fresh(nodes):
+    a, b = nodes
+    made = fill(a.cache / "alice")
+    a.sync()
+    for name in ("one", "two"):
+        (b.cache / name).mkdir()
+        shows(b.cache / name, made)
+    (b.cache / "one" / "notes").write_text("mine")
+    subprocess.run(["rm", "-rf", b.cache / "one"], check=True, timeout=60)
+    assert not (b.cache / "one").exists()
+    shows(b.cache / "two", made)
+    (b.cache / "one").mkdir()
+    assert shows(b.cache / "one", made)
+    assert not (b.cache / "one" / "notes").exists()
+
+
+def test_a_root_goes_under_a_running_job(nodes):
+    a, b = nodes
+    made = fill(a.cache / "alice")
+    a.sync()
+    (b.cache / "job").mkdir()
+    shows(b.cache / "job", made)
+    with open(b.cache / "job" / next(iter(made)), "rb") as file:
+        shutil.rmtree(b.cache / "job")
+        assert file.read() == next(iter(made.values()))
+        again = fill(b.cache / "job")
+    assert shows(b.cache / "job", again)
+    b.sync()
+
+
+def test_a_file_may_stand_where_a_root_should(nodes):
+    a, b = nodes
+    fill(a.cache / "alice")
+    a.sync()
+    (b.cache / "root").write_text("a file")
+    with pytest.raises(NotADirectoryError):
+        fill(b.cache / "root")
+    assert (b.cache / "root").read_text() == "a file"
+
+
+def test_a_root_that_shows_entries_is_copied_and_not_moved(nodes):
+    a, b = nodes
+    made = fill(a.cache / "alice")
+    a.sync()
+    (b.cache / "bob").mkdir()
+    shows(b.cache / "bob", made)
+    (b.cache / "bob" / "notes").write_text("mine")
+    with pytest.raises(OSError) as refused:
+        os.rename(b.cache / "bob", b.cache / "carol")
+    assert refused.value.errno == errno.EXDEV
+    (b.cache / "carol").mkdir()
+    assert run(["cp", "-a", f"{b.cache}/bob/.", b.cache / "carol"], seconds=60).code == 0
+    assert run(["rm", "-rf", b.cache / "bob"], seconds=60).code == 0
+    assert shows(b.cache / "carol", made)
+    assert (b.cache / "carol" / "notes").read_text() == "mine"
+
+
+def test_nothing_of_a_fresh_cache_is_shared(nodes):
+    """torch's fresh_cache: a directory that tempfile has named."""
+    a, b = nodes
+    made = fill(a.cache / "alice")
+    a.sync()
+    shows(b.cache, made)
+    (b.cache / "tmpab_1xyz9").mkdir()
+    for name in made:
+        assert not (b.cache / "tmpab_1xyz9" / name).exists()
+
+
+def test_a_root_made_before_an_upgrade_goes_on(nodes):
+    a, b = nodes
+    name = artefacts.code("later")
+    (b.cache / "bob" / name).parent.mkdir(parents=True)
+    assert not (b.cache / "bob" / name).exists()
+    old = b.worker()
+    b.kill_worker()
+    b.next_worker(old)
+    artefacts.write_atomic(a.cache / "alice", name, "int later;")
+    a.sync()
+    wait_until((b.cache / "bob" / name).exists, 15, "the entry in the root")

@@ -84,6 +84,17 @@ std::string foreign_text(const Json& files) {
   return text;
 }
 
+/// Nothing where only the mountpoint is used.
+std::string roots_text(const Json& files) {
+  const uint64_t count = number_at(files, "roots");
+  const Json& first = part_of(files, "first_roots");
+  std::string text = list_text("roots", first, [](const Json& item) {
+    return text_at(item, "path") + " (of uid " + std::to_string(number_at(item, "owner")) + ")";
+  });
+  if (count > first.size()) text += line("", "and " + std::to_string(count - first.size()) + " more");
+  return text;
+}
+
 class StatusCommand final : public Subcommand {
  public:
   [[nodiscard]] std::string_view name() const override { return "status"; }
@@ -122,6 +133,7 @@ std::string status_text(std::string_view json) {
   text += line("files", std::to_string(number_at(files, "nodes")) + " known to the kernel, " +
                             std::to_string(number_at(files, "unsealed")) + " not complete yet, " +
                             std::to_string(number_at(files, "contested")) + " Triton keys with a pending set");
+  text += roots_text(files);
   text += list_text("in place", part_of(files, "in_place"), plain_item);
   text += line("traffic", counter_text(part_of(status, "counters")));
   const Json& facts = part_of(status, "facts");

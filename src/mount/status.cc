@@ -63,9 +63,11 @@ Json catalog_part(const catalog::CatalogStatus& status) {
 }
 
 Json file_system_part(const vfs::FileSystemStatus& status) {
-  return {{"nodes", status.nodes},      {"unsealed", status.unsealed}, {"contested", status.pending_sets},
-          {"refused", status.refused},  {"foreign", status.foreign},   {"foreign_reasons", status.foreign_reasons},
-          {"in_place", status.in_place}};
+  Json roots = Json::array();
+  for (const auto& root : status.first_roots) roots.push_back({{"path", root.path}, {"owner", root.owner}});
+  return {{"roots", status.roots},       {"first_roots", std::move(roots)},           {"nodes", status.nodes},
+          {"unsealed", status.unsealed}, {"contested", status.pending_sets},          {"refused", status.refused},
+          {"foreign", status.foreign},   {"foreign_reasons", status.foreign_reasons}, {"in_place", status.in_place}};
 }
 
 std::string utc(std::time_t time) {

@@ -16,6 +16,7 @@ namespace {
 constexpr Milliseconds kJanitorStep{250};
 constexpr int kDeadSetSteps = 8;
 constexpr size_t kReportedPaths = 5;
+constexpr size_t kReportedRoots = 64;
 
 }  // namespace
 
@@ -191,6 +192,12 @@ FileSystemStatus Overlay::status() const {
   result.refused = refusals_.lines();
   result.foreign = marks_.foreign();
   result.foreign_reasons = marks_.reasons();
+  const auto roots = tree_.roots();
+  result.roots = roots.size();
+  for (const auto& path : roots) {
+    if (result.first_roots.size() == kReportedRoots) break;
+    if (const auto owner = tree_.owner_of(path)) result.first_roots.push_back({path, *owner});
+  }
   return result;
 }
 

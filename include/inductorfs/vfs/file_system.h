@@ -108,6 +108,12 @@ struct Explanation {
   std::string publish;  ///< "published", "queued: ...", "kept local: ...", or empty
 };
 
+/// A cache root (layout::Name) with names that the kernel knows.
+struct RootStatus {
+  std::string path;  ///< relative to the mount
+  uid_t owner = 0;   ///< of its directory
+};
+
 struct FileSystemStatus {
   uint64_t nodes = 0;
   uint64_t unsealed = 0;                     ///< files that wait to be sealed
@@ -117,6 +123,8 @@ struct FileSystemStatus {
   std::vector<std::string> refused;          ///< the last refusals, 20 of all users together: "path: reason"
   uint64_t foreign = 0;                      ///< artefacts that stay here because their writer has another environment
   std::vector<std::string> foreign_reasons;  ///< the last 20 distinct reasons
+  uint64_t roots = 0;                        ///< cache roots below the mountpoint with names that the kernel knows
+  std::vector<RootStatus> first_roots;       ///< the first 64 of them, by path
 };
 
 /// One mount's file system. It owns the view's local directory and its background threads; it does not own the catalog,

@@ -123,6 +123,11 @@ std::vector<std::string> RootTree::roots() const {
   return roots_.read([](const auto& roots) { return std::vector<std::string>(roots.begin(), roots.end()); });
 }
 
+std::optional<uid_t> RootTree::owner_of(const std::string& root) const {
+  const auto status = disk_.stat(LocalTree::view(root));
+  return status && *status ? std::optional((*status)->st_uid) : std::nullopt;
+}
+
 bool RootTree::has_roots_at(const std::string& path) const {
   return roots_.read([&](const auto& roots) {
     if (roots.contains(path)) return true;

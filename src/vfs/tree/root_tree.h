@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -94,6 +95,8 @@ class RootTree {
   static constexpr size_t kMostRoots = 1024;
   /// Returns the roots with known names, below the mountpoint, which is always one.
   [[nodiscard]] std::vector<std::string> roots() const;
+  /// Returns who owns the directory of a root; nothing when it has gone.
+  [[nodiscard]] std::optional<uid_t> owner_of(const std::string& root) const;
   /// Says whether the path is one of roots(), or leads to one.
   [[nodiscard]] bool has_roots_at(const std::string& path) const;
   /// Notes that a directory has moved with the roots in it.

@@ -33,6 +33,8 @@ struct PythonFacts {
   std::vector<std::string> extensions;  ///< importlib.machinery.EXTENSION_SUFFIXES
   std::string torch;                    ///< package folder; empty when there is none
   std::string triton;
+  std::string root{};           ///< the root directory of a process that has another one; empty: this process's own
+  std::string torch_in_root{};  ///< with `root`: the package folder's path there
 };
 [[nodiscard]] Result<PythonFacts> learn_python(const ProbeOptions& options);
 [[nodiscard]] Result<PythonFacts> learn_python(const ProbeOptions& options, KeyMemory& memory);

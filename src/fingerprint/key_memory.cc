@@ -44,22 +44,26 @@ bool is_too_fresh(const struct stat& status) {
   return nanoseconds(status.st_ctim) + kFreshSpan > system_clock().wall_now();
 }
 
+void ManifestMaker::add(std::string_view name, const struct stat& status, const KeyMemory& memory) {
+  too_fresh_ = too_fresh_ || is_too_fresh(status);
+  hasher_.update(name);
+  hasher_.update(std::string_view("\0", 1));
+  hasher_.update(memory.identity_of_file(status));
+  hasher_.update("\n");
+}
+
+Manifest ManifestMaker::finish() { return {hasher_.finish().to_hex(), too_fresh_}; }
+
 Result<Manifest> manifest_of(const std::vector<std::string>& files) { return manifest_of(files, KeyMemory("")); }
 
 Result<Manifest> manifest_of(const std::vector<std::string>& files, const KeyMemory& memory) {
-  Manifest manifest;
-  codec::Hasher hasher;
+  ManifestMaker maker;
   for (const std::string& file : files) {
     struct stat status {};
     if (stat(file.c_str(), &status) != 0) return fail(ErrorCode::kNotFound, file + " cannot be read");
-    manifest.too_fresh = manifest.too_fresh || is_too_fresh(status);
-    hasher.update(memory.name_of(file));
-    hasher.update(std::string_view("\0", 1));
-    hasher.update(memory.identity_of_file(status));
-    hasher.update("\n");
+    maker.add(memory.name_of(file), status, memory);
   }
-  manifest.digest = hasher.finish().to_hex();
-  return manifest;
+  return maker.finish();
 }
 
 KeyMemory::KeyMemory(std::string path) : path_(std::move(path)) {

@@ -31,6 +31,17 @@ struct Manifest {
 [[nodiscard]] Result<Manifest> manifest_of(const std::vector<std::string>& files);
 
 class KeyMemory;
+/// Makes a manifest of files that were looked at already. Needs external synchronisation.
+class ManifestMaker {
+ public:
+  void add(std::string_view name, const struct stat& status, const KeyMemory& memory);
+  /// Must be called at most once, after the last add().
+  [[nodiscard]] Manifest finish();
+
+ private:
+  codec::Hasher hasher_;
+  bool too_fresh_ = false;
+};
 /// Does the same with the names and identities that `memory` uses.
 [[nodiscard]] Result<Manifest> manifest_of(const std::vector<std::string>& files, const KeyMemory& memory);
 

@@ -40,6 +40,19 @@ std::string torch_details(const std::string& torch, KeyMemory& memory) {
   return details;
 }
 
+/// What torch's libraries, headers and other files are. `by_files` says that the RECORD did not tell.
+Result<std::string> contents_of_torch(const PythonFacts& python, KeyMemory& memory, bool& by_files) {
+  auto record = record_digest(python.torch, memory);
+  by_files = !record && (record.error().code() == ErrorCode::kNotFound || record.error().code() == ErrorCode::kInvalid);
+  if (!by_files) return record;
+  PackagePlace place = {python.torch, python.root, python.torch_in_root};
+  if (place.root.empty()) place = {python.torch, "/", python.torch};
+  auto digest = files_digest(place, memory);
+  if (digest) return digest;
+  return fail(digest.error().code(),
+              record.error().what() + ", and it cannot be known by its files: " + digest.error().what());
+}
+
 }  // namespace
 
 Fact torch_fact(const Result<PythonFacts>& python, KeyMemory& memory) {
@@ -52,12 +65,14 @@ Fact torch_fact(const Result<PythonFacts>& python, KeyMemory& memory) {
   const auto revision = assigned_in_file(version_file, "git_version");
   const auto key = torch_key(torch, python->extensions, memory);
   if (!key) return unknown_fact("torch_key: " + key.error().what(), torch);
-  const auto record = record_digest(torch, memory);
-  if (!record) return unknown_fact(record.error().what(), torch);
+  bool by_files = false;
+  const auto contents = contents_of_torch(*python, memory, by_files);
+  if (!contents) return unknown_fact(contents.error().what(), torch);
   Fact fact = known_fact(
-      canonical({{"version", *version}, {"key", *key}, {"git", or_none(revision.value_or(""))}, {"record", *record}}),
+      canonical({{"version", *version}, {"key", *key}, {"git", or_none(revision.value_or(""))}, {"record", *contents}}),
       torch);
   fact.details = torch_details(torch, memory);
+  if (by_files) add_line(fact.details, "known_by", "its files, as there is no RECORD that names them");
   return fact;
 }
 

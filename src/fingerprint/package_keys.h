@@ -21,8 +21,23 @@ namespace inductorfs::fingerprint {
 /// Returns the SHA-256 over the lines of the installed wheel's RECORD that name a file of torch/ with its sha256,
 /// sorted. It identifies the libraries and headers, which torch_key does not cover. Byte code is left out (pip compiles
 /// it at install), and so is everything that depends on where the wheel was installed. It says what was installed, not
-/// what was changed since. kNotFound when torch was not installed from a wheel.
+/// what was changed since. kNotFound when torch was not installed from a wheel; kInvalid when its RECORD says nothing.
 [[nodiscard]] Result<std::string> record_digest(const std::string& torch_directory);
 [[nodiscard]] Result<std::string> record_digest(const std::string& torch_directory, KeyMemory& memory);
+/// Returns the SHA-256 over these lines, sorted.
+[[nodiscard]] std::string digest_of_lines(std::vector<std::string_view> lines);
+
+/// Where the files of an installed package are read. Immutable value.
+struct PackagePlace {
+  std::string directory;  ///< the package's directory, by a path that leads there from this process
+  std::string root;       ///< the root directory of the processes that use it, in which its symbolic links are followed
+  std::string path;       ///< the package's directory, by a path in `root`
+};
+/// Returns the digest of a torch that has no RECORD: what record_digest() would return of a wheel with these files. It
+/// reads every file but byte code and what begins with a dot, 1 to 2 GB the first time. What it learns of large files
+/// it saves at once in `memory`, so that a reader that is killed at its deadline has not read them in vain.
+///
+/// kNotFound when libtorch_cpu.so is not there, kTooLarge when there is more than a torch can have.
+[[nodiscard]] Result<std::string> files_digest(const PackagePlace& torch, KeyMemory& memory);
 
 }  // namespace inductorfs::fingerprint

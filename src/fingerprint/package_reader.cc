@@ -57,6 +57,8 @@ std::string to_text(const PackageRequest& request) {
                      {"facet", to_string(request.facet)},
                      {"root", process.root},
                      {"torch", process.torch.path},
+                     {"torch_root", request.root},
+                     {"torch_in_root", request.torch_in_root},
                      {"triton", process.triton.path},
                      {"libc", process.libc.path},
                      {"libc_identity", process.libc.identity},
@@ -88,6 +90,8 @@ Result<PackageRequest> from_text(std::string_view text) {
   const std::pair<const char*, std::string*> texts[] = {{"facet", &facet},
                                                         {"root", &request.process.root},
                                                         {"torch", &request.process.torch.path},
+                                                        {"torch_root", &request.root},
+                                                        {"torch_in_root", &request.torch_in_root},
                                                         {"triton", &request.process.triton.path},
                                                         {"libc", &request.process.libc.path},
                                                         {"libc_identity", &request.process.libc.identity},
@@ -116,6 +120,8 @@ Fact package_fact(const PackageRequest& request, KeyMemory& memory) {
   python.extensions = suffixes_of(process.soabi);
   python.torch = process.root + process.torch.path;
   python.triton = process.root + process.triton.path;
+  python.root = request.root;
+  python.torch_in_root = request.torch_in_root;
   return request.facet == Facet::kTorch ? torch_fact(python, memory) : triton_fact(python, memory);
 }
 
@@ -147,6 +153,9 @@ PackageRequest through_descriptors(const PackageRequest& request, Replacements& 
     return result;
   }
   process.root.clear();
+  result.root = place_of(request.held->root);
+  result.torch_in_root = process.torch.path;
+  replaced.emplace_back(result.root, "");
   const auto lead = [&](const Fd& fd, std::string& path, bool is_file) {
     if (path.empty()) return;
     const std::string place = place_of(fd);
@@ -182,7 +191,12 @@ Fact read_package(const PackageRequest& request) {
   if (std::getenv(kPackageRequest) != nullptr) return unknown_fact("this process is itself a reader of packages", path);
   const std::string program = request.program.empty() ? "/proc/self/exe" : request.program;
   Replacements replaced;
-  const std::string text = to_text(request.held ? through_descriptors(request, replaced) : request);
+  PackageRequest led = request.held ? through_descriptors(request, replaced) : request;
+  if (!request.held) {
+    led.root = request.process.root;
+    led.torch_in_root = request.process.torch.path;
+  }
+  const std::string text = to_text(led);
   ChildOptions options;
   options.environment = {std::string(kPackageRequest) + "=" + text};
   options.bare = true;

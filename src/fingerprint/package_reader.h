@@ -23,6 +23,10 @@ struct PackageRequest {
   std::string program;     ///< as WritersOptions::package_reader
   Milliseconds deadline{30'000};
   std::string owner{};  ///< set in the child, for a process with another root: its user
+  /// Set by read_package(), for a process with another root: that root, and the path of torch's directory in it. The
+  /// symbolic links of torch's files are followed there.
+  std::string root{};
+  std::string torch_in_root{};
 };
 [[nodiscard]] Fact read_package(const PackageRequest& request);
 

@@ -55,6 +55,16 @@ Result<std::string> record_file(const fs::path& site) {
 
 }  // namespace
 
+std::string digest_of_lines(std::vector<std::string_view> lines) {
+  std::sort(lines.begin(), lines.end());
+  codec::Hasher hasher;
+  for (std::string_view line : lines) {
+    hasher.update(line);
+    hasher.update("\n");
+  }
+  return hasher.finish().to_hex();
+}
+
 Result<std::string> record_digest(const std::string& torch_directory, KeyMemory& memory) {
   INDUCTORFS_TRY_ASSIGN(const auto file, record_file(fs::path(torch_directory).parent_path()));
   INDUCTORFS_TRY_ASSIGN(const auto manifest, manifest_of({file}, memory));
@@ -64,13 +74,7 @@ Result<std::string> record_digest(const std::string& torch_directory, KeyMemory&
   std::vector<std::string_view> lines;
   collect(text, lines);
   if (lines.empty()) return fail(ErrorCode::kInvalid, file + " names no file of torch with its sha256");
-  std::sort(lines.begin(), lines.end());
-  codec::Hasher hasher;
-  for (std::string_view line : lines) {
-    hasher.update(line);
-    hasher.update("\n");
-  }
-  std::string digest = hasher.finish().to_hex();
+  std::string digest = digest_of_lines(std::move(lines));
   if (!manifest.too_fresh) memory.keep(name, manifest.digest, digest);
   return digest;
 }

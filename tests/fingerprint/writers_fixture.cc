@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <vector>
 
 #include "fingerprint/facts.h"
@@ -73,6 +74,8 @@ Site::Site(const std::string& folder) : folder_(folder) {
   write_text(torch() + "/_C." + kSoabi + ".so", "EXTENSION");
   write_text(folder + "/torch-9.9.9.dist-info/RECORD", "torch/a.py,sha256=AAA,2\n");
 }
+
+void Site::remove_record() const { std::filesystem::remove_all(folder_ + "/torch-9.9.9.dist-info"); }
 
 void Site::load_torch(Program& program) const {
   program.tell("map " + torch() + "/_C." + kSoabi + ".so");

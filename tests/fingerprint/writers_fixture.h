@@ -52,6 +52,8 @@ class Site {
   [[nodiscard]] std::string triton() const { return folder_ + "/triton"; }
   [[nodiscard]] std::string libtorch() const { return torch() + "/lib/libtorch_cpu.so"; }
   [[nodiscard]] std::string libtriton() const { return triton() + "/_C/libtriton.so"; }
+  /// Takes its RECORD away, as of a torch that is no wheel.
+  void remove_record() const;
   /// What the interpreter maps when it loads torch, in its order.
   void load_torch(Program& program) const;
 

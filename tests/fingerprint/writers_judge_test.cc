@@ -65,6 +65,40 @@ TEST_F(WritersJudgeTest, FitsAnEqualTorchAtAnotherPath) {
   EXPECT_EQ(judge(program, kGraphs).match, Match::kMatches) << judge(program, kGraphs).why;
 }
 
+TEST_F(WritersJudgeTest, KnowsATorchWithoutRecordByItsFiles) {
+  site_.remove_record();
+  const Fact mine = facts_of(site_).get(Facet::kTorch);
+  ASSERT_TRUE(mine.known) << mine.problem;
+  EXPECT_NE(mine.details.find("known_by=its files"), std::string::npos) << mine.details;
+  open(facts_of(site_));
+  const Site same(temporary_ / "same/site");
+  same.remove_record();
+  Program program;
+  same.load_torch(program);
+  EXPECT_EQ(judge(program, kGraphs).match, Match::kMatches) << judge(program, kGraphs).why;
+  const Site patched(temporary_ / "patched/site");
+  patched.remove_record();
+  write_text(patched.libtorch(), "TORCJ");
+  Program other;
+  patched.load_torch(other);
+  const Judgement judgement = judge(other, kGraphs);
+  EXPECT_EQ(judgement.match, Match::kDiffers);
+  EXPECT_NE(judgement.why.find("record="), std::string::npos) << judgement.why;
+}
+
+TEST_F(WritersJudgeTest, KnowsATorchByItsFilesWhereNoRecordIsToBeBelieved) {
+  const Site bare(temporary_ / "bare/site");
+  bare.remove_record();
+  const std::string value = facts_of(bare).get(Facet::kTorch).value;
+  ASSERT_FALSE(value.empty());
+  // What an interrupted upgrade leaves, and an installation that only names the place of its source.
+  write_text(temporary_ / "site/torch-9.9.8.dist-info/RECORD", "torch/a.py,sha256=AAB,2\n");
+  EXPECT_EQ(facts_of(site_).get(Facet::kTorch).value, value);
+  site_.remove_record();
+  write_text(temporary_ / "site/torch-9.9.8.dist-info/RECORD", "__editable___torch_finder.py,sha256=AAC,9\n");
+  EXPECT_EQ(facts_of(site_).get(Facet::kTorch).value, value);
+}
+
 TEST_F(WritersJudgeTest, TellsATorchOfEqualVersionAndOtherContentApart) {
   open(facts_of(site_));
   const Site other(temporary_ / "other");

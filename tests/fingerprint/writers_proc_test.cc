@@ -120,6 +120,28 @@ TEST_F(FakeProcTest, ReadsThePackageOfAContainerThatIsGone) {
   EXPECT_EQ(judgement.match, Match::kMatches) << judgement.why;
 }
 
+/// A distribution's torch in a container: no RECORD, and an absolute link to its library. The container is gone before
+/// the package is read.
+TEST_F(FakeProcTest, ReadsTheLinkedLibraryOfAContainerThatIsGone) {
+  const std::string root = temporary_ / "container";
+  const Site inside(root + "/opt/site");
+  inside.remove_record();
+  site_.remove_record();
+  fs::create_directories(root + "/usr/lib");
+  fs::rename(inside.libtorch(), root + "/usr/lib/libtorch_cpu.so.9");
+  fs::create_symlink("/usr/lib/libtorch_cpu.so.9", inside.libtorch());
+  add(7, 5, line("/usr/lib/libtorch_cpu.so.9") + line("/opt/site/torch/_C." + std::string(testing::kSoabi) + ".so"));
+  fs::remove(proc_ + "/7/root");
+  fs::create_directory_symlink(root, proc_ + "/7/root");
+  const auto writers = open();
+  const auto writer = writers->identify(7);
+  ASSERT_TRUE(writer);
+  fs::remove_all(proc_ + "/7");
+  const Facet facets[] = {Facet::kTorch, Facet::kTriton, Facet::kPython};
+  const Judgement judgement = judge_to_the_end(*writers, writer.get(), facets);
+  EXPECT_EQ(judgement.match, Match::kMatches) << judgement.why;
+}
+
 /// A tool in a container whose path is one of links, as in NVIDIA's images; the container is gone before it is read.
 TEST_F(FakeProcTest, ReadsTheToolOfAContainerThatIsGone) {
   const std::string root = temporary_ / "container";

@@ -239,7 +239,8 @@ std::string traces_of(const Places& places, const std::string& proc) {
   for (const std::string& site : places.sites) text += identity_of(site);
   size_t left = kDirectoryLimit;
   for (const std::string& package : places.packages) {
-    for (const char* file : {"/version.py", "/__init__.py"}) text += identity_of(package + file);
+    // The directory of the libraries, not what is below it: a build from source may write nothing else anew.
+    for (const char* file : {"/version.py", "/__init__.py", "/lib"}) text += identity_of(package + file);
     add_folders(package, 0, left, text);
   }
   return text;

@@ -206,6 +206,14 @@ TEST_F(Traces, ChangeWithAFileThatIsInstalledDeepInAPackage) {
   EXPECT_EQ(imported, traces());  // compiled modules come and go
 }
 
+TEST_F(Traces, ChangeWithALibraryThatIsBuiltAnew) {
+  write(site_ + "/torch/lib/libtorch_cpu.so", "x");
+  const std::string first = traces();
+  // As CMake installs it: into a tree of sources, whose version.py stays.
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, site_ + "/torch/lib/libtorch_cpu.so", "y", 0755).has_value());
+  EXPECT_NE(first, traces());
+}
+
 TEST_F(Traces, ChangeWithTheInterpreter) {
   const std::string first = traces();
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, python_, "other", 0755).has_value());

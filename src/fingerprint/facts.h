@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -102,6 +103,18 @@ struct CpuSight {
 [[nodiscard]] Fact cpu_isa_fact(const CpuSight& sight);
 /// Returns the two facts above for this host.
 [[nodiscard]] std::pair<Fact, Fact> cpu_facts();
+
+/// The line of the torch fact's details that is "no" when keys_thread_count() is false.
+inline constexpr const char* kThreadCountInKey = "thread_count_in_key";
+/// Says whether the key of a graph has the number of threads for which its C++ code is made (codecache.py,
+/// FxGraphHashDetails: parallel_num_threads()). Up to torch 2.9 it does not.
+[[nodiscard]] bool keys_thread_count(const std::string& torch_directory);
+/// Returns the number of cores of these processors, as MKL counts them: torch starts with so many threads
+/// (aten/src/ATen/ParallelOpenMP.cpp, init_num_threads). `cpuinfo` is the text of /proc/cpuinfo.
+[[nodiscard]] size_t core_count(std::string_view cpuinfo, const std::set<size_t>& processors);
+/// Adds to the cpu-isa fact the number of threads that torch starts with in a process that may run where this process
+/// may; only for a torch whose keys do not have it.
+[[nodiscard]] Fact with_thread_count(Fact isa, const Fact& torch);
 
 /// Learns the compiler. `cpu` is the cpu facet, with which the compiler's own reading of this CPU is compared.
 [[nodiscard]] Fact compiler_fact(const ProbeOptions& options, const Fact& cpu, KeyMemory& memory);

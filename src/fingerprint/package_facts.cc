@@ -72,6 +72,7 @@ Fact torch_fact(const Result<PythonFacts>& python, KeyMemory& memory) {
       canonical({{"version", *version}, {"key", *key}, {"git", or_none(revision.value_or(""))}, {"record", *contents}}),
       torch);
   fact.details = torch_details(torch, memory);
+  if (!keys_thread_count(torch)) add_line(fact.details, kThreadCountInKey, "no");
   if (by_files) add_line(fact.details, "known_by", "its files, as there is no RECORD that names them");
   return fact;
 }

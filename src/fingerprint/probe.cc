@@ -70,7 +70,7 @@ Fingerprint probe(const ProbeOptions& options) {
   result.set(Facet::kCompiler, read_host(options, HostPart::kCompiler).get(Facet::kCompiler));
   auto [cpu, isa] = cpu_facts();
   result.set(Facet::kCpu, std::move(cpu));
-  result.set(Facet::kCpuIsa, std::move(isa));
+  result.set(Facet::kCpuIsa, with_thread_count(std::move(isa), packages.get(Facet::kTorch)));
   result.set(Facet::kLibc, libc_fact());
   result.set(Facet::kEnvironment, environment_fact(options, result));
 

@@ -44,6 +44,12 @@ def devices():
     return {"device": sorted(models)}, {"cc": sorted(capabilities)}
 
 
+def thread_count():
+    """Of a torch whose keys do not have it; without variables that change it."""
+    from torch._inductor import codecache
+    return {} if hasattr(codecache, "parallel_num_threads") else {"threads": [str(torch.get_num_threads())]}
+
+
 def vector_isas():
     answers = {
         "avx2": torch.cpu._is_avx2_supported(),
@@ -74,7 +80,7 @@ def expected():
             "soabi": [sysconfig.get_config_var("SOABI")],
             "version": ["%d.%d" % sys.version_info[:2]],
         },
-        "cpu-isa": vector_isas(),
+        "cpu-isa": {**vector_isas(), **thread_count()},
     }
     if triton is not None:
         key = hashlib.sha256(triton_key().encode()).hexdigest()

@@ -128,6 +128,42 @@ TEST(CpuIsaFact, FollowsTorchsConditions) {
   EXPECT_TRUE(has_line(mixed, "avx2=no")) << "only some cores have it";
 }
 
+TEST(CoreCount, CountsTheCoresOfItsProcessorsOnce) {
+  const auto processor = [](int number, int package, int core) {
+    return "processor\t: " + std::to_string(number) + "\nmodel name\t: X\nphysical id\t: " + std::to_string(package) +
+           "\nsiblings\t: 4\ncore id\t\t: " + std::to_string(core) + "\ncpu cores\t: 2\napicid\t\t: 0\n\n";
+  };
+  // Two packages of two cores, each with two threads.
+  std::string host;
+  for (int i = 0; i < 8; ++i) host += processor(i, i / 2 % 2, i % 2);
+  EXPECT_EQ(core_count(host, {0, 1, 2, 3, 4, 5, 6, 7}), 4U);
+  EXPECT_EQ(core_count(host, {0, 4}), 1U) << "two threads of one core";
+  EXPECT_EQ(core_count(host, {0, 1, 5}), 2U);
+  EXPECT_EQ(core_count(host, {0}), 1U);
+  EXPECT_EQ(core_count(host, {16, 17, 18}), 3U) << "a container that shows processors by other numbers";
+  EXPECT_EQ(core_count("processor\t: 0\n\nprocessor\t: 1\n\n", {0, 1}), 2U) << "no cores are named";
+  EXPECT_EQ(core_count("", {}), 0U);
+}
+
+TEST(ThreadCount, IsInTheCpuIsaFacetWhereTorchsKeyDoesNotHaveIt) {
+  const TemporaryDirectory torch;
+  EXPECT_TRUE(keys_thread_count(torch.path())) << "no Inductor, no graphs";
+  write_text(torch / "_inductor/codecache.py", "from .utils import x\nself.torch_version = torch_key()\n");
+  EXPECT_FALSE(keys_thread_count(torch.path()));
+  write_text(torch / "_inductor/codecache.py", "self.cpp_runtime_thread_count = parallel_num_threads()\n");
+  EXPECT_TRUE(keys_thread_count(torch.path()));
+
+  Fact old = known_fact("version=2.9.1", "/torch");
+  old.details = "thread_count_in_key=no";
+  const Fact isa = known_fact("avx2=yes", "CPUID");
+  EXPECT_EQ(with_thread_count(isa, known_fact("version=2.15.0", "/torch")).value, "avx2=yes");
+  EXPECT_EQ(with_thread_count(isa, unknown_fact("x")).value, "avx2=yes");
+  const Fact with = with_thread_count(isa, old);
+  EXPECT_TRUE(with.known) << with.problem;
+  EXPECT_GE(std::stoul(value_of(with.value, "threads").value_or("0")), 1U) << with.value;
+  EXPECT_FALSE(with_thread_count(unknown_fact("an Arm"), old).known);
+}
+
 TEST(CpuFacts, AreKnownOnThisHost) {
   const auto [cpu, isa] = cpu_facts();
   EXPECT_TRUE(cpu.known) << cpu.problem;

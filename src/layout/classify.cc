@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -275,6 +276,32 @@ Family family_of(const Parts& parts) {
   return tree_family(parts);
 }
 
+/// Whether the directory of the first `depth` components is common to all users (is_common_directory).
+/// Not precompiled_headers: torch looks for it in a directory of each user's own (codecache.py: _HEADER_DIR), and
+/// compilers include what lies there, which is shown at a further place for that reason and closed to others.
+bool is_common(const Parts& parts, size_t depth) {
+  for (size_t i = 0; i < depth; ++i) {
+    if (parts[i].starts_with("tmp.pid_")) return false;  // of one process
+  }
+  const std::string_view root = parts[0];
+  if (is_torch_directory(root)) {
+    if (depth == 1) return true;
+    // What a killed compiler has left in its build directory, the next one removes (cpp_builder.py: _remove_dir).
+    return parts[1].ends_with(kBuildSuffix) || below_code_family(parts[1]) == Family::kHalide;
+  }
+  if (root == kTriton) {
+    if (depth > 3 || (depth >= 2 && !is_device_or_any(parts[1]))) return false;
+    return depth < 3 || is_triton_key(parts[2]);
+  }
+  if (root.starts_with("halide-runtime-")) return true;
+  constexpr std::string_view kCommon[] = {"fxgraph", "aotautograd", "cache", "dynamo"};
+  if (std::find(std::begin(kCommon), std::end(kCommon), root) != std::end(kCommon)) return true;
+  for (const Tree& tree : kTrees) {
+    if (root == tree.directory) return tree.family != Family::kTool && tree.family != Family::kAotInductor;
+  }
+  return false;
+}
+
 // ---- cache roots
 
 /// Keys that only Triton makes: before 3.2 they were plain SHA-256 in hex, as the directories of other programs are
@@ -392,6 +419,30 @@ Classification classify(std::string_view path) {
 Name name_of(std::string_view path) {
   Rooted rooted = take_apart(path);
   return {std::move(rooted.canonical), std::move(rooted.root)};
+}
+
+bool is_common_directory(std::string_view path) {
+  const Parts parts = take_apart(path).inner;
+  return parts.clean && is_common(parts, std::min(parts.count, kPartLimit));
+}
+
+CommonUse common_use_of(std::string_view path) {
+  const Parts parts = take_apart(path).inner;
+  if (!parts.clean || parts.count > kPartLimit) return CommonUse::kNone;
+  const bool in_common = parts.count > 1 && is_common(parts, parts.count - 1);
+  const Family family = classify(path).family;
+  // Any program's lock file has such a name: in a directory that is not torch's it is that program's alone.
+  if (family == Family::kLock) return in_common ? CommonUse::kWrite : CommonUse::kNone;
+  // torch/_dynamo/pgo.py: write_local_impl opens <name>.tmp under <name>.lock, and so what a killed job has left there.
+  constexpr std::string_view kSuffix = ".tmp";
+  if (family == Family::kTemporary && path.ends_with(kSuffix) &&
+      classify(path.substr(0, path.size() - kSuffix.size())).family == Family::kPgoState) {
+    return CommonUse::kWrite;
+  }
+  constexpr Family kOfOneUser[] = {Family::kTemporary, Family::kTool, Family::kOther,
+                                   Family::kAotInductor};  // the last: a product of whoever built it
+  if (std::find(std::begin(kOfOneUser), std::end(kOfOneUser), family) != std::end(kOfOneUser)) return CommonUse::kNone;
+  return CommonUse::kRead;
 }
 
 std::string canonical_path(std::string_view path) { return take_apart(path).canonical; }

@@ -147,6 +147,20 @@ inline constexpr std::string_view kAnyDevice = "@";
 /// none.
 [[nodiscard]] std::vector<std::string> sealed_by_removal_of(std::string_view directory);
 
+// ---- Users of one cache directory
+
+/// What the jobs of other users do with a file that one user's job made, so that they fail when its mode does not let
+/// them.
+enum class CommonUse {
+  kNone,   ///< nothing: a name of one process, a tool's output, a path of no family
+  kRead,   ///< they open it to read, and replace it by a rename
+  kWrite,  ///< they open it to write: a lock, or a temporary name that all processes of a job's name have in common
+};
+/// Says what other users' jobs do with a file of this path.
+[[nodiscard]] CommonUse common_use_of(std::string_view path);
+/// Says whether the jobs of all users make names in a directory of this path, whoever made the directory.
+[[nodiscard]] bool is_common_directory(std::string_view path);
+
 // ---- Triton groups (triton/runtime/cache.py: put_group, get_group)
 
 /// Says whether this is the name of a group file: `__grp__<name>.json`.

@@ -114,8 +114,9 @@ void rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t 
 }
 
 void read_link(fuse_req_t request, fuse_ino_t node) noexcept {
-  serve(request, Operation::kReadlink,
-        [&](FileSystem& file_system, KernelReply& reply) { reply.link(file_system.read_link(NodeId{node})); });
+  serve(request, Operation::kReadlink, [&](FileSystem& file_system, KernelReply& reply) {
+    reply.link(file_system.read_link(NodeId{node}, caller_of(request)));
+  });
 }
 
 /// A kernel that remembers ENOSYS opens directories by itself from then on, and keeps their listings.

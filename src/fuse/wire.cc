@@ -13,14 +13,14 @@ namespace {
 /// Wanted wherever the kernel has it. PARALLEL_DIROPS: libfuse before 3.17 keeps it for itself, and one LOOKUP that
 /// waits for the cluster would hold up its whole directory. HANDLE_KILLPRIV_V2 (libfuse 3.17): without it the kernel
 /// asks for security.capability before each write(2).
-constexpr uint32_t kWanted =
-    FUSE_PARALLEL_DIROPS | FUSE_CACHE_SYMLINKS | FUSE_EXPLICIT_INVAL_DATA | FUSE_HANDLE_KILLPRIV_V2;
+constexpr uint32_t kWanted = FUSE_PARALLEL_DIROPS | FUSE_EXPLICIT_INVAL_DATA | FUSE_HANDLE_KILLPRIV_V2;
 /// Never: ATOMIC_O_TRUNC loses the truncation once OPEN is answered ENOSYS; AUTO_INVAL_DATA switches EXPLICIT off and
-/// drops pages; READDIRPLUS would fetch what is only listed; HANDLE_KILLPRIV (the first) tells us nothing of when.
+/// drops pages; READDIRPLUS would fetch what is only listed; HANDLE_KILLPRIV (the first) tells us nothing of when;
+/// CACHE_SYMLINKS would answer for whoever may not follow a link (FileSystem::read_link).
 constexpr uint32_t kUnwanted = FUSE_ATOMIC_O_TRUNC | FUSE_AUTO_INVAL_DATA | FUSE_DO_READDIRPLUS |
                                FUSE_READDIRPLUS_AUTO | FUSE_WRITEBACK_CACHE | FUSE_SPLICE_READ | FUSE_SPLICE_WRITE |
                                FUSE_SPLICE_MOVE | FUSE_POSIX_LOCKS | FUSE_FLOCK_LOCKS | FUSE_POSIX_ACL |
-                               FUSE_DONT_MASK | FUSE_EXPORT_SUPPORT | FUSE_HANDLE_KILLPRIV;
+                               FUSE_DONT_MASK | FUSE_EXPORT_SUPPORT | FUSE_HANDLE_KILLPRIV | FUSE_CACHE_SYMLINKS;
 /// One request of the readahead; libfuse echoes what the kernel offers, which is the 128 KiB that a new mount starts
 /// with. The kernel takes the smaller of this and of the mount's read_ahead_kb.
 constexpr uint32_t kMaxReadahead = 1U << 20;

@@ -57,6 +57,9 @@ Result<Fd> open_or_make(const Fd& at, uint64_t mount, const std::string& part, c
   }
   // Refused for an ordinary user who mounts for another: then it stays the daemon's own.
   if (made) (void)::fchownat(next.get(), "", owner.uid, owner.gid, AT_EMPTY_PATH);
+  // A directory of torch's is shown with the mode of the mount until somebody chooses another.
+  const bool closed = (mode & kOthersWrite) == 0;
+  if (made && closed && ::chmod(through_descriptor(next).c_str(), mode) != 0) return fail_errno("chmod", path);
   return next;
 }
 

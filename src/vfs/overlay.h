@@ -91,7 +91,7 @@ class Overlay final : public FileSystem {
   }
   Result<void> rename(NodeId parent, std::string_view name, NodeId new_parent, std::string_view new_name,
                       RenameMode mode, const Caller& caller) override;
-  Result<std::string> read_link(NodeId node) override { return names_.read_link(node); }
+  Result<std::string> read_link(NodeId node, const Caller& caller) override { return names_.read_link(node, caller); }
   Result<void> read_directory(NodeId directory, uint64_t cookie,
                               const std::function<bool(const DirectoryItem&)>& take) override {
     return listings_.read_directory(directory, cookie, take);

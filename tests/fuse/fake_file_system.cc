@@ -307,7 +307,7 @@ Result<void> FakeFileSystem::rename(NodeId parent, std::string_view name, NodeId
   });
 }
 
-Result<std::string> FakeFileSystem::read_link(NodeId node) { return bytes_of(node); }
+Result<std::string> FakeFileSystem::read_link(NodeId node, const vfs::Caller& /*caller*/) { return bytes_of(node); }
 
 Result<void> FakeFileSystem::read_directory(NodeId directory, uint64_t cookie,
                                             const std::function<bool(const vfs::DirectoryItem&)>& take) {

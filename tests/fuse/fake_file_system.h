@@ -74,7 +74,7 @@ class FakeFileSystem final : public vfs::FileSystem {
   Result<void> remove_directory(vfs::NodeId parent, std::string_view name, const vfs::Caller&) override;
   Result<void> rename(vfs::NodeId parent, std::string_view name, vfs::NodeId new_parent, std::string_view new_name,
                       vfs::RenameMode mode, const vfs::Caller&) override;
-  Result<std::string> read_link(vfs::NodeId node) override;
+  Result<std::string> read_link(vfs::NodeId node, const vfs::Caller& caller) override;
   Result<void> read_directory(vfs::NodeId directory, uint64_t cookie,
                               const std::function<bool(const vfs::DirectoryItem&)>& take) override;
   Result<vfs::Attributes> get_attributes(vfs::NodeId node) override;

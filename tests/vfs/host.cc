@@ -95,6 +95,7 @@ void Host::start(bool resume, bool requests_finished) {
   vfs_options.origin = catalog_options.origin;
   vfs_options.owner_uid = ::getuid();
   vfs_options.owner_gid = ::getgid();
+  vfs_options.root_mode = options_.root_mode;
   vfs_options.chown_to_caller = options_.chown_to_caller;
   vfs_options.quiet_time = options_.quiet_time;
   vfs_options.prefetch_bytes = options_.prefetch_bytes;
@@ -159,10 +160,10 @@ Result<vfs::NodeId> Host::parent_of(const std::string& path) {
   return parent->node;
 }
 
-Result<void> Host::make_directory(const std::string& path) {
+Result<void> Host::make_directory(const std::string& path, mode_t mode) {
   auto parent = parent_of(path);
   if (!parent) return fail(parent.error());
-  auto made = file_system->make_directory(*parent, base_name(path), 0755, caller(0));
+  auto made = file_system->make_directory(*parent, base_name(path), mode, caller(0));
   if (!made) return fail(made.error());
   return {};
 }

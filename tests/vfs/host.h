@@ -42,6 +42,7 @@ struct HostOptions {
   Milliseconds sync_patience{5000};  ///< of start() with the cluster
   uint64_t prefetch_bytes = 0;
   bool chown_to_caller = false;  ///< files belong to Host::user, as under root's daemon
+  mode_t root_mode = 0755;       ///< of the directory that the mount covers
   pid_t process = 0;             ///< whose requests these are; 0: the test's own
   /// As of vfs::FileSystemOptions.
   decltype(vfs::FileSystemOptions::who_writes) who_writes{};
@@ -78,7 +79,7 @@ class Host {
   // What a program does. Errors as the file system gave them.
   Result<vfs::Found> look_up(const std::string& path, pid_t process = 0);
   bool exists(const std::string& path) { return look_up(path).has_value(); }
-  Result<void> make_directory(const std::string& path);
+  Result<void> make_directory(const std::string& path, mode_t mode = 0755);
   Result<void> make_directories(const std::string& path);
   Result<void> create(const std::string& path, const std::string& bytes, mode_t mode = 0644);
   Result<void> append(const std::string& path, const std::string& bytes);

@@ -263,7 +263,9 @@ void ModelRun::change_mode(const std::string& path) {
   vfs::AttributeChange change;
   change.mode = pick(2) == 0 ? 0444 : 0640;
   say("chmod " + path);
-  known->second.file->mode = *change.mode;
+  auto& file = *known->second.file;
+  file.mode = *change.mode;
+  file.mode_is_chosen = file.mode_is_chosen || is_shared(path) || has_more_names(known->second.file);
   expect(at_->host->file_system->set_attributes(found->node, change, caller()).has_value(), "chmod " + path);
   verify(path);
 }

@@ -17,6 +17,7 @@ namespace inductorfs::testing {
 struct ModelFile {
   std::string bytes;
   mode_t mode = 0644;
+  bool mode_is_chosen = false;  ///< by chmod, under a name of a family or with several names
 };
 
 struct ModelItem {
@@ -87,6 +88,8 @@ class ModelRun {
   void bury(const std::string& path, const std::string& bytes);
   [[nodiscard]] bool parent_is_there(const std::string& path);
   bool verify(const std::string& path);
+  [[nodiscard]] bool has_more_names(const std::shared_ptr<ModelFile>& file) const;
+  [[nodiscard]] mode_t shown_mode(const std::string& path, const std::shared_ptr<ModelFile>& file) const;
   bool verify_all();
   bool verify_listing(const std::string& directory);
   bool may_be(const std::string& path, const std::string& bytes);

@@ -188,7 +188,7 @@ class FileSystem {
   [[nodiscard]] virtual Result<void> remove_directory(NodeId parent, std::string_view name, const Caller&) = 0;
   [[nodiscard]] virtual Result<void> rename(NodeId parent, std::string_view name, NodeId new_parent,
                                             std::string_view new_name, RenameMode mode, const Caller&) = 0;
-  [[nodiscard]] virtual Result<std::string> read_link(NodeId node) = 0;
+  [[nodiscard]] virtual Result<std::string> read_link(NodeId node, const Caller&) = 0;
 
   /// Passes the items after `cookie` (0: from the start) to `take` until that answers false. "." and ".." are included.
   /// Cookies stay valid while the kernel knows the directory, whatever is created or removed meanwhile.

@@ -198,7 +198,52 @@ void RootTree::set_virtual_attributes(const Node& node, Content& content) const 
   content.attributes_valid = true;
 }
 
+/// From the disk each time, so that a chmod of the root counts at once for what the kernel asks about.
+std::optional<RootAccess> RootTree::access_of_root(std::string_view /*path*/) const {
+  const auto status = disk_.stat(LocalTree::view(""));
+  if (!status || !*status) return std::nullopt;
+  return RootAccess{(*status)->st_uid, (*status)->st_gid, (*status)->st_mode & 07777};
+}
+
 Result<Attributes> RootTree::attributes(const Node& node, Content& content) {
+  INDUCTORFS_TRY_ASSIGN(auto shown, own_attributes(node, content));
+  // An entry of the cluster has the mode of mode_of(). A file with several names keeps its own, whichever of them is
+  // known.
+  const bool may_be_common =
+      node.is_directory() || (node.is_regular() && content.backing == Backing::kLocal && shown.links == 1);
+  const auto path = may_be_common ? nodes_.path_of(node) : std::nullopt;
+  if (!path) return shown;
+  const auto use = node.is_directory() ? layout::CommonUse::kNone : layout::common_use_of(*path);
+  if (node.is_directory() ? !layout::is_common_directory(*path) : use == layout::CommonUse::kNone) return shown;
+  const auto root = access_of_root(*path);
+  if (!root) return shown;
+  const Attributes wide = widened(shown, *root, use);
+  // The disk is asked only where the umask was narrower than the root.
+  const bool chosen = use != layout::CommonUse::kWrite && wide.mode != shown.mode && mode_is_chosen(node, content);
+  return chosen ? widened(shown, *root, use, true) : wide;
+}
+
+bool RootTree::mode_is_chosen(const Node& node, const Content& content) const {
+  const auto place = location(node, content);
+  return place && disk_.mark_of(*place, LocalTree::kModeName);
+}
+
+void RootTree::keep_mode(const Node& node, Content& content) {
+  const auto path = nodes_.path_of(node);
+  const auto place = location(node, content);
+  const auto own = own_attributes(node, content);
+  if (!path || !place || !own) return;
+  // A lock gets its mode from filelock, without a choice. Of several names any may be the one that stays.
+  const bool counts =
+      node.is_directory()
+          ? layout::is_common_directory(*path)
+          : node.is_regular() && (own->links > 1 || layout::common_use_of(*path) == layout::CommonUse::kRead);
+  if (!counts) return;
+  disk_.set_mark(*place, LocalTree::kModeName, "1");
+  content.attributes_valid = false;
+}
+
+Result<Attributes> RootTree::own_attributes(const Node& node, Content& content) {
   if (content.attributes_valid) return content.attributes;
   auto path = location(node, content);
   if (!path) {

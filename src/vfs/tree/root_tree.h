@@ -15,6 +15,7 @@
 #include "inductorfs/layout/layout.h"
 #include "inductorfs/store/blob_store.h"
 #include "inductorfs/vfs/file_system.h"
+#include "vfs/tree/common_access.h"
 #include "vfs/tree/descriptor_cache.h"
 #include "vfs/tree/local_tree.h"
 #include "vfs/tree/node_table.h"
@@ -125,7 +126,15 @@ class RootTree {
   [[nodiscard]] Result<void> make_local_directory(const NodePtr& directory, const std::string& path);
 
   // ---- attributes (root_tree.cc)
+  /// Returns what the kernel is shown: the file's own attributes, widened for what torch and Triton share
+  /// (vfs/tree/common_access.h).
   [[nodiscard]] Result<Attributes> attributes(const Node& node, Content& content);
+  /// Returns who may do what in the cache root that the path lies below: the mountpoint. Empty when the local disk does
+  /// not tell.
+  [[nodiscard]] std::optional<RootAccess> access_of_root(std::string_view path) const;
+  /// Remembers, after a chmod of an artefact or its directory, that the mode was chosen and is not the umask's: it is
+  /// shown as it is.
+  void keep_mode(const Node& node, Content& content);
   void set_entry_attributes(const Node& node, Content& content) const;
   void set_virtual_attributes(const Node& node, Content& content) const;
 
@@ -149,6 +158,8 @@ class RootTree {
   [[nodiscard]] bool make_room(uint64_t bytes);
 
  private:
+  [[nodiscard]] Result<Attributes> own_attributes(const Node& node, Content& content);
+  [[nodiscard]] bool mode_is_chosen(const Node& node, const Content& content) const;
   [[nodiscard]] bool is_blob_without_seal(int file);
   void end(const Node& node, const Content& content);
   void unpin_set(const Node& directory);

@@ -66,6 +66,7 @@ Result<Attributes> FileAttributes::apply_change(const NodePtr& node, const Attri
         if (::utimensat(disk_.fd(), path->c_str(), times, AT_SYMLINK_NOFOLLOW) != 0)
           return fail_errno("utimens", *path);
       }
+      if (change.mode) tree_.keep_mode(*node, content);
       return tree_.attributes(*node, content);
     });
   });

@@ -178,11 +178,34 @@ Result<Found> Names::link(NodeId id, NodeId new_parent, std::string_view new_nam
   return result;
 }
 
-Result<std::string> Names::read_link(NodeId id) {
+/// Everybody who may write to the root may make a link in a common directory, and torch follows what has the name of a
+/// lock or of its temporary file there, and writes to it. Under a sticky bit the kernel would refuse to
+/// (fs.protected_symlinks), and common directories have none.
+bool Names::may_follow(const NodePtr& node, uid_t owner, const Caller& caller) const {
+  if (owner == caller.uid) return true;
+  for (const auto& [parent, name] : nodes_.names_of(node)) {
+    const NodePtr directory = nodes_.find(parent);
+    const auto path = directory ? nodes_.path_of(*directory) : std::nullopt;
+    if (!path || !layout::is_common_directory(*path)) continue;
+    constexpr mode_t kOthersWrite = 0022;
+    const auto root = tree_.access_of_root(*path);
+    if (!root || (root->mode & kOthersWrite) == 0) continue;
+    // An ordinary user's daemon makes everybody's links its own, so that nothing tells whose a link is.
+    const bool trusted = options_.chown_to_caller && (owner == 0 || owner == root->uid);
+    if (!trusted) return false;
+  }
+  return true;
+}
+
+Result<std::string> Names::read_link(NodeId id, const Caller& caller) {
   INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
   return moves_.read([&](const Moves&) -> Result<std::string> {
     auto path = node->content.with([&](const Content& content) { return tree_.location(*node, content); });
     if (!path) return path;
+    INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(*path));
+    if (status && !may_follow(node, status->st_uid, caller)) {
+      return fail(ErrorCode::kNotPermitted, "readlink: a link of another user in a directory that all users write to");
+    }
     std::string target(4096, '\0');
     const ssize_t size = ::readlinkat(disk_.fd(), path->c_str(), target.data(), target.size());
     if (size < 0) return fail_errno("readlink", *path);

@@ -42,11 +42,12 @@ class Names {
   [[nodiscard]] Result<Found> make_symlink(NodeId parent, std::string_view name, const std::string& target,
                                            const Caller& caller);
   [[nodiscard]] Result<Found> link(NodeId node, NodeId new_parent, std::string_view new_name, const Caller& caller);
-  [[nodiscard]] Result<std::string> read_link(NodeId node);
+  [[nodiscard]] Result<std::string> read_link(NodeId node, const Caller& caller);
   [[nodiscard]] Result<void> unlink(NodeId parent, std::string_view name);
   [[nodiscard]] Result<void> remove_directory(NodeId parent, std::string_view name, const Caller& caller);
 
  private:
+  [[nodiscard]] bool may_follow(const NodePtr& node, uid_t owner, const Caller& caller) const;
   [[nodiscard]] Result<Found> made(const Site& site, const Caller& caller, std::optional<Fd> file);
   [[nodiscard]] Result<Found> make_name(const std::function<Result<Found>(const Moves&)>& make);
   [[nodiscard]] Result<NodePtr> link_file(const NodePtr& node, Content& content, const Site& to, EarlyCopy& early);

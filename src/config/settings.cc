@@ -6,6 +6,7 @@
 #include <cctype>
 #include <charconv>
 #include <limits>
+#include <utility>
 
 #include "inductorfs/codec/entry.h"
 #include "inductorfs/fingerprint/variables.h"
@@ -228,7 +229,7 @@ constexpr std::array kMountOptions{
     Option{"probe-interval", Kind::kText, "S", kText<Settings::kProbeSeconds>,
            "check every S seconds whether the facts of this host have changed; 0 disables the check",
            set_seconds<&Settings::probe_interval, 0>},
-    Option{"also", Kind::kList, "NAME=PATH", "precompiled_headers in torch's default directory",
+    Option{"also", Kind::kList, "NAME=PATH", "what torch keeps in its default directory",
            "show the mount's directory NAME at PATH as well (repeatable)", add_also, clear_also},
     Option{"no-also", Kind::kSwitch, "", "false", "show the mount at no further place", set_switch<&Settings::no_also>},
     Option{"log", Kind::kText, "FILE", "<store>/log", "write the log to FILE", set_path<&Settings::log>},
@@ -293,16 +294,23 @@ Result<void> check_places(const Settings& settings) {
   return {};
 }
 
-/// The C++ backend looks for its precompiled header here, whatever TORCHINDUCTOR_CACHE_DIR says.
+/// torch looks for these in its default directory, whatever TORCHINDUCTOR_CACHE_DIR says: the precompiled header of the
+/// C++ backend, and the caches of the family on_disk_cache. Not `cache` as a whole: what is shown is its user's alone,
+/// while all users of a mount write timings there.
+constexpr std::string_view kDefaultPlaces[] = {"precompiled_headers", "cache/should_pad",
+                                               "cache/inductor_on_disk_cache"};
+
 void add_default_also(Settings& settings, const std::string& torch) {
   if (is_at_or_below(torch, settings.mountpoint) || is_at_or_below(settings.mountpoint, torch)) return;
-  constexpr std::string_view kName = "precompiled_headers";
-  const std::string path = torch + "/" + std::string(kName);
-  const bool given = std::any_of(settings.also.begin(), settings.also.end(),
-                                 [&](const Also& also) { return also.path == path || also.name == kName; });
-  if (given) return;
-  settings.also.push_back({std::string(kName), path});
-  settings.default_place = path;
+  for (const std::string_view name : kDefaultPlaces) {
+    const Also place{std::string(name), torch + "/" + std::string(name)};
+    const bool given = std::any_of(settings.also.begin(), settings.also.end(), [&](const Also& also) {
+      return also.path == place.path || also.name == place.name;
+    });
+    if (given) continue;
+    settings.also.push_back(place);
+    settings.default_also.push_back(place);
+  }
 }
 
 /// Of a unit as people write it: "", "B", "g", " GiB", "gb".
@@ -392,12 +400,12 @@ Result<void> check_contradictions(const RawValues& values, const std::string& wh
   return {};
 }
 
-void give_default_place(Settings& settings, const User& owner) {
-  if (settings.default_place.empty()) return;
-  const std::string temporary = absolute_path("../..", settings.default_place);
-  std::erase_if(settings.also, [&](const Also& also) { return also.path == settings.default_place; });
-  settings.default_place.clear();
-  add_default_also(settings, temporary + "/" + torch_directory_name(owner));
+void give_default_places(Settings& settings, const User& owner) {
+  const std::vector<Also> own = std::exchange(settings.default_also, {});
+  if (own.empty()) return;
+  const std::string torch = own.front().path.substr(0, own.front().path.size() - own.front().name.size() - 1);
+  std::erase_if(settings.also, [&](const Also& also) { return std::find(own.begin(), own.end(), also) != own.end(); });
+  add_default_also(settings, absolute_path("..", torch) + "/" + torch_directory_name(owner));
 }
 
 Result<void> complete(Settings& settings, const User& user, const Environment& environment) {

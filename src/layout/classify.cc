@@ -201,10 +201,16 @@ Family dynamo_family(const Parts& parts) {
   return is_state ? Family::kPgoState : Family::kDynamo;
 }
 
+/// Caches of torch itself: pad_mm.py's memoizer (runtime/caching/memoizers.py) and _inductor/cache.py. Other programs
+/// may give the classes behind them other names.
+bool is_on_disk_cache(std::string_view name) { return name == "should_pad" || name == "inductor_on_disk_cache"; }
+
 Family cache_family(const Parts& parts) {
+  constexpr size_t kKeyLength = 32;  // both take the first half of a SHA-256
   if (parts.count < 2) return Family::kOther;
-  return parts.count == 2 && is_text_of(parts[1], kSha256HexLength, kHex) ? Family::kSystemAutotune
-                                                                          : Family::kGenericCache;
+  if (parts.count == 2 && is_text_of(parts[1], kSha256HexLength, kHex)) return Family::kSystemAutotune;
+  const bool is_entry = parts.count == 3 && is_on_disk_cache(parts[1]) && is_text_of(parts[2], kKeyLength, kHex);
+  return is_entry ? Family::kOnDiskCache : Family::kGenericCache;
 }
 
 /// Not `.h.pch`: clang checks the times of the headers that went into it, and fails the compile where they differ.

@@ -49,6 +49,15 @@ Result<void> check_pickle(const Artefact& artefact) {
   return {};
 }
 
+/// Four bytes that say by which version of the cache it was written, then a pickle. Readers remove a file of another
+/// version (_inductor/cache.py: OnDiskCache.get; runtime/caching/implementations.py: _OnDiskCacheImpl.get).
+Result<void> check_on_disk_cache(const Artefact& artefact) {
+  constexpr std::string_view kVersion0 = "\x5f\xec\xeb\x66";  // the SHA-256 of "0" begins so
+  if (!artefact.bytes.starts_with(kVersion0))
+    return foreign(artefact, "written by an unknown version of torch's cache");
+  return check_pickle({artefact.name, artefact.bytes.substr(kVersion0.size()), artefact.size - kVersion0.size()});
+}
+
 /// The name is the hash of the bytes. A pickle has to be a whole one too; what does not begin as one is taken by its
 /// name, for a later torch may wrap its pickles.
 Result<void> check_candidate(const Artefact& artefact) {
@@ -144,6 +153,8 @@ Result<void> check_family(const Classification& classified, const Artefact& arte
     case Family::kAotAutogradEntry:
     case Family::kPgoState:
       return check_pickle(artefact);
+    case Family::kOnDiskCache:
+      return check_on_disk_cache(artefact);
     case Family::kGeneratedCode:
       return check_generated_code(artefact);
     case Family::kCppSource:

@@ -45,6 +45,7 @@ std::string_view never_shared(Family family) {
     case Family::kPrecompiledHeader:
     case Family::kSystemAutotune:
     case Family::kPgoState:
+    case Family::kOnDiskCache:
     case Family::kTritonKernel:
     case Family::kTritonLauncher:
     case Family::kTritonAutotune:

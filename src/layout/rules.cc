@@ -23,6 +23,8 @@ constexpr Facet kHeader[] = {Facet::kTorch, Facet::kPython,   Facet::kLibc,
 constexpr Facet kKernel[] = {Facet::kTriton, Facet::kGpuArch, Facet::kEnvironment};
 constexpr Facet kLauncher[] = {Facet::kTriton, Facet::kPython, Facet::kLibc, Facet::kCuda};
 constexpr Facet kKernelTimings[] = {Facet::kTriton, Facet::kGpu, Facet::kEnvironment};
+constexpr Facet kAllButCompiler[] = {Facet::kTorch, Facet::kTriton, Facet::kPython, Facet::kLibc,
+                                     Facet::kCpu,   Facet::kCuda,   Facet::kGpu,    Facet::kEnvironment};
 constexpr Facet kState[] = {Facet::kTorch, Facet::kPython, Facet::kEnvironment};
 
 /// In the order of Family. The facets of a family that is not shared are those it would need if an operator shared it.
@@ -156,6 +158,22 @@ constexpr Rule kRules[] = {
          "and a process reads it once. Nothing is written where no job is named",
      .source = "torch/_dynamo/pgo.py: get_cache_key, code_state_path, get_local_code_state, write_local_impl",
      .pattern = "dynamo/code_state_*.pkl"},
+    {.family = Family::kOnDiskCache,
+     .name = "on_disk_cache",
+     .shared = true,
+     .seal = SealSign::kQuiet,
+     .contest = Contest::kFirstOfPath,
+     .facets = kAllButCompiler,
+     .why =
+         "a decision that a node measured (should_pad: whether a matrix product is faster padded), or what code of "
+         "Inductor remembers. The name is the hash of what the caller gave, for should_pad shapes, types and the "
+         "operation, and neither torch nor the GPU nor the CPU. Created under its final name and never written again; "
+         "a part of a pickle is no pickle, so that a quiet file that parses is whole. torch >= 2.10; should_pad only "
+         "with TORCHINDUCTOR_ENABLE_CACHING_MODULE=1",
+     .source = "torch/_inductor/runtime/caching/implementations.py: _OnDiskCacheImpl.insert, get; interfaces.py: "
+               "PersistentMemoizer, _make_key; encoders.py: should_pad_params_encoder; _inductor/cache.py: "
+               "InductorOnDiskCache",
+     .pattern = "cache/(should_pad|inductor_on_disk_cache)/<32 hex>"},
     {.family = Family::kTritonKernel,
      .name = "triton_kernel",
      .shared = true,
@@ -245,9 +263,13 @@ constexpr Rule kRules[] = {
      .seal = SealSign::kRename,
      .contest = Contest::kNone,
      .facets = {},
-     .why = "off by default; created under its final name without a sign, keys hold what the caller chose",
-     .source = "torch/_inductor/runtime/caching/implementations.py: _OnDiskCacheImpl; _inductor/cache.py: OnDiskCache",
-     .pattern = "cache/** but <64 hex>, memoizer_cache.json"},
+     .why =
+         "caches under names that torch does not use: what their keys leave out is known to their makers alone. "
+         "memoizer_cache.json is a dump for people (TORCHINDUCTOR_DUMP_MEMOIZER_CACHE=1): one name for all programs, "
+         "rewritten in place at the end of each, and read where its user says by a path of his own",
+     .source = "torch/_inductor/runtime/caching/implementations.py: _OnDiskCacheImpl; interfaces.py: "
+               "Memoizer._dump_to_disk, _maybe_prepopulate_from_dump",
+     .pattern = "cache/** but <64 hex> and on_disk_cache, memoizer_cache.json"},
     {.family = Family::kLock,
      .name = "lock",
      .shared = false,

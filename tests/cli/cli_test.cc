@@ -217,7 +217,7 @@ TEST_F(CliMount, ShowsADirectoryAtAFurtherPlace) {
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, place + "/a.txt", "through the place").has_value());
   EXPECT_EQ(contents(mount_ + "/precompiled_headers/a.txt"), "through the place");
   const Json facts = status();
-  ASSERT_EQ(facts["also"].size(), 1U);
+  ASSERT_EQ(facts["also"].size(), 3U);  // and torch's on-disk caches
   EXPECT_EQ(facts["also"][0]["path"], place);
   EXPECT_EQ(facts["also"][0]["state"], "bound");
   const Outcome explained = run({"explain", "--json", place + "/a.txt"});
@@ -229,12 +229,17 @@ TEST_F(CliMount, ShowsADirectoryAtAFurtherPlace) {
   EXPECT_FALSE(exists(directory_ / "tmp"));
 }
 
-TEST_F(CliMount, ShowsThePrecompiledHeadersByDefault) {
+TEST_F(CliMount, ShowsWhatTorchKeepsInItsDefaultDirectory) {
   const std::string temporary = directory_ / "tmpdir";
   ASSERT_EQ(::mkdir(temporary.c_str(), 01777), 0);
   const Outcome outcome = run(mount_arguments(), {"TMPDIR=" + temporary, "LOGNAME=root"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_TRUE(shows_mount(temporary + "/torchinductor_root/precompiled_headers"));
+  for (const std::string name : {"precompiled_headers", "cache/should_pad", "cache/inductor_on_disk_cache"}) {
+    const std::string place = temporary + "/torchinductor_root/" + name;
+    ASSERT_TRUE(shows_mount(place)) << place;
+    ASSERT_TRUE(write_file_atomically(AT_FDCWD, place + "/a.txt", name).has_value());
+    EXPECT_EQ(contents(mount_ + "/" + name + "/a.txt"), name);
+  }
 }
 
 TEST_F(CliMount, MountsAllTheSameWhenAPlaceCannotBeHad) {

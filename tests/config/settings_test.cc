@@ -283,11 +283,21 @@ TEST_F(ConfigurationFile, ThatIsMissingIsAnError) {
   EXPECT_NE(values.error().what().find("none.toml: it does not exist"), std::string::npos);
 }
 
-TEST(Complete, ShowsThePrecompiledHeadersInTorchsDefaultDirectory) {
+/// What torch has in alice's default directory.
+const std::vector<Also> kAlicesPlaces = {
+    {"precompiled_headers", "/tmp/torchinductor_alice/precompiled_headers"},
+    {"cache/should_pad", "/tmp/torchinductor_alice/cache/should_pad"},
+    {"cache/inductor_on_disk_cache", "/tmp/torchinductor_alice/cache/inductor_on_disk_cache"}};
+
+std::vector<Also> and_then(std::vector<Also> places, const std::vector<Also>& more) {
+  places.insert(places.end(), more.begin(), more.end());
+  return places;
+}
+
+TEST(Complete, ShowsWhatTorchKeepsInItsDefaultDirectory) {
   Settings settings = mounted_at("/m");
   ASSERT_TRUE(complete(settings, kAlice, kNoEnvironment).has_value());
-  EXPECT_EQ(settings.also,
-            (std::vector<Also>{{"precompiled_headers", "/tmp/torchinductor_alice/precompiled_headers"}}));
+  EXPECT_EQ(settings.also, kAlicesPlaces);
   EXPECT_EQ(settings.store, "/home/alice/.cache/inductorfs/store/m");
   EXPECT_EQ(settings.allow_other, std::optional<bool>(false));
 }
@@ -304,25 +314,28 @@ TEST(Complete, LeavesThatOutWhereItMakesNoSense) {
   EXPECT_TRUE(itself.also.empty());
 
   Settings given = mounted_at("/m");
-  given.also = {{"precompiled_headers", "/elsewhere"}};
+  given.also = {{"precompiled_headers", "/elsewhere"}, {"mine", "/tmp/torchinductor_alice/cache/should_pad"}};
+  const std::vector<Also> own = given.also;
   ASSERT_TRUE(complete(given, kAlice, kNoEnvironment).has_value());
-  EXPECT_EQ(given.also, (std::vector<Also>{{"precompiled_headers", "/elsewhere"}}));
+  EXPECT_EQ(given.also, and_then(own, {kAlicesPlaces[2]}));
 }
 
-TEST(Complete, GivesTheDefaultPlaceToTheMountpointsOwner) {
+TEST(Complete, GivesTheDefaultPlacesToTheMountpointsOwner) {
   const User root{0, "root", "/root"};
   Settings settings = mounted_at("/m");
   settings.also = {{"a", "/x"}};
   ASSERT_TRUE(complete(settings, root, kNoEnvironment).has_value());
-  give_default_place(settings, kAlice);
-  EXPECT_EQ(settings.also,
-            (std::vector<Also>{{"a", "/x"}, {"precompiled_headers", "/tmp/torchinductor_alice/precompiled_headers"}}));
+  give_default_places(settings, kAlice);
+  EXPECT_EQ(settings.also, and_then({{"a", "/x"}}, kAlicesPlaces));
 
   Settings given = mounted_at("/m");
-  given.also = {{"precompiled_headers", "/elsewhere"}};
+  given.also = {{"precompiled_headers", "/elsewhere"},
+                {"cache/should_pad", "/tmp/torchinductor_root/cache/should_pad"},
+                {"cache/inductor_on_disk_cache", "/there"}};
+  const std::vector<Also> own = given.also;
   ASSERT_TRUE(complete(given, root, kNoEnvironment).has_value());
-  give_default_place(given, kAlice);
-  EXPECT_EQ(given.also, (std::vector<Also>{{"precompiled_headers", "/elsewhere"}}));
+  give_default_places(given, kAlice);
+  EXPECT_EQ(given.also, own);
 }
 
 TEST(Complete, LetsOthersInForRootOnly) {

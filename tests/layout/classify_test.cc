@@ -61,6 +61,8 @@ TEST(Classify, KnowsEveryFamilysFinalNames) {
       {"triton/0/" + kKey + "/add.autotune.json", Family::kTritonAutotune},
       {"dynamo/code_state_job_0_None.pkl", Family::kPgoState},
       {"dynamo/code_state_job_None_tag.pkl", Family::kPgoState},
+      {"cache/should_pad/0123456789abcdef0123456789abcdef", Family::kOnDiskCache},
+      {"cache/inductor_on_disk_cache/0123456789abcdef0123456789abcdef", Family::kOnDiskCache},
       {"dynamo/code_state.pkl", Family::kDynamo},
       {"dynamo/4711/code_state_job_0_None.pkl", Family::kDynamo},
       {"dynamo/4711/entry", Family::kDynamo},
@@ -84,7 +86,10 @@ TEST(Classify, KnowsEveryFamilysFinalNames) {
       {"ab/" + kCode + ".hsaco", Family::kAotInductor},
       {"ab/" + kCode + "/CMakeLists.txt", Family::kAotInductor},
       {"aoti_eager/aten/cpu/add.json", Family::kAotInductor},
-      {"cache/inductor_on_disk_cache/0123456789abcdef0123456789abcdef", Family::kGenericCache},
+      {"cache/somebodys/0123456789abcdef0123456789abcdef", Family::kGenericCache},
+      {"cache/0123456789abcdef0123456789abcdef", Family::kGenericCache},
+      {"cache/should_pad/deeper/0123456789abcdef0123456789abcdef", Family::kGenericCache},
+      {"cache/should_pad/0123456789abcdef0123456789abcdef0", Family::kGenericCache},
       {"cache/should_pad/x", Family::kGenericCache},
       {"memoizer_cache.json", Family::kGenericCache},
   });
@@ -328,7 +333,7 @@ std::string random_path(std::mt19937& random) {
 TEST(Classify, LooksAtEveryCharacterOfANameThatIsShared) {
   for (const std::string& path : {"fxgraph/ab/" + kGraphKey + "/" + kHash, "aotautograd/" + kAutogradKey + "/" + kHash,
                                   "ab/" + kCode + ".main.so", "ab/" + kHex + ".best_config", "cache/" + kHex,
-                                  "precompiled_headers/" + kCode + ".h"}) {
+                                  "cache/should_pad/" + kHex.substr(32), "precompiled_headers/" + kCode + ".h"}) {
     ASSERT_TRUE(rule_of(classify(path).family).shared) << path;
     for (size_t i = 0; i < path.size(); ++i) {
       for (const char hostile : {'!', '/', '.', '\0', '\xff', 'Z'}) {

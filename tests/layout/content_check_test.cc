@@ -284,6 +284,23 @@ TEST(CheckContent, HoldsPgoStateToBeAWholePickle) {
   EXPECT_TRUE(refuses(path, "text"));
 }
 
+TEST(CheckContent, HoldsAnOnDiskCacheToItsVersionAndOneWholePickle) {
+  const std::string version = "\x5f\xec\xeb\x66";
+  for (const std::string directory : {"cache/should_pad/", "cache/inductor_on_disk_cache/"}) {
+    const std::string path = directory + kHex.substr(32);
+    const std::string whole = version + "\x80\x04]\x94.";
+    EXPECT_TRUE(accepts(path, whole));
+    // Each state that a writer under the final name passes through.
+    for (size_t size = version.size(); size < whole.size(); ++size) EXPECT_TRUE(refuses(path, whole.substr(0, size)));
+    EXPECT_TRUE(refuses(path, ""));
+    EXPECT_TRUE(refuses(path, whole + "x"));
+    EXPECT_TRUE(refuses(path, whole + whole));
+    EXPECT_TRUE(is_foreign(path, "\x6b\x86\xb2\x73\x80\x04]\x94."));  // version 1
+    EXPECT_TRUE(is_foreign(path, version.substr(0, 3)));
+    EXPECT_TRUE(is_foreign(path, "\x80\x04]\x94."));
+  }
+}
+
 TEST(CheckContent, SaysNothingOfFamiliesThatAreNotShared) {
   for (const std::string path : {"locks/x.lock", "dynamo/x.pkl", "README", ""}) EXPECT_TRUE(accepts(path, ""));
 }

@@ -233,7 +233,7 @@ def test_also_binds_appear_and_go(cluster, place):
     assert (place.cache / "precompiled_headers" / "x").read_text() == "through the bind"
     (place.cache / "precompiled_headers" / "y").write_text("through the mount")
     assert (elsewhere / "y").read_text() == "through the mount"
-    (told,) = place.status()["also"]
+    told = place.status()["also"][0]
     assert told["path"] == str(elsewhere) and told["name"] == "precompiled_headers"
     place.unmount()
     assert not (place.root / "some").exists()
@@ -241,10 +241,11 @@ def test_also_binds_appear_and_go(cluster, place):
 
 
 @needs_root
-def test_also_is_the_precompiled_headers_of_torchs_default_directory(cluster, place):
+def test_also_is_what_torch_keeps_in_its_default_directory(cluster, place):
     assert mount(cluster, place).code == 0
-    default = place.tmp / f"torchinductor_{pwd.getpwuid(os.getuid()).pw_name}" / "precompiled_headers"
-    assert compare.mounts_below(place.tmp) == [str(default)]
+    default = place.tmp / f"torchinductor_{pwd.getpwuid(os.getuid()).pw_name}"
+    assert compare.mounts_below(place.tmp) == [
+        str(default / name) for name in ("precompiled_headers", "cache/should_pad", "cache/inductor_on_disk_cache")]
     place.unmount()
     assert list(place.tmp.iterdir()) == []
     assert mount(cluster, place, "--no-also").code == 0

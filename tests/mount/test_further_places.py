@@ -58,6 +58,13 @@ def mount(cluster, place, shared, *more):
     assert done.code == 0, done.err
 
 
+DEFAULT = ("precompiled_headers", "cache/should_pad", "cache/inductor_on_disk_cache")
+
+
+def default_places(torch):
+    return [str(torch / name) for name in DEFAULT]
+
+
 def own_directory(torch, victim):
     torch.mkdir(mode=0o755)
 
@@ -79,8 +86,9 @@ def test_nobody_leads_roots_default_place_elsewhere(cluster, place, shared, vict
     place.cache.chmod(0o1777)
     mount(cluster, place, shared)
     assert compare.mounts_below(place.root) == [str(place.cache)], "the mount works, and is nowhere else"
-    (told,) = place.status()["also"]
-    assert told["state"].startswith(f"failed: {torch} ") and str(NOBODY) in told["state"]
+    states = [told["state"] for told in place.status()["also"]]
+    assert len(states) == len(DEFAULT)
+    assert all(state.startswith(f"failed: {torch} ") and str(NOBODY) in state for state in states)
     assert any(str(torch) in warning for warning in place.status()["warnings"])
     assert os.listdir(victim) == ["secret"] and victim.stat().st_mode & 0o7777 == 0o755
     place.unmount()
@@ -101,27 +109,32 @@ def test_nobody_writes_to_roots_place_of_a_mount_that_all_may_write_to(cluster, 
     (headers / "own.h").write_text("root's")
 
 
+@pytest.mark.parametrize("name", DEFAULT)
 @pytest.mark.parametrize("mode", [0o755, 0o777])
-def test_what_was_planted_before_is_not_shown_to_root(cluster, place, shared, mode):
+def test_what_was_planted_before_is_not_shown_to_root(cluster, place, shared, mode, name):
     """The directory of the mount is there already: nobody's, or root's and open to all."""
     place.cache.chmod(0o1777)
     mount(cluster, place, shared, "--no-also")
-    planted = place.cache / "precompiled_headers"
+    planted = place.cache / name
     with acting_as(NOBODY if mode == 0o755 else 0):
-        planted.mkdir()
+        planted.mkdir(parents=True)
         planted.chmod(mode)
         (planted / "planted.h").write_text("")
     place.unmount()
     mount(cluster, place, shared)
-    assert place.status()["also"][0]["state"].startswith(f"failed: {planted} ")
-    assert compare.mounts_below(shared) == []
+    states = {told["name"]: told["state"] for told in place.status()["also"]}
+    assert states.pop(name).startswith(f"failed: {planted} ")
+    assert set(states.values()) == {"bound"}
+    torch = shared / "torchinductor_root"
+    assert compare.mounts_below(shared) == [path for path in default_places(torch) if path != str(torch / name)]
 
 
 def test_the_default_place_is_that_of_the_mountpoints_owner(cluster, place, shared):
     os.chown(place.cache, NOBODY, NOBODY)
     mount(cluster, place, shared)
-    headers = shared / f"torchinductor_{NAME}" / "precompiled_headers"
-    assert compare.mounts_below(shared) == [str(headers)]
+    torch = shared / f"torchinductor_{NAME}"
+    headers = torch / "precompiled_headers"
+    assert compare.mounts_below(shared) == default_places(torch)
     with acting_as(NOBODY):
         (headers / "own.h").write_text("theirs")
     assert (headers.parent.stat().st_uid, headers.stat().st_uid) == (NOBODY, NOBODY)
@@ -133,7 +146,8 @@ def test_a_mount_of_another_user_is_not_shown_to_root(cluster, place, shared):
     os.chown(place.cache, NOBODY, NOBODY)
     mount(cluster, place, shared, "--also", f"precompiled_headers={shared}/torchinductor_root/precompiled_headers")
     assert place.status()["also"][0]["state"].startswith(f"failed: {place.cache} belongs to the user {NOBODY}")
-    assert compare.mounts_below(shared) == [] and os.listdir(shared) == []
+    assert not (shared / "torchinductor_root").exists()
+    assert compare.mounts_below(shared) == default_places(shared / f"torchinductor_{NAME}")[1:]
 
 
 @pytest.mark.parametrize("end", ["unmount", "kill and mount", "kill and unmount"])
@@ -145,7 +159,7 @@ def test_a_place_whose_directory_its_owner_renamed_goes_with_the_mount(cluster, 
         torch.rename(moved)
         torch.mkdir()
         (torch / "precompiled_headers").symlink_to(victim)
-    assert compare.mounts_below(shared) == [str(moved / "precompiled_headers")]
+    assert compare.mounts_below(shared) == default_places(moved)
     if end == "unmount":
         place.unmount()
     else:

@@ -71,7 +71,7 @@ struct Settings {
   std::vector<layout::RuleChange> families;  ///< of the configuration file
   std::vector<Also> also;
   bool no_also = false;
-  std::string default_place;  ///< the path in `also` that is there by default; empty: there is none
+  std::vector<Also> default_also;  ///< the places in `also` that nobody gave
   std::string log;
   log::Level log_level = log::Level::kInfo;
   uint64_t store_limit = defaults::kStoreBytes;
@@ -138,9 +138,9 @@ struct Configuration {
 /// Fills in what was not given (store, default --also) and refuses settings that cannot work together.
 [[nodiscard]] Result<void> complete(Settings& settings, const User& user, const Environment& environment);
 
-/// Root's daemon serves the mountpoint's owner: the default place is where that user's torch looks. Before, it is where
-/// this process's user looks.
-void give_default_place(Settings& settings, const User& owner);
+/// Root's daemon serves the mountpoint's owner: the default places are where that user's torch looks. Before, they are
+/// where this process's user looks.
+void give_default_places(Settings& settings, const User& owner);
 
 /// Reads a number of bytes as people write it: "512", "20G", "20 GiB", "20gb", "1.5G". K, M, G and T are powers of 1024
 /// in each of these forms; a fraction needs a unit and has at most six digits.

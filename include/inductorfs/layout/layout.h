@@ -33,6 +33,7 @@ enum class Family {
   kPrecompiledHeader,  ///< precompiled_headers/<c+51>.h[.gch]
   kSystemAutotune,     ///< cache/<64 hex>
   kPgoState,           ///< dynamo/code_state_<job>_<rank>_<tag>.pkl
+  kOnDiskCache,        ///< cache/<cache of torch>/<32 hex>
   kTritonKernel,       ///< triton/<device>/<KEY>/: IR, binary, metadata, __grp__
   kTritonLauncher,     ///< triton/<device>/<KEY>/*.so: launchers, cuda_utils
   kTritonAutotune,     ///< triton/<device>/<KEY>/*.autotune.json
@@ -41,7 +42,7 @@ enum class Family {
   kCutlass,            ///< .cu, configs_*.json, torch_cutlass/
   kHalide,
   kAotInductor,   ///< .wrapper.*, cubins beside code, aoti_eager/
-  kGenericCache,  ///< the caching package, memoizer files
+  kGenericCache,  ///< caches that others make with torch's classes, memoizer_cache.json
   kLock,
   kTemporary,  ///< every temporary name of all protocols, and build directories
   kTool,       ///< gcc/, bisect/, autoheuristic/, debug output

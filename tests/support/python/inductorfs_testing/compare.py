@@ -17,7 +17,8 @@ SHARED = [re.compile(pattern) for pattern in (
     r"^triton/@/[A-Z2-7]{52}/__grp__.*\.json$",
     r"^triton/@/[A-Z2-7]{52}/.*\.so$",
     r"^[a-z2-7]{2}/[0-9a-f]{64}\.best_config$",
-    r"^cache/[0-9a-f]{64}$")]
+    r"^cache/[0-9a-f]{64}$",
+    r"^cache/(should_pad|inductor_on_disk_cache)/[0-9a-f]{32}$")]
 
 
 def names(root: Path):

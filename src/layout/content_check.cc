@@ -92,6 +92,22 @@ Result<void> check_binary(const Artefact& artefact, uint16_t type, const HostLim
   return check_elf_needs(artefact, needs, host);
 }
 
+/// Sections in which nvcc, hipcc and SYCL's compiler put code for GPUs.
+bool holds_device_code(std::string_view section) {
+  constexpr std::string_view kSections[] = {".nv_fatbin", "__nv_relfatbin", ".hip_fatbin"};
+  return std::find(std::begin(kSections), std::end(kSections), section) != std::end(kSections) ||
+         section.starts_with("__CLANG_OFFLOAD_BUNDLE__");
+}
+
+/// CUTLASS and CK have binaries under names of this form. Their names hold neither the version of nvcc or hipcc nor the
+/// library's headers (codecache.py: cutlass_key hashes Python modules only, ROCmCodeCache the command line).
+Result<void> check_cpp_binary(const Artefact& artefact, const HostLimits& host) {
+  INDUCTORFS_TRY(check_binary(artefact, artefact.name.ends_with(".so") ? kElfSharedObject : kElfRelocatable, host));
+  INDUCTORFS_TRY_ASSIGN(const auto sections, read_section_names(artefact));
+  if (std::none_of(sections.begin(), sections.end(), holds_device_code)) return {};
+  return foreign(artefact, "has code for GPUs, and its name does not tell which compiler and which CUTLASS it is of");
+}
+
 Result<void> check_cubin(const Artefact& artefact, const HostLimits& host) {
   INDUCTORFS_TRY_ASSIGN(const auto header, read_elf_header(artefact));
   if (header.machine != kElfMachineCuda) return corrupt(artefact, "ELF for another machine");
@@ -164,7 +180,7 @@ Result<void> check_family(const Classification& classified, const Artefact& arte
     case Family::kTritonAutotune:
       return check_triton_autotune(artefact);
     case Family::kCppBinary:
-      return check_binary(artefact, artefact.name.ends_with(".so") ? kElfSharedObject : kElfRelocatable, host);
+      return check_cpp_binary(artefact, host);
     case Family::kPrecompiledHeader:
       return check_precompiled_header(artefact);
     case Family::kSystemAutotune:

@@ -250,6 +250,25 @@ Result<ElfHeader> read_elf_header(const Artefact& artefact) {
   return header;
 }
 
+Result<std::vector<std::string_view>> read_section_names(const Artefact& artefact) {
+  Reader reader(artefact.bytes);
+  const uint64_t table = reader.number(40, 8);
+  const uint64_t record = reader.number(58, 2);
+  const uint64_t count = reader.number(60, 2);
+  if (count > 0 && record != kSectionSize) return corrupt(artefact, "ELF: sections of an unknown form");
+  const uint64_t strings = reader.number(62, 2);
+  if (strings == 0 || strings >= count) return std::vector<std::string_view>();  // nothing names them
+  const uint64_t names = reader.number(table + strings * kSectionSize + 24, 8);
+  std::vector<std::string_view> found;
+  for (uint64_t i = 1; i < count; ++i) {  // the first one is empty
+    const uint64_t name = reader.number(table + i * kSectionSize, 4);
+    if (!reader.has(names, name)) return corrupt(artefact, "ELF: the name of a section lies beyond its end");
+    found.push_back(reader.text(names + name, kNameLimit));
+  }
+  if (!reader.ok()) return corrupt(artefact, "ELF: cut off in the names of its sections");
+  return found;
+}
+
 Result<ElfNeeds> read_elf_needs(const Artefact& artefact) { return NeedsReader(artefact).read(); }
 
 }  // namespace inductorfs::layout

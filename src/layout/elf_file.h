@@ -36,6 +36,10 @@ struct ElfNeeds {
 /// points to does not lie within the bytes.
 [[nodiscard]] Result<ElfNeeds> read_elf_needs(const Artefact& artefact);
 
+/// Returns the names of the sections of a whole file whose header read_elf_header() accepted; none if it was stripped
+/// of them. kCorrupt when a name does not lie within the bytes. The names lie in the artefact's bytes.
+[[nodiscard]] Result<std::vector<std::string_view>> read_section_names(const Artefact& artefact);
+
 inline constexpr uint16_t kElfRelocatable = 1;       // ET_REL
 inline constexpr uint16_t kElfSharedObject = 3;      // ET_DYN
 inline constexpr uint16_t kElfMachineX86 = 62;       // EM_X86_64

@@ -110,8 +110,8 @@ constexpr Rule kRules[] = {
      .why =
          "-march=native is in the name as text only, libc and torch's content not at all: elsewhere it is SIGILL or a "
          "broken ABI under the same name. Which compiler made it is no fact of its reader: what it needs of libraries "
-         "it says itself. The vec-ISA probe's .so is this too. CUTLASS makes no build directory, so that its .so "
-         "stays private",
+         "it says itself. The vec-ISA probe's .so is this too. What has code for GPUs (CUTLASS, CK) has names of "
+         "this form and stays private: see cutlass",
      .source = "torch/_inductor/cpp_builder.py: CppBuilder.build; codecache.py: _worker_compile_cpp",
      .pattern = "<xx>/<c+51>[.main|.optimized].(so|o)"},
     {.family = Family::kVecIsaMarker,
@@ -235,9 +235,14 @@ constexpr Rule kRules[] = {
      .contest = Contest::kNone,
      .facets = {},
      .why =
-         "sources are appended to in place, nvcc writes final names without a sign, torch_cutlass has links into this "
-         "host's installation, .error files are negative results of this host",
-     .source = "torch/_inductor/codecache.py: CUTLASSCodeCache, ROCmCodeCache; codegen/cutlass",
+         "the names of .o and .so (paths of cpp_binary) hold the path of nvcc and neither its version nor CUTLASS's "
+         "headers: cutlass_key() hashes the Python modules of cutlass_dir, where a checkout of CUTLASS has none. Each "
+         "program chooses both, so that no facet knows them either. nvcc writes final names, and only torch's lock "
+         "shows when it is done; sources are appended to in place. torch_cutlass has links into this host's "
+         "installation, .error files are negative results of this host, configs_*.json has cutlass_key() for a key",
+     .source = "torch/_inductor/codecache.py: CUTLASSCodeCache.compile, CUDACodeCache._source_code_extra, cutlass_key, "
+               "build_code_hash, ROCmCodeCache; codegen/cuda/compile_utils.py: _cuda_compiler; "
+               "codegen/cutlass/cache.py: get_config_request_key",
      .pattern = "<xx>/<c+51>.(cu|so.error|o.error), configs_<8 hex>.json, torch_cutlass/**"},
     {.family = Family::kHalide,
      .name = "halide",
@@ -254,7 +259,10 @@ constexpr Rule kRules[] = {
      .seal = SealSign::kRename,
      .contest = Contest::kNone,
      .facets = {},
-     .why = "a product, not a cache: always built anew, weights are appended after the build",
+     .why =
+         "a product, not a cache: each compile builds it anew and asks for no file by its name, so that sharing "
+         "would save nobody a build; the program deploys the package itself, with the weights of its model, which are "
+         "appended after the build",
      .source = "torch/_inductor/codecache.py: AotCodeCompiler.compile, CudaKernelParamCache; aoti_eager.py",
      .pattern = "<xx>/<c+51>.(wrapper*|kernel*|weights.*|cubin|hsaco|fatbin|ptx|ll|spv), aoti_eager/**"},
     {.family = Family::kGenericCache,

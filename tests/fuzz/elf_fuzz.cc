@@ -44,6 +44,8 @@ void fuzz_elf(std::string_view bytes) {
   if (const auto target = layout::cubin_target(artefact, *header)) fuzz_target(*target);
   const layout::Artefact head{"k.so", bytes.substr(0, bytes.size() / 2), bytes.size()};
   (void)layout::cubin_target(head, *header);  // wants the whole, or does not
+  const auto names = layout::read_section_names(artefact);
+  INDUCTORFS_CHECK(names || names.error().code() == ErrorCode::kCorrupt);
   const auto needs = layout::read_elf_needs(artefact);
   if (!needs) {
     INDUCTORFS_CHECK(needs.error().code() == ErrorCode::kCorrupt);

@@ -301,6 +301,22 @@ TEST(CheckContent, HoldsAnOnDiskCacheToItsVersionAndOneWholePickle) {
   }
 }
 
+/// The sections are those of nvcc 13.0 (-c and -shared), of hipcc, and of SYCL's compiler.
+TEST(CheckContent, TakesNoCodeForGpusForACppKernel) {
+  for (const std::string section :
+       {".nv_fatbin", "__nv_relfatbin", ".hip_fatbin", "__CLANG_OFFLOAD_BUNDLE__sycl-spir64"}) {
+    for (const auto& [suffix, type] : {std::pair(".so", ET_DYN), {".o", ET_REL}, {".main.so", ET_DYN}}) {
+      Sections file;
+      file.type = static_cast<uint16_t>(type);
+      file.sections = {{SHT_PROGBITS, "code"}, {SHT_PROGBITS, "fat binary"}};
+      file.names = {".text", section};
+      EXPECT_TRUE(is_foreign(code(suffix), file.build())) << section;
+      file.names = {".text", ".data"};
+      EXPECT_TRUE(accepts(code(suffix), file.build()));
+    }
+  }
+}
+
 TEST(CheckContent, SaysNothingOfFamiliesThatAreNotShared) {
   for (const std::string path : {"locks/x.lock", "dynamo/x.pkl", "README", ""}) EXPECT_TRUE(accepts(path, ""));
 }

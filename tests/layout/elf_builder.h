@@ -50,6 +50,7 @@ struct Sections {
   uint8_t abi_version = 0;
   uint32_t flags = 0;
   std::vector<std::pair<uint32_t, std::string>> sections;  ///< type, content
+  std::vector<std::string> names;                          ///< of the sections; none: a stripped file
 
   [[nodiscard]] std::string build() const {
     Elf64_Ehdr header{};
@@ -72,8 +73,27 @@ struct Sections {
       contents += content;
       table += bytes_of(section);
     }
+    if (!names.empty()) add_names(header, contents, table);
     header.e_shoff = sizeof header + contents.size();
     return bytes_of(header) + contents + table;
+  }
+
+ private:
+  /// A last section with the names of all.
+  void add_names(Elf64_Ehdr& header, std::string& contents, std::string& table) const {
+    std::string strings(1, '\0');
+    for (size_t i = 0; i < names.size(); ++i) {
+      const auto at = static_cast<Elf64_Word>(strings.size());
+      bytes_of(at).copy(table.data() + (i + 1) * sizeof(Elf64_Shdr), sizeof at);
+      strings += names[i] + '\0';
+    }
+    Elf64_Shdr section{};
+    section.sh_type = SHT_STRTAB;
+    section.sh_offset = sizeof header + contents.size();
+    section.sh_size = strings.size();
+    header.e_shstrndx = header.e_shnum++;
+    contents += strings;
+    table += bytes_of(section);
   }
 };
 

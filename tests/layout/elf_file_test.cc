@@ -84,6 +84,52 @@ TEST(ElfNeeds, ReadsTheNotesOfAnObjectFile) {
   EXPECT_EQ(needs_of(file.build())->x86_isa, 8U);
 }
 
+Result<std::vector<std::string>> section_names_of(const std::string& bytes) {
+  const Artefact artefact = artefact_of(bytes);
+  INDUCTORFS_TRY(read_elf_header(artefact));
+  INDUCTORFS_TRY_ASSIGN(const auto names, read_section_names(artefact));
+  return std::vector<std::string>(names.begin(), names.end());
+}
+
+samples::Sections named_sections() {
+  samples::Sections file;
+  file.sections = {{SHT_PROGBITS, "code"}, {SHT_PROGBITS, "more"}};
+  file.names = {".text", ".nv_fatbin"};
+  return file;
+}
+
+TEST(ElfSections, HaveNames) {
+  const auto names = section_names_of(named_sections().build());
+  ASSERT_TRUE(names.has_value()) << names.error().to_string();
+  EXPECT_EQ(*names, (std::vector<std::string>{".text", ".nv_fatbin", ""}));
+}
+
+TEST(ElfSections, OfAStrippedFileHaveNone) {
+  EXPECT_TRUE(section_names_of(kernel().build())->empty());
+  samples::Sections file = named_sections();
+  file.names.clear();
+  EXPECT_TRUE(section_names_of(file.build())->empty());
+}
+
+TEST(ElfSections, OfARealProgramHaveNames) {
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  const std::string program((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const auto names = section_names_of(program);
+  ASSERT_TRUE(names.has_value()) << names.error().to_string();
+  EXPECT_NE(std::find(names->begin(), names->end(), ".dynstr"), names->end());
+}
+
+TEST(ElfSections, AreReadWithinTheFileWhateverItSays) {
+  const std::string whole = named_sections().build();
+  size_t refused = 0;
+  for (size_t at = 16; at + 4 <= whole.size(); ++at) {
+    std::string hostile = whole;
+    hostile.replace(at, 4, "\xff\xff\xff\xff");
+    refused += section_names_of(hostile).has_value() ? 0U : 1U;
+  }
+  EXPECT_GT(refused, 20U);
+}
+
 TEST(ElfNeeds, RefusesEveryPrefix) {
   SharedObject file = kernel();
   file.notes = samples::property_note(0xc0008002, 4);

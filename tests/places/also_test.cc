@@ -74,6 +74,22 @@ TEST_F(AlsoLinks, GoWithTheirParentsAtTheEnd) {
   EXPECT_EQ(::access((mount_ + "/headers").c_str(), F_OK), 0);
 }
 
+/// As torch's on-disk caches lie in `cache`, where torch may have files already.
+TEST_F(AlsoLinks, OfOneDirectoryLeaveWhatIsBesideThem) {
+  const std::string cache = directory_ / "cache";
+  ASSERT_EQ(::mkdir(cache.c_str(), 0755), 0);
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, cache + "/timings", "text").has_value());
+  AlsoPlaces also(mount_, {{"cache/a", cache + "/a"}, {"cache/b", cache + "/b"}}, false);
+
+  also.show(here_);
+  for (const std::string name : {"a", "b"}) EXPECT_EQ(target(cache + "/" + name), mount_ + "/cache/" + name);
+  EXPECT_NE(::access((mount_ + "/cache/timings").c_str(), F_OK), 0);
+
+  also.hide();
+  for (const std::string name : {"a", "b"}) EXPECT_EQ(target(cache + "/" + name), "");
+  EXPECT_EQ(read_file(AT_FDCWD, cache + "/timings", 100).value(), "text");
+}
+
 TEST_F(AlsoLinks, TakeOverTheLinkOfADeadPredecessor) {
   places(place_).show(here_);
   AlsoPlaces also = places(place_);

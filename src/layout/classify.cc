@@ -330,7 +330,9 @@ bool is_of_a_root(const Parts& parts, size_t begin) {
   const std::string_view second = alone ? std::string_view{} : parts[begin + 1];
   if (first == "fxgraph" || first == "aotautograd" || first == kPrecompiledHeaders) return true;
   if (first == kTriton) return alone || is_device_or_any(second);
-  if (first == "cache") return alone || is_text_of(second, kSha256HexLength, kHex);
+  if (first == "cache") {
+    return alone || is_text_of(second, kSha256HexLength, kHex) || is_on_disk_cache(second);
+  }
   if (first == "dynamo") return alone || second.starts_with("code_state_");
   if (first == "locks") return alone || is_lock(second);
   if (is_torch_directory(first)) {

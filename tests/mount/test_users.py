@@ -310,3 +310,29 @@ def test_a_chmod_of_the_directory_counts_for_what_is_there(common):
     as_user(ONE, 0o077, os.chmod, cache, 0o777)
     as_user(TWO, 0o077, files, cache, "two")
     as_user(ONE, 0o077, files, cache, "one again")
+
+
+def test_each_users_root_is_that_users_alone_and_shows_what_all_made(cluster, common):
+    seeder = cluster.quick("seeder")
+    name = artefacts.code("own")
+    artefacts.write_atomic(seeder.cache, name, "int zero;")
+    seeder.sync()
+    cache = common(0o1777).cache
+    appears(cache / name)
+    roots = {ONE: (cache / "one", 0o755), TWO: (cache / "two", 0o700)}
+    for uid, (root, bits) in roots.items():
+        as_user(uid, 0o022, os.mkdir, root, bits)
+        assert as_user(uid, 0o022, (root / name).read_text) == "int zero;"
+        directory = os.stat((root / name).parent)
+        assert (directory.st_uid, stat.S_IMODE(directory.st_mode)) == (uid, bits), "of the cluster, in this root"
+        assert os.stat(root / name).st_uid == uid
+        as_user(uid, 0o077, artefacts.write_atomic, root, name, f"int of_{uid};")
+        made = as_user(uid, 0o077, files, root, str(uid))
+        as_user(uid, 0o077, read_all, made)
+        as_user(uid, 0o077, new_names, root, str(uid))
+    assert as_user(TWO, 0o022, (cache / "one" / name).read_text) == f"int of_{ONE};"
+    for uid, root in ((ONE, cache / "two"), (TWO, cache / "one"), (STRANGER, cache / "one")):
+        with pytest.raises(Failed, match="PermissionError"):
+            as_user(uid, 0o022, artefacts.write_atomic, root, name, "int theirs;")
+    with pytest.raises(Failed, match="PermissionError"):
+        as_user(ONE, 0o022, (cache / "two" / name).read_text)

@@ -58,12 +58,13 @@ TEST_F(LocalTree, FollowsNoSymbolicLinkOutOfTheView) {
 }
 
 TEST_F(LocalTree, MakesMissingDirectoriesOnly) {
-  ASSERT_TRUE(tree.make_view_directories("a/b/c"));
+  const vfs::RootAccess access{::geteuid(), ::getegid(), 0750};
+  ASSERT_TRUE(tree.make_view_directories("a/b/c", access));
   EXPECT_EQ(tree.stat("view/a/b/c").value()->st_mode & 07777, 0750U);
   ASSERT_EQ(::fchmodat(tree.fd(), "view/a", 0700, 0), 0);
-  ASSERT_TRUE(tree.make_view_directories("a/b/d"));
+  ASSERT_TRUE(tree.make_view_directories("a/b/d", access));
   EXPECT_EQ(tree.stat("view/a").value()->st_mode & 07777, 0700U);
-  EXPECT_TRUE(tree.make_view_directories(""));
+  EXPECT_TRUE(tree.make_view_directories("", access));
 }
 
 TEST_F(LocalTree, UnsharesAnInodeWithAllThatBelongsToIt) {

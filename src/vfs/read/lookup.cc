@@ -180,7 +180,7 @@ Result<Found> Lookup::add_shared(const Site& site, const codec::Entry& entry, ui
     content.backing = Backing::kShared;
     content.entry = entry;
     content.rendered = rendered;
-    tree_.set_entry_attributes(*node, content);
+    tree_.set_entry_attributes(*node, content, site.entry);
   });
   nodes_.note_content(*node, NodeJournal::shared(node->id, entry));
   tree_.pins().with([&](Pins& pins) { pins.shared[entry.digest].push_back(node->id); });
@@ -204,7 +204,7 @@ Result<Found> Lookup::add_virtual(const Site& site, uint64_t references) {
   NodePtr node = tree_.new_node(S_IFDIR, inode_number_of(site.path), site);
   node->content.with([&](Content& content) {
     content.backing = Backing::kVirtual;
-    tree_.set_virtual_attributes(*node, content);
+    tree_.set_virtual_attributes(*node, content, site.entry);
   });
   nodes_.note_content(*node, NodeJournal::virtual_directory(node->id));
   return found(nodes_.add(site.parent, site.name, node, references), true);

@@ -72,17 +72,18 @@ NodePtr Takeover::node_of(const NodeRecord& record) {
 
 void Takeover::restore_content(const NodePtr& node, const NodeRecord& record) {
   const auto path = nodes_.path_of(*node);
+  const auto name = path ? layout::name_of(*path) : layout::Name();
   node->content.with([&](Content& content) {
     content.backing = record.backing;
     if (record.backing == Backing::kShared) {
       content.entry = record.entry;
       // Its bytes stay those that the kernel keeps pages of, whatever the catalog says of the name by now.
       content.rendered = lookup_.rendered_group(path.value_or(record.entry.path), record.entry).value_or(nullptr);
-      tree_.set_entry_attributes(*node, content);
+      tree_.set_entry_attributes(*node, content, name);
       if (!path) content.attributes.links = 0;
       pins_.with([&](Pins& pins) { pins.shared[record.entry.digest].push_back(node->id); });
     } else if (record.backing == Backing::kVirtual) {
-      tree_.set_virtual_attributes(*node, content);
+      tree_.set_virtual_attributes(*node, content, name);
     } else {
       content.elsewhere = record.elsewhere;
       if (LocalTree::is_orphan(record.elsewhere)) orphans_.with([](Orphans& orphans) { ++orphans.left; });

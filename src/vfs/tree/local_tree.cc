@@ -185,17 +185,17 @@ Result<void> LocalTree::link(const std::string& from, const std::string& to) con
   return {};
 }
 
-Result<void> LocalTree::make_view_directories(std::string_view path) const {
+Result<void> LocalTree::make_view_directories(std::string_view path, const RootAccess& access) const {
   for (size_t end = 0; end != std::string_view::npos && !path.empty();) {
     end = path.find('/', end == 0 ? 0 : end + 1);
     const std::string prefix = view(path.substr(0, end));
-    if (::mkdirat(fd(), prefix.c_str(), mode_) != 0) {
+    if (::mkdirat(fd(), prefix.c_str(), access.mode) != 0) {
       if (errno == EEXIST) continue;
       return fail_errno("mkdir", prefix);
     }
     fail_point("view.directory_made");
-    if (::fchmodat(fd(), prefix.c_str(), mode_, 0) != 0) return fail_errno("chmod", prefix);
-    if (::geteuid() == 0 && ::fchownat(fd(), prefix.c_str(), owner_, group_, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (::fchmodat(fd(), prefix.c_str(), access.mode, 0) != 0) return fail_errno("chmod", prefix);
+    if (::geteuid() == 0 && ::fchownat(fd(), prefix.c_str(), access.uid, access.gid, AT_SYMLINK_NOFOLLOW) != 0) {
       return fail_errno("chown", prefix);
     }
   }

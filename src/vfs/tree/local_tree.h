@@ -11,6 +11,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/vfs/types.h"
+#include "vfs/tree/common_access.h"
 
 namespace inductorfs::vfs {
 
@@ -72,8 +73,8 @@ class LocalTree {
   [[nodiscard]] Result<void> rename(const std::string& from, const std::string& to, unsigned flags = 0) const;
   [[nodiscard]] Result<void> unlink(const std::string& path) const;
   [[nodiscard]] Result<void> link(const std::string& from, const std::string& to) const;
-  /// Makes every missing directory of view/<path> with the owner and mode of directories from the cluster.
-  [[nodiscard]] Result<void> make_view_directories(std::string_view path) const;
+  /// Makes every missing directory of view/<path> with this owner and mode.
+  [[nodiscard]] Result<void> make_view_directories(std::string_view path, const RootAccess& access) const;
   /// Moves what lies at a path of the view to set-aside/<number>, by the descriptor of its directory, because the path
   /// itself may be longer than kPathLimit. Returns its new path.
   [[nodiscard]] Result<std::string> set_aside(const std::string& path) const;

@@ -17,11 +17,11 @@ namespace {
 
 constexpr size_t kNameLimit = 255;
 
-Attributes attributes_of_entry(const codec::Entry& entry, uint64_t size, const FileSystemOptions& options) {
+Attributes attributes_of_entry(const codec::Entry& entry, uint64_t size, const RootAccess& access) {
   Attributes result;
   result.mode = S_IFREG | mode_of(entry);
-  result.uid = options.owner_uid;
-  result.gid = options.owner_gid;
+  result.uid = access.uid;
+  result.gid = access.gid;
   result.size = size;
   result.blocks = (size + 511) / 512;
   constexpr int64_t kSecond = 1'000'000'000;
@@ -181,26 +181,32 @@ void RootTree::make_key_directory(Node& node, const std::string& path) {
   }
 }
 
-void RootTree::set_entry_attributes(const Node& node, Content& content) const {
-  content.attributes =
-      attributes_of_entry(content.entry, content.rendered ? content.rendered->size() : content.entry.size, options_);
+RootAccess RootTree::access_of_entries(const layout::Name& entry) const {
+  const RootAccess mountpoint{options_.owner_uid, options_.owner_gid, options_.root_mode & 07777};
+  return entry.root.empty() ? mountpoint : access_of_root(entry).value_or(mountpoint);
+}
+
+void RootTree::set_entry_attributes(const Node& node, Content& content, const layout::Name& entry) const {
+  const uint64_t size = content.rendered ? content.rendered->size() : content.entry.size;
+  content.attributes = attributes_of_entry(content.entry, size, access_of_entries(entry));
   content.attributes.inode_number = node.inode_number;
   content.attributes_valid = true;
 }
 
-void RootTree::set_virtual_attributes(const Node& node, Content& content) const {
+void RootTree::set_virtual_attributes(const Node& node, Content& content, const layout::Name& entry) const {
+  const RootAccess access = access_of_entries(entry);
   Attributes& attributes = content.attributes;
   attributes.inode_number = node.inode_number;
-  attributes.mode = S_IFDIR | (options_.root_mode & 07777);
-  attributes.uid = options_.owner_uid;
-  attributes.gid = options_.owner_gid;
+  attributes.mode = S_IFDIR | access.mode;
+  attributes.uid = access.uid;
+  attributes.gid = access.gid;
   attributes.size = 4096;
   content.attributes_valid = true;
 }
 
 /// From the disk each time, so that a chmod of the root counts at once for what the kernel asks about.
-std::optional<RootAccess> RootTree::access_of_root(std::string_view /*path*/) const {
-  const auto status = disk_.stat(LocalTree::view(""));
+std::optional<RootAccess> RootTree::access_of_root(const layout::Name& entry) const {
+  const auto status = disk_.stat(LocalTree::view(entry.root));
   if (!status || !*status) return std::nullopt;
   return RootAccess{(*status)->st_uid, (*status)->st_gid, (*status)->st_mode & 07777};
 }
@@ -215,7 +221,7 @@ Result<Attributes> RootTree::attributes(const Node& node, Content& content) {
   if (!path) return shown;
   const auto use = node.is_directory() ? layout::CommonUse::kNone : layout::common_use_of(*path);
   if (node.is_directory() ? !layout::is_common_directory(*path) : use == layout::CommonUse::kNone) return shown;
-  const auto root = access_of_root(*path);
+  const auto root = access_of_root(layout::name_of(*path));
   if (!root) return shown;
   const Attributes wide = widened(shown, *root, use);
   // The disk is asked only where the umask was narrower than the root.
@@ -317,11 +323,15 @@ void RootTree::named_again(const NodePtr& node) {
   });
 }
 
+Result<void> RootTree::make_view_directories(const std::string& path) {
+  return disk_.make_view_directories(path, access_of_entries(layout::name_of(path)));
+}
+
 Result<void> RootTree::make_local_directory(const NodePtr& directory, const std::string& path) {
   const bool is_virtual =
       directory->content.with([](const Content& content) { return content.backing == Backing::kVirtual; });
   if (!is_virtual) return {};
-  INDUCTORFS_TRY(disk_.make_view_directories(path));
+  INDUCTORFS_TRY(make_view_directories(path));
   directory->content.with([&](Content& content) { become(directory, content, Backing::kLocal, {}); });
   return {};
 }

@@ -122,6 +122,8 @@ class RootTree {
   /// disk has a further name for its file, which was just found or made. The file is at that name again, and the
   /// orphan's own name goes.
   void named_again(const NodePtr& node);
+  /// Makes a directory in the view, and those above it, as the directories of the cluster are shown in its root.
+  [[nodiscard]] Result<void> make_view_directories(const std::string& path);
   /// Makes a directory on the disk for one that is there only because entries lie below it.
   [[nodiscard]] Result<void> make_local_directory(const NodePtr& directory, const std::string& path);
 
@@ -129,14 +131,13 @@ class RootTree {
   /// Returns what the kernel is shown: the file's own attributes, widened for what torch and Triton share
   /// (vfs/tree/common_access.h).
   [[nodiscard]] Result<Attributes> attributes(const Node& node, Content& content);
-  /// Returns who may do what in the cache root that the path lies below: the mountpoint. Empty when the local disk does
-  /// not tell.
-  [[nodiscard]] std::optional<RootAccess> access_of_root(std::string_view path) const;
+  /// Returns who may do what in the cache root of this name. Empty when the local disk does not tell.
+  [[nodiscard]] std::optional<RootAccess> access_of_root(const layout::Name& entry) const;
   /// Remembers, after a chmod of an artefact or its directory, that the mode was chosen and is not the umask's: it is
   /// shown as it is.
   void keep_mode(const Node& node, Content& content);
-  void set_entry_attributes(const Node& node, Content& content) const;
-  void set_virtual_attributes(const Node& node, Content& content) const;
+  void set_entry_attributes(const Node& node, Content& content, const layout::Name& entry) const;
+  void set_virtual_attributes(const Node& node, Content& content, const layout::Name& entry) const;
 
   // ---- files of the local disk and of the store (root_files.cc)
   /// Returns the path of the node's file, below the file system's directory.
@@ -158,6 +159,8 @@ class RootTree {
   [[nodiscard]] bool make_room(uint64_t bytes);
 
  private:
+  /// Returns whose the names of the cluster are in this root, and the mode of their directories.
+  [[nodiscard]] RootAccess access_of_entries(const layout::Name& entry) const;
   [[nodiscard]] Result<Attributes> own_attributes(const Node& node, Content& content);
   [[nodiscard]] bool mode_is_chosen(const Node& node, const Content& content) const;
   [[nodiscard]] bool is_blob_without_seal(int file);

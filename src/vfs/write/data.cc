@@ -125,7 +125,7 @@ Result<void> Data::copy_entry_to_view(const NodePtr& node, Content& content, Ear
   const uint64_t size = early.wanted(content.rendered ? content.rendered->size() : content.entry.size);
   std::string place = path ? LocalTree::view(*path) : LocalTree::orphan(node->id);
   if (path && path->find('/') != std::string::npos) {
-    INDUCTORFS_TRY(disk_.make_view_directories(path->substr(0, path->rfind('/'))));
+    INDUCTORFS_TRY(tree_.make_view_directories(path->substr(0, path->rfind('/'))));
   }
   const bool has_file = !content.rendered && size > 0;
   INDUCTORFS_TRY_ASSIGN(const auto from,

@@ -158,7 +158,7 @@ void KeySets::commit_if_complete(const Site& site, const SetOwner& set_writer, p
 Result<void> KeySets::commit(const NodePtr& directory, const std::string& path, KeyState& state,
                              const SetOwner& writer) {
   // Under the key directory's lock, although it renames on the local disk: a reader must not see half a set.
-  INDUCTORFS_TRY(disk_.make_view_directories(path));
+  INDUCTORFS_TRY(tree_.make_view_directories(path));
   const std::string pending = state.writers.at(writer).place;
   const auto files = state.writers.at(writer).names();
   std::vector<std::string> names(files.begin(), files.end());

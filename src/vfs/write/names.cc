@@ -188,7 +188,7 @@ bool Names::may_follow(const NodePtr& node, uid_t owner, const Caller& caller) c
     const auto path = directory ? nodes_.path_of(*directory) : std::nullopt;
     if (!path || !layout::is_common_directory(*path)) continue;
     constexpr mode_t kOthersWrite = 0022;
-    const auto root = tree_.access_of_root(*path);
+    const auto root = tree_.access_of_root(layout::name_of(*path));
     if (!root || (root->mode & kOthersWrite) == 0) continue;
     // An ordinary user's daemon makes everybody's links its own, so that nothing tells whose a link is.
     const bool trusted = options_.chown_to_caller && (owner == 0 || owner == root->uid);

@@ -42,6 +42,7 @@ const std::vector<std::string>& inner_paths() {
       "ab/" + kCode + ".main_CxxBuild/x.o",
       "precompiled_headers/" + kCode + ".h.gch",
       "cache/" + kHex,
+      "cache/should_pad/" + kHex.substr(0, 32),
       "dynamo/code_state_job_0_None.pkl",
       "locks/" + kCode + ".lock",
       "triton/0/" + kKey + "/add.cubin",

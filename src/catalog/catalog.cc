@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/catalog/catalog.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <set>
 #include <thread>
@@ -80,6 +82,7 @@ class CatalogImpl final : public Catalog {
  private:
   void end();
   [[nodiscard]] Result<void> check(const Publish& publish) const;
+  [[nodiscard]] codec::Entry with_queued(const Publish& publish);
   void drop_oldest(Durable& durable);
 
   std::unique_ptr<Parts> parts_;
@@ -148,7 +151,7 @@ void CatalogImpl::hide(const layout::Name& name) {
   parts_->tree.write([&](EntryTree& tree) {
     for (const auto& hidden : marks) {
       if (full) {
-        tree.mark_lost(path, hidden.digest);
+        if (name.root.empty()) tree.mark_lost(path, hidden.digest);  // of another root's it stays in all
       } else {
         tree.mark_hidden(hidden.path, hidden.digest);
       }
@@ -210,8 +213,35 @@ void CatalogImpl::drop_oldest(Durable& durable) {
   parts_->metrics.dropped.add();
 }
 
+/// Of a group that is to be merged. What waits under its path, in its scope, may hold the timings of another root: the
+/// group takes its place in the queue, and must not lose them.
+codec::Entry CatalogImpl::with_queued(const Publish& publish) {
+  constexpr uint64_t kLimit = 64ULL << 20;
+  codec::Entry ours = publish.entries.front();
+  const auto queued = parts_->durable.with([&](const Durable& durable) -> std::optional<codec::Digest> {
+    if (!durable.queue.same_paths(publish.scope, {ours.path})) return std::nullopt;
+    return durable.queue.queued_digest(ours.path);
+  });
+  if (!queued || *queued == ours.digest) return ours;
+  const auto bytes_of = [&](const codec::Digest& digest) -> Result<std::string> {
+    INDUCTORFS_TRY_ASSIGN(auto blob, parts_->store.open_blob(digest));
+    return read_file(AT_FDCWD, "/proc/self/fd/" + std::to_string(blob.get()), kLimit);
+  };
+  const auto mine = bytes_of(ours.digest);
+  const auto theirs = bytes_of(*queued);
+  if (!mine || !theirs) return ours;  // evicted: nothing to merge with
+  const auto merged = layout::merge_system_autotune(*mine, *theirs);
+  if (!merged || *merged == *mine) return ours;
+  if (const auto digest = parts_->store.put(*merged)) {
+    ours.digest = *digest;
+    ours.size = merged->size();
+  }
+  return ours;
+}
+
 Result<void> CatalogImpl::enqueue(const Publish& publish) {
   Publish stamped = publish;
+  if (publish.kind == Publish::Kind::kMerge && publish.entries.size() == 1) stamped.entries = {with_queued(publish)};
   for (auto& entry : stamped.entries) entry.origin = parts_->options.origin;
   INDUCTORFS_TRY(check(stamped));
   const std::string payload = encode_publish(stamped);

@@ -85,13 +85,17 @@ std::string foreign_text(const Json& files) {
 }
 
 /// Nothing where only the mountpoint is used.
-std::string roots_text(const Json& files) {
+std::string roots_text(const Json& files, const Json& counters) {
   const uint64_t count = number_at(files, "roots");
   const Json& first = part_of(files, "first_roots");
   std::string text = list_text("roots", first, [](const Json& item) {
     return text_at(item, "path") + " (of uid " + std::to_string(number_at(item, "owner")) + ")";
   });
   if (count > first.size()) text += line("", "and " + std::to_string(count - first.size()) + " more");
+  if (const uint64_t refused = number_at(counters, "lookup.too_many_roots"); refused > 0) {
+    text += line("", std::to_string(refused) + " lookups in further roots found nothing of the cluster: at most 1024 " +
+                         "roots, 512 of one owner, are in use at the same time; remove or merge some");
+  }
   return text;
 }
 
@@ -133,7 +137,7 @@ std::string status_text(std::string_view json) {
   text += line("files", std::to_string(number_at(files, "nodes")) + " known to the kernel, " +
                             std::to_string(number_at(files, "unsealed")) + " not complete yet, " +
                             std::to_string(number_at(files, "contested")) + " Triton keys with a pending set");
-  text += roots_text(files);
+  text += roots_text(files, part_of(status, "counters"));
   text += list_text("in place", part_of(files, "in_place"), plain_item);
   text += line("traffic", counter_text(part_of(status, "counters")));
   const Json& facts = part_of(status, "facts");

@@ -19,6 +19,7 @@ namespace {
 /// More than a root and any family have together; deeper paths keep their first components and their last.
 constexpr size_t kPartLimit = 16;
 constexpr std::string_view kTriton = "triton";
+constexpr std::string_view kDevices = "triton/@/";
 constexpr std::string_view kBuildSuffix = "_CxxBuild";
 constexpr std::string_view kPrecompiledHeaders = "precompiled_headers";
 
@@ -378,6 +379,9 @@ Rooted take_apart(std::string_view path) {
   if (!rooted.inner.clean) return rooted;
   const auto size = root_size(rooted.inner);
   if (!size) return rooted;
+  // Its name in the cluster, below its root, would be no path any more.
+  const bool is_plain = is_distinct_triton_key(rooted.inner[*size]);
+  if (is_plain && path.size() + kDevices.size() > codec::kPathLimit) return rooted;
   size_t begin = 0;
   for (size_t i = 0; i < *size; ++i) begin += rooted.inner[i].size() + 1;
   if (begin > 0) rooted.root = path.substr(0, begin - 1);
@@ -385,7 +389,7 @@ Rooted take_apart(std::string_view path) {
   rooted.inner = rooted.inner.after(*size);
   if (is_distinct_triton_key(rooted.inner[0])) {
     rooted.inner = below_any_device(rooted.inner);
-    rooted.canonical = std::string(kTriton) + "/" + std::string(kAnyDevice) + "/" + std::string(rest);
+    rooted.canonical = std::string(kDevices) + std::string(rest);
     return rooted;
   }
   const bool has_device = rooted.inner.count >= 2 && rooted.inner[0] == kTriton && is_index(rooted.inner[1]);
@@ -451,6 +455,17 @@ CommonUse common_use_of(std::string_view path) {
                                    Family::kAotInductor};  // the last: a product of whoever built it
   if (std::find(std::begin(kOfOneUser), std::end(kOfOneUser), family) != std::end(kOfOneUser)) return CommonUse::kNone;
   return CommonUse::kRead;
+}
+
+bool proves_root(const Name& name) {
+  const std::string_view first = std::string_view(name.path).substr(0, name.path.find('/'));
+  return first == "fxgraph" || first == "aotautograd";
+}
+
+bool is_ambiguous(const Name& name) {
+  const std::string_view path = name.path;
+  return is_torch_directory(path) || path == kTriton || path == kDevices.substr(0, kDevices.size() - 1) ||
+         path == "cache" || path == "dynamo" || path == "locks";
 }
 
 std::string canonical_path(std::string_view path) { return take_apart(path).canonical; }

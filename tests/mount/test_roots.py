@@ -25,6 +25,8 @@ def fill(root):
 
 
 def shows(root, made):
+    """To a job that uses the directory as torch does: it asks for its graphs first."""
+    os.path.exists(root / "fxgraph")
     for name, text in made.items():
         assert appears(root / name).read_bytes() == text
     return True
@@ -45,6 +47,7 @@ def test_a_name_of_any_bytes_may_be_a_root(nodes):
     a.sync()
     root = os.fsencode(b.cache) + b"/\xff\xfe\x01"
     os.mkdir(root)
+    os.path.exists(root + b"/fxgraph")
     for name, text in made.items():
         appears(b.cache / name)
         with open(root + b"/" + name.encode(), "rb") as file:
@@ -149,11 +152,33 @@ def test_a_root_that_shows_entries_is_copied_and_not_moved(nodes):
     with pytest.raises(OSError) as refused:
         os.rename(b.cache / "bob", b.cache / "carol")
     assert refused.value.errno == errno.EXDEV
-    (b.cache / "carol").mkdir()
-    assert run(["cp", "-a", f"{b.cache}/bob/.", b.cache / "carol"], seconds=60).code == 0
+    assert run(["rsync", "-a", f"{b.cache}/bob/", b.cache / "carol"], seconds=60).code == 0
     assert run(["rm", "-rf", b.cache / "bob"], seconds=60).code == 0
     assert shows(b.cache / "carol", made)
     assert (b.cache / "carol" / "notes").read_text() == "mine"
+
+
+def test_other_programs_find_no_directories_that_nobody_made(nodes, tmp_path):
+    """The tree of a program that has nothing to do with torch, with the names of two characters that the cluster has."""
+    a, b = nodes
+    made = fill(a.cache / "alice")
+    a.sync()
+    shows(b.cache, made)
+    names = sorted({name.split("/")[0] for name in made} - {"fxgraph"}) + ["cache", "triton", "locks", "dynamo"]
+    tree = tmp_path / "tree"
+    for index, name in enumerate(names):
+        (tree / "dirs" / name).mkdir(parents=True)
+        (tree / "dirs" / name / "own").write_text(str(index))
+        (tree / "files").mkdir(exist_ok=True)
+        (tree / "files" / name).write_text(str(index))
+    for copy in ("cp -a {0} {1}", "rsync -a {0} {1}", "tar c -C {0}/.. tree | tar x -C {1}"):
+        target = b.cache / "share" / copy.split()[0]
+        target.mkdir(parents=True)
+        done = run(["sh", "-c", copy.format(tree, target)], seconds=60)
+        assert (done.code, done.err) == (0, "")
+        assert run(["diff", "-r", tree, target / "tree"], seconds=60).code == 0
+        assert run(["mv", target / "tree", target / "moved"], seconds=60).code == 0
+        assert run(["rm", "-r", target / "moved"], seconds=60).code == 0
 
 
 def test_nothing_of_a_fresh_cache_is_shared(nodes):

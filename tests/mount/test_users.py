@@ -322,6 +322,7 @@ def test_each_users_root_is_that_users_alone_and_shows_what_all_made(cluster, co
     roots = {ONE: (cache / "one", 0o755), TWO: (cache / "two", 0o700)}
     for uid, (root, bits) in roots.items():
         as_user(uid, 0o022, os.mkdir, root, bits)
+        as_user(uid, 0o022, (root / "fxgraph").exists)  # what torch asks for first
         assert as_user(uid, 0o022, (root / name).read_text) == "int zero;"
         directory = os.stat((root / name).parent)
         assert (directory.st_uid, stat.S_IMODE(directory.st_mode)) == (uid, bits), "of the cluster, in this root"

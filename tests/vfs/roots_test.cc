@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "vfs/faulty_remote.h"
 #include "vfs/host.h"
 #include "vfs/tree/paths.h"
 #include "vfs/tree/root_tree.h"
@@ -23,6 +24,17 @@ class Roots : public ::testing::Test {
     return path;
   }
 
+  /// Makes a directory, and asks in it for what torch asks for first.
+  static void use_as_root(Host& host, const std::string& root) {
+    ASSERT_TRUE(host.make_directories(root));
+    (void)host.exists(root + "/fxgraph");
+  }
+
+  static std::string timings(const std::string& choice) {
+    return R"({"system": {"hash": ")" + std::string(64, 'a') + R"("}, "cache": {"mm": {"in": {"high": {")" + choice +
+           R"(": 1.5}}}}})";
+  }
+
   std::shared_ptr<remote::MemoryCluster> cluster = remote::make_memory_cluster();
 };
 
@@ -32,10 +44,10 @@ TEST_F(Roots, ShareWhatEachOfThemHas) {
   const std::string path = publish(a, "alice", "code");
   ASSERT_TRUE(b.wait_for_entry(path));
 
-  ASSERT_TRUE(b.make_directories("bob/job"));
+  use_as_root(b, "bob/job");
   EXPECT_EQ(b.read("bob/job/" + path).value_or("absent"), "print('code')");
   EXPECT_EQ(b.read(path).value_or("absent"), "print('code')") << "the mountpoint is a root too";
-  ASSERT_TRUE(a.make_directory("carol"));
+  use_as_root(a, "carol");
   EXPECT_EQ(a.read("carol/" + path).value_or("absent"), "print('code')") << "another root of the same mount";
   EXPECT_EQ(a.file_system->explain("carol/" + path).canonical, path);
 }
@@ -74,7 +86,7 @@ TEST_F(Roots, HideWhatIsDeletedInThemAlone) {
   Host b(cluster);
   ASSERT_TRUE(b.wait_for_entry(path));
   for (const char* root : {"one", "two"}) {
-    ASSERT_TRUE(b.make_directory(root));
+    use_as_root(b, root);
     ASSERT_TRUE(b.exists(std::string(root) + "/" + path));
   }
 
@@ -86,6 +98,7 @@ TEST_F(Roots, HideWhatIsDeletedInThemAlone) {
   EXPECT_TRUE(b.exists(path));
   b.restart();
   EXPECT_FALSE(b.exists("one/" + path));
+  use_as_root(b, "two");
   EXPECT_TRUE(b.exists("two/" + path));
 }
 
@@ -94,7 +107,7 @@ TEST_F(Roots, AreFreshAgainWhenTheyWereRemoved) {
   const std::string path = publish(a, "alice", "code");
   Host b(cluster);
   ASSERT_TRUE(b.wait_for_entry(path));
-  ASSERT_TRUE(b.make_directory("one"));
+  use_as_root(b, "one");
   ASSERT_TRUE(b.exists("one/" + path));
   const auto listed = b.list("one");
   ASSERT_TRUE(listed);
@@ -103,9 +116,10 @@ TEST_F(Roots, AreFreshAgainWhenTheyWereRemoved) {
   ASSERT_TRUE(b.unlink("one/" + path));
   ASSERT_TRUE(b.remove_directory("one/" + path.substr(0, 2)));
   ASSERT_TRUE(b.remove_directory("one"));
-  ASSERT_TRUE(b.make_directory("one"));
+  use_as_root(b, "one");
   EXPECT_TRUE(b.exists("one/" + path));
   b.restart();
+  use_as_root(b, "one");
   EXPECT_TRUE(b.exists("one/" + path));
 }
 
@@ -160,7 +174,7 @@ TEST_F(Roots, MoveAsLocalDirectoriesUnlessTheyShowEntries) {
 
   Host b(cluster);
   ASSERT_TRUE(b.wait_for_entry(path));
-  ASSERT_TRUE(b.make_directory("bob"));
+  use_as_root(b, "bob");
   ASSERT_TRUE(b.exists("bob/" + path));
   const auto moved = b.rename("bob", "dave");
   ASSERT_FALSE(moved);
@@ -170,10 +184,6 @@ TEST_F(Roots, MoveAsLocalDirectoriesUnlessTheyShowEntries) {
 TEST_F(Roots, MergeTheTimingsOfAllOfThem) {
   Host a(cluster);
   const std::string path = "cache/" + std::string(64, 'a');
-  const auto timings = [](const std::string& choice) {
-    return R"({"system": {"hash": ")" + std::string(64, 'a') + R"("}, "cache": {"mm": {"in": {"high": {")" + choice +
-           R"(": 1.5}}}}})";
-  };
   for (const std::string root : {"one", "two"}) {
     ASSERT_TRUE(a.make_directories(root + "/cache"));
     ASSERT_TRUE(a.publish_file(root + "/" + path, timings(root)));
@@ -185,6 +195,85 @@ TEST_F(Roots, MergeTheTimingsOfAllOfThem) {
   };
   EXPECT_TRUE(eventually([&] { return has_both("two"); })) << a.read("two/" + path).value_or("absent");
   EXPECT_TRUE(eventually([&] { return has_both("one"); })) << a.read("one/" + path).value_or("absent");
+}
+
+TEST_F(Roots, LoseNoTimingThatAnotherOneHasQueued) {
+  HostOptions options;
+  const auto fault = std::make_shared<Fault>();
+  options.wrap_remote = [&](std::unique_ptr<remote::Remote> inner) {
+    return std::make_unique<FaultyRemote>(std::move(inner), fault);
+  };
+  Host a(cluster, options);
+  const std::string path = "cache/" + std::string(64, 'a');
+  fault->refuse_publishes(true);
+  for (const std::string& root : {std::string("one"), std::string("two")}) {
+    ASSERT_TRUE(a.make_directories(root + "/cache"));
+    ASSERT_TRUE(a.publish_file(root + "/" + path, timings(root)));
+    ASSERT_TRUE(
+        eventually([&] { return a.file_system->explain(root + "/" + path).why.find("sealed") != std::string::npos; }));
+  }
+  fault->refuse_publishes(false);
+  ASSERT_TRUE(a.sync());
+  Host b(cluster);
+  const auto text = b.read(path);
+  ASSERT_TRUE(text);
+  EXPECT_NE(text->find("\"one\""), std::string::npos) << *text;
+  EXPECT_NE(text->find("\"two\""), std::string::npos) << *text;
+}
+
+/// A tree that has nothing to do with torch, unpacked into a mount whose cluster has that code directory.
+TEST_F(Roots, ShowNoDirectoryThatNobodyMadeToOtherPrograms) {
+  Host a(cluster);
+  const std::string path = publish(a, "alice", "code");
+  const std::string letters = path.substr(0, 2);
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry(path));
+  ASSERT_TRUE(b.make_directories("share/locale"));
+  for (const std::string& name : {letters, std::string("cache"), std::string("triton"), std::string("locks")}) {
+    EXPECT_FALSE(b.exists("share/locale/" + name)) << name;
+  }
+  ASSERT_TRUE(b.make_directory("share/locale/" + letters));
+  EXPECT_EQ(b.list("share/locale/" + letters).value().size(), 0U);
+  ASSERT_TRUE(b.rename("share/locale", "share/other"));
+  ASSERT_TRUE(b.remove_directory("share/other/" + letters));
+  ASSERT_TRUE(b.create("share/other/" + letters, "a file"));
+  EXPECT_EQ(b.read("share/other/" + letters).value_or("absent"), "a file");
+
+  // What torch asks for first tells that a directory is a root; the rest is there from then on.
+  ASSERT_TRUE(b.make_directory("job"));
+  EXPECT_FALSE(b.exists("job/" + letters));
+  EXPECT_FALSE(b.exists("job/fxgraph"));
+  EXPECT_TRUE(b.exists("job/" + letters));
+  EXPECT_EQ(b.list("job/" + letters).value(), std::vector<std::string>{path.substr(3)});
+}
+
+TEST_F(Roots, MayComeIntoBeingByARename) {
+  Host a(cluster);
+  const std::string path = publish(a, "alice", "code");
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry(path));
+  ASSERT_TRUE(b.make_directories("tmpab_1xyz9/" + path.substr(0, 2)));
+  const auto directory = b.look_up("tmpab_1xyz9/" + path.substr(0, 2));
+  ASSERT_TRUE(directory);
+  std::optional<bool> keep;
+  b.file_system->lookup(directory->node, path.substr(3), {.uid = ::getuid(), .gid = ::getgid(), .pid = ::getpid()},
+                        [&](const vfs::LookupAnswer& answer) { keep = answer.keep_absence; });
+  EXPECT_EQ(keep, std::optional(false)) << "after the rename nobody would tell the kernel";
+  ASSERT_TRUE(b.rename("tmpab_1xyz9", "bob"));
+  EXPECT_TRUE(b.exists("bob/" + path));
+}
+
+TEST_F(Roots, AreToldOfChangesAfterAnExchange) {
+  Host a(cluster);
+  Host b(cluster);
+  const std::string path = in_code_directory(code_name("code") + ".py");
+  ASSERT_TRUE(b.make_directories("bob/" + path.substr(0, 2)));
+  ASSERT_TRUE(b.make_directory("plain"));
+  ASSERT_FALSE(b.exists("bob/" + path));
+  ASSERT_TRUE(b.rename("bob", "plain", 0, vfs::RenameMode::kExchange));
+  publish(a, "alice", "code");
+  EXPECT_TRUE(eventually([&] { return b.kernel.told_name(path.substr(3)); }));
+  EXPECT_TRUE(b.exists("plain/" + path));
 }
 
 TEST_F(Roots, GoOnUnderTheNextWorker) {
@@ -206,12 +295,12 @@ TEST_F(Roots, AreLimited) {
   const std::string path = publish(a, "alice", "code");
   Host b(cluster);
   ASSERT_TRUE(b.wait_for_entry(path));
-  for (size_t i = 0; i < vfs::RootTree::kMostRoots; ++i) {
+  for (size_t i = 0; i < vfs::RootTree::kMostRootsOfOne; ++i) {
     const std::string root = "root" + std::to_string(i);
-    ASSERT_TRUE(b.make_directory(root));
+    use_as_root(b, root);
     ASSERT_TRUE(b.exists(root + "/" + path.substr(0, 2))) << root;
   }
-  ASSERT_TRUE(b.make_directory("another"));
+  use_as_root(b, "another");
   EXPECT_FALSE(b.exists("another/" + path)) << "as if the cluster had nothing";
   EXPECT_TRUE(b.exists(path));
   EXPECT_GT(b.count("lookup.too_many_roots"), 0U);

@@ -114,6 +114,10 @@ struct Name {
   bool operator==(const Name&) const = default;
 };
 [[nodiscard]] Name name_of(std::string_view path);
+/// Says whether only torch makes names like this one in a root: a root where somebody has asked for it is torch's.
+[[nodiscard]] bool proves_root(const Name& name);
+/// Says whether the name is one of a directory that other programs have too: two letters, `cache`, `triton`, ...
+[[nodiscard]] bool is_ambiguous(const Name& name);
 /// Says whether the path, of a file or a directory, is in the layout of some root. The root's own path is not.
 [[nodiscard]] bool is_in_a_root(std::string_view path);
 

@@ -17,8 +17,8 @@ constexpr uint64_t kFirstCookie = 3;  // 1 and 2 are "." and ".."
 
 const std::string kDevices = "triton/" + std::string(layout::kAnyDevice);
 
-bool is_virtual(const Node& directory) {
-  return directory.content.with([](const Content& content) { return content.backing == Backing::kVirtual; });
+bool is_local(const Node& node) {
+  return node.content.with([](const Content& content) { return content.backing == Backing::kLocal; });
 }
 
 uint64_t number_of(std::string_view path) { return std::hash<std::string_view>{}(path) | (1ULL << 63); }
@@ -62,13 +62,14 @@ Result<void> Listings::renew_listing(const NodePtr& node, const std::string& pat
     }
   }
   // What a root below the mountpoint shows of the cluster is listed once somebody has looked it up.
-  if (!layout::is_in_a_root(path)) {
+  const bool lists_all = tree_.lists_cluster(directory) && (path.empty() || layout::is_in_a_root(path));
+  if (!lists_all) {
     for (const auto& [name, child] : nodes_.children(node)) {
-      if (child->is_directory() && is_virtual(*child)) add_shared(name, S_IFDIR);
+      if (!is_local(*child)) add_shared(name, child->type);
     }
   }
   std::vector<std::string> shown;
-  for (const auto& child : catalog_.list(directory)) {
+  for (const auto& child : lists_all ? catalog_.list(directory) : std::vector<catalog::Child>{}) {
     const std::string entry_path = join(directory.path, child.name);
     if (has_set && is_kernel_file(entry_path)) continue;
     // Device directories have no name in the cluster: the first one stands for all that were not used here yet.

@@ -56,13 +56,20 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
   }
   auto where = tree_.site(parent, name);
   if (!where) return done({fail(std::move(where).error()), false});
-  if (!tree_.admit(where->entry.root)) {
-    counters_.get("lookup.too_many_roots").add();
-    auto local = resolve_locally(*where, true);
-    return local ? done({std::move(*local), false}) : answer_absent(done, false);
-  }
+  if (!tree_.admit(where->entry)) return lookup_without_cluster(*where, caller, done);
   if (directory->key) return lookup_in_key_directory(*where, caller, std::move(done));
   resolve(*where, std::move(done));
+}
+
+/// In one root too many.
+void Lookup::lookup_without_cluster(const Site& site, const Caller& caller, const LookupDone& done) {
+  counters_.get("lookup.too_many_roots").add();
+  if (site.parent->key) {
+    if (auto own = own_pending_file(site, caller)) return done({*own, false});
+  }
+  if (const NodePtr known = nodes_.look_up_child(site.parent, site.name)) return done({found(known, false), false});
+  auto local = resolve_locally(site, true);
+  return local ? done({std::move(*local), false}) : answer_absent(done, false);
 }
 
 void Lookup::resolve(const Site& site, LookupDone done) {
@@ -71,11 +78,11 @@ void Lookup::resolve(const Site& site, LookupDone done) {
     return answer_absent(done, true);
   }
   if (const auto known = catalog_.find(site.entry)) return resolve_entry(site, *known, true, std::move(done));
-  if (catalog_.has_directory(site.entry)) {
+  if (tree_.lists_cluster(site.entry) && catalog_.has_directory(site.entry)) {
     prefetch_.directory(site.entry);
     return done({add_virtual(site, 1), false});
   }
-  answer_absent(done, absence_may_be_kept(site.path, site.entry));
+  answer_absent(done, tree_.lists_cluster(site.entry) && absence_may_be_kept(site.path, site.entry));
 }
 
 std::optional<Result<Found>> Lookup::resolve_locally(const Site& site, bool keep) {

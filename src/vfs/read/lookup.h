@@ -39,6 +39,7 @@ class Lookup {
                                                                           const codec::Entry& entry);
 
  private:
+  void lookup_without_cluster(const Site& site, const Caller& caller, const LookupDone& done);
   void resolve(const Site& site, LookupDone done);
   [[nodiscard]] std::optional<Result<Found>> resolve_locally(const Site& site, bool keep);
   void resolve_entry(const Site& site, const catalog::KnownEntry& known, bool keep, LookupDone done);

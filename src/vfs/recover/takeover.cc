@@ -35,7 +35,7 @@ Result<void> Takeover::run() {
     const auto path = nodes_.path_of(*node);
     if (path) tree_.make_key_directory(*node, *path);
     // The roots that the earlier worker had admitted, and no more of them.
-    if (path && node->is_directory()) (void)tree_.admit(layout::name_of(*path).root);
+    if (path && node->is_directory()) (void)tree_.admit(layout::name_of(*path));
     restore_content(node, records.nodes.at(static_cast<uint64_t>(node->id)));
   }
   std::vector<NodePtr> lost;

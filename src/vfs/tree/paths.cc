@@ -69,7 +69,22 @@ bool kernel_may_keep(std::string_view path) {
   return classified.family != layout::Family::kTemporary || !classified.canonical.starts_with("triton/");
 }
 
+namespace {
+
+/// By a rename of a directory above it.
+bool may_come_into_a_root(std::string_view path) {
+  while (!layout::is_in_a_root(path)) {
+    const size_t slash = path.find('/');
+    if (slash == std::string_view::npos) return false;
+    path = path.substr(slash + 1);
+  }
+  return true;
+}
+
+}  // namespace
+
 bool absence_may_be_kept(const std::string& path, const layout::Name& entry) {
+  if (!layout::is_in_a_root(path)) return !may_come_into_a_root(path);
   if (parent_path(path) != entry.root) return true;
   return entry.root.empty() && !layout::is_triton_key_directory(path);
 }

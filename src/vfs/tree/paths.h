@@ -41,8 +41,8 @@ void put_groups_first(std::vector<std::string>& names);
 /// used.
 [[nodiscard]] bool kernel_may_keep(std::string_view path);
 /// Says whether the kernel may keep the absence of a name. It may not where the name stands in a root below the
-/// mountpoint, or is a Triton key in any root: nobody tells the kernel of a name in a root that it does not use
-/// (RootTree::local_paths_of()).
+/// mountpoint, is a Triton key in any root, or would be in a root if a directory above it had another name: nobody
+/// tells the kernel of a name in a root that it does not use (RootTree::local_paths_of()).
 [[nodiscard]] bool absence_may_be_kept(const std::string& path, const layout::Name& entry);
 
 }  // namespace inductorfs::vfs

@@ -16,6 +16,7 @@ namespace inductorfs::vfs {
 namespace {
 
 constexpr size_t kNameLimit = 255;
+constexpr std::chrono::seconds kPrunePause{1};
 
 Attributes attributes_of_entry(const codec::Entry& entry, uint64_t size, const RootAccess& access) {
   Attributes result;
@@ -97,7 +98,7 @@ std::vector<std::string> RootTree::local_paths_of(const layout::Name& entry) con
   const std::string triton = join(entry.root, "triton");
   const auto walked = nodes_.walk(triton);
   std::set<std::string> devices;
-  if (everything) devices.insert("0");
+  if (everything || walked.missing.empty()) devices.insert("0");
   if (walked.missing.empty()) {
     for (const auto& [name, node] : nodes_.children(walked.node)) {
       if (layout::is_device_name(name)) devices.insert(name);
@@ -108,19 +109,52 @@ std::vector<std::string> RootTree::local_paths_of(const layout::Name& entry) con
   return paths;
 }
 
-bool RootTree::admit(const std::string& root) {
-  if (root.empty() || roots_.read([&](const auto& roots) { return roots.contains(root); })) return true;
-  return roots_.write([&](auto& roots) {
-    if (roots.size() >= kMostRoots)
-      std::erase_if(roots, [this](const auto& one) { return !nodes_.walk(one).missing.empty(); });
-    if (roots.size() >= kMostRoots) return false;
-    roots.insert(root);
-    return true;
+bool RootTree::Roots::is_full(uid_t owner) const {
+  if (known.size() >= kMostRoots) return true;
+  return std::count_if(known.begin(), known.end(), [owner](const auto& one) { return one.second.owner == owner; }) >=
+         static_cast<ptrdiff_t>(kMostRootsOfOne);
+}
+
+bool RootTree::insert_root(Roots& roots, const layout::Name& entry, uid_t owner) {
+  const auto now = std::chrono::steady_clock::now();
+  if (roots.is_full(owner) && now >= roots.next_prune) {
+    roots.next_prune = now + kPrunePause;
+    std::erase_if(roots.known, [this](const auto& one) { return !nodes_.walk(one.first).missing.empty(); });
+  }
+  if (!roots.known.contains(entry.root) && roots.is_full(owner)) return false;
+  Root& root = roots.known.try_emplace(entry.root, Root{owner, false}).first->second;
+  root.is_torchs = root.is_torchs || layout::proves_root(entry);
+  return true;
+}
+
+bool RootTree::admit(const layout::Name& entry) {
+  if (entry.root.empty()) return true;
+  const bool proves = layout::proves_root(entry);
+  const auto known = roots_.read([&](const Roots& roots) -> std::optional<bool> {
+    const auto found = roots.known.find(entry.root);
+    if (found != roots.known.end()) return !proves || found->second.is_torchs ? std::optional(true) : std::nullopt;
+    const bool stays_full = roots.known.size() >= kMostRoots && std::chrono::steady_clock::now() < roots.next_prune;
+    return stays_full ? std::optional(false) : std::nullopt;
+  });
+  if (known) return *known;
+  const uid_t owner = owner_of(entry.root).value_or(0);
+  return roots_.write([&](Roots& roots) { return insert_root(roots, entry, owner); });
+}
+
+bool RootTree::lists_cluster(const layout::Name& entry) const {
+  if (entry.root.empty()) return true;
+  return roots_.read([&](const Roots& roots) {
+    const auto found = roots.known.find(entry.root);
+    return found != roots.known.end() && (found->second.is_torchs || !layout::is_ambiguous(entry));
   });
 }
 
 std::vector<std::string> RootTree::roots() const {
-  return roots_.read([](const auto& roots) { return std::vector<std::string>(roots.begin(), roots.end()); });
+  return roots_.read([](const Roots& roots) {
+    std::vector<std::string> paths;
+    for (const auto& [path, root] : roots.known) paths.push_back(path);
+    return paths;
+  });
 }
 
 std::optional<uid_t> RootTree::owner_of(const std::string& root) const {
@@ -129,24 +163,41 @@ std::optional<uid_t> RootTree::owner_of(const std::string& root) const {
 }
 
 bool RootTree::has_roots_at(const std::string& path) const {
-  return roots_.read([&](const auto& roots) {
-    if (roots.contains(path)) return true;
-    const auto below = roots.lower_bound(path + "/");
-    return below != roots.end() && below->starts_with(path + "/");
+  return roots_.read([&](const Roots& roots) {
+    if (roots.known.contains(path)) return true;
+    const auto below = roots.known.lower_bound(path + "/");
+    return below != roots.known.end() && below->first.starts_with(path + "/");
   });
 }
 
+/// Takes the roots at and below a directory out, with what they are called in it.
+std::map<std::string, RootTree::Root> RootTree::take_roots(Roots& roots, const std::string& directory) {
+  std::map<std::string, Root> taken;
+  for (auto one = roots.known.lower_bound(directory); one != roots.known.end() && one->first.starts_with(directory);) {
+    const std::string rest = one->first.substr(directory.size());
+    const bool inside = rest.empty() || rest.front() == '/';
+    if (inside) taken.emplace(rest, one->second);
+    one = inside ? roots.known.erase(one) : std::next(one);
+  }
+  return taken;
+}
+
 void RootTree::move_roots(const std::string& from, const std::string& to) {
-  roots_.write([&](auto& roots) {
-    std::vector<std::string> moved;
-    for (auto one = roots.lower_bound(from); one != roots.end() && one->starts_with(from);) {
-      const bool below = one->size() == from.size() || (*one)[from.size()] == '/';
-      if (below) moved.push_back(to + one->substr(from.size()));
-      one = below ? roots.erase(one) : std::next(one);
-    }
-    roots.insert(moved.begin(), moved.end());
-    if (const std::string root = layout::name_of(to).root; !root.empty()) roots.insert(root);
+  roots_.write([&](Roots& roots) {
+    for (auto& [rest, root] : take_roots(roots, from)) roots.known[to + rest] = root;
   });
+  (void)admit(layout::name_of(to));
+}
+
+void RootTree::exchange_roots(const std::string& one, const std::string& other) {
+  roots_.write([&](Roots& roots) {
+    const auto first = take_roots(roots, one);
+    const auto second = take_roots(roots, other);
+    for (const auto& [rest, root] : first) roots.known[other + rest] = root;
+    for (const auto& [rest, root] : second) roots.known[one + rest] = root;
+  });
+  (void)admit(layout::name_of(one));
+  (void)admit(layout::name_of(other));
 }
 
 void RootTree::each_key_directory(const std::function<void(const NodePtr&)>& use) const {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -90,10 +91,16 @@ class RootTree {
   /// each Triton device that is used there. With a root, those in that root.
   [[nodiscard]] std::vector<std::string> local_paths_of(const std::string& canonical) const;
   [[nodiscard]] std::vector<std::string> local_paths_of(const layout::Name& entry) const;
-  /// Notes that names of this root are about to be known. Returns false when there are kMostRoots others with known
-  /// names already: nobody would tell the kernel what changes there, so such a root shows nothing of the cluster.
-  [[nodiscard]] bool admit(const std::string& root);
+  /// Notes that this name is about to be asked for. Returns false when there are kMostRoots other roots with known
+  /// names already, or kMostRootsOfOne of the same owner: nobody would tell the kernel what changes there, so such a
+  /// root shows nothing of the cluster.
+  [[nodiscard]] bool admit(const layout::Name& entry);
   static constexpr size_t kMostRoots = 1024;
+  static constexpr size_t kMostRootsOfOne = 512;
+  /// Says whether a directory of this name shows by itself what the cluster has there. Otherwise it shows the names
+  /// that somebody has looked up. So does an ambiguous name in a root that nothing has proved to be torch's: a program
+  /// that unpacks a tree of its own must not find directories there that nobody has made.
+  [[nodiscard]] bool lists_cluster(const layout::Name& entry) const;
   /// Returns the roots with known names, below the mountpoint, which is always one.
   [[nodiscard]] std::vector<std::string> roots() const;
   /// Returns who owns the directory of a root; nothing when it has gone.
@@ -102,6 +109,8 @@ class RootTree {
   [[nodiscard]] bool has_roots_at(const std::string& path) const;
   /// Notes that a directory has moved with the roots in it.
   void move_roots(const std::string& from, const std::string& to);
+  /// The same for two directories that have changed places.
+  void exchange_roots(const std::string& one, const std::string& other);
   /// Calls `use` for each Triton key directory that is known.
   void each_key_directory(const std::function<void(const NodePtr&)>& use) const;
   /// Makes a node that is not in the table yet.
@@ -174,7 +183,18 @@ class RootTree {
   NodeTable nodes_;
   DescriptorCache descriptors_;
   SharedGuarded<Moves> moves_;
-  SharedGuarded<std::set<std::string>> roots_;
+  struct Root {
+    uid_t owner = 0;
+    bool is_torchs = false;
+  };
+  struct Roots {
+    std::map<std::string, Root> known;
+    SteadyTime next_prune{};  ///< while there are too many
+    [[nodiscard]] bool is_full(uid_t owner) const;
+  };
+  [[nodiscard]] static std::map<std::string, Root> take_roots(Roots& roots, const std::string& directory);
+  [[nodiscard]] bool insert_root(Roots& roots, const layout::Name& entry, uid_t owner);
+  SharedGuarded<Roots> roots_;
   Guarded<Pins> pins_;
   Guarded<Orphans> orphans_;
 };

@@ -30,9 +30,7 @@ void Removal::hide_moved(const std::string& from, const std::string& to) {
   hide_moved(from, to, open_moving(to));
 }
 
-void Removal::forget_root(const std::string& path) {
-  if (!layout::is_in_a_root(path)) catalog_.forget_hidden(path);
-}
+void Removal::forget_root(const std::string& path) { catalog_.forget_hidden(path); }
 
 Fd Removal::open_moving(const std::string& path) const {
   auto directory = disk_.open_directory(LocalTree::view(path));
@@ -41,7 +39,8 @@ Fd Removal::open_moving(const std::string& path) const {
 
 void Removal::hide_moved(const std::string& from, const std::string& to, const Fd& directory) {
   // With a root goes what was deleted in it.
-  if (!layout::is_in_a_root(from)) return forget_root(from);
+  forget_root(from);
+  if (!layout::is_in_a_root(from)) return;
   if (layout::name_of(from) == layout::name_of(to) || !directory) return;
   hide_below(from, directory, "");
 }
@@ -114,8 +113,9 @@ bool Removal::shows_set(const NodePtr& directory, const layout::Name& entry) con
 }
 
 bool Removal::shows_entries(const NodePtr& directory, const Site& site) const {
-  if (catalog_.has_directory(site.entry) || shows_set(directory, site.entry)) return true;
-  return directory && tree_.has_roots_at(site.path) && shows_nodes(directory);
+  const bool lists_all = tree_.lists_cluster(site.entry);
+  if ((lists_all && catalog_.has_directory(site.entry)) || shows_set(directory, site.entry)) return true;
+  return directory && (!lists_all || tree_.has_roots_at(site.path)) && shows_nodes(directory);
 }
 
 bool Removal::shows_nodes(const NodePtr& directory) const {
@@ -134,7 +134,9 @@ bool Removal::directory_is_empty(const NodePtr& directory, const std::string& pa
     if (pending) return false;
   }
   const auto entry = layout::name_of(path);
-  if (catalog_.has_directory(entry) || shows_set(directory, entry)) return false;
+  const bool lists_all = tree_.lists_cluster(entry);
+  if ((lists_all && catalog_.has_directory(entry)) || shows_set(directory, entry)) return false;
+  if (!lists_all && directory && shows_nodes(directory)) return false;
   const auto status = disk_.stat(LocalTree::view(path));
   return !status || !*status || disk_.is_empty(LocalTree::view(path));
 }

@@ -75,6 +75,7 @@ Result<void> Renames::rename_one(const Site& from, const Site& to, const NodePtr
     INDUCTORFS_TRY(check_new_path(node, from.path, to.path));
     INDUCTORFS_TRY_ASSIGN(const auto moved,
                           moves_.write([&](Moves&) { return rename_directory(from, to, node, mode); }));
+    removal_.forget_root(to.path);  // one that it may have replaced
     removal_.hide_moved(from.path, to.path, moved);
     sealing_.saw_writer_below(to.path, caller.pid);
     return {};
@@ -194,6 +195,7 @@ Result<void> Renames::exchange(const Site& from, const Site& to) {
       if (!own) return own;
       fail_point("rename.exchanged");
       nodes_.exchange(from.parent, from.name, to.parent, to.name);
+      tree_.exchange_roots(from.path, to.path);
       return {};
     });
   }));

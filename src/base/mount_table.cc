@@ -55,8 +55,11 @@ std::optional<MountEntry> parse_line(std::string_view line) {
   const auto field = [&](size_t at) { return at < fields.size() ? unescape(fields[at]) : std::string(); };
   if (dash + 1 >= fields.size()) return std::nullopt;
   uint64_t id = 0;
-  (void)std::from_chars(fields[0].data(), fields[0].data() + fields[0].size(), id);  // the kernel writes a number
-  return MountEntry{field(2), field(3), field(4), field(dash + 1), field(dash + 2), field(dash + 3), id};
+  uint64_t parent = 0;
+  // The kernel writes numbers.
+  (void)std::from_chars(fields[0].data(), fields[0].data() + fields[0].size(), id);
+  (void)std::from_chars(fields[1].data(), fields[1].data() + fields[1].size(), parent);
+  return MountEntry{field(2), field(3), field(4), field(dash + 1), field(dash + 2), field(dash + 3), id, parent};
 }
 
 }  // namespace
@@ -70,8 +73,12 @@ std::vector<MountEntry> parse_mount_table(std::string_view text) {
 }
 
 std::vector<MountEntry> read_mount_table() {
-  const Result<std::string> text = read_file(AT_FDCWD, "/proc/self/mountinfo", kTableLimit);
-  return text ? parse_mount_table(*text) : std::vector<MountEntry>();
+  return read_mounts_of("/proc", "self", kTableLimit).value_or(std::vector<MountEntry>());
+}
+
+Result<std::vector<MountEntry>> read_mounts_of(const std::string& proc, const std::string& process, uint64_t limit) {
+  INDUCTORFS_TRY_ASSIGN(const auto text, read_file(AT_FDCWD, proc + "/" + process + "/mountinfo", limit));
+  return parse_mount_table(text);
 }
 
 const MountEntry* find_mount_at(const std::vector<MountEntry>& table, std::string_view path) {

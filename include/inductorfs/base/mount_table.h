@@ -26,7 +26,8 @@ struct MountEntry {
   std::string type;
   std::string source;
   std::string super_options;
-  uint64_t id = 0;  ///< as in /proc/PID/fdinfo; no two mounts of a host have the same id at the same time
+  uint64_t id = 0;      ///< as in /proc/PID/fdinfo; no two mounts of a host have the same id at the same time
+  uint64_t parent = 0;  ///< the id of the mount that it is mounted on; that mount may be missing in the list
 
   [[nodiscard]] bool is_ours() const { return type == kFileSystemType; }
 };
@@ -36,6 +37,10 @@ struct MountEntry {
 [[nodiscard]] std::vector<MountEntry> parse_mount_table(std::string_view text);
 /// Reads the mounts of this process; empty when /proc is not there. Touches no mount.
 [[nodiscard]] std::vector<MountEntry> read_mount_table();
+/// Reads the mounts that a process (of this name in the directory `proc`: a number, or "self") sees, of a list of at
+/// most `limit` bytes. An error when the process is gone, or its list is longer. Touches no mount.
+[[nodiscard]] Result<std::vector<MountEntry>> read_mounts_of(const std::string& proc, const std::string& process,
+                                                             uint64_t limit);
 /// Returns the mount with this id, or nullptr when there is none.
 [[nodiscard]] const MountEntry* find_mount_by_id(const std::vector<MountEntry>& table, uint64_t id);
 /// Returns MountEntry::id of the mount that the file lies in. Asks nothing of that mount.

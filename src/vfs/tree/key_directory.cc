@@ -10,27 +10,17 @@
 #include <optional>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/process_start.h"
 
 namespace inductorfs::vfs {
 namespace {
 
 constexpr uint64_t kStatusLimit = uint64_t{16} * 1024;
 constexpr uint64_t kStatLimit = 4096;
-/// Of the start in /proc/PID/stat (proc_pid_stat(5): 22), counted from the blank behind the name, which is field 2.
-constexpr int kBlanksBeforeStart = 20;
 /// Seconds are cut off in the times that are compared, and the clock may have been set a little.
 constexpr std::chrono::seconds kStartSlack{2};
 
-/// When the process of this /proc/PID/stat began.
-std::optional<uint64_t> start_in(const Result<std::string>& stat) {
-  // The name stands in parentheses and may itself hold parentheses and blanks.
-  size_t at = stat ? stat->rfind(')') : std::string::npos;
-  for (int i = 0; i < kBlanksBeforeStart && at != std::string::npos; ++i) at = stat->find(' ', at + 1);
-  if (at == std::string::npos) return std::nullopt;
-  uint64_t start = 0;
-  const auto parsed = std::from_chars(stat->data() + at + 1, stat->data() + stat->size(), start);
-  return parsed.ec == std::errc() ? std::optional(start) : std::nullopt;
-}
+std::optional<uint64_t> start_in(const Result<std::string>& stat) { return stat ? start_in_stat(*stat) : std::nullopt; }
 
 std::optional<uint64_t> start_of(pid_t process) {
   return start_in(read_file(AT_FDCWD, "/proc/" + std::to_string(process) + "/stat", kStatLimit));

@@ -108,6 +108,22 @@ Result<std::vector<std::string>> group_children(std::string_view group_json, std
   return names;
 }
 
+Result<std::string> group_directory(std::string_view group_json, std::string_view key) {
+  if (!is_plain_name(key)) return fail(ErrorCode::kInvalid, "a group's key is one plain name");
+  std::string directory;
+  bool is_one = true;
+  const auto takes = [&](std::string_view path, std::string_view name) {
+    if (!is_writers_path(path, key, name)) return false;
+    path.remove_suffix(name.size() + 1);
+    if (directory.empty()) directory = path;
+    is_one = is_one && directory == path;
+    return true;
+  };
+  INDUCTORFS_TRY(read_children(group_json, takes));
+  if (!is_one) return corrupt("its children are in several directories");
+  return directory;
+}
+
 Result<std::string> canonical_group(std::string_view group_json, std::string_view key) {
   INDUCTORFS_TRY_ASSIGN(const auto children, read_written_group(group_json, key));
   return with_directory(group_json, children, kPlaceholder);

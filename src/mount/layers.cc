@@ -19,6 +19,7 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/mount/open_files.h"
+#include "inductorfs/mount/process_views.h"
 #include "inductorfs/places/place.h"
 #include "inductorfs/remote/local_remote.h"
 
@@ -119,6 +120,8 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings
                            const std::vector<vfs::OpenQuestion>& questions, const std::stop_token& stop) {
     return asker->who_writes(questions, stop);
   };
+  options.where_seen = [views = std::make_shared<ProcessViews>(settings.mountpoint)](
+                           pid_t thread, std::string_view path) { return views->path_for(thread, path); };
   return vfs::FileSystem::open(options, *layers.host, *layers.catalog, *layers.store, *layers.remote, layers.counters);
 }
 

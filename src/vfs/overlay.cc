@@ -46,7 +46,8 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
                 [this](const codec::Entry& entry, const std::string& why) { fit_.needs_newer_release(entry, why); }},
                options_.fetch_threads, options_.fetch_total, options_.lookup_patience),
       prefetch_(options_, services.catalog, fetcher_),
-      lookup_(services, tree_, sets_, fetcher_, prefetch_),
+      views_(services, tree_, notifier_),
+      lookup_(services, tree_, sets_, fetcher_, prefetch_, views_),
       listings_(services, tree_, sets_),
       changes_(services, tree_, sets_, notifier_),
       marks_(services.host, tree_.disk(), services.counters),
@@ -74,7 +75,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
 
 Result<void> Overlay::begin() {
   if (!options_.resume) return recovery_.run();
-  return Takeover(services_, {tree_, sets_, lookup_, key_sets_, stale_, places_, phase_}).run();
+  return Takeover(services_, {tree_, sets_, lookup_, views_, key_sets_, stale_, places_, phase_}).run();
 }
 
 Result<void> Overlay::rename(NodeId parent, std::string_view name, NodeId new_parent, std::string_view new_name,

@@ -14,6 +14,7 @@
 #include "vfs/read/cluster_sets.h"
 #include "vfs/read/fetcher.h"
 #include "vfs/read/fit.h"
+#include "vfs/read/group_views.h"
 #include "vfs/read/listing.h"
 #include "vfs/read/lookup.h"
 #include "vfs/read/notifier.h"
@@ -143,6 +144,7 @@ class Overlay final : public FileSystem {
   Fit fit_;
   Fetcher fetcher_;
   Prefetch prefetch_;
+  GroupViews views_;
   Lookup lookup_;
   Listings listings_;
   ClusterChanges changes_;

@@ -22,6 +22,7 @@ void fuzz_written(std::string_view text) {
   INDUCTORFS_CHECK(rendered.has_value());
   INDUCTORFS_CHECK(layout::canonical_group(*rendered, kKey).value() == *canonical);
   INDUCTORFS_CHECK(layout::group_children(*rendered, kKey).value() == *children);
+  INDUCTORFS_CHECK(layout::group_directory(*rendered, kKey).value() == "/other/place/" + std::string(kKey));
 }
 
 /// One as the cluster has it: nothing in it leads out of the reader's own directory.

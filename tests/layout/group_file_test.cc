@@ -53,6 +53,15 @@ TEST(Group, ListsTheChildrenThatTritonWrote) {
             (std::vector<std::string>{"add_kernel.source", "add_kernel.ttir", "add_kernel.cubin", "add_kernel.json"}));
 }
 
+TEST(Group, TellsTheDirectoryThatItsWriterSaw) {
+  EXPECT_EQ(group_directory(triton_group("/tmp/c/triton/0"), kKey).value(), "/tmp/c/triton/0/" + std::string(kKey));
+  const std::string two =
+      R"({"child_paths": {"a": "/one/)" + std::string(kKey) + R"(/a", "b": "/two/)" + std::string(kKey) + R"(/b"}})";
+  ASSERT_TRUE(group_children(two, kKey).has_value());
+  EXPECT_EQ(group_directory(two, kKey).error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(group_directory(kCanonical, kKey).error().code(), ErrorCode::kCorrupt);
+}
+
 TEST(Group, IsCanonicalWhoeverWroteIt) {
   EXPECT_EQ(canonical_group(triton_group("/tmp/c/triton/0"), kKey).value(), kCanonical);
   EXPECT_EQ(canonical_group(triton_group("/home/x/.triton/cache"), kKey).value(), kCanonical);

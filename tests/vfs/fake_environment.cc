@@ -81,6 +81,25 @@ Judgement FakeWriters::judge(const fingerprint::Writer* writer, std::span<const 
   });
 }
 
+void FakeViews::set(pid_t process, const std::string& path, const std::string& root) {
+  state_.with([&](State& state) { state.processes[process] = {root, path}; });
+}
+
+std::string FakeViews::path_for(pid_t process, std::string_view path) const {
+  return state_.with([&](State& state) {
+    ++state.asked;
+    const auto found = state.processes.find(process);
+    if (found == state.processes.end()) return mountpoint_ + "/" + std::string(path);
+    const auto& [root, at] = found->second;
+    if (!path.starts_with(root)) return mountpoint_ + "/" + std::string(path);
+    return at + (root.empty() ? "/" : "") + std::string(path.substr(root.size()));
+  });
+}
+
+size_t FakeViews::asked() const {
+  return state_.with([](const State& state) { return state.asked; });
+}
+
 void FakeEnvironment::set_facts(const std::string& facts, const std::string& architectures) {
   facts_.with([&](Facts& all) {
     fingerprint::Fingerprint result;

@@ -6,6 +6,8 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "inductorfs/base/guarded.h"
@@ -51,6 +53,26 @@ class FakeWriters final : public fingerprint::Writers {
   };
   static Process process_of(const State& state, const fingerprint::Writer* writer);
 
+  mutable Guarded<State> state_;
+};
+
+/// Where each process sees the mount: at the usual mountpoint, but for those that a test names. Safe for concurrent
+/// use.
+class FakeViews {
+ public:
+  explicit FakeViews(std::string mountpoint) : mountpoint_(std::move(mountpoint)) {}
+  /// The process sees what lies below `root`, a directory of the mount ("" for all of it), at `path`, and nothing else.
+  void set(pid_t process, const std::string& path, const std::string& root = {});
+  /// FileSystemOptions::where_seen
+  [[nodiscard]] std::string path_for(pid_t process, std::string_view path) const;
+  [[nodiscard]] size_t asked() const;
+
+ private:
+  struct State {
+    std::map<pid_t, std::pair<std::string, std::string>> processes;
+    size_t asked = 0;
+  };
+  const std::string mountpoint_;
   mutable Guarded<State> state_;
 };
 

@@ -28,8 +28,9 @@ std::string base_name(const std::string& path) { return path.substr(path.rfind('
 
 }  // namespace
 
-void RecordingKernel::forget_name(vfs::NodeId, const std::string& name) {
+void RecordingKernel::forget_name(vfs::NodeId parent, const std::string& name) {
   names_.with([&](auto& names) { names.insert(name); });
+  if (on_name) on_name(parent, name);
 }
 void RecordingKernel::forget_content(vfs::NodeId) {}
 bool RecordingKernel::told_name(const std::string& name) const {
@@ -100,6 +101,11 @@ void Host::start(bool resume, bool requests_finished) {
   vfs_options.quiet_time = options_.quiet_time;
   vfs_options.prefetch_bytes = options_.prefetch_bytes;
   vfs_options.who_writes = options_.who_writes;
+  if (options_.views) {
+    vfs_options.where_seen = [views = options_.views](pid_t thread, std::string_view path) {
+      return views->path_for(thread, path);
+    };
+  }
   vfs_options.region = &*region_;
   vfs_options.resume = resume;
   auto opened_fs = vfs::FileSystem::open(vfs_options, environment, *catalog, *store, *remote, *counters);
@@ -283,9 +289,11 @@ Result<void> Host::triton_compile(const std::string& key_directory, const std::s
 
 Result<void> Host::triton_group(const std::string& key_directory, pid_t process) {
   std::string children;
+  const std::string seen =
+      options_.views ? options_.views->path_for(process, key_directory) : options_.mountpoint + "/" + key_directory;
   for (const char* name : kChildren) {
     if (!children.empty()) children += ", ";
-    children += "\"" + std::string(name) + "\": \"" + options_.mountpoint + "/" + key_directory + "/" + name + "\"";
+    children += "\"" + std::string(name) + "\": \"" + seen + "/" + name + "\"";
   }
   return triton_put(key_directory, "__grp__k.json", "{\"child_paths\": {" + children + "}}", process);
 }

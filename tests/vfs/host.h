@@ -26,6 +26,8 @@ class RecordingKernel final : public vfs::KernelCache {
   void forget_name(vfs::NodeId parent, const std::string& name) override;
   void forget_content(vfs::NodeId node) override;
   [[nodiscard]] bool told_name(const std::string& name) const;
+  /// Is called with each name, from the notify thread. To be set before the first one.
+  std::function<void(vfs::NodeId parent, const std::string& name)> on_name;
 
  private:
   Guarded<std::set<std::string>> names_;
@@ -46,6 +48,7 @@ struct HostOptions {
   pid_t process = 0;             ///< whose requests these are; 0: the test's own
   /// As of vfs::FileSystemOptions.
   decltype(vfs::FileSystemOptions::who_writes) who_writes{};
+  std::shared_ptr<FakeViews> views{};  ///< none: everybody sees the mountpoint
   /// Where everything lies, as a daemon lays it out, and stays; empty: a directory that goes with the host.
   std::string store{};
   /// Puts something between this host and its cluster.

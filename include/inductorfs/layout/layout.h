@@ -174,6 +174,9 @@ enum class CommonUse {
 /// is not directly in `key` (the key directory's last component): each child is an absolute path whose last two
 /// components are <key>/<name>, with a plain <name>.
 [[nodiscard]] Result<std::vector<std::string>> group_children(std::string_view group_json, std::string_view key);
+/// Returns the directory of the children that a group file lists, as the writer saw it. kCorrupt as above, and when the
+/// children are in several.
+[[nodiscard]] Result<std::string> group_directory(std::string_view group_json, std::string_view key);
 /// Returns the group file as the cluster stores it: each child path is `[INDUCTORFS]/<name>`, without the writer's own
 /// directory.
 [[nodiscard]] Result<std::string> canonical_group(std::string_view group_json, std::string_view key);

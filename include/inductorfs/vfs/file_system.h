@@ -63,7 +63,7 @@ struct FileSystemOptions {
   /// `orphans/` hold files that have no name in that tree. It is made when it is missing, and lies on the store's file
   /// system.
   std::string directory;
-  /// The absolute path under which jobs see the mount. Triton's group files are rendered for this path.
+  /// The absolute path under which jobs see the mount, as far as where_seen does not tell another one.
   std::string mountpoint;
   std::string origin;   ///< "host/mount id"
   uid_t owner_uid = 0;  ///< owner of entries and directories that come from the cluster
@@ -83,6 +83,10 @@ struct FileSystemOptions {
   /// questions. It blocks until a deadline of its own, or until the stop token asks it to stop; only one thread calls
   /// it. If there is none, nobody can tell, and files that were written in place stay on this host.
   std::function<std::vector<OpenState>(const std::vector<OpenQuestion>&, const std::stop_token&)> who_writes;
+  /// Returns the absolute path under which a thread (Caller::pid) sees a path of the mount, for which Triton's group
+  /// files are rendered. It may block on nothing but the kernel's own lists. If there is none, everybody sees the mount
+  /// at `mountpoint`.
+  std::function<std::string(pid_t thread, std::string_view path)> where_seen;
   /// The memory in which the node table is recorded for the next worker; it outlives the file system. nullptr: the
   /// table is not recorded.
   const takeover::Region* region = nullptr;

@@ -80,6 +80,7 @@ void Origin::saw_writer_of_set(const NodePtr& directory, const std::string& path
   Provenance set;
   moves_.read([&](const Moves&) {
     mark_set(LocalTree::view(path), names, set, verdict);
+    tree_.mark_view(LocalTree::view(path), names, path, writer);
     for (const auto& name : names) {
       // What was remembered of a file in the staging directory is not true any more.
       const NodePtr node = nodes_.child(directory, name);

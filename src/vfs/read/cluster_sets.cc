@@ -9,11 +9,6 @@
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
-namespace {
-
-constexpr uint64_t kGroupFileLimit = 1 << 20;
-
-}  // namespace
 
 std::optional<catalog::KnownEntry> ClusterSets::entry_of(const Node& directory, const std::string& path) const {
   if (directory.key && is_kernel_file(path)) {

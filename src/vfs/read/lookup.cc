@@ -10,8 +10,6 @@
 namespace inductorfs::vfs {
 namespace {
 
-constexpr uint64_t kGroupFileLimit = 1 << 20;
-
 /// Of a file that was not known: whether its bytes may be the store's, too. One without a seal may be, when who took it
 /// into the store was killed then, or does it just now: `status` may be older than that. So a writer asks the disk.
 SealState seal_state_of(const LocalTree& tree, const std::string& path, const struct stat& status) {
@@ -34,14 +32,16 @@ bool is_being_renamed(const NodeTable& nodes, const LocalTree& tree, const std::
 
 void answer_absent(const LookupDone& done, bool keep) { done({fail(ErrorCode::kNotFound), keep}); }
 
-Lookup::Lookup(const Services& services, RootTree& tree, ClusterSets& sets, Fetcher& fetcher, Prefetch& prefetch)
+Lookup::Lookup(const Services& services, RootTree& tree, ClusterSets& sets, Fetcher& fetcher, Prefetch& prefetch,
+               GroupViews& views)
     : catalog_(services.catalog),
       store_(services.store),
       counters_(services.counters),
       tree_(tree),
       sets_(sets),
       fetcher_(fetcher),
-      prefetch_(prefetch) {}
+      prefetch_(prefetch),
+      views_(views) {}
 
 void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) {
   const NodePtr directory = nodes_.find(parent);
@@ -50,12 +50,17 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
   // answer from memory is all they need.
   if (!directory->key) {
     if (const NodePtr known = nodes_.look_up_child(directory, name)) {
-      const bool keep = kernel_may_keep(nodes_.path_of(*known).value_or(""));
+      const std::string path = nodes_.path_of(*known).value_or("");
+      if (known->key) views_.meet(known, path, caller);
+      const bool keep = kernel_may_keep(path);
       return done({moves_.read([&](const Moves&) { return found(known, keep); }), false});
     }
   }
   auto where = tree_.site(parent, name);
   if (!where) return done({fail(std::move(where).error()), false});
+  if (directory->key && layout::is_group_file(where->name)) {
+    where->seen = tree_.seen_by(caller.pid, parent_path(where->path));
+  }
   if (!tree_.admit(where->entry)) return lookup_without_cluster(*where, caller, done);
   if (directory->key) return lookup_in_key_directory(*where, caller, std::move(done));
   resolve(*where, std::move(done));
@@ -165,8 +170,8 @@ Result<Found> Lookup::add_local(const Site& site, const struct stat& status, uin
   return found(winner, true);
 }
 
-/// The text of a group file for this mount; nothing for every other file.
-Result<std::shared_ptr<const std::string>> Lookup::rendered_group(const std::string& path, const codec::Entry& entry) {
+Result<std::shared_ptr<const std::string>> Lookup::rendered_group(const std::string& path, const codec::Entry& entry,
+                                                                  const std::string& directory) {
   using Text = std::shared_ptr<const std::string>;
   const size_t slash = path.rfind('/');
   if (layout::classify(path).family != layout::Family::kTritonKernel || slash == std::string::npos ||
@@ -175,21 +180,22 @@ Result<std::shared_ptr<const std::string>> Lookup::rendered_group(const std::str
   }
   INDUCTORFS_TRY_ASSIGN(auto blob, store_.open_blob(entry.digest));
   INDUCTORFS_TRY_ASSIGN(auto canonical, read_file(AT_FDCWD, proc_path(blob.get()), kGroupFileLimit));
-  INDUCTORFS_TRY_ASSIGN(auto text,
-                        layout::render_group(canonical, tree_.options().mountpoint + "/" + path.substr(0, slash)));
+  INDUCTORFS_TRY_ASSIGN(auto text, layout::render_group(canonical, directory));
   return Text(std::make_shared<const std::string>(std::move(text)));
 }
 
 Result<Found> Lookup::add_shared(const Site& site, const codec::Entry& entry, uint64_t references) {
-  INDUCTORFS_TRY_ASSIGN(auto rendered, rendered_group(site.path, entry));
+  INDUCTORFS_TRY_ASSIGN(auto rendered, rendered_group(site.path, entry, site.seen));
   NodePtr node = tree_.new_node(S_IFREG, inode_number_of(site.path), site);
   node->content.with([&](Content& content) {
     content.backing = Backing::kShared;
     content.entry = entry;
     content.rendered = rendered;
+    if (rendered) content.group_directory = site.seen;
     tree_.set_entry_attributes(*node, content, site.entry);
   });
-  nodes_.note_content(*node, NodeJournal::shared(node->id, entry));
+  nodes_.note_content(
+      *node, rendered ? NodeJournal::group(node->id, entry, site.seen, {}) : NodeJournal::shared(node->id, entry));
   tree_.pins().with([&](Pins& pins) { pins.shared[entry.digest].push_back(node->id); });
   const NodePtr winner = nodes_.add(site.parent, site.name, node, references);
   if (winner != node) tree_.let_go({node});

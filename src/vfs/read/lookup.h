@@ -9,6 +9,7 @@
 
 #include "vfs/read/cluster_sets.h"
 #include "vfs/read/fetcher.h"
+#include "vfs/read/group_views.h"
 #include "vfs/read/prefetch.h"
 #include "vfs/read/services.h"
 #include "vfs/tree/root_tree.h"
@@ -20,7 +21,8 @@ namespace inductorfs::vfs {
 /// Safe for concurrent use.
 class Lookup {
  public:
-  Lookup(const Services& services, RootTree& tree, ClusterSets& sets, Fetcher& fetcher, Prefetch& prefetch);
+  Lookup(const Services& services, RootTree& tree, ClusterSets& sets, Fetcher& fetcher, Prefetch& prefetch,
+         GroupViews& views);
 
   /// FileSystem::lookup.
   void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done);
@@ -34,9 +36,11 @@ class Lookup {
   [[nodiscard]] Result<NodePtr> pin_path(std::string_view path);
   /// Returns the node of a name that is known, or that is on the local disk.
   [[nodiscard]] Result<NodePtr> existing(const Site& site);
-  /// Returns the text of a group file for this mount, or nullptr for any other file.
+  /// Returns the text of a group file whose children lie in this directory, which is an absolute path, or nullptr for
+  /// any other file.
   [[nodiscard]] Result<std::shared_ptr<const std::string>> rendered_group(const std::string& path,
-                                                                          const codec::Entry& entry);
+                                                                          const codec::Entry& entry,
+                                                                          const std::string& directory);
 
  private:
   void lookup_without_cluster(const Site& site, const Caller& caller, const LookupDone& done);
@@ -58,6 +62,7 @@ class Lookup {
   ClusterSets& sets_;
   Fetcher& fetcher_;
   Prefetch& prefetch_;
+  GroupViews& views_;
   LocalTree& disk_{tree_.disk()};
   NodeTable& nodes_{tree_.nodes()};
   SharedGuarded<Moves>& moves_{tree_.moves()};

@@ -18,6 +18,11 @@ void Lookup::lookup_in_key_directory(const Site& site, const Caller& caller, Loo
     return resolve(site, std::move(done));
   }
   if (auto own = own_pending_file(site, caller)) return done({*own, false});
+  if (!site.seen.empty()) {
+    done = [this, site, done = std::move(done)](LookupAnswer answer) {
+      done(views_.for_view(site, std::move(answer)));
+    };
+  }
   const auto [committed, has_pending] = site.parent->key->state.with(
       [](const KeyState& state) { return std::make_pair(state.committed, !state.writers.empty()); });
   const bool keep = !has_pending;

@@ -19,7 +19,6 @@ namespace {
 constexpr const char* kBootIdFile = "/proc/sys/kernel/random/boot_id";
 constexpr const char* kMarker = "state";
 constexpr size_t kMarkerLimit = 256;
-constexpr uint64_t kGroupFileLimit = 1 << 20;
 
 std::string boot_id() {
   auto text = read_file(AT_FDCWD, kBootIdFile, kMarkerLimit);

@@ -18,6 +18,7 @@ Takeover::Takeover(const Services& services, const Parts& parts)
       tree_(parts.tree),
       sets_(parts.sets),
       lookup_(parts.lookup),
+      views_(parts.views),
       key_sets_(parts.key_sets),
       stale_(parts.stale),
       places_(parts.places),
@@ -38,6 +39,7 @@ Result<void> Takeover::run() {
     if (path && node->is_directory()) (void)tree_.admit(layout::name_of(*path));
     restore_content(node, records.nodes.at(static_cast<uint64_t>(node->id)));
   }
+  for (const NodePtr& node : nodes) views_.kept_before(*node);
   std::vector<NodePtr> lost;
   for (const NodePtr& node : nodes) {
     if (node->is_regular() && !places_.find_place(node)) lost.push_back(node);
@@ -63,7 +65,11 @@ NodePtr Takeover::node_of(const NodeRecord& record) {
   auto node = std::make_shared<Node>(NodeId{record.id}, record.type, record.inode_number);
   node->lookups = record.lookups;
   node->local_inode = record.local_inode;
-  if (record.backing == Backing::kShared) node->content_record = NodeJournal::shared(node->id, record.entry);
+  if (record.backing == Backing::kShared) {
+    node->content_record = record.group_directory.empty()
+                               ? NodeJournal::shared(node->id, record.entry)
+                               : NodeJournal::group(node->id, record.entry, record.group_directory, record.group_text);
+  }
   if (record.backing == Backing::kVirtual) node->content_record = NodeJournal::virtual_directory(node->id);
   if (!record.elsewhere.empty()) node->content_record = NodeJournal::local(node->id, record.elsewhere);
   if (!record.cluster_set.empty()) node->key_record = NodeJournal::cluster_set(node->id, record.cluster_set);
@@ -78,10 +84,12 @@ void Takeover::restore_content(const NodePtr& node, const NodeRecord& record) {
     if (record.backing == Backing::kShared) {
       content.entry = record.entry;
       // Its bytes stay those that the kernel keeps pages of, whatever the catalog says of the name by now.
-      content.rendered = lookup_.rendered_group(path.value_or(record.entry.path), record.entry).value_or(nullptr);
+      restore_group(content, record, path.value_or(record.entry.path));
       tree_.set_entry_attributes(*node, content, name);
       if (!path) content.attributes.links = 0;
-      pins_.with([&](Pins& pins) { pins.shared[record.entry.digest].push_back(node->id); });
+      // A node of another view has all its bytes in memory.
+      if (record.group_text.empty())
+        pins_.with([&](Pins& pins) { pins.shared[record.entry.digest].push_back(node->id); });
     } else if (record.backing == Backing::kVirtual) {
       tree_.set_virtual_attributes(*node, content, name);
     } else {
@@ -91,6 +99,16 @@ void Takeover::restore_content(const NodePtr& node, const NodeRecord& record) {
     }
   });
   if (node->key && !record.cluster_set.empty()) sets_.restore(*node, record.cluster_set);
+}
+
+/// Renders a group file as it was: the kernel may have pages of it.
+void Takeover::restore_group(Content& content, const NodeRecord& record, const std::string& path) {
+  content.group_directory = record.group_directory;
+  // An earlier release rendered all of them for the mountpoint.
+  if (content.group_directory.empty()) content.group_directory = join(tree_.options().mountpoint, parent_path(path));
+  content.rendered = record.group_text.empty()
+                         ? lookup_.rendered_group(path, record.entry, content.group_directory).value_or(nullptr)
+                         : std::make_shared<const std::string>(record.group_text);
 }
 
 void Takeover::restore_pending() {

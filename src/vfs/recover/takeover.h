@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "vfs/read/cluster_sets.h"
+#include "vfs/read/group_views.h"
 #include "vfs/read/lookup.h"
 #include "vfs/read/services.h"
 #include "vfs/recover/node_places.h"
@@ -26,6 +27,7 @@ class Takeover {
     RootTree& tree;
     ClusterSets& sets;
     Lookup& lookup;
+    GroupViews& views;
     KeySets& key_sets;
     Stale& stale;
     NodePlaces& places;
@@ -39,6 +41,7 @@ class Takeover {
  private:
   [[nodiscard]] NodePtr node_of(const NodeRecord& record);
   void restore_content(const NodePtr& node, const NodeRecord& record);
+  void restore_group(Content& content, const NodeRecord& record, const std::string& path);
   void restore_pending();
   [[nodiscard]] std::optional<SetOwner> owner_of_set(std::string_view text, const std::string& place) const;
   [[nodiscard]] bool restore_set(const NodePtr& directory, std::string_view owner, const std::string& place);
@@ -48,6 +51,7 @@ class Takeover {
   RootTree& tree_;
   ClusterSets& sets_;
   Lookup& lookup_;
+  GroupViews& views_;
   KeySets& key_sets_;
   Stale& stale_;
   NodePlaces& places_;

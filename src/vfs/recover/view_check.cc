@@ -9,11 +9,10 @@
 
 #include "inductorfs/layout/layout.h"
 #include "vfs/tree/local_tree.h"
+#include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
 namespace {
-
-constexpr uint64_t kGroupFileLimit = 1 << 20;
 
 /// Needs external synchronisation.
 class Checker {

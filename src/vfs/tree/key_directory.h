@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
@@ -59,9 +60,30 @@ struct KeyState {
   Provenance provenance;                  ///< kLocal: of the committed set, if it came as a whole in this worker's life
 };
 
-/// Guards the state of one key directory. Its lock is taken before the node table's. Safe for concurrent use.
+/// What the kernel keeps of the group files of a key directory. Their text is for one view of the mount
+/// (FileSystemOptions::where_seen), and the kernel shows what it keeps to every process.
+struct GroupNames {
+  bool several = false;  ///< processes with several views have looked group files up: the kernel may keep none
+  bool kept = false;     ///< the kernel may have kept some
+  std::string kept_for;  ///< the directory as that view sees it; empty: their texts tell
+
+  /// Notes that the kernel keeps a group file of which it is not known yet what it shows.
+  void keep_unseen() {
+    kept = true;
+    kept_for.clear();
+  }
+  /// Notes another view. Returns true when the kernel has to forget what it may have kept.
+  [[nodiscard]] bool meet_another() {
+    several = true;
+    return std::exchange(kept, false);
+  }
+};
+
+/// Guards the state of one key directory. The lock of `state` is taken before the node table's; that of `groups` is a
+/// leaf. Safe for concurrent use.
 struct KeyDirectory {
   Guarded<KeyState> state;
+  Guarded<GroupNames> groups;
 };
 
 /// Returns the process of a thread, by its number in the daemon's pid namespace; not known when it is not there.

@@ -111,6 +111,7 @@ class LocalTree {
   static constexpr const char* kPrivateName = "user.inductorfs.private";    ///< why the file never leaves the host
   static constexpr const char* kDisputedName = "user.inductorfs.disputed";  ///< in pending/: KeyState::Put
   static constexpr const char* kModeName = "user.inductorfs.mode";          ///< somebody chose the mode by chmod(2)
+  static constexpr const char* kSeenName = "user.inductorfs.seen";          ///< RootTree::mark_view()
   static constexpr const char* kEntryName = "user.inductorfs.entry";        ///< in stale/: the file's canonical path
 
  private:

@@ -33,6 +33,8 @@ enum class SealState {
   kAskDisk,  ///< not sealed under this node: RootTree::is_sealed() finds out when it matters
 };
 
+struct Node;
+
 /// The bytes and attributes of a node. Guarded by the node's own lock, which may be held while its bytes are copied.
 struct Content {
   Backing backing = Backing::kLocal;
@@ -51,7 +53,9 @@ struct Content {
   std::shared_ptr<const Provenance> provenance;
   // kShared
   codec::Entry entry;
-  std::shared_ptr<const std::string> rendered;  ///< bytes that differ from the blob (a group file for this mount)
+  std::shared_ptr<const std::string> rendered;  ///< bytes that differ from the blob (a group file for one view)
+  std::string group_directory;                  ///< of such a group file: the directory that its text names
+  std::shared_ptr<Node> view_of;  ///< of a node without a name (GroupViews): the node that has the name, pinned
 };
 
 /// The items that a listing of a directory goes through. The cookie of an item is the hash of its name, so that a

@@ -21,6 +21,7 @@ enum class Kind : uint8_t {
   kLocal,
   kVirtual,
   kClusterSet = 12,  // 11 was one of names alone
+  kGroup,
 };
 
 /// What a node of ordinary names takes in the log, for the decision on a snapshot.
@@ -42,6 +43,12 @@ void read_shared(ByteReader& reader, NodeRecord& node) {
   if (!entry) return;  // the node stays what it was: its bytes are then asked for by its path
   node.backing = Backing::kShared;
   node.entry = std::move(*entry);
+}
+
+void read_group(ByteReader& reader, NodeRecord& node) {
+  node.group_directory = text_of(reader.bytes(reader.integer<uint16_t>()));
+  node.group_text = text_of(reader.bytes(reader.integer<uint32_t>()));
+  read_shared(reader, node);
 }
 
 void read_cluster_set(ByteReader& reader, NodeRecord& node) {
@@ -78,6 +85,9 @@ void read_change(Kind kind, ByteReader& reader, NodeRecord& node) {
       break;
     case Kind::kVirtual:
       node.backing = Backing::kVirtual;
+      break;
+    case Kind::kGroup:
+      read_group(reader, node);
       break;
     case Kind::kClusterSet:
       read_cluster_set(reader, node);
@@ -209,6 +219,17 @@ NodeRecords NodeJournal::read() const {
 
 std::string NodeJournal::shared(NodeId node, const codec::Entry& entry) {
   std::string record = begin(Kind::kShared, node);
+  append_integer(record, static_cast<uint16_t>(entry.path.size()));
+  return record.append(entry.path).append(codec::encode_entry(entry));
+}
+
+std::string NodeJournal::group(NodeId node, const codec::Entry& entry, std::string_view directory,
+                               std::string_view text) {
+  std::string record = begin(Kind::kGroup, node);
+  append_integer(record, static_cast<uint16_t>(directory.size()));
+  record.append(directory);
+  append_integer(record, static_cast<uint32_t>(text.size()));
+  record.append(text);
   append_integer(record, static_cast<uint16_t>(entry.path.size()));
   return record.append(entry.path).append(codec::encode_entry(entry));
 }

@@ -26,6 +26,8 @@ struct NodeRecord {
   Backing backing = Backing::kLocal;
   std::string elsewhere;
   codec::Entry entry;
+  std::string group_directory;                             ///< of a group file that was rendered: for this directory
+  std::string group_text;                                  ///< its bytes; empty: they are made from the blob
   std::map<std::string, catalog::KnownEntry> cluster_set;  ///< the cluster's set that a key directory shows
 };
 
@@ -74,6 +76,9 @@ class NodeJournal {
 
   // These make the records that a node carries along (Node::content_record, Node::key_record) for the next snapshot.
   [[nodiscard]] static std::string shared(NodeId node, const codec::Entry& entry);
+  /// A group file of the cluster that shows `text`, rendered for `directory`. An empty text is made from the blob.
+  [[nodiscard]] static std::string group(NodeId node, const codec::Entry& entry, std::string_view directory,
+                                         std::string_view text);
   [[nodiscard]] static std::string local(NodeId node, std::string_view elsewhere);
   [[nodiscard]] static std::string virtual_directory(NodeId node);
   [[nodiscard]] static std::string cluster_set(NodeId node, const std::map<std::string, catalog::KnownEntry>& set);

@@ -200,6 +200,15 @@ void NodeTable::add_unnamed(const NodePtr& node, uint64_t references) {
   });
 }
 
+bool NodeTable::count_known(const NodePtr& node) {
+  return change([&](State& state, NodeJournal::Batch& batch) {
+    if (at(state, node->id) != node) return false;
+    node->lookups.fetch_add(1, std::memory_order_relaxed);
+    batch.count(node->id, 1);
+    return true;
+  });
+}
+
 NodePtr NodeTable::detach(const NodePtr& parent, std::string_view name) {
   return change([&](State& state, NodeJournal::Batch& batch) -> NodePtr {
     const auto found = parent->children.find(name);

@@ -57,6 +57,8 @@ class NodeTable {
               const std::optional<LocalFile>& file = std::nullopt);
   /// Enters a node that has no name in the tree (a pending file).
   void add_unnamed(const NodePtr& node, uint64_t references);
+  /// Counts one kernel reference on a node, unless it has left the table; returns whether it is there.
+  [[nodiscard]] bool count_known(const NodePtr& node);
   /// Removes the name and returns its node, which stays in the table until it is forgotten or released.
   NodePtr detach(const NodePtr& parent, std::string_view name);
   /// Moves a name; returns the node that had the new name before.

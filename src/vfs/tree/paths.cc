@@ -11,8 +11,6 @@
 namespace inductorfs::vfs {
 namespace {
 
-constexpr uint64_t kGroupFileLimit = 1 << 20;
-
 bool has_sign(const std::string& path, layout::SealSign sign) {
   const auto& rule = layout::rule_of(layout::classify(path).family);
   return rule.shared && rule.seal == sign;

@@ -30,6 +30,8 @@ namespace inductorfs::vfs {
                                   const std::vector<LocalTree::Item>& siblings);
 /// The most files of a Triton set, which is looked at as a whole under locks. A group file names 256 children at most.
 inline constexpr size_t kMostInSet = 1024;
+/// The most bytes of a group file that are read.
+inline constexpr uint64_t kGroupFileLimit = 1 << 20;
 /// Says whether these files of a Triton set, in this directory, are all that its group file names. Reads the group
 /// file.
 [[nodiscard]] bool set_is_whole(const std::set<std::string>& files, const LocalTree& tree, const std::string& directory,

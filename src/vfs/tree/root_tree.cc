@@ -11,6 +11,7 @@
 
 #include "inductorfs/layout/layout.h"
 #include "vfs/tree/entry_mode.h"
+#include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -34,6 +35,11 @@ Attributes attributes_of_entry(const codec::Entry& entry, uint64_t size, const R
 }  // namespace
 
 uint64_t inode_number_of(std::string_view path) { return std::hash<std::string_view>{}(path) | (1ULL << 63); }
+
+void note_named(const Site& site) {
+  if (!site.parent->key || !layout::is_group_file(site.name) || !is_kernel_file(site.path)) return;
+  site.parent->key->groups.with([](GroupNames& names) { names.keep_unseen(); });
+}
 
 std::string pending_path(const Node& directory, const SetOwner& writer) {
   auto known = directory.key->state.with([&](const KeyState& state) {
@@ -67,7 +73,7 @@ Result<Site> RootTree::site(NodeId parent, std::string_view name) const {
   if (!directory->is_directory()) return fail(ErrorCode::kNotDirectory);
   auto path = nodes_.path_of(*directory, name);
   if (!path) return fail(ErrorCode::kNotFound);
-  Site result{std::move(directory), std::string(name), std::move(*path), {}};
+  Site result{std::move(directory), std::string(name), std::move(*path), {}, {}};
   result.entry = layout::name_of(result.path);
   return result;
 }
@@ -321,13 +327,51 @@ Result<Attributes> RootTree::own_attributes(const Node& node, Content& content) 
   return content.attributes;
 }
 
-void RootTree::forget(NodeId node, uint64_t count) { let_go(nodes_.forget(node, count)); }
+void RootTree::forget(NodeId node, uint64_t count) {
+  let_go(nodes_.forget(node, count));
+  if (waiting_.load() > 0) forgotten_.notify_with([](uint64_t& calls) { ++calls; });
+}
+
+bool RootTree::wait_until_forgotten(const std::vector<NodePtr>& nodes, Deadline deadline) {
+  waiting_.fetch_add(1);  // before the look, so that a later forget() is not missed
+  const auto is_known = [](const NodePtr& node) { return node->lookups.load() > 0; };
+  bool known = true;
+  for (bool late = false; !late;) {
+    const uint64_t calls = forgotten_.with([](uint64_t now) { return now; });
+    known = std::any_of(nodes.begin(), nodes.end(), is_known);
+    if (!known) break;
+    late = forgotten_.wait_until(
+        deadline.at(), [&](uint64_t now) { return now != calls; }, [&](uint64_t now) { return now == calls; });
+  }
+  waiting_.fetch_sub(1);
+  return !known;
+}
+
+std::string RootTree::seen_by(pid_t thread, const std::string& path) const {
+  return options_.where_seen ? options_.where_seen(thread, path) : join(options_.mountpoint, path);
+}
+
+void RootTree::mark_view(const std::string& place, const std::vector<std::string>& names,
+                         const std::string& key_directory, pid_t writer) const {
+  if (!options_.where_seen) return;
+  for (const auto& name : names) {
+    if (!layout::is_group_file(name)) continue;
+    const auto text = read_file(disk_.fd(), join(place, name), kGroupFileLimit);
+    const auto named = text ? layout::group_directory(*text, last_component(key_directory)) : Result<std::string>("");
+    const std::string seen = seen_by(writer, key_directory);
+    if (named && *named != seen) disk_.set_mark(join(place, name), LocalTree::kSeenName, seen);
+  }
+}
 
 void RootTree::let_go(const std::vector<NodePtr>& gone) {
   for (const NodePtr& node : gone) {
     descriptors_.drop(node->id);
     unpin_set(*node);
-    node->content.with([&](const Content& content) { end(*node, content); });
+    const NodePtr named = node->content.with([&](Content& content) {
+      end(*node, content);
+      return std::exchange(content.view_of, nullptr);
+    });
+    if (named) unpin(named);
   }
 }
 

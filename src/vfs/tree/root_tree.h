@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -58,7 +59,12 @@ struct Site {
   std::string name;
   std::string path;    ///< relative to the mount
   layout::Name entry;  ///< the entry of the cluster that may stand behind the name
+  std::string seen;    ///< in the lookup of a group file: the directory as the asking process sees it
 };
+
+/// Notes that a request has given a file this name. If it is a group file, the kernel keeps it without a lookup
+/// (GroupNames).
+void note_named(const Site& site);
 
 /// The state that all other classes of this module work on: the nodes that the kernel knows, the local directory below
 /// them, and how the two belong together. It knows nothing of the cluster, of fetching or of sealing. A mount has one,
@@ -118,6 +124,15 @@ class RootTree {
   void make_key_directory(Node& node, const std::string& path);
   /// Removes `count` of the kernel's references.
   void forget(NodeId node, uint64_t count);
+  /// Waits until the kernel has no reference to any of these nodes; returns whether it has none.
+  [[nodiscard]] bool wait_until_forgotten(const std::vector<NodePtr>& nodes, Deadline deadline);
+  /// Returns the absolute path at which a thread (Caller::pid) sees a path of the mount.
+  [[nodiscard]] std::string seen_by(pid_t thread, const std::string& path) const;
+  /// Marks the group files among these files of a key directory, which lie at `place` below the file system's
+  /// directory, with the path at which their writer sees `key_directory`, if they name another one (it is reached by a
+  /// symbolic link).
+  void mark_view(const std::string& place, const std::vector<std::string>& names, const std::string& key_directory,
+                 pid_t writer) const;
   /// Removes a pin.
   void unpin(const NodePtr& node);
   /// Gives back what nodes held that have left the table: descriptors, pins, and the files of deleted names.
@@ -197,6 +212,8 @@ class RootTree {
   SharedGuarded<Roots> roots_;
   Guarded<Pins> pins_;
   Guarded<Orphans> orphans_;
+  std::atomic<size_t> waiting_{0};  ///< threads in wait_until_forgotten()
+  Guarded<uint64_t> forgotten_;     ///< counts calls of forget() while threads wait for them
 };
 
 /// Returns the st_ino of a path without a local file. It never equals one of the local disk's, which do not have the

@@ -123,6 +123,11 @@ void KeySets::commit_if_complete(const Site& site, const SetOwner& set_writer, p
     return set->second.complete && state.committed == KeyState::Committed::kNone;
   });
   if (!ready) return;
+  const auto files = directory->key->state.with([&](const KeyState& state) {
+    const auto set = state.writers.find(set_writer);
+    return set == state.writers.end() ? std::set<std::string>() : set->second.names();
+  });
+  tree_.mark_view(pending, {files.begin(), files.end()}, parent_path(site.path), caller);
   const auto architecture = marks_.architecture_of_set(pending);
   const WriterVerdict verdict = marks_.glance(layout::Family::kTritonKernel, architecture, caller);
   std::string path;

@@ -33,7 +33,7 @@ void Sealing::adopt_merged(const std::string& path) {
       return removal_.queueing().with([&](const Queueing& queueing) {
         if (!may_go(queueing)) return false;
         if (content == nullptr) return disk_.unlink(LocalTree::view(path)).has_value();
-        return removal_.take_name_away({found.parent, found.name, path, layout::name_of(path)}, found.node, content)
+        return removal_.take_name_away({found.parent, found.name, path, layout::name_of(path), {}}, found.node, content)
             .has_value();
       });
     };

@@ -63,6 +63,7 @@ Result<Found> Names::made(const Site& site, const Caller& caller, std::optional<
   if (file) (void)descriptors_.put(result->node, std::move(*file), true);
   changed_names_in(site.parent);
   result->keep = kernel_may_keep(site.path);
+  note_named(site);
   return result;
 }
 
@@ -170,6 +171,7 @@ Result<Found> Names::link(NodeId id, NodeId new_parent, std::string_view new_nam
     if (!linked) return fail(std::move(linked).error());
     tree_.named_again(*linked);
     changed_names_in(where.parent);
+    note_named(where);
     return lookup_.found(*linked, true);
   });
   if (!result) return result;

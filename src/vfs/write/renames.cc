@@ -123,6 +123,7 @@ Result<void> Renames::rename_file(const Site& from, const Site& to, const NodePt
     INDUCTORFS_TRY(disk_.rename(LocalTree::view(from.path), LocalTree::view(to.path)));
     fail_point("rename.file");
     (void)nodes_.move(from.parent, from.name, to.parent, to.name);  // what it replaces is `target`
+    note_named(to);
     if (replaced != nullptr) removal_.orphaned(*target, *replaced, there.has_value());
     return {};
   });
@@ -157,6 +158,10 @@ Result<Fd> Renames::rename_directory(const Site& from, const Site& to, const Nod
   if (replaced) tree_.let_go(nodes_.release(replaced));
   if (node->key && !tree_.local_set(to.path).empty()) {
     node->key->state.with([](KeyState& state) { state.committed = KeyState::Committed::kLocal; });
+    node->key->groups.with([](GroupNames& names) {
+      names = {};
+      names.keep_unseen();
+    });
   }
   return moved;
 }

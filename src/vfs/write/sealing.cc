@@ -15,7 +15,6 @@
 namespace inductorfs::vfs {
 namespace {
 
-constexpr uint64_t kGroupFileLimit = 1 << 20;
 constexpr size_t kMostWaitingForRoom = 1000;
 constexpr int64_t kSecond = 1'000'000'000;
 

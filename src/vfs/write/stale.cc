@@ -72,7 +72,7 @@ void Stale::drop_stale(const std::string& directory, std::vector<std::string> na
       if (!walked.missing.empty()) {
         (void)disk_.unlink(LocalTree::view(path));  // one that stays is met again at the next start
       } else if (walked.node->content.with([&](Content& content) {
-                   const Site where{walked.parent, walked.name, path, layout::name_of(path)};
+                   const Site where{walked.parent, walked.name, path, layout::name_of(path), {}};
                    return content.backing == Backing::kLocal && removal_.take_name_away(where, walked.node, &content);
                  })) {
         gone.push_back(std::move(walked));

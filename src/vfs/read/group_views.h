@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "vfs/read/notifier.h"
+#include "vfs/read/services.h"
+#include "vfs/tree/root_tree.h"
+
+namespace inductorfs::vfs {
+
+/// Shows each process the text of a Triton group file in which the paths are those that the process sees: a container
+/// has the mount at a path of its own (FileSystemOptions::where_seen), and Triton takes the whole group for a miss when
+/// one of its absolute paths does not exist there (triton/runtime/cache.py: get_group).
+///
+/// The kernel keeps names and pages for all processes alike. Therefore the first process that looks a group file up
+/// gets the file's node, rendered for its view, and the kernel keeps the name. A process with another view gets a node
+/// without a name, which has the text for that view. From then on the kernel may not keep the group files of this key
+/// directory, and it is made to forget those that it has (GroupNames).
+///
+/// Triton makes the key directory before it reads a group (os.makedirs in FileCacheManager.__init__), which is a
+/// request whatever the kernel keeps. That is when meet() notices another view. Safe for concurrent use.
+class GroupViews {
+ public:
+  /// The longest that meet() waits for the kernel, which forgets a name in less than a millisecond.
+  static constexpr Milliseconds kForgetWait{100};
+  /// Nodes without a name that are found again, so that the kernel need not drop one for the next.
+  static constexpr size_t kMostRemembered = 4096;
+
+  GroupViews(const Services& services, RootTree& tree, Notifier& notifier);
+
+  /// Handles the lookup of a known key directory at this path. If the kernel keeps group files there that are rendered
+  /// for another view than the caller's, waits until the kernel has given their nodes back, at most kForgetWait: it
+  /// forgets their names at once, and keeps the node of a file that a process has open. Blocks for nothing else but the
+  /// local disk.
+  void meet(const NodePtr& key_directory, const std::string& path, const Caller& caller);
+  /// Changes the answer to the lookup of a group file into that for the caller, who sees the directory at `site.seen`.
+  [[nodiscard]] LookupAnswer for_view(const Site& site, LookupAnswer answer);
+  /// Notes that the kernel may keep this group file, which an earlier worker has shown.
+  void kept_before(const Node& group_file);
+
+ private:
+  using Key = std::tuple<NodeId, std::string, std::string>;  ///< key directory, name, view
+
+  [[nodiscard]] Result<std::string> text_of(const NodePtr& node);
+  [[nodiscard]] std::string directory_of(const NodePtr& node, const std::string& key);
+  [[nodiscard]] bool are_kept_for(const NodePtr& key_directory, const std::string& path, const std::string& seen);
+  [[nodiscard]] bool may_keep(const Site& site);
+  void forget_groups(const NodePtr& key_directory, bool waits);
+  [[nodiscard]] Result<Found> other_view(const Site& site, const NodePtr& node, const Attributes& attributes);
+  [[nodiscard]] NodePtr new_view(const Site& site, const NodePtr& node, const std::string& canonical, std::string text,
+                                 const Attributes& attributes);
+
+  Counters& counters_;
+  RootTree& tree_;
+  Notifier& notifier_;
+  NodeTable& nodes_{tree_.nodes()};
+  Guarded<std::map<Key, std::weak_ptr<Node>>> views_;
+};
+
+}  // namespace inductorfs::vfs

@@ -84,11 +84,16 @@ Result<void> check_generated_code(const Artefact& artefact) {
   return corrupt(artefact, "is not the hash of its content");
 }
 
-Result<void> check_binary(const Artefact& artefact, uint16_t type, const HostLimits& host) {
+/// What a sound binary of that type needs of a host.
+Result<ElfNeeds> needs_of_binary(const Artefact& artefact, uint16_t type) {
   INDUCTORFS_TRY_ASSIGN(const auto header, read_elf_header(artefact));
   if (header.machine != kMachineHost) return foreign(artefact, "ELF for another machine");
   if (header.type != type) return corrupt(artefact, "ELF of another type");
-  INDUCTORFS_TRY_ASSIGN(const auto needs, read_elf_needs(artefact));
+  return read_elf_needs(artefact);
+}
+
+Result<void> check_launcher(const Artefact& artefact, const HostLimits& host) {
+  INDUCTORFS_TRY_ASSIGN(const auto needs, needs_of_binary(artefact, kElfSharedObject));
   return check_elf_needs(artefact, needs, host);
 }
 
@@ -102,10 +107,13 @@ bool holds_device_code(std::string_view section) {
 /// CUTLASS and CK have binaries under names of this form. Their names hold neither the version of nvcc or hipcc nor the
 /// library's headers (codecache.py: cutlass_key hashes Python modules only, ROCmCodeCache the command line).
 Result<void> check_cpp_binary(const Artefact& artefact, const HostLimits& host) {
-  INDUCTORFS_TRY(check_binary(artefact, artefact.name.ends_with(".so") ? kElfSharedObject : kElfRelocatable, host));
+  const uint16_t type = artefact.name.ends_with(".so") ? kElfSharedObject : kElfRelocatable;
+  INDUCTORFS_TRY_ASSIGN(const auto needs, needs_of_binary(artefact, type));
   INDUCTORFS_TRY_ASSIGN(const auto sections, read_section_names(artefact));
-  if (std::none_of(sections.begin(), sections.end(), holds_device_code)) return {};
-  return foreign(artefact, "has code for GPUs, and its name does not tell which compiler and which CUTLASS it is of");
+  if (std::any_of(sections.begin(), sections.end(), holds_device_code)) {
+    return foreign(artefact, "has code for GPUs, and its name does not tell which compiler and which CUTLASS it is of");
+  }
+  return check_elf_needs(artefact, needs, host);
 }
 
 Result<void> check_cubin(const Artefact& artefact, const HostLimits& host) {
@@ -188,7 +196,7 @@ Result<void> check_family(const Classification& classified, const Artefact& arte
     case Family::kTritonKernel:
       return check_triton_file(classified, artefact, host);
     case Family::kTritonLauncher:
-      return check_binary(artefact, kElfSharedObject, host);
+      return check_launcher(artefact, host);
     case Family::kVecIsaMarker:
     case Family::kKernelPerf:
     case Family::kDynamo:

@@ -2,6 +2,7 @@
 #include <elf.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -43,8 +44,8 @@ std::string code(const std::string& suffix) { return "ab/" + kCode + suffix; }
   }
   return ::testing::AssertionSuccess();
 }
-::testing::AssertionResult refuses(const std::string& path, const std::string& bytes) {
-  return fails_with(ErrorCode::kCorrupt, path, bytes, {});
+::testing::AssertionResult refuses(const std::string& path, const std::string& bytes, const HostLimits& host = {}) {
+  return fails_with(ErrorCode::kCorrupt, path, bytes, host);
 }
 ::testing::AssertionResult is_foreign(const std::string& path, const std::string& bytes, const HostLimits& host = {}) {
   return fails_with(ErrorCode::kNotSupported, path, bytes, host);
@@ -315,6 +316,23 @@ TEST(CheckContent, TakesNoCodeForGpusForACppKernel) {
       EXPECT_TRUE(accepts(code(suffix), file.build()));
     }
   }
+}
+
+/// A broken file is broken everywhere: a host whose limits it passes and one whose limits it does not say the same.
+TEST(CheckContent, SaysOfABrokenBinaryThatItIsBrokenWhateverTheHost) {
+  Sections file;
+  file.sections = {{SHT_PROGBITS, "code"}, {SHT_NOTE, samples::property_note(0xc0008002, 8)}};  // x86-64-v4
+  file.names = {".text", ".note"};
+  HostLimits host;
+  host.x86_isa_level = 1;
+  const std::string whole = file.build();
+  ASSERT_TRUE(accepts(code(".main.o"), whole));
+  ASSERT_TRUE(is_foreign(code(".main.o"), whole, host));
+  std::string broken = whole;
+  const uint64_t table = *reinterpret_cast<const uint64_t*>(&broken[offsetof(Elf64_Ehdr, e_shoff)]);
+  broken.replace(table + sizeof(Elf64_Shdr), 4, "\xff\xff\xff\x7f");  // the name of .text
+  EXPECT_TRUE(refuses(code(".main.o"), broken));
+  EXPECT_TRUE(refuses(code(".main.o"), broken, host));
 }
 
 TEST(CheckContent, SaysNothingOfFamiliesThatAreNotShared) {

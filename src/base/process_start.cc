@@ -6,19 +6,27 @@
 namespace inductorfs {
 namespace {
 
-/// Of the start in /proc/PID/stat (proc_pid_stat(5): 22), counted from the blank behind the name, which is field 2.
+// proc_pid_stat(5), counted from the blank behind the name, which is field 2.
+constexpr int kBlanksBeforeParent = 2;
 constexpr int kBlanksBeforeStart = 20;
+
+template <typename Number>
+std::optional<Number> field_in_stat(std::string_view stat, int blanks) {
+  // The name stands in parentheses and may itself hold parentheses and blanks.
+  size_t at = stat.rfind(')');
+  for (int i = 0; i < blanks && at != std::string_view::npos; ++i) at = stat.find(' ', at + 1);
+  if (at == std::string_view::npos) return std::nullopt;
+  Number number = 0;
+  const auto parsed = std::from_chars(stat.data() + at + 1, stat.data() + stat.size(), number);
+  return parsed.ec == std::errc() ? std::optional(number) : std::nullopt;
+}
 
 }  // namespace
 
 std::optional<uint64_t> start_in_stat(std::string_view stat) {
-  // The name stands in parentheses and may itself hold parentheses and blanks.
-  size_t at = stat.rfind(')');
-  for (int i = 0; i < kBlanksBeforeStart && at != std::string_view::npos; ++i) at = stat.find(' ', at + 1);
-  if (at == std::string_view::npos) return std::nullopt;
-  uint64_t start = 0;
-  const auto parsed = std::from_chars(stat.data() + at + 1, stat.data() + stat.size(), start);
-  return parsed.ec == std::errc() ? std::optional(start) : std::nullopt;
+  return field_in_stat<uint64_t>(stat, kBlanksBeforeStart);
 }
+
+std::optional<pid_t> parent_in_stat(std::string_view stat) { return field_in_stat<pid_t>(stat, kBlanksBeforeParent); }
 
 }  // namespace inductorfs

@@ -17,13 +17,14 @@ constexpr uint64_t kStatLimit = 4096;
 
 }  // namespace
 
-ProcessViews::ProcessViews(std::string mountpoint, std::string proc, const Clock& clock)
-    : mountpoint_(std::move(mountpoint)), proc_(std::move(proc)), clock_(clock) {}
+ProcessViews::ProcessViews(std::string mountpoint, pid_t own_process, std::string proc, const Clock& clock)
+    : mountpoint_(std::move(mountpoint)), own_process_(own_process), proc_(std::move(proc)), clock_(clock) {}
 
 std::string ProcessViews::path_for(pid_t thread, std::string_view path) {
   std::string usual = mountpoint_;
   if (!path.empty()) usual.append("/").append(path);
   const auto paths = thread > 0 ? paths_of(thread) : nullptr;
+  if (paths == own_children_) return {};
   return paths ? paths->path_of(path, usual).value_or(usual) : usual;
 }
 
@@ -54,6 +55,13 @@ std::shared_ptr<const MountPaths> ProcessViews::recall(pid_t thread, std::option
   });
 }
 
+std::shared_ptr<const MountPaths> ProcessViews::read_paths(const std::string& thread) {
+  const std::string device = this->device();
+  const auto table = read_mounts_of(proc_, thread, kMostBytes);
+  if (device.empty() || !table) return nullptr;
+  return std::make_shared<const MountPaths>(*table, device);
+}
+
 std::shared_ptr<const MountPaths> ProcessViews::paths_of(pid_t thread) {
   const SteadyTime now = clock_.now();
   if (auto known = recall(thread, std::nullopt, now)) return known;
@@ -62,10 +70,8 @@ std::shared_ptr<const MountPaths> ProcessViews::paths_of(pid_t thread) {
   const auto start = stat ? start_in_stat(*stat) : std::nullopt;
   if (!start) return nullptr;
   if (auto known = recall(thread, start, now)) return known;
-  const std::string device = this->device();
-  const auto table = read_mounts_of(proc_, name, kMostBytes);
-  if (device.empty() || !table) return nullptr;
-  auto paths = std::make_shared<const MountPaths>(*table, device);
+  auto paths = parent_in_stat(*stat) == own_process_ ? own_children_ : read_paths(name);
+  if (!paths) return nullptr;
   state_.with([&](State& state) {
     ++state.lists_read;
     if (state.threads.size() >= kMostProcesses && !state.threads.contains(thread)) {

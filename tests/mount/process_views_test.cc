@@ -16,6 +16,7 @@ using inductorfs::testing::FakeClock;
 using inductorfs::testing::TemporaryDirectory;
 
 constexpr const char* kMountpoint = "/var/cache/inductor";
+constexpr pid_t kOwn = 4242;
 constexpr const char* kPath = "triton/0/KEY";
 constexpr const char* kUsual = "/var/cache/inductor/triton/0/KEY";
 
@@ -27,18 +28,19 @@ class ProcessViewsTest : public ::testing::Test {
  protected:
   ProcessViewsTest() { process("self", 1, ours(kMountpoint)); }
 
-  void process(const std::string& name, int start, const std::string& mounts) {
+  void process(const std::string& name, int start, const std::string& mounts, pid_t parent = 1) {
     std::filesystem::create_directories(proc / name);
     std::string fields;
-    for (int i = 0; i < 19; ++i) fields += " 0";
-    write(name + "/stat", name + " (a name) with) S" + fields.substr(2) + " " + std::to_string(start) + " 0 0\n");
+    for (int i = 0; i < 17; ++i) fields += " 0";
+    write(name + "/stat",
+          name + " (a name) with) S " + std::to_string(parent) + fields + " " + std::to_string(start) + " 0 0\n");
     write(name + "/mountinfo", mounts);
   }
   void write(const std::string& name, const std::string& text) { std::ofstream(proc / name) << text; }
 
   TemporaryDirectory proc;
   FakeClock clock;
-  ProcessViews views{kMountpoint, proc.path(), clock};
+  ProcessViews views{kMountpoint, kOwn, proc.path(), clock};
 };
 
 TEST_F(ProcessViewsTest, TellThePathOfEachProcess) {
@@ -56,6 +58,14 @@ TEST_F(ProcessViewsTest, TellTheMountpointWhereNothingIsKnown) {
   EXPECT_EQ(views.path_for(6, kPath), kUsual) << "it has ended";
   EXPECT_EQ(views.path_for(7, kPath), kUsual) << "it sees no part of the mount";
   EXPECT_EQ(views.path_for(9, kPath), kUsual) << "too many mounts";
+}
+
+/// Who is asked whether anybody writes to a file must look at that file, and at no other that is shown in its place.
+TEST_F(ProcessViewsTest, TellNothingToAChildOfItsOwn) {
+  process("7", 70, ours("/cache"), kOwn);
+  process("8", 80, ours("/cache"), kOwn + 1);
+  EXPECT_EQ(views.path_for(7, kPath), "");
+  EXPECT_EQ(views.path_for(8, kPath), "/cache/triton/0/KEY");
 }
 
 TEST_F(ProcessViewsTest, ReadTheListOfAProcessOnce) {

@@ -142,11 +142,14 @@ def test_a_symbolic_link_to_the_mount_is_no_other_view(cluster, at):
     assert counters.get("triton.other_views", 0) == 0 and counters.get("triton.views_met", 0) == 0, counters
 
 
-def test_a_group_file_that_was_copied_here_names_the_readers_paths(cluster, at, tmp_path):
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_group_file_that_was_copied_here_names_the_readers_paths(cluster, at, tmp_path, sealed):
     """cp -r of another cache directory gives it its name without a lookup, and the kernel keeps it."""
     node = cluster.quick("a")
     artefacts.triton_compile(tmp_path / "old", SEED, "old")
     shutil.copytree(tmp_path / "old", node.cache, dirs_exist_ok=True)
     shutil.rmtree(tmp_path / "old")
     assert artefacts.triton_writers(artefacts.triton_read(node.cache, SEED)) == {"old"}
+    if sealed:  # the daemon has asked who writes to the files, through the mount
+        wait_until(lambda: node.counters().get("seal.groups"), what="the set is sealed")
     assert run_in_container(node.cache, at, READ) == ["old"]

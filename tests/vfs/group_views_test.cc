@@ -58,7 +58,8 @@ class KernelNames {
   }
   /// Triton's FileCacheManager (os.makedirs) and its get_group: the text of the group file.
   std::string get_group(const std::string& directory, pid_t process) {
-    if (!look_up(directory, process, true)) EXPECT_TRUE(host_.make_directories(directory));
+    const bool made = look_up(directory, process, true) || host_.make_directories(directory);
+    EXPECT_TRUE(made);
     const auto found = look_up(directory + "/__grp__k.json", process);
     return found ? read(found->node) : "absent: " + found.error().to_string();
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -10,5 +12,7 @@ namespace inductorfs {
 /// Returns the start of a process, in clock ticks since boot, from the text of its /proc/PID/stat. With its number it
 /// identifies the process. Empty when the text is no such file's.
 [[nodiscard]] std::optional<uint64_t> start_in_stat(std::string_view stat);
+/// Returns the process that is the parent, from the same text.
+[[nodiscard]] std::optional<pid_t> parent_in_stat(std::string_view stat);
 
 }  // namespace inductorfs

@@ -30,12 +30,14 @@ class ProcessViews {
   static constexpr Milliseconds kTrust{1000};
 
   /// `clock` must outlive this object.
-  explicit ProcessViews(std::string mountpoint, std::string proc = "/proc", const Clock& clock = system_clock());
+  ProcessViews(std::string mountpoint, pid_t own_process, std::string proc = "/proc",
+               const Clock& clock = system_clock());
 
   /// Returns the absolute path at which a thread sees a path of the mount, which is relative to it. That is the path
   /// below the mountpoint if this path leads there for the thread, too, or if nothing is known of the thread: its
   /// number is 0, it has ended, it sees no part of the mount that holds the file, or its list is longer than
-  /// kMostBytes.
+  /// kMostBytes. Empty for a child of `own_process`: it asks for the file system (OpenFiles), and has to meet the
+  /// files themselves.
   [[nodiscard]] std::string path_for(pid_t thread, std::string_view path);
 
   /// Counts the lists that were read.
@@ -56,11 +58,16 @@ class ProcessViews {
   /// Without a start: what was checked a moment ago.
   [[nodiscard]] std::shared_ptr<const MountPaths> recall(pid_t thread, std::optional<uint64_t> start, SteadyTime now);
   [[nodiscard]] std::shared_ptr<const MountPaths> paths_of(pid_t thread);
+  [[nodiscard]] std::shared_ptr<const MountPaths> read_paths(const std::string& thread);
   [[nodiscard]] std::string device();
 
   const std::string mountpoint_;
+  const pid_t own_process_;
   const std::string proc_;
   const Clock& clock_;
+  /// Stands for the paths of this process's children.
+  const std::shared_ptr<const MountPaths> own_children_ =
+      std::make_shared<const MountPaths>(std::vector<MountEntry>(), std::string());
   Guarded<State> state_;
 };
 

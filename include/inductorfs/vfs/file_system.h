@@ -84,8 +84,8 @@ struct FileSystemOptions {
   /// it. If there is none, nobody can tell, and files that were written in place stay on this host.
   std::function<std::vector<OpenState>(const std::vector<OpenQuestion>&, const std::stop_token&)> who_writes;
   /// Returns the absolute path under which a thread (Caller::pid) sees a path of the mount, for which Triton's group
-  /// files are rendered. It may block on nothing but the kernel's own lists. If there is none, everybody sees the mount
-  /// at `mountpoint`.
+  /// files are rendered; empty for who_writes' own processes, which are to meet the files themselves. It may block on
+  /// nothing but the kernel's own lists. If there is none, everybody sees the mount at `mountpoint`.
   std::function<std::string(pid_t thread, std::string_view path)> where_seen;
   /// The memory in which the node table is recorded for the next worker; it outlives the file system. nullptr: the
   /// table is not recorded.

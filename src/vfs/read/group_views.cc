@@ -19,7 +19,8 @@ GroupViews::GroupViews(const Services& services, RootTree& tree, Notifier& notif
 void GroupViews::meet(const NodePtr& key_directory, const std::string& path, const Caller& caller) {
   const bool kept = key_directory->key->groups.with([](const GroupNames& names) { return names.kept; });
   if (!kept || !tree_.options().where_seen) return;
-  if (are_kept_for(key_directory, path, tree_.seen_by(caller.pid, path))) return;
+  const std::string seen = tree_.seen_by(caller.pid, path);
+  if (seen.empty() || are_kept_for(key_directory, path, seen)) return;
   if (key_directory->key->groups.with([](GroupNames& names) { return names.meet_another(); }))
     forget_groups(key_directory, true);
 }
@@ -50,6 +51,10 @@ void GroupViews::forget_groups(const NodePtr& key_directory, bool waits) {
 LookupAnswer GroupViews::for_view(const Site& site, LookupAnswer answer) {
   const NodePtr node = answer.found ? nodes_.find(answer.found->node) : nullptr;
   if (!node || !node->is_regular() || !tree_.options().where_seen) return answer;
+  if (site.as_it_is) {
+    answer.found->keep = false;
+    return answer;
+  }
   const std::string shown = directory_of(node, last_component(parent_path(site.path)));
   if (shown.empty() || shown == site.seen) {
     if (answer.found->keep) answer.found->keep = may_keep(site);

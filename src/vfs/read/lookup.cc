@@ -60,6 +60,8 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
   if (!where) return done({fail(std::move(where).error()), false});
   if (directory->key && layout::is_group_file(where->name)) {
     where->seen = tree_.seen_by(caller.pid, parent_path(where->path));
+    where->as_it_is = where->seen.empty();
+    if (where->as_it_is) where->seen = join(tree_.options().mountpoint, parent_path(where->path));
   }
   if (!tree_.admit(where->entry)) return lookup_without_cluster(*where, caller, done);
   if (directory->key) return lookup_in_key_directory(*where, caller, std::move(done));

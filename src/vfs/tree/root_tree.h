@@ -57,9 +57,10 @@ struct Pins {
 struct Site {
   NodePtr parent;
   std::string name;
-  std::string path;    ///< relative to the mount
-  layout::Name entry;  ///< the entry of the cluster that may stand behind the name
-  std::string seen;    ///< in the lookup of a group file: the directory as the asking process sees it
+  std::string path;       ///< relative to the mount
+  layout::Name entry;     ///< the entry of the cluster that may stand behind the name
+  std::string seen;       ///< in the lookup of a group file: the directory as the asking process sees it
+  bool as_it_is = false;  ///< the process has to meet the group file itself (FileSystemOptions::where_seen)
 };
 
 /// Notes that a request has given a file this name. If it is a group file, the kernel keeps it without a lookup

@@ -40,7 +40,14 @@ class CatalogImpl final : public Catalog {
 
   void start(ChangeListener on_change, PublishListener on_publish) override;
   void stop() override { end(); }
-  void follow(const std::vector<remote::ScopeId>& scopes) override { tail_.follow(scopes); }
+  void follow(const std::vector<remote::ScopeId>& scopes) override {
+    tail_.follow(scopes);
+    if (!started_) tail_.take_up_wanted();
+  }
+  void show(const std::string& root, const std::vector<remote::ScopeId>& scopes) override;
+  void forget_shown(std::string_view root) override {
+    parts_->tree.write([&](EntryTree& tree) { tree.forget_shown(root); });
+  }
   [[nodiscard]] bool wait_synced(Deadline deadline) override { return tail_.wait_synced(deadline); }
 
   [[nodiscard]] std::optional<KnownEntry> find(const layout::Name& name) const override {
@@ -64,8 +71,8 @@ class CatalogImpl final : public Catalog {
   void set_unfit(const std::string& path, const codec::Digest& digest, const std::string& why) override {
     parts_->tree.write([&](EntryTree& tree) { tree.mark_unfit(path, digest, why); });
   }
-  [[nodiscard]] std::string why_unfit(std::string_view path) const override {
-    return parts_->tree.read([&](const EntryTree& tree) { return tree.why_unfit(path); });
+  [[nodiscard]] std::string why_unfit(const layout::Name& name) const override {
+    return parts_->tree.read([&](const EntryTree& tree) { return tree.why_unfit(name); });
   }
   void forget_unfit() override;
   [[nodiscard]] Result<void> enqueue(const Publish& publish) override;
@@ -95,11 +102,13 @@ class CatalogImpl final : public Catalog {
     std::jthread sweep;
   };
   Guarded<Threads> threads_;
+  std::atomic<bool> started_{false};
 };
 
 void CatalogImpl::start(ChangeListener on_change, PublishListener on_publish) {
   parts_->on_change = std::move(on_change);
   parts_->on_publish = std::move(on_publish);
+  started_ = true;
   threads_.with([&](Threads& threads) {
     threads.tail = start_thread("catalog-tail", [this](const std::stop_token&) { tail_.run(); });
     threads.publish = start_thread("catalog-publish", [this](const std::stop_token&) { publisher_.run(); });
@@ -117,6 +126,11 @@ void CatalogImpl::end() {
   if (threads.tail.joinable()) threads.tail.join();
   if (threads.publish.joinable()) threads.publish.join();
   if (threads.sweep.joinable()) threads.sweep.join();
+}
+
+void CatalogImpl::show(const std::string& root, const std::vector<remote::ScopeId>& scopes) {
+  const auto changed = parts_->tree.write([&](EntryTree& tree) { return tree.show(root, scopes); });
+  if (!changed.empty() && parts_->on_change) parts_->on_change(changed);
 }
 
 void CatalogImpl::hide(const layout::Name& name) {

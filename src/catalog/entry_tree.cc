@@ -2,6 +2,7 @@
 #include "entry_tree.h"
 
 #include <algorithm>
+#include <iterator>
 #include <queue>
 #include <utility>
 
@@ -39,11 +40,8 @@ std::string join(std::string_view directory, std::string_view name) {
 }  // namespace
 
 const EntryTree::Leaf* EntryTree::PathNode::leaf_of(ScopeIndex scope) const {
-  const Leaf* found = nullptr;
-  for_each_leaf([&](const Leaf& one) {
-    if (one.scope == scope) found = &one;
-  });
-  return found;
+  const auto found = std::ranges::find(leaves, scope, &Leaf::scope);
+  return found == leaves.end() ? nullptr : &*found;
 }
 
 EntryTree::EntryTree(const std::vector<remote::ScopeId>& scopes, uint64_t entry_limit) : entry_limit_(entry_limit) {
@@ -73,15 +71,21 @@ const EntryTree::PathNode* EntryTree::node_of(std::string_view path) const {
   return node;
 }
 
-bool EntryTree::is_seen(const Leaf* leaf) const {
-  return leaf != nullptr && leaf->visible() && scopes_.contains(leaf->scope);
+/// The leaf whose scope's id sorts first among those that count.
+const EntryTree::Leaf* EntryTree::first_leaf(const PathNode& node,
+                                             const std::function<bool(const Leaf&)>& counts) const {
+  const Leaf* first = nullptr;
+  for (const Leaf& leaf : node.leaves) {
+    if (counts(leaf) && (first == nullptr || scopes_.precedes(leaf.scope, first->scope))) first = &leaf;
+  }
+  return first;
 }
 
 codec::Entry EntryTree::entry_of(const std::string& path, const Leaf& leaf) {
   return {path, leaf.digest, leaf.size, leaf.mode, leaf.mtime_ns, *leaf.origin};
 }
 
-/// Requires: is_seen(leaf).
+/// Requires: the leaf's scope is followed.
 KnownEntry EntryTree::known_of(const std::string& path, const Leaf& leaf) const {
   return {entry_of(path, leaf), scopes_.id_of(leaf.scope)};
 }
@@ -103,9 +107,15 @@ bool EntryTree::is_unfit(const std::string& path, const codec::Digest& digest) c
   return found != unfit_.end() && found->second.digest == digest;
 }
 
-void EntryTree::count(const Trail& trail, bool before, bool after) {
+void EntryTree::count(const Trail& trail, ScopeIndex scope, bool before, bool after) {
   if (before == after) return;
-  for (PathNode* node : trail.nodes) node->visible += after ? 1 : uint64_t(-1);
+  for (PathNode* node : trail.nodes) {
+    if (after) {
+      node->visible.add(scope);
+    } else {
+      node->visible.remove(scope);
+    }
+  }
 }
 
 void EntryTree::note(std::string_view path, const codec::Digest* digest) {
@@ -127,9 +137,10 @@ EntryTree::Change EntryTree::set(ScopeIndex scope, const codec::Entry& entry) {
   if (!scopes_.contains(scope)) return Change::kGone;
   note(entry.path, &entry.digest);
   Trail trail = trail_of(entry.path);
-  const bool blocked = trail.whole() ? trail.last().leaf == nullptr : trail.last().leaf != nullptr;
+  const bool blocked = trail.whole() ? !trail.last().is_file() : trail.last().is_file();
   if (blocked || trail.names.empty()) return Change::kRefused;
-  if (!trail.whole() && known_ >= entry_limit_) return Change::kRefused;
+  const bool known = trail.whole() && trail.last().leaf_of(scope) != nullptr;
+  if (!known && known_ >= entry_limit_) return Change::kRefused;
 
   Leaf next{entry.digest,
             entry.size,
@@ -140,117 +151,90 @@ EntryTree::Change EntryTree::set(ScopeIndex scope, const codec::Entry& entry) {
             hidden_by_mark(entry.path, entry.digest),
             false,
             is_unfit(entry.path, entry.digest)};
-  if (trail.whole()) return place(trail, std::move(next));
+  if (known) return update(trail, *std::ranges::find(trail.last().leaves, scope, &Leaf::scope), std::move(next));
   while (!trail.whole()) {
     const std::string_view name = trail.names[trail.nodes.size() - 1];
     auto made = trail.last().children.emplace(name, std::make_unique<PathNode>()).first;
     trail.nodes.push_back(made->second.get());
   }
-  trail.last().leaf = std::make_unique<Leaf>(std::move(next));
+  const bool visible = next.visible();
+  trail.last().leaves.push_back(std::move(next));
   ++known_;
-  const bool visible = trail.last().leaf->visible();
-  count(trail, false, visible);
+  count(trail, scope, false, visible);
   return visible ? Change::kVisible : Change::kHidden;
 }
 
-EntryTree::Change EntryTree::update(Trail& trail, Leaf next) {
-  Leaf& leaf = *trail.last().leaf;
+EntryTree::Change EntryTree::update(const Trail& trail, Leaf& leaf, Leaf next) {
   const bool was = leaf.visible();
   const bool is = next.visible();
   const bool same = leaf.digest == next.digest && leaf.size == next.size && leaf.mtime_ns == next.mtime_ns &&
-                    leaf.mode == next.mode && leaf.scope == next.scope && was == is;
+                    leaf.mode == next.mode && was == is;
   leaf = std::move(next);
-  count(trail, was, is);
+  count(trail, leaf.scope, was, is);
   if (same) return Change::kNone;
   return was || is ? Change::kVisible : Change::kHidden;
-}
-
-EntryTree::Change EntryTree::place(Trail& trail, Leaf next) {
-  // The entry of a scope that has gone only waits for its removal.
-  const bool came = !scopes_.contains(trail.last().leaf->scope) && bring_forward(trail);
-  const ScopeIndex held = trail.last().leaf->scope;
-  const bool alone = held == next.scope || !scopes_.contains(held);
-  const Change change = alone ? update(trail, std::move(next)) : add_beside(trail, std::move(next));
-  return came && change != Change::kRefused && is_seen(trail.last().leaf.get()) ? Change::kVisible : change;
-}
-
-EntryTree::Change EntryTree::add_beside(Trail& trail, Leaf next) {
-  PathNode& node = trail.last();
-  const ScopeIndex scope = next.scope;
-  const bool known = node.leaf_of(scope) != nullptr;
-  if (!known && known_ >= entry_limit_) return Change::kRefused;
-  if (known) (void)remove_behind(node, scope);  // it is there: leaf_of() found it, and the leaf is another's
-  if (node.others == nullptr) node.others = std::make_unique<std::vector<Leaf>>();
-  ++known_;
-  if (!scopes_.precedes(scope, node.leaf->scope)) {
-    node.others->push_back(std::move(next));
-    return Change::kHidden;
-  }
-  node.others->push_back(*node.leaf);
-  return update(trail, std::move(next));
-}
-
-bool EntryTree::remove_behind(PathNode& node, ScopeIndex scope) {
-  if (node.others == nullptr) return false;
-  const size_t removed = std::erase_if(*node.others, [&](const Leaf& other) { return other.scope == scope; });
-  known_ -= removed;
-  if (node.others->empty()) node.others.reset();
-  return removed > 0;
-}
-
-// The leaf goes; the first of those behind it takes its place. True when there is one.
-bool EntryTree::bring_forward(Trail& trail) {
-  PathNode& node = trail.last();
-  if (node.others == nullptr) return false;
-  const auto first = std::ranges::min_element(
-      *node.others, [&](const Leaf& one, const Leaf& other) { return scopes_.precedes(one.scope, other.scope); });
-  Leaf next = std::move(*first);
-  (void)remove_behind(node, next.scope);  // it is there: it was just found; what is counted off is the leaf's place
-  (void)update(trail, std::move(next));   // the caller says what could be seen
-  return true;
 }
 
 bool EntryTree::remove(ScopeIndex scope, std::string_view path) {
   note(path, nullptr);
   Trail trail = trail_of(path);
-  if (!trail.whole() || trail.last().leaf == nullptr) return false;
-  if (trail.last().leaf->scope != scope) {
-    (void)remove_behind(trail.last(), scope);  // nobody saw it
-    return false;
-  }
-  const bool was = trail.last().leaf->visible();
-  if (bring_forward(trail)) return was || trail.last().leaf->visible();
-  count(trail, was, false);
-  trail.last().leaf.reset();
+  if (!trail.whole()) return false;
+  auto& leaves = trail.last().leaves;
+  const auto leaf = std::ranges::find(leaves, scope, &Leaf::scope);
+  if (leaf == leaves.end()) return false;
+  const bool was = leaf->visible();
+  count(trail, scope, was, false);
+  leaves.erase(leaf);
   --known_;
   for (size_t depth = trail.names.size(); depth > 0; --depth) {
-    if (trail.nodes[depth]->leaf != nullptr || !trail.nodes[depth]->children.empty()) break;
+    if (trail.nodes[depth]->is_file() || !trail.nodes[depth]->children.empty()) break;
     auto& siblings = trail.nodes[depth - 1]->children;
     siblings.erase(siblings.find(trail.names[depth - 1]));
   }
   return was;
 }
 
+std::vector<std::string> EntryTree::show(const std::string& root, const std::vector<remote::ScopeId>& scopes) {
+  std::vector<std::string> paths;
+  for (const ScopeIndex changed : scopes_.show(root, scopes)) {
+    std::ranges::move(paths_of(changed), std::back_inserter(paths));
+  }
+  return paths;
+}
+
 std::string EntryTree::marked_path(const layout::Name& name) { return join(name.root, name.path); }
 
-/// Requires: the node has a leaf.
-bool EntryTree::is_seen_in(const std::string& root, const std::string& path, const PathNode& node) const {
-  return is_seen(node.leaf.get()) && !(has_marks(root) && hidden_by_mark(join(root, path), node.leaf->digest));
+/// The leaf that a root shows at this path.
+const EntryTree::Leaf* EntryTree::seen_leaf(const std::string& root, const std::string& path,
+                                            const PathNode& node) const {
+  const auto* const shown = scopes_.shown_in(root);
+  const bool marked = has_marks(root);
+  return first_leaf(node, [&](const Leaf& leaf) {
+    return leaf.visible() && scopes_.is_in(shown, leaf.scope) &&
+           !(marked && hidden_by_mark(join(root, path), leaf.digest));
+  });
+}
+
+/// Whether a leaf here or below is shown in the root, its marks aside.
+bool EntryTree::may_show(const std::string& root, const PathNode& node) const {
+  const auto* const shown = scopes_.shown_in(root);
+  return node.visible.any_of([&](ScopeIndex scope) { return scopes_.is_in(shown, scope); });
 }
 
 /// Whether a leaf below the directory is seen in a root with marks: those may be all of the directory's.
 bool EntryTree::shows_any(const std::string& root, const std::string& directory, const PathNode& node) const {
-  if (node.visible == 0) return false;
+  if (!may_show(root, node)) return false;
   return std::ranges::any_of(node.children, [&](const auto& one) {
     const std::string path = join(directory, one.first);
-    return one.second->leaf != nullptr ? is_seen_in(root, path, *one.second) : shows_any(root, path, *one.second);
+    return one.second->is_file() ? seen_leaf(root, path, *one.second) != nullptr : shows_any(root, path, *one.second);
   });
 }
 
 std::optional<KnownEntry> EntryTree::find(const layout::Name& name) const {
   const PathNode* node = node_of(name.path);
-  if (node == nullptr || node->leaf == nullptr || !is_seen_in(name.root, name.path, *node)) return std::nullopt;
-  return known_of(name.path, *node->leaf);
+  const Leaf* const leaf = node == nullptr ? nullptr : seen_leaf(name.root, name.path, *node);
+  if (leaf == nullptr) return std::nullopt;
+  return known_of(name.path, *leaf);
 }
 
 std::optional<codec::Entry> EntryTree::find_known(const remote::ScopeId& scope, std::string_view path) const {
@@ -273,9 +257,9 @@ std::optional<codec::Digest> EntryTree::find_unused(const remote::ScopeId& scope
 std::vector<codec::Digest> EntryTree::digests_of(std::string_view path) const {
   std::vector<codec::Digest> digests;
   if (const PathNode* node = node_of(path); node != nullptr) {
-    node->for_each_leaf([&](const Leaf& leaf) {
+    for (const Leaf& leaf : node->leaves) {
       if (!leaf.lost) digests.push_back(leaf.digest);
-    });
+    }
   }
   if (const auto awaited = awaited_.find(std::string(path)); awaited != awaited_.end()) {
     digests.insert(digests.end(), awaited->second.begin(), awaited->second.end());
@@ -285,7 +269,7 @@ std::vector<codec::Digest> EntryTree::digests_of(std::string_view path) const {
 
 bool EntryTree::has_directory(const layout::Name& directory) const {
   const PathNode* node = node_of(directory.path);
-  if (node == nullptr || node->leaf != nullptr || node->visible == 0) return false;
+  if (node == nullptr || node->is_file() || !may_show(directory.root, *node)) return false;
   return !has_marks(directory.root) || shows_any(directory.root, directory.path, *node);
 }
 
@@ -295,14 +279,14 @@ std::vector<Child> EntryTree::list(const layout::Name& directory) const {
   if (node == nullptr) return children;
   const bool marked = has_marks(directory.root);
   for (const auto& [name, child] : node->children) {
-    if (child->visible == 0 || (child->leaf != nullptr && !is_seen(child->leaf.get()))) continue;
+    if (!may_show(directory.root, *child)) continue;
     if (marked) {
       const std::string path = join(directory.path, name);
-      const bool shown =
-          child->leaf != nullptr ? is_seen_in(directory.root, path, *child) : shows_any(directory.root, path, *child);
+      const bool shown = child->is_file() ? seen_leaf(directory.root, path, *child) != nullptr
+                                          : shows_any(directory.root, path, *child);
       if (!shown) continue;
     }
-    children.push_back({name, child->leaf == nullptr});
+    children.push_back({name, !child->is_file()});
   }
   return children;
 }
@@ -312,15 +296,15 @@ std::vector<KnownEntry> EntryTree::entries_in(const layout::Name& directory) con
   const PathNode* node = node_of(directory.path);
   if (node == nullptr) return entries;
   for (const auto& [name, child] : node->children) {
-    if (child->leaf == nullptr) continue;
-    std::string path = join(directory.path, name);
-    if (is_seen_in(directory.root, path, *child)) entries.push_back(known_of(path, *child->leaf));
+    if (!child->is_file()) continue;
+    const std::string path = join(directory.path, name);
+    if (const Leaf* const leaf = seen_leaf(directory.root, path, *child)) entries.push_back(known_of(path, *leaf));
   }
   return entries;
 }
 
 void EntryTree::visit(const PathNode& node, std::string& path, const Visitor& visitor) {
-  if (node.leaf != nullptr) visitor(path, node);
+  if (node.is_file()) visitor(path, node);
   const size_t length = path.size();
   for (const auto& [name, child] : node.children) {
     if (!path.empty()) path += '/';
@@ -339,13 +323,14 @@ std::vector<KnownEntry> EntryTree::newest(size_t limit) const {
   std::priority_queue<Found> oldest_first;
   std::string path;
   visit(root_, path, [&](const std::string& at, const PathNode& node) {
-    const Leaf& leaf = *node.leaf;
-    if (!is_seen(&leaf) || limit == 0) return;
+    const Leaf* const leaf =
+        first_leaf(node, [this](const Leaf& one) { return one.visible() && scopes_.contains(one.scope); });
+    if (leaf == nullptr || limit == 0) return;
     if (oldest_first.size() == limit) {
-      if (oldest_first.top().leaf->mtime_ns >= leaf.mtime_ns) return;
+      if (oldest_first.top().leaf->mtime_ns >= leaf->mtime_ns) return;
       oldest_first.pop();
     }
-    oldest_first.push({at, &leaf});
+    oldest_first.push({at, leaf});
   });
   std::vector<KnownEntry> entries(oldest_first.size());
   for (auto place = entries.rbegin(); place != entries.rend(); ++place, oldest_first.pop()) {
@@ -379,13 +364,13 @@ std::vector<std::string> EntryTree::paths_of(ScopeIndex scope) const {
 void EntryTree::set_flags(std::string_view path, const codec::Digest& digest,
                           const std::function<void(Leaf&)>& change) {
   Trail trail = trail_of(path);
-  if (!trail.whole() || trail.last().leaf == nullptr) return;
-  const Leaf& leaf = *trail.last().leaf;
-  const bool was = leaf.visible();
-  trail.last().for_each_leaf([&](Leaf& one) {
-    if (one.digest == digest) change(one);
-  });
-  count(trail, was, leaf.visible());
+  if (!trail.whole()) return;
+  for (Leaf& leaf : trail.last().leaves) {
+    if (leaf.digest != digest) continue;
+    const bool was = leaf.visible();
+    change(leaf);
+    count(trail, leaf.scope, was, leaf.visible());
+  }
 }
 
 void EntryTree::mark_hidden(const std::string& path, const codec::Digest& digest) {
@@ -438,8 +423,7 @@ void EntryTree::mark_lost(std::string_view path, const codec::Digest& digest) {
 
 void EntryTree::mark_unfit(const std::string& path, const codec::Digest& digest, const std::string& why) {
   const PathNode* const node = node_of(path);
-  bool known = false;
-  if (node != nullptr) node->for_each_leaf([&](const Leaf& one) { known = known || one.digest == digest; });
+  const bool known = node != nullptr && std::ranges::find(node->leaves, digest, &Leaf::digest) != node->leaves.end();
   if (!known) return;
   const auto give_up = [this](auto mark) {
     set_flags(mark->first, mark->second.digest, [](Leaf& leaf) { leaf.unfit = false; });
@@ -454,20 +438,25 @@ void EntryTree::mark_unfit(const std::string& path, const codec::Digest& digest,
   set_flags(path, digest, [](Leaf& leaf) { leaf.unfit = true; });
 }
 
-std::string EntryTree::why_unfit(std::string_view path) const {
-  const PathNode* const node = node_of(path);
-  if (node == nullptr || node->leaf == nullptr || !node->leaf->unfit || !scopes_.contains(node->leaf->scope)) return {};
-  const auto found = unfit_.find(std::string(path));
+std::string EntryTree::why_unfit(const layout::Name& name) const {
+  const PathNode* const node = node_of(name.path);
+  if (node == nullptr) return {};
+  const auto* const shown = scopes_.shown_in(name.root);
+  const Leaf* const leaf = first_leaf(*node, [&](const Leaf& one) { return scopes_.is_in(shown, one.scope); });
+  if (leaf == nullptr || !leaf->unfit) return {};
+  const auto found = unfit_.find(name.path);
   return found == unfit_.end() ? std::string() : found->second.why;
 }
 
 std::vector<std::string> EntryTree::unmark_unfit() {
   std::vector<std::string> seen;
   for (const auto& [path, mark] : std::exchange(unfit_, {})) {
-    const PathNode* const node = node_of(path);
-    const bool was = node != nullptr && node->leaf != nullptr && node->leaf->unfit;
     set_flags(path, mark.digest, [](Leaf& leaf) { leaf.unfit = false; });
-    if (was && is_seen(node->leaf.get())) seen.push_back(path);
+    const PathNode* const node = node_of(path);
+    const auto is_seen = [&, &digest = mark.digest](const Leaf& leaf) {
+      return leaf.digest == digest && leaf.visible() && scopes_.contains(leaf.scope);
+    };
+    if (node != nullptr && std::ranges::any_of(node->leaves, is_seen)) seen.push_back(path);
   }
   return seen;
 }

@@ -18,12 +18,13 @@
 
 namespace inductorfs::catalog {
 
-/// All known entries as a tree of directories. Each directory has the number of visible leaves below it, so that find,
-/// has_directory and list cost the path's depth and not the catalog's size. An entry costs about 350 bytes.
+/// All known entries as a tree of directories. Each directory has the number of visible leaves of each scope below it,
+/// so that find, has_directory and list cost the path's depth and not the catalog's size. An entry costs about 350
+/// bytes.
 ///
-/// Several scopes may hold the same path: each entry is kept, and the one of the scope whose id sorts first is visible,
-/// whatever the order in which they came. A scope that is no longer followed is invisible at once; its entries are then
-/// removed one by one. Needs external synchronisation.
+/// Several scopes may hold the same path: each entry is kept. A cache root shows the one of the scope whose id sorts
+/// first among the scopes that are shown there, whatever the order in which they came. A scope that is no longer
+/// followed is invisible at once; its entries are then removed one by one. Needs external synchronisation.
 class EntryTree {
  public:
   EntryTree(const std::vector<remote::ScopeId>& scopes, uint64_t entry_limit);
@@ -34,16 +35,20 @@ class EntryTree {
     return scopes_.index_of(scope);
   }
 
+  /// FollowedScopes::show(); returns the paths of the entries that came to the root or went from it.
+  std::vector<std::string> show(const std::string& root, const std::vector<remote::ScopeId>& scopes);
+  void forget_shown(std::string_view root) { scopes_.forget_shown(root); }
+
   enum class Change {
     kNone,     ///< the tree already had it
-    kHidden,   ///< it was taken in, but nothing visible changed
-    kVisible,  ///< an entry came, changed, or went because it is hidden now
+    kHidden,   ///< it was taken in, and no root can show it
+    kVisible,  ///< an entry that some root may show came, changed, or went because it is hidden now
     kRefused,  ///< over the limit, or it would make one name a file and a directory
     kGone,     ///< the scope is no longer followed
   };
   Change set(ScopeIndex scope, const codec::Entry& entry);
-  /// Removes an entry. Returns true when something visible went or another scope's entry took its place. Entries that
-  /// other scopes have set stay.
+  /// Removes an entry. Returns true when some root may have shown it. Entries that other scopes have
+  /// set stay.
   bool remove(ScopeIndex scope, std::string_view path);
 
   [[nodiscard]] std::optional<KnownEntry> find(const layout::Name& name) const;
@@ -86,7 +91,7 @@ class EntryTree {
   /// Over a limit one of them is forgotten and checked anew. No effect when no scope has these bytes under this path.
   void mark_unfit(const std::string& path, const codec::Digest& digest, const std::string& why);
   /// Returns why the entry that would be visible otherwise is unfit; empty when it is not.
-  [[nodiscard]] std::string why_unfit(std::string_view path) const;
+  [[nodiscard]] std::string why_unfit(const layout::Name& name) const;
   /// Forgets all such marks; returns the paths that became visible.
   [[nodiscard]] std::vector<std::string> unmark_unfit();
 
@@ -98,8 +103,10 @@ class EntryTree {
   /// include it, although the leaf may still show an earlier entry. Over a limit the oldest ones are forgotten.
   void await_echo(const std::string& path, const codec::Digest& digest);
 
+  /// Returns how many entries there are, those of all scopes together.
   [[nodiscard]] uint64_t known() const { return known_; }
-  [[nodiscard]] uint64_t visible() const { return root_.visible; }
+  /// Returns how many of these some root may show.
+  [[nodiscard]] uint64_t visible() const { return root_.visible.total(); }
   [[nodiscard]] uint64_t marks() const { return marks_.size(); }
 
  private:
@@ -117,18 +124,11 @@ class EntryTree {
   };
   struct PathNode {
     std::map<std::string, std::unique_ptr<PathNode>, std::less<>> children;
-    std::unique_ptr<Leaf> leaf;
-    std::unique_ptr<std::vector<Leaf>> others;  ///< leaves of scopes that stand behind the leaf's; rarely any
-    uint64_t visible = 0;
+    std::vector<Leaf> leaves;  ///< of a file: one for each scope that has it
+    ScopeCounts visible;       ///< of the leaves here and below
 
+    [[nodiscard]] bool is_file() const { return !leaves.empty(); }
     [[nodiscard]] const Leaf* leaf_of(ScopeIndex scope) const;
-    /// Calls `use` for the leaf and for those behind it.
-    template <typename F>
-    void for_each_leaf(F&& use) const {
-      if (leaf != nullptr) use(*leaf);
-      if (others == nullptr) return;
-      for (auto& other : *others) use(other);
-    }
   };
   /// The nodes from the root to a path, as far as they exist.
   struct Trail {
@@ -145,22 +145,19 @@ class EntryTree {
 
   [[nodiscard]] Trail trail_of(std::string_view path);
   [[nodiscard]] const PathNode* node_of(std::string_view path) const;
-  [[nodiscard]] bool is_seen(const Leaf* leaf) const;
+  [[nodiscard]] const Leaf* first_leaf(const PathNode& node, const std::function<bool(const Leaf&)>& counts) const;
   [[nodiscard]] static codec::Entry entry_of(const std::string& path, const Leaf& leaf);
   [[nodiscard]] KnownEntry known_of(const std::string& path, const Leaf& leaf) const;
   [[nodiscard]] std::shared_ptr<const std::string> shared_origin(const std::string& origin);
   [[nodiscard]] bool hidden_by_mark(const std::string& path, const codec::Digest& digest) const;
   [[nodiscard]] bool has_marks(const std::string& root) const { return !root.empty() && marked_roots_.contains(root); }
-  [[nodiscard]] bool is_seen_in(const std::string& root, const std::string& path, const PathNode& node) const;
+  [[nodiscard]] const Leaf* seen_leaf(const std::string& root, const std::string& path, const PathNode& node) const;
   [[nodiscard]] bool shows_any(const std::string& root, const std::string& directory, const PathNode& node) const;
+  [[nodiscard]] bool may_show(const std::string& root, const PathNode& node) const;
   [[nodiscard]] bool is_unfit(const std::string& path, const codec::Digest& digest) const;
-  static void count(const Trail& trail, bool before, bool after);
+  static void count(const Trail& trail, ScopeIndex scope, bool before, bool after);
   static void visit(const PathNode& node, std::string& path, const Visitor& visitor);
-  Change place(Trail& trail, Leaf next);
-  Change update(Trail& trail, Leaf next);
-  Change add_beside(Trail& trail, Leaf next);
-  bool remove_behind(PathNode& node, ScopeIndex scope);
-  bool bring_forward(Trail& trail);
+  Change update(const Trail& trail, Leaf& leaf, Leaf next);
   void set_flags(std::string_view path, const codec::Digest& digest, const std::function<void(Leaf&)>& change);
   void note(std::string_view path, const codec::Digest* digest);
 

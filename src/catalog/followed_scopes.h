@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "inductorfs/remote/remote.h"
@@ -28,7 +32,21 @@ struct Following {
   std::set<ScopeIndex> gone;  ///< scopes that are no longer followed; their entries are still to be removed
 };
 
-/// The scopes that are followed now. Needs external synchronisation.
+/// How many visible entries each scope has at and below a directory. Needs external synchronisation.
+class ScopeCounts {
+ public:
+  void add(ScopeIndex scope);
+  void remove(ScopeIndex scope);
+  [[nodiscard]] bool any_of(const auto& is_wanted) const {
+    return std::ranges::any_of(counts_, [&](const auto& one) { return is_wanted(one.first); });
+  }
+  [[nodiscard]] uint64_t total() const;
+
+ private:
+  std::vector<std::pair<ScopeIndex, uint64_t>> counts_;  ///< in no order; a directory has few scopes, and none with 0
+};
+
+/// The scopes that are followed now, and which of them each cache root shows. Needs external synchronisation.
 class FollowedScopes {
  public:
   Following follow(const std::vector<remote::ScopeId>& scopes);
@@ -37,12 +55,31 @@ class FollowedScopes {
   /// Returns the id of a followed scope; contains(scope) must be true.
   [[nodiscard]] const remote::ScopeId& id_of(ScopeIndex scope) const { return scopes_.at(scope); }
   [[nodiscard]] std::optional<ScopeIndex> index_of(const remote::ScopeId& scope) const;
+
+  /// Catalog::show(). Returns the scopes that came to the root or went from it, if it had scopes of its own before.
+  std::set<ScopeIndex> show(const std::string& root, const std::vector<remote::ScopeId>& scopes);
+  /// Ends show() for this root.
+  void forget_shown(std::string_view root);
+  /// Returns the scopes that a root shows; nullptr for all that are followed.
+  [[nodiscard]] const std::set<ScopeIndex>* shown_in(std::string_view root) const;
+  /// Says whether a scope is one of shown_in().
+  [[nodiscard]] bool is_in(const std::set<ScopeIndex>* shown, ScopeIndex scope) const {
+    return shown == nullptr ? contains(scope) : shown->contains(scope);
+  }
   /// Says whether the entry of the first scope is visible when both have one: its id sorts first, or only it is
   /// followed.
   [[nodiscard]] bool precedes(ScopeIndex one, ScopeIndex other) const;
 
  private:
+  struct Shown {
+    std::vector<remote::ScopeId> ids;
+    std::set<ScopeIndex> followed;  ///< those of them that are followed
+  };
+  [[nodiscard]] std::set<ScopeIndex> followed_of(const std::vector<remote::ScopeId>& ids) const;
+
   std::map<ScopeIndex, remote::ScopeId> scopes_;
+  std::map<remote::ScopeId, ScopeIndex> indices_;
+  std::map<std::string, Shown, std::less<>> shown_;  ///< by root
   ScopeIndex next_ = 0;
   uint64_t version_ = 0;
 };

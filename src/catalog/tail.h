@@ -18,7 +18,7 @@ class Tail {
  public:
   /// The number of scopes that are no longer followed but whose entries the disk keeps, as long as all kept entries
   /// together are not more than may be in memory.
-  static constexpr size_t kScopesKept = 16;
+  static constexpr size_t kScopesKept = 256;
 
   /// The longest that a read may take at first.
   static constexpr Milliseconds kReadPatience{2'000};
@@ -32,6 +32,9 @@ class Tail {
   /// Removes scopes that are no longer followed from sight and from memory, on the caller's thread, which must not wait
   /// for a cluster that does not answer. The rest is left to the catalog-tail thread, which is told at once.
   void follow(const std::vector<remote::ScopeId>& scopes);
+
+  /// Takes up what follow() has noted: confined to the catalog-tail thread, or to the time before there is one.
+  void take_up_wanted();
 
   [[nodiscard]] bool wait_synced(Deadline deadline);
   [[nodiscard]] bool synced() const;
@@ -65,7 +68,6 @@ class Tail {
   };
 
   // ---- scopes that come and go (follow.cc)
-  void take_up_wanted();
   [[nodiscard]] Followed begin(const FollowedScope& scope);
   void end(const Followed& scope);
   void forget_old_scopes();

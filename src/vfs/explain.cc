@@ -37,8 +37,7 @@ std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const In
 }  // namespace
 
 Explainer::Explainer(const Services& services, const Parts& parts)
-    : host_(services.host),
-      catalog_(services.catalog),
+    : catalog_(services.catalog),
       store_(services.store),
       tree_(parts.tree),
       sets_(parts.sets),
@@ -53,7 +52,7 @@ Explanation Explainer::explain(std::string_view path) {
   const auto classified = layout::classify(path);
   const auto& rule = layout::rule_of(classified.family);
   // A set of one architecture has a scope of its own on a host with unequal devices.
-  const auto scope = host_.scope_of(classified.family, marks_.architecture_of(result.path));
+  const auto scope = marks_.scope_of(result.path, classified.family, marks_.architecture_of(result.path));
   result.canonical = classified.canonical;
   result.family = std::string(rule.name);
   result.rule = std::string(rule.why) + " (" + std::string(rule.source) + ")";
@@ -119,7 +118,7 @@ void Explainer::explain_place(Explanation& result) {
     result.where = result.visible ? "directory" : "nowhere";
     if (result.visible) {
       result.why = "entries of the cluster lie below it";
-    } else if (const std::string unfit = catalog_.why_unfit(result.canonical); !unfit.empty()) {
+    } else if (const std::string unfit = catalog_.why_unfit(layout::name_of(result.path)); !unfit.empty()) {
       result.why = "the cluster has an entry that this host cannot use, and does not show: " + unfit +
                    "; it is looked at again when the host changes, or at the next mount";
     } else {

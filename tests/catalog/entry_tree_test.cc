@@ -83,15 +83,15 @@ TEST(Tree, OfTwoScopesTheOneThatSortsFirstIsSeenWhateverTheOrder) {
     const ScopeIndex behind = 0;
     const ScopeIndex front = 1;
     EXPECT_EQ(tree.set(first ? front : behind, entry("f", first ? "front" : "behind")), EntryTree::Change::kVisible);
-    EXPECT_EQ(tree.set(first ? behind : front, entry("f", first ? "behind" : "front")),
-              first ? EntryTree::Change::kHidden : EntryTree::Change::kVisible);
+    EXPECT_EQ(tree.set(first ? behind : front, entry("f", first ? "behind" : "front")), EntryTree::Change::kVisible)
+        << "a root may show either";
     EXPECT_EQ(tree.find("f")->scope, "aa");
     EXPECT_EQ(tree.find("f")->entry, entry("f", "front"));
     EXPECT_EQ(tree.known(), 2U);
-    EXPECT_EQ(tree.visible(), 1U);
+    EXPECT_EQ(tree.visible(), 2U);
     EXPECT_EQ(tree.find_known("bb", "f"), entry("f", "behind"));
     EXPECT_EQ(tree.digests_of("f").size(), 2U);
-    EXPECT_EQ(tree.set(behind, entry("f", "newer")), EntryTree::Change::kHidden);
+    EXPECT_EQ(tree.set(behind, entry("f", "newer")), EntryTree::Change::kVisible);
     EXPECT_EQ(tree.known(), 2U);
     EXPECT_TRUE(tree.remove(front, "f")) << "what can be seen changed";
     EXPECT_EQ(tree.find("f")->entry, entry("f", "newer"));
@@ -158,7 +158,8 @@ TEST(Tree, WhatIsNoLongerFollowedIsOutOfSightAtOnceAndTakesNothing) {
   EXPECT_FALSE(tree.find("d/f"));
   EXPECT_TRUE(tree.list("d").empty());
   EXPECT_TRUE(tree.entries_in("d").empty());
-  EXPECT_TRUE(tree.newest(10).empty());
+  ASSERT_EQ(tree.newest(10).size(), 1U);
+  EXPECT_EQ(tree.newest(10).front().scope, "bb") << "what stood behind is in sight at once";
   EXPECT_EQ(tree.set(0, entry("h")), EntryTree::Change::kGone);
   EXPECT_EQ(tree.scope_index("aa"), std::nullopt);
   // Its name may be taken before it is removed.
@@ -168,7 +169,8 @@ TEST(Tree, WhatIsNoLongerFollowedIsOutOfSightAtOnceAndTakesNothing) {
   for (const auto& path : tree.paths_of(0)) {
     if (tree.remove(0, path)) changed.push_back(path);
   }
-  EXPECT_EQ(changed, (Names{"g"}));
+  EXPECT_EQ(changed, (Names{"d/f", "g"}));
+  EXPECT_EQ(tree.find("d/f")->scope, "cc");
   EXPECT_EQ(tree.find("g")->scope, "bb");
   EXPECT_EQ(tree.known(), 2U);
   EXPECT_EQ(tree.visible(), 2U);
@@ -184,7 +186,8 @@ TEST(Tree, WhatComesBeforeTheRemovalOfTheFirstOfThreeIsInOrderToo) {
   EXPECT_EQ(tree.find("f")->entry, entry("f", "cc2"));
   EXPECT_EQ(tree.set(1, entry("f", "bb")), EntryTree::Change::kVisible);
   EXPECT_EQ(tree.find("f")->scope, "bb");
-  EXPECT_FALSE(tree.remove(0, "f"));
+  EXPECT_TRUE(tree.remove(0, "f")) << "what was shown when its scope went";
+  EXPECT_EQ(tree.find("f")->scope, "bb");
   EXPECT_EQ(tree.known(), 2U);
 }
 
@@ -196,62 +199,152 @@ TEST(Tree, TheLimitCountsWhatStandsBehind) {
   EXPECT_EQ(tree.set(1, entry("f")), EntryTree::Change::kVisible);
 }
 
-/// Random sets, removals and followings against a map from path to what each scope has.
-TEST(Tree, AgreesWithAMapOfScopesAfterManyRandomChanges) {
-  const std::vector<remote::ScopeId> all{"aa", "bb", "cc"};
-  std::mt19937 random(11);
-  const auto roll = [&](unsigned sides) { return static_cast<unsigned>(random() % sides); };
-  EntryTree tree(all, 1'000);
-  std::map<std::string, std::map<remote::ScopeId, std::string>> model;
-  std::set<ScopeIndex> gone;
-  const auto purge = [&] {
+TEST(Tree, ARootShowsItsOwnScopesAndTheMountpointsWhereItHasNone) {
+  EntryTree tree({"aa", "bb"}, 100);
+  (void)tree.set(0, entry("d/f", "aa"));
+  (void)tree.set(1, entry("d/f", "bb"));
+  (void)tree.set(1, entry("d/g", "bb"));
+  EXPECT_TRUE(tree.show("alice", {"bb"}).empty()) << "nobody can know its names yet";
+  EXPECT_TRUE(tree.show("", {"aa"}).empty());
+  EXPECT_TRUE(tree.show("nobody", {}).empty());
+  EXPECT_EQ(tree.find({"d/f", "alice"})->scope, "bb");
+  EXPECT_EQ(tree.find({"d/f", "other"})->scope, "aa");
+  EXPECT_EQ(tree.find("d/f")->scope, "aa");
+  EXPECT_FALSE(tree.find({"d/f", "nobody"}));
+  EXPECT_EQ(names(tree.list({"d", "alice"})), (Names{"f", "g"}));
+  EXPECT_EQ(names(tree.list("d")), (Names{"f"}));
+  EXPECT_EQ(tree.entries_in({"d", "alice"}).size(), 2U);
+  EXPECT_EQ(tree.entries_in("d").size(), 1U);
+  EXPECT_FALSE(tree.has_directory({"d", "nobody"}));
+  EXPECT_TRUE(tree.list({"", "nobody"}).empty());
+  EXPECT_EQ(tree.show("alice", {"aa"}), (Names{"d/f", "d/f", "d/g"})) << "of both scopes: one came, one went";
+  EXPECT_EQ(names(tree.list({"d", "alice"})), (Names{"f"}));
+  tree.forget_shown("nobody");
+  EXPECT_TRUE(tree.has_directory({"d", "nobody"}));
+}
+
+TEST(Tree, WhatARootShowsComesAndGoesWithTheFollowing) {
+  EntryTree tree({"aa"}, 100);
+  (void)tree.show("", {"aa"});
+  (void)tree.show("alice/a", {"bb"});
+  (void)tree.show("alice/b", {"bb"});
+  const Following following = tree.follow({"aa", "bb"});
+  (void)tree.set(*tree.scope_index("bb"), entry("f"));
+  EXPECT_TRUE(tree.find({"f", "alice/a"}));
+  EXPECT_FALSE(tree.find("f"));
+  (void)tree.follow({"aa"});
+  EXPECT_FALSE(tree.find({"f", "alice/a"}));
+  (void)tree.follow({"aa", "bb"});
+  (void)tree.set(*tree.scope_index("bb"), entry("f"));
+  EXPECT_TRUE(tree.find({"f", "alice/a"}));
+  tree.forget_shown("alice/a");
+  EXPECT_FALSE(tree.find({"f", "alice/a"})) << "the mountpoint's scopes are its own now";
+  EXPECT_TRUE(tree.find({"f", "alice/b"}));
+}
+
+/// A tree beside a map from path to what each scope has.
+class ModelledTree {
+ public:
+  EntryTree tree{all, 1'000};
+
+  void change(unsigned what, const std::string& path, const std::string& bytes) {
+    const auto index = tree.scope_index(all[roll(3)]);
+    if (what == 0) {
+      follow();
+    } else if (what < 4) {
+      purge();
+    } else if (what < 7) {
+      const std::string root = roots[roll(3)];
+      shown[root] = some();
+      (void)tree.show(root, shown[root]);
+    } else if (index && what < 40) {
+      (void)tree.remove(*index, path);
+      model[path].erase(id_of(*index));
+    } else if (index) {
+      ASSERT_NE(tree.set(*index, entry(path, bytes)), EntryTree::Change::kRefused);
+      model[path][id_of(*index)] = bytes;
+    }
+  }
+  void compare() {
+    purge();
+    uint64_t known = 0;
+    for (const auto& [at, scopes] : model) known += scopes.size();
+    ASSERT_EQ(tree.known(), known);
+    ASSERT_EQ(tree.visible(), known);
+    for (const std::string& root : roots) compare(root);
+  }
+  unsigned roll(unsigned sides) { return static_cast<unsigned>(random() % sides); }
+
+ private:
+  using Scopes = std::vector<remote::ScopeId>;
+
+  [[nodiscard]] Scopes some() {
+    Scopes chosen;
+    for (const auto& scope : all) {
+      if (roll(2) == 0) chosen.push_back(scope);
+    }
+    return chosen;
+  }
+  [[nodiscard]] remote::ScopeId id_of(ScopeIndex index) const {
+    for (const auto& followed : tree.followed()) {
+      if (followed.index == index) return followed.id;
+    }
+    return {};
+  }
+  void follow() {
+    const auto chosen = some();
+    const auto following = tree.follow(chosen);
+    gone.insert(following.gone.begin(), following.gone.end());
+    for (auto& [at, scopes] : model) {
+      std::erase_if(scopes, [&](const auto& one) { return std::ranges::find(chosen, one.first) == chosen.end(); });
+    }
+  }
+  void purge() {
     for (const auto index : std::exchange(gone, {})) {
       for (const auto& path : tree.paths_of(index)) (void)tree.remove(index, path);
     }
-  };
-  for (int round = 0; round < 20'000; ++round) {
-    const std::string path = "d" + std::to_string(roll(3)) + "/" + std::to_string(roll(4));
-    const auto index = tree.scope_index(all[roll(3)]);
-    const std::string bytes = std::to_string(roll(1'000));
-    const unsigned what = roll(100);
-    if (what == 0) {
-      std::vector<remote::ScopeId> some;
-      for (const auto& scope : all) {
-        if (roll(2) == 0) some.push_back(scope);
-      }
-      const auto following = tree.follow(some);
-      gone.insert(following.gone.begin(), following.gone.end());
-      for (auto& [at, scopes] : model) {
-        std::erase_if(scopes, [&](const auto& one) { return std::ranges::find(some, one.first) == some.end(); });
-      }
-    } else if (what < 4) {
-      purge();
-    } else if (index && what < 40) {
-      (void)tree.remove(*index, path);
-      for (const auto& followed : tree.followed()) {
-        if (followed.index == *index) model[path].erase(followed.id);
-      }
-    } else if (index) {
-      ASSERT_NE(tree.set(*index, entry(path, bytes)), EntryTree::Change::kRefused);
-      for (const auto& followed : tree.followed()) {
-        if (followed.index == *index) model[path][followed.id] = bytes;
-      }
-    }
-    if (round % 50 != 0) continue;
-    purge();
-    uint64_t known = 0;
-    uint64_t visible = 0;
+  }
+  void compare(const std::string& root) {
+    const auto own = shown.contains(root) ? shown.find(root) : shown.find("");
+    std::map<std::string, Names> listed;
     for (const auto& [at, scopes] : model) {
-      known += scopes.size();
-      visible += scopes.empty() ? 0 : 1;
-      const auto found = tree.find(at);
-      ASSERT_EQ(found.has_value(), !scopes.empty());
+      const auto seen = std::ranges::find_if(scopes, [&](const auto& one) {
+        return own == shown.end() || std::ranges::find(own->second, one.first) != own->second.end();
+      });
+      const auto found = tree.find({at, root});
+      ASSERT_EQ(found.has_value(), seen != scopes.end()) << root << ": " << at;
       if (!found) continue;
-      ASSERT_EQ(found->scope, scopes.begin()->first);
-      ASSERT_EQ(found->entry.digest, codec::digest_of(scopes.begin()->second));
+      listed[at.substr(0, at.find('/'))].push_back(at.substr(at.find('/') + 1));
+      ASSERT_EQ(found->scope, seen->first);
+      ASSERT_EQ(found->entry.digest, codec::digest_of(seen->second));
     }
-    ASSERT_EQ(tree.known(), known);
-    ASSERT_EQ(tree.visible(), visible);
+    Names directories;
+    for (const auto& [directory, children] : listed) {
+      directories.push_back(directory + "/");
+      ASSERT_EQ(names(tree.list({directory, root})), children);
+    }
+    ASSERT_EQ(names(tree.list({"", root})), directories);
+    for (const std::string directory : {"d0", "d1", "d2"}) {
+      ASSERT_EQ(tree.has_directory({directory, root}), listed.contains(directory));
+    }
+  }
+
+  static inline const Scopes all{"aa", "bb", "cc"};
+  const std::vector<std::string> roots{"", "alice", "team/bob"};
+  std::mt19937 random{11};
+  std::map<std::string, std::map<remote::ScopeId, std::string>> model;
+  std::map<std::string, Scopes> shown;
+  std::set<ScopeIndex> gone;
+};
+
+/// Random sets, removals, followings, and choices of what a root shows.
+TEST(Tree, AgreesWithAMapOfScopesAfterManyRandomChanges) {
+  ModelledTree modelled;
+  for (int round = 0; round < 20'000; ++round) {
+    const std::string path = "d" + std::to_string(modelled.roll(3)) + "/" + std::to_string(modelled.roll(4));
+    modelled.change(modelled.roll(100), path, std::to_string(modelled.roll(1'000)));
+    if (round % 50 == 0) modelled.compare();
+    if (testing::Test::HasFatalFailure()) return;
   }
 }
 

@@ -86,8 +86,9 @@ struct CatalogStatus {
 /// disk or the network; calls that are durable block on SQLite. Safe for concurrent use.
 ///
 /// An entry is accepted only if layout::classify() puts its path into a shared family of the scope that it came in
-/// (`scope_accepts`); all others are counted ("catalog.rejected") and dropped. If two followed scopes hold the same
-/// path and both entries are accepted, the one whose scope id sorts first is visible, in whatever order they came.
+/// (`scope_accepts`); all others are counted ("catalog.rejected") and dropped. If two scopes that a cache root shows
+/// hold the same path and both entries are accepted, the one whose scope id sorts first is visible there, in whatever
+/// order they came.
 class Catalog {
  public:
   /// Receives the canonical paths that came, changed or went. It is called from the catalog's threads, from follow()
@@ -112,11 +113,19 @@ class Catalog {
   /// Follows exactly these scopes from now on. `scope_accepts` must know them already, and must still accept the
   /// earlier ones, because changes of those may be on their way in. When this returns, entries of scopes that are no
   /// longer followed are invisible and the listener has been told. Entries of new scopes come soon after: first those
-  /// that the disk still has, then those that are read from the log; until then `synced` is false. Groups that are
+  /// that the disk still has, then those that are read from the log; until then `synced` is false. Before start() the
+  /// disk is read in this call. Groups that are
   /// queued for a scope that is no longer followed are still published. Hidden entries stay hidden in every scope, by
   /// path and digest. Durable: what is known of scopes that are no longer followed is kept for their return, within
   /// limits.
   virtual void follow(const std::vector<remote::ScopeId>& scopes) = 0;
+  /// Shows only these of the followed scopes in a cache root (layout::Name). The scopes of the mountpoint, the empty
+  /// root, are also those of each root without scopes of its own; until it has any, such roots show all that is
+  /// followed. If the root had scopes of its own before, the listener has been told what changed there when this
+  /// returns. Not durable.
+  virtual void show(const std::string& root, const std::vector<remote::ScopeId>& scopes) = 0;
+  /// Ends show() for a root, which is not the mountpoint, and whose names nobody knows.
+  virtual void forget_shown(std::string_view root) = 0;
   /// Waits until every scope has been read once, and returns true; returns false at the deadline. The mount calls it so
   /// that a first job finds what the cluster has.
   [[nodiscard]] virtual bool wait_synced(Deadline deadline) = 0;
@@ -128,7 +137,7 @@ class Catalog {
   [[nodiscard]] virtual std::vector<Child> list(const layout::Name& directory) const = 0;
   /// Lists the visible entries directly in a directory: those that are prefetched with it.
   [[nodiscard]] virtual std::vector<KnownEntry> entries_in(const layout::Name& directory) const = 0;
-  /// Lists all visible entries, newest first, at most `limit`.
+  /// Lists the visible entries of all roots, newest first, at most `limit`.
   [[nodiscard]] virtual std::vector<KnownEntry> newest(size_t limit) const = 0;
 
   /// Hides the current entry of this path in its root; durable. A later entry of the same path with another digest is
@@ -142,8 +151,8 @@ class Catalog {
   /// else is told. It stays hidden until forget_unfit(), or until the path has other bytes. No effect when no entry has
   /// these bytes.
   virtual void set_unfit(const std::string& path, const codec::Digest& digest, const std::string& why) = 0;
-  /// Returns why the path's entry is hidden by set_unfit(), or an empty string when it is not.
-  [[nodiscard]] virtual std::string why_unfit(std::string_view path) const = 0;
+  /// Returns why the entry that the root would show is hidden by set_unfit(), or an empty string when it is not.
+  [[nodiscard]] virtual std::string why_unfit(const layout::Name& name) const = 0;
   /// Shows all unfit entries again, because this host may be able to use other bytes now, and tells the listener.
   virtual void forget_unfit() = 0;
 

@@ -21,7 +21,8 @@ constexpr std::pair<Facet, std::string_view> kNames[] = {{Facet::kTorch, "torch"
                                                          {Facet::kCpu, "cpu"},
                                                          {Facet::kCpuIsa, "cpu-isa"},
                                                          {Facet::kCompiler, "compiler"},
-                                                         {Facet::kEnvironment, "environment"}};
+                                                         {Facet::kEnvironment, "environment"},
+                                                         {Facet::kTrust, "trust"}};
 
 /// The optional text member `name`; false when it is there and no text.
 bool read_text(const Json& object, const char* name, std::string& out) {
@@ -58,7 +59,7 @@ std::string_view to_string(Facet facet) {
 
 Result<Facet> facet_from_string(std::string_view name) {
   for (const auto& [value, known] : kNames) {
-    if (known == name) return value;
+    if (known == name && value != Facet::kTrust) return value;  // it is derived from a root, and never given
   }
   return fail(ErrorCode::kInvalid, "no such facet: " + std::string(name));
 }

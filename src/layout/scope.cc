@@ -94,6 +94,8 @@ Scope make_scope(const Rule& rule, const fingerprint::Fingerprint& fingerprint, 
   if (!rule.shared) return private_scope(std::string(rule.name) + " is never shared: " + std::string(rule.why));
   Scope scope;
   std::vector<Facet> facets(rule.facets.begin(), rule.facets.end());
+  // What everybody shares has no such facet, as before there were users to part.
+  if (fingerprint.has(Facet::kTrust) && !fingerprint.get(Facet::kTrust).is_none()) facets.push_back(Facet::kTrust);
   std::sort(facets.begin(), facets.end(),
             [](Facet one, Facet other) { return fingerprint::to_string(one) < fingerprint::to_string(other); });
   std::string text(kHeader);

@@ -60,6 +60,22 @@ TEST(ScopeOf, NamesFacetsInOrderWhateverTheRulesOrder) {
             "facet=python\nvalue=python\nfacet=torch\nvalue=torch\n");
 }
 
+/// What everybody shares has the scope that it had before there was this facet.
+TEST(ScopeOf, HasTheTrustFacetOfAUsersRootOnly) {
+  const std::string everybodys = scope_of(Family::kBestConfig, full_fingerprint()).id;
+  Fingerprint facts = full_fingerprint();
+  set_value(facts, Facet::kTrust, std::string(fingerprint::kNone));
+  EXPECT_EQ(scope_of(Family::kBestConfig, facts).id, everybodys);
+  set_value(facts, Facet::kTrust, "user=alice");
+  const Scope hers = scope_of(Family::kBestConfig, facts);
+  EXPECT_NE(hers.text.find("facet=triton\nvalue=triton\nfacet=trust\nuser=alice\n"), std::string::npos) << hers.text;
+  EXPECT_NE(hers.id, everybodys);
+  set_unknown(facts, Facet::kTrust, "the name service does not answer");
+  const Scope nobodys = scope_of(Family::kBestConfig, facts);
+  EXPECT_EQ(nobodys.id, "");
+  EXPECT_NE(nobodys.why_private.find("facet trust: the name service does not answer"), std::string::npos);
+}
+
 TEST(ScopeOf, IsEqualForEqualFacts) {
   for (const Rule& rule : all_rules()) {
     EXPECT_EQ(scope_of(rule.family, full_fingerprint()).id, scope_of(rule.family, full_fingerprint()).id);

@@ -28,6 +28,7 @@ enum class Facet {
   kCpuIsa,
   kCompiler,
   kEnvironment,  ///< declared values of the variables that change generated code but are in no key (variables.h)
+  kTrust,        ///< who uses what is made in a cache root (trust.h): no fact of a host, and none of kAllFacets
 };
 inline constexpr Facet kAllFacets[] = {Facet::kTorch,   Facet::kTriton,   Facet::kCuda,       Facet::kGpu,
                                        Facet::kGpuArch, Facet::kPython,   Facet::kLibc,       Facet::kCpu,
@@ -55,6 +56,7 @@ struct Fact {
 class Fingerprint {
  public:
   void set(Facet facet, Fact fact) { facts_[facet] = std::move(fact); }
+  [[nodiscard]] bool has(Facet facet) const { return facts_.contains(facet); }
   /// Returns an unknown fact when the facet was never set.
   [[nodiscard]] const Fact& get(Facet facet) const;
   /// Writes {"facets": {"torch": {"known": true, "value": "...", "source": "..."}, ...}}. from_json() is the inverse,

@@ -25,6 +25,7 @@ struct Scope {
   std::string why_private;
 };
 
+/// The trust facet, if it is set and not "none", is a part of each scope.
 [[nodiscard]] Scope scope_of(Family family, const fingerprint::Fingerprint& fingerprint);
 
 /// Returns the scope of artefacts for one GPU architecture ("9.0", as the gpu-arch facet writes it). On a host with

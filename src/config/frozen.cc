@@ -60,6 +60,8 @@ Result<Frozen> from_json(const Json& json) {
   settings.alias = json.at("alias").get<std::string>();
   settings.store = json.at("store").get<std::string>();
   settings.allow_other = json.at("allow_other").get<bool>();
+  // The mount of an earlier release shares with all, and its jobs use what they were shown.
+  INDUCTORFS_TRY_ASSIGN(settings.trust, fingerprint::trust_from_string(json.value("trust", "all")));
   settings.also.clear();
   for (const Json& one : json.at("also")) {
     auto also = also_from_json(one);
@@ -90,6 +92,7 @@ std::string freeze(const Settings& settings, const Ownership& ownership) {
                      {"alias", settings.alias},
                      {"store", settings.store},
                      {"allow_other", settings.allow_other.value_or(false)},
+                     {"trust", to_string(settings.trust.value_or(fingerprint::TrustPolicy::kAll))},
                      {"also", std::move(also)},
                      {"uid", ownership.uid},
                      {"gid", ownership.gid},

@@ -12,6 +12,8 @@
 #include "inductorfs/fingerprint/variables.h"
 
 namespace inductorfs::config {
+using fingerprint::TrustPolicy;
+
 namespace {
 
 using Kind = Option::Kind;
@@ -94,6 +96,11 @@ Result<void> set_writers(Settings& settings, const std::string& value, const std
     return {};
   }
   return fail(ErrorCode::kInvalid, "give matching or all");
+}
+
+Result<void> set_trust(Settings& settings, const std::string& value, const std::string&) {
+  INDUCTORFS_TRY_ASSIGN(settings.trust, fingerprint::trust_from_string(value));
+  return {};
 }
 
 Result<void> add_variable(Settings& settings, const std::string& value, const std::string&) {
@@ -223,6 +230,10 @@ constexpr std::array kMountOptions{
     Option{"writers", Kind::kText, "WHICH", "matching",
            "publish the artefacts of processes with this mount's environment (matching), or of all processes (all)",
            set_writers},
+    Option{"trust", Kind::kText, "WHO", "for root user, else all",
+           "share what lies in a user's directory with that user's directories on all hosts (user), with those of its "
+           "group (group), or with all (all)",
+           set_trust},
     Option{"environment", Kind::kList, "NAME=VALUE", "those variables of this command's own environment",
            "declare a variable that jobs set and that changes code but is part of no cache key (repeatable)",
            add_variable, clear_environment},
@@ -408,6 +419,18 @@ void give_default_places(Settings& settings, const User& owner) {
   add_default_also(settings, absolute_path("..", torch) + "/" + torch_directory_name(owner));
 }
 
+namespace {
+
+/// Who made a file is told by whose it is. Only root can give files to those who make them.
+Result<void> check_trust(const Settings& settings, const User& user) {
+  if (user.uid == 0 || settings.trust == TrustPolicy::kAll || !*settings.allow_other) return {};
+  return fail(ErrorCode::kInvalid, "--trust " + std::string(to_string(*settings.trust)) + " with --allow-other: all " +
+                                       "files would belong to this user, whoever makes them; mount as root, or " +
+                                       "without --allow-other, or with --trust all");
+}
+
+}  // namespace
+
 Result<void> complete(Settings& settings, const User& user, const Environment& environment) {
   if (settings.store.empty()) settings.store = default_store(settings.mountpoint, user, environment);
   if (settings.no_also) {
@@ -416,6 +439,8 @@ Result<void> complete(Settings& settings, const User& user, const Environment& e
     add_default_also(settings, torch_default_directory(user, environment));
   }
   if (!settings.allow_other) settings.allow_other = user.uid == 0;
+  if (!settings.trust) settings.trust = user.uid == 0 ? TrustPolicy::kUser : TrustPolicy::kAll;
+  INDUCTORFS_TRY(check_trust(settings, user));
   return check_places(settings);
 }
 

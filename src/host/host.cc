@@ -7,6 +7,7 @@
 #include <atomic>
 #include <charconv>
 #include <cstdint>
+#include <iterator>
 #include <set>
 
 #include "inductorfs/base/clock.h"
@@ -21,7 +22,7 @@ using fingerprint::Fact;
 using fingerprint::Fingerprint;
 
 /// Sets of facts that are remembered for what the catalog still has in hand.
-constexpr size_t kEarlierLimit = 8;
+constexpr size_t kEarlierLimit = 2 * ThisHost::kMostEnvironments;
 
 /// x86-64 psABI, "Microarchitecture levels", in the compilers' names of the flags.
 constexpr std::string_view kLevel1[] = {"cmov", "cx8", "fxsr", "mmx", "sse", "sse2"};
@@ -152,6 +153,8 @@ Scopes::Scopes(const Fingerprint& facts) {
     if (std::none_of(family.all.begin(), family.all.end(), same)) family.all.push_back(family.scope);
     families_.emplace(rule.family, std::move(family));
   }
+  const auto all = ids();
+  ids_.insert(all.begin(), all.end());
 }
 
 const Scopes::FamilyScopes& Scopes::scopes_of(layout::Family family) const {
@@ -187,6 +190,7 @@ std::vector<remote::ScopeId> Scopes::ids() const {
 }
 
 bool Scopes::accepts(const remote::ScopeId& scope, std::string_view path) const {
+  if (!ids_.contains(scope)) return false;
   const layout::Classification classified = layout::classify(path);
   // A path that some root shows under another name is none of the cluster's.
   if (scope.empty() || classified.canonical != path || !layout::rule_of(classified.family).shared) return false;
@@ -204,17 +208,30 @@ std::vector<PrivateFamily> private_families(const Scopes& scopes) {
   return found;
 }
 
-HostState::HostState(Fingerprint learned, PlaceReader reader)
-    : facts(std::move(learned)), scopes(facts), reader_(std::move(reader)) {}
+HostState::HostState(Fingerprint learned, fingerprint::Fact with, PlaceReader reader)
+    : facts(std::move(learned)),
+      trust(std::move(with)),
+      facts_and_trust_([this] {
+        Fingerprint both = facts;
+        both.set(Facet::kTrust, trust);
+        return both;
+      }()),
+      scopes(facts_and_trust_),
+      reader_(std::move(reader)) {}
+
+layout::Scope HostState::scope_of(layout::Family family, std::string_view architecture) const {
+  return architecture.empty() ? scopes.of(family) : layout::scope_of(family, facts_and_trust_, architecture);
+}
 
 const layout::HostLimits& HostState::limits() const {
   std::call_once(looked_, [this] { limits_ = limits_of(facts, reader_); });
   return limits_;
 }
 
-ThisHost::ThisHost(Fingerprint facts, std::unique_ptr<fingerprint::Writers> writers, PlaceReader reader)
-    : reader_(std::move(reader)), writers_(std::move(writers)) {
-  auto state = std::make_shared<const HostState>(std::move(facts), reader_);
+ThisHost::ThisHost(Fingerprint facts, std::unique_ptr<fingerprint::Writers> writers, PlaceReader reader,
+                   fingerprint::TrustPolicy trust, vfs::RootAccess mountpoint, fingerprint::AskName ask)
+    : reader_(std::move(reader)), trust_(trust, std::move(ask)), mountpoint_(mountpoint), writers_(std::move(writers)) {
+  auto state = std::make_shared<const HostState>(std::move(facts), trust_of(mountpoint_), reader_);
   states_.write([&](States& states) { states.now = std::move(state); });
 }
 
@@ -222,31 +239,71 @@ std::shared_ptr<const HostState> ThisHost::state() const {
   return states_.read([](const States& states) { return states.now; });
 }
 
+void ThisHost::States::retire(std::shared_ptr<const HostState> state) {
+  earlier.push_back(std::move(state));
+  if (earlier.size() > kEarlierLimit) earlier.erase(earlier.begin());
+}
+
 void ThisHost::replace(Fingerprint facts) {
-  const auto fresh = std::make_shared<const HostState>(std::move(facts), reader_);
+  const auto fresh = std::make_shared<const HostState>(std::move(facts), trust_of(mountpoint_), reader_);
   const bool same = have_same_values(state()->facts, fresh->facts);
   states_.write([&](States& states) {
-    if (!same) states.earlier.push_back(std::move(states.now));
-    if (states.earlier.size() > kEarlierLimit) states.earlier.erase(states.earlier.begin());
+    if (!same) {
+      states.retire(std::move(states.now));
+      for (auto& [trust, state] : std::exchange(states.parted, {})) states.retire(std::move(state));
+    }
     states.now = fresh;
   });
   if (writers_ && !same) writers_->set_facts(fresh->facts);
 }
 
-bool ThisHost::follows(const remote::ScopeId& scope, std::string_view path) const {
-  return state()->scopes.accepts(scope, path);
+std::shared_ptr<const vfs::RootEnvironment> ThisHost::environment_of(const vfs::RootAccess& root) const {
+  if (!parts_roots()) return nullptr;
+  fingerprint::Fact trust = trust_of(root);
+  return states_.write([&](States& states) -> std::shared_ptr<const vfs::RootEnvironment> {
+    if (trust.known == states.now->trust.known && trust.value == states.now->trust.value) return nullptr;
+    const auto key = [](const fingerprint::Fact& fact) { return fact.known ? fact.value : "?" + fact.problem; };
+    if (const auto found = states.parted.find(key(trust)); found != states.parted.end()) return found->second;
+    if (states.parted.size() >= kMostEnvironments) {
+      std::erase_if(states.parted, [](const auto& one) { return one.second.use_count() == 1; });
+    }
+    if (states.parted.size() >= kMostEnvironments) {
+      trust = {};
+      trust.problem = "the cache roots of " + std::to_string(kMostEnvironments) +
+                      " users are in use, and more are not kept apart: mount another directory for some of them";
+    }
+    return states.parted.try_emplace(key(trust), std::make_shared<const HostState>(states.now->facts, trust, reader_))
+        .first->second;
+  });
 }
+
+std::vector<remote::ScopeInformation> ThisHost::information() const {
+  auto all = state()->scopes.information();
+  const auto parted = states_.read([](const States& states) { return states.parted; });
+  for (const auto& [trust, state] : parted) std::ranges::move(state->scopes.information(), std::back_inserter(all));
+  return all;
+}
+
+bool ThisHost::follows(const remote::ScopeId& scope, std::string_view path) const {
+  return state()->follows(scope, path);
+}
+
+std::vector<remote::ScopeId> ThisHost::scope_ids() const { return state()->scope_ids(); }
+
+fingerprint::Fact ThisHost::shared_with() const { return state()->shared_with(); }
 
 bool ThisHost::accepts(const remote::ScopeId& scope, std::string_view path) const {
   if (state()->scopes.accepts(scope, path)) return true;
-  const auto earlier = states_.read([](const States& states) { return states.earlier; });
-  return std::any_of(earlier.begin(), earlier.end(),
-                     [&](const auto& past) { return past->scopes.accepts(scope, path); });
+  return states_.read([&](const States& states) {
+    return std::any_of(states.parted.begin(), states.parted.end(),
+                       [&](const auto& one) { return one.second->scopes.accepts(scope, path); }) ||
+           std::any_of(states.earlier.begin(), states.earlier.end(),
+                       [&](const auto& past) { return past->scopes.accepts(scope, path); });
+  });
 }
 
 layout::Scope ThisHost::scope_of(layout::Family family, std::string_view architecture) const {
-  const std::shared_ptr<const HostState> now = state();
-  return architecture.empty() ? now->scopes.of(family) : layout::scope_of(family, now->facts, architecture);
+  return state()->scope_of(family, architecture);
 }
 
 Result<void> ThisHost::check(const layout::Classification& classified, std::string_view bytes, uint64_t size) const {

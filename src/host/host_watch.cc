@@ -144,6 +144,7 @@ void HostWatch::await(Schedule& schedule) {
 
 void HostWatch::look_around(Schedule& schedule) {
   schedule.timer = now() + options_.interval;
+  if (!schedule.announce) schedule.announce = now();  // cache roots of further users may have come into use
   const bool unknown = !all_known(facts_) && now() >= schedule.unknown_again;
   if (!options_.from_file && !unknown && hooks_.traces(schedule.places) == schedule.traces) return;
   if (!schedule.probe) schedule.probe = now();

@@ -125,8 +125,8 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings
   return vfs::FileSystem::open(options, *layers.host, *layers.catalog, *layers.store, *layers.remote, layers.counters);
 }
 
-Result<std::unique_ptr<host::ThisHost>> open_host(const config::Settings& settings, const TakeoverState& takeover,
-                                                  Counters& counters) {
+Result<std::unique_ptr<host::ThisHost>> open_host(const config::Settings& settings, const config::Ownership& ownership,
+                                                  const TakeoverState& takeover, Counters& counters) {
   const host::FactsRequest request = facts_request(settings);
   INDUCTORFS_TRY_ASSIGN(auto facts, takeover.facts ? *takeover.facts : host::learn_facts(request));
   std::unique_ptr<fingerprint::Writers> writers;
@@ -138,7 +138,9 @@ Result<std::unique_ptr<host::ThisHost>> open_host(const config::Settings& settin
   fingerprint::ReaderOptions reader;
   reader.program = host::kThisProgram;
   reader.deadline = kPlacePatience;
-  return std::make_unique<host::ThisHost>(std::move(facts), std::move(writers), host::PlaceReader(std::move(reader)));
+  return std::make_unique<host::ThisHost>(std::move(facts), std::move(writers), host::PlaceReader(std::move(reader)),
+                                          settings.trust.value_or(fingerprint::TrustPolicy::kAll),
+                                          vfs::RootAccess{ownership.uid, ownership.gid, ownership.mode});
 }
 
 }  // namespace
@@ -240,7 +242,7 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   const int64_t store_time = watch.lap();
 
   if (!takeover.resume) INDUCTORFS_TRY(open_log(settings));
-  INDUCTORFS_TRY_ASSIGN(auto host, open_host(settings, takeover, layers->counters));
+  INDUCTORFS_TRY_ASSIGN(auto host, open_host(settings, ownership, takeover, layers->counters));
   layers->host = std::move(host);
   const int64_t host_time = watch.lap();
 

@@ -269,8 +269,8 @@ host::HostWatch::Hooks Service::host_hooks() {
   };
   hooks.apply = [this](const fingerprint::Fingerprint& facts, bool scopes) {
     layers_->host->replace(facts);
+    announced_.clear();
     if (!scopes) return layers_->file_system->judge_again();
-    layers_->catalog->follow(layers_->host->state()->scopes.ids());
     layers_->file_system->host_changed();
   };
   hooks.announce = [this] { return announce_scopes(); };
@@ -279,13 +279,15 @@ host::HostWatch::Hooks Service::host_hooks() {
 
 bool Service::announce_scopes() {
   if (settings_.remote.empty()) return true;
-  for (const remote::ScopeInformation& scope : layers_->host->state()->scopes.information()) {
+  for (const remote::ScopeInformation& scope : layers_->host->information()) {
     if (host_watch_.stopping()) return true;
+    if (announced_.contains(scope.id)) continue;
     const Result<void> told = layers_->remote->announce_scope(scope, Deadline::after(kAnnouncePatience));
     if (!told) {
       log::debug("mount.scope_not_announced", {{"scope", scope.id}, {"why", told.error().what()}});
       return false;
     }
+    announced_.insert(scope.id);
   }
   return true;
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "inductorfs/config/settings.h"
@@ -107,6 +108,7 @@ class Service final : public control::MountControl {
   std::string socket_;
   places::AlsoPlaces also_;
   RemoteWatch watch_;
+  std::set<remote::ScopeId> announced_;  ///< confined to the host-watch thread
   host::HostWatch host_watch_;
   std::string socket_alias_;  ///< a link to the socket, for the mountpoint as the user spelled it
   std::unique_ptr<control::ControlServer> control_;

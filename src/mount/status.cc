@@ -64,7 +64,9 @@ Json catalog_part(const catalog::CatalogStatus& status) {
 
 Json file_system_part(const vfs::FileSystemStatus& status) {
   Json roots = Json::array();
-  for (const auto& root : status.first_roots) roots.push_back({{"path", root.path}, {"owner", root.owner}});
+  for (const auto& root : status.first_roots) {
+    roots.push_back({{"path", root.path}, {"owner", root.owner}, {"shared_with", root.shared_with}});
+  }
   return {{"roots", status.roots},       {"first_roots", std::move(roots)},           {"nodes", status.nodes},
           {"unsealed", status.unsealed}, {"contested", status.pending_sets},          {"refused", status.refused},
           {"foreign", status.foreign},   {"foreign_reasons", status.foreign_reasons}, {"in_place", status.in_place}};
@@ -90,6 +92,7 @@ Json facts_part(const StatusFacts& facts) {
           {"kept", news.kept},
           {"problem", news.problem},
           {"writers", to_string(facts.settings.writers)},
+          {"trust", to_string(facts.settings.trust.value_or(fingerprint::TrustPolicy::kAll))},
           {"environment", facts.settings.environment}};
 }
 

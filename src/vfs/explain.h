@@ -31,7 +31,6 @@ class Explainer {
  private:
   void explain_place(Explanation& result);
 
-  const Host& host_;
   catalog::Catalog& catalog_;
   store::BlobStore& store_;
   RootTree& tree_;

@@ -39,7 +39,8 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
     : options_(std::move(options)),
       services_(services),
       tree_(options_, std::move(disk), std::move(root), services.store),
-      sets_(services, tree_, notifier_),
+      scopes_(services, tree_),
+      sets_(services, tree_, scopes_, notifier_),
       fit_(services, tree_, notifier_),
       fetcher_(services.remote, services.store, services.counters,
                {[this](const codec::Entry& entry) { return fit_.check(entry); },
@@ -47,10 +48,10 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
                options_.fetch_threads, options_.fetch_total, options_.lookup_patience),
       prefetch_(options_, services.catalog, fetcher_),
       views_(services, tree_, notifier_),
-      lookup_(services, tree_, sets_, fetcher_, prefetch_, views_),
+      lookup_(services, tree_, scopes_, sets_, fetcher_, prefetch_, views_),
       listings_(services, tree_, sets_),
       changes_(services, tree_, sets_, notifier_),
-      marks_(services.host, tree_.disk(), services.counters),
+      marks_(services, scopes_, tree_.disk()),
       origin_(services, tree_, lookup_, marks_),
       refusals_(services.counters),
       removal_(services, tree_, sets_),
@@ -59,7 +60,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
       in_place_(services, tree_, lookup_, origin_, marks_, sealer_),
       sealing_(services, {tree_, lookup_, origin_, marks_, sealer_, in_place_, removal_, refusals_, notifier_, phase_}),
       data_(services, tree_, fetcher_, origin_, in_place_, sealer_),
-      attributes_(services, tree_, origin_, data_),
+      attributes_(services, tree_, scopes_, origin_, data_),
       key_sets_(services, tree_, origin_, marks_, sealer_),
       names_({tree_, lookup_, origin_, in_place_, sealer_, data_, sealing_, removal_, refusals_}),
       renames_(services, {tree_, lookup_, origin_, data_, sealing_, key_sets_, removal_}),
@@ -75,7 +76,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
 
 Result<void> Overlay::begin() {
   if (!options_.resume) return recovery_.run();
-  return Takeover(services_, {tree_, sets_, lookup_, views_, key_sets_, stale_, places_, phase_}).run();
+  return Takeover(services_, {tree_, scopes_, sets_, lookup_, views_, key_sets_, stale_, places_, phase_}).run();
 }
 
 Result<void> Overlay::rename(NodeId parent, std::string_view name, NodeId new_parent, std::string_view new_name,
@@ -89,6 +90,7 @@ Result<void> Overlay::rename(NodeId parent, std::string_view name, NodeId new_pa
 }
 
 void Overlay::host_changed() {
+  scopes_.host_changed();
   fit_.judge_again();
   stale_.drop_stale_below("");
   sets_.drop_foreign();
@@ -197,7 +199,8 @@ FileSystemStatus Overlay::status() const {
   result.roots = roots.size();
   for (const auto& path : roots) {
     if (result.first_roots.size() == kReportedRoots) break;
-    if (const auto owner = tree_.owner_of(path)) result.first_roots.push_back({path, *owner});
+    if (const auto owner = tree_.owner_of(path))
+      result.first_roots.push_back({path, *owner, scopes_.shared_with(path)});
   }
   return result;
 }

@@ -19,6 +19,7 @@
 #include "vfs/read/lookup.h"
 #include "vfs/read/notifier.h"
 #include "vfs/read/prefetch.h"
+#include "vfs/read/root_scopes.h"
 #include "vfs/read/services.h"
 #include "vfs/recover/follow_up.h"
 #include "vfs/recover/node_places.h"
@@ -140,6 +141,7 @@ class Overlay final : public FileSystem {
   RootTree tree_;
   // read
   Notifier notifier_;
+  RootScopes scopes_;
   ClusterSets sets_;
   Fit fit_;
   Fetcher fetcher_;

@@ -100,7 +100,7 @@ TEST(MountOptions, DefaultsThatHelpShowsAreThoseInForce) {
   for (const Option& option : mount_options()) {
     const bool literal = option.kind == Option::Kind::kText && option.name != "store" && option.name != "python" &&
                          option.name != "log" && option.name != "ca-file" && option.name != "store-floor" &&
-                         !option.default_text.empty();
+                         option.name != "trust" && !option.default_text.empty();
     if (literal) values[std::string(option.name)] = {std::string(option.default_text)};
   }
   ASSERT_EQ(error_of(apply(values, "help", "/", shown)), "no error");
@@ -342,6 +342,27 @@ TEST(Complete, LetsOthersInForRootOnly) {
   Settings settings = mounted_at("/m");
   ASSERT_TRUE(complete(settings, {0, "root", "/root"}, kNoEnvironment).has_value());
   EXPECT_EQ(settings.allow_other, std::optional<bool>(true));
+}
+
+TEST(Complete, PartsTheUsersOfRootsMountOnly) {
+  Settings settings = mounted_at("/m");
+  ASSERT_TRUE(complete(settings, {0, "root", "/root"}, kNoEnvironment).has_value());
+  EXPECT_EQ(settings.trust, fingerprint::TrustPolicy::kUser);
+  Settings own = mounted_at("/m");
+  ASSERT_TRUE(complete(own, kAlice, kNoEnvironment).has_value());
+  EXPECT_EQ(own.trust, fingerprint::TrustPolicy::kAll);
+}
+
+TEST(Complete, RefusesToPartUsersWhoseFilesAllBelongToOne) {
+  for (const auto policy : {fingerprint::TrustPolicy::kUser, fingerprint::TrustPolicy::kGroup}) {
+    Settings settings = mounted_at("/m");
+    settings.trust = policy;
+    EXPECT_TRUE(complete(settings, kAlice, kNoEnvironment).has_value()) << "a mount of one user";
+    settings.allow_other = true;
+    const std::string error = error_of(complete(settings, kAlice, kNoEnvironment));
+    EXPECT_NE(error.find("with --allow-other: all files would belong to this user"), std::string::npos) << error;
+    EXPECT_TRUE(complete(settings, {0, "root", "/root"}, kNoEnvironment).has_value());
+  }
 }
 
 TEST(Complete, RefusesPlacesThatLieInEachOther) {

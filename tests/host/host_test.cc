@@ -197,6 +197,60 @@ TEST(Host, TellsWritersNothingWhenNoValueHasChanged) {
   EXPECT_EQ(host.state()->facts.get(Facet::kTorch).source, "read elsewhere");
 }
 
+constexpr uid_t kAlice = 1001;
+
+/// Of root, with users whose names are "u" and their number.
+ThisHost host_of_users() {
+  return ThisHost(
+      all_known(), nullptr, {}, fingerprint::TrustPolicy::kUser, {0, 0, 01777},
+      [](fingerprint::Account, id_t number) -> Result<std::string> { return "u" + std::to_string(number); });
+}
+
+TEST(Host, HasAnEnvironmentForEachUser) {
+  const ThisHost host = host_of_users();
+  ASSERT_TRUE(host.parts_roots());
+  EXPECT_EQ(host.environment_of({0, 0, 0755}), nullptr) << "everybody's, as the mountpoint's";
+  const auto hers = host.environment_of({kAlice, 5, 0755});
+  ASSERT_NE(hers, nullptr);
+  EXPECT_EQ(hers->shared_with().value, "user=u1001");
+  EXPECT_EQ(host.environment_of({kAlice, 6, 0700}), hers) << "the same object";
+  EXPECT_NE(host.environment_of({kAlice + 1, 5, 0755}), hers);
+  const std::string scope = hers->scope_of(layout::Family::kGeneratedCode, "").id;
+  EXPECT_NE(scope, host.scope_of(layout::Family::kGeneratedCode, "").id);
+  EXPECT_TRUE(hers->follows(scope, kCode));
+  EXPECT_FALSE(host.follows(scope, kCode));
+  EXPECT_TRUE(host.accepts(scope, kCode)) << "the catalog takes in what any root shows";
+  const auto told = host.information();
+  EXPECT_TRUE(std::any_of(told.begin(), told.end(), [&](const auto& one) { return one.id == scope; }));
+}
+
+TEST(Host, StillAcceptsWhatItsUsersHadUnderEarlierFacts) {
+  ThisHost host = host_of_users();
+  const std::string before = host.environment_of({kAlice, 0, 0755})->scope_of(layout::Family::kGeneratedCode, "").id;
+  host.replace(all_known({{Facet::kTorch, "v=other"}}));
+  EXPECT_TRUE(host.accepts(before, kCode));
+  EXPECT_NE(host.environment_of({kAlice, 0, 0755})->scope_of(layout::Family::kGeneratedCode, "").id, before);
+}
+
+TEST(Host, PartsALimitedNumberOfUsers) {
+  const ThisHost host = host_of_users();
+  std::vector<std::shared_ptr<const vfs::RootEnvironment>> held;
+  for (uid_t user = 1; user <= ThisHost::kMostEnvironments; ++user)
+    held.push_back(host.environment_of({user, 0, 0755}));
+  const auto one_more = host.environment_of({kAlice, 0, 0755});
+  EXPECT_FALSE(one_more->shared_with().known);
+  EXPECT_NE(one_more->shared_with().problem.find("128 users"), std::string::npos);
+  EXPECT_EQ(one_more->scope_of(layout::Family::kGeneratedCode, "").id, "") << "shared with nobody";
+  held.erase(held.begin(), held.begin() + 10);
+  EXPECT_TRUE(host.environment_of({kAlice, 0, 0755})->shared_with().known) << "in the place of one that nobody uses";
+}
+
+TEST(Host, PartsNobodyWhereAllShareWithAll) {
+  const ThisHost host(all_known(), nullptr);
+  EXPECT_FALSE(host.parts_roots());
+  EXPECT_EQ(host.environment_of({kAlice, 0, 0755}), nullptr);
+}
+
 TEST(Host, KnowsTheScopeOfAnArchitecture) {
   const ThisHost host(all_known({{Facet::kGpuArch, "cc=8.0\ncc=9.0"}}), nullptr);
   const std::string one = host.scope_of(layout::Family::kTritonKernel, "8.0").id;

@@ -54,7 +54,7 @@ def test_a_name_of_any_bytes_may_be_a_root(nodes):
             assert file.read() == text
     assert b.status()["file_system"]["roots"] == 1
     told = b.cli("status", b.cache).out
-    assert "\\x01 (of uid 0)" in told and "\x01" not in told, "a terminal gets no control characters"
+    assert "\\x01 (of uid 0, shared with everybody)" in told and "\x01" not in told, "a terminal gets no control characters"
 
 
 def test_triton_hits_in_a_directory_of_any_name(nodes):
@@ -131,15 +131,17 @@ def test_a_file_may_stand_where_a_root_should(nodes):
 def test_status_names_the_roots_and_whose_they_are(nodes):
     _, b = nodes
     assert "roots" not in b.cli("status", b.cache).out, "while only the mountpoint is used"
-    for name, owner in (("alice", 1000), ("team/job7", 1001)):
+    for name, owner in (("alice", 0), ("team/job7", 54321)):
         (b.cache / name).mkdir(parents=True)
         os.chown(b.cache / name, owner, owner)
         (b.cache / name / "fxgraph").mkdir()
     status = b.status()["file_system"]
     assert status["roots"] == 2
-    assert status["first_roots"] == [{"path": "alice", "owner": 1000}, {"path": "team/job7", "owner": 1001}]
+    assert status["first_roots"] == [{"path": "alice", "owner": 0, "shared_with": "everybody"},
+                                     {"path": "team/job7", "owner": 54321, "shared_with": "user=#54321"}]
     told = b.cli("status", b.cache).out
-    assert "alice (of uid 1000)" in told and "team/job7 (of uid 1001)" in told
+    assert "alice (of uid 0, shared with everybody)" in told
+    assert "team/job7 (of uid 54321, shared with user=#54321)" in told
 
 
 def test_a_root_that_shows_entries_is_copied_and_not_moved(nodes):

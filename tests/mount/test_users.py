@@ -10,46 +10,16 @@ import os
 import pickle
 import shutil
 import stat
-import traceback
 
 import pytest
 from inductorfs_testing import artefacts
 from inductorfs_testing.mounts import appears
 from inductorfs_testing.processes import Failed
+from inductorfs_testing.users import as_user
 
 pytestmark = pytest.mark.usefixtures("root")
 ONE, TWO, STRANGER, TEAM = 1000, 1001, 1002, 2000
 HASH = hashlib.sha256(b"device").hexdigest()
-
-
-def as_user(uid, umask, function, *arguments, groups=()):
-    """Runs function(*arguments) in a process of that user; its result, or its error with the traceback."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            os.close(reading)
-            os.setgroups(groups)
-            os.setresgid(uid, uid, uid)
-            os.setresuid(uid, uid, uid)
-            os.umask(umask)
-            try:
-                told = pickle.dumps(("result", function(*arguments)))
-            except BaseException:
-                told = pickle.dumps(("error", traceback.format_exc()))
-            os.write(writing, told)
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        data = pipe.read()
-    os.waitpid(child, 0)
-    kind, told = pickle.loads(data)
-    if kind == "error":
-        raise Failed(f"user {uid}, umask {umask:03o}: {told}")
-    return told
 
 
 def locked(path):
@@ -118,13 +88,13 @@ def new_names(cache, who):
 @pytest.fixture
 def common(cluster):
     """A mount whose directory everybody may enter, so that its mode alone counts."""
-    def mounted(mode=0o1777, owner=0, group=0, name="common"):
+    def mounted(mode=0o1777, owner=0, group=0, name="common", options=()):
         made = cluster.node(name, start=False)
         cluster.directory.chmod(0o755)
         made.root.chmod(0o755)
         os.chown(made.cache, owner, group)
         made.cache.chmod(mode)
-        return made.start(*cluster.options())
+        return made.start(*cluster.options(), *options)
     return mounted
 
 
@@ -317,7 +287,7 @@ def test_each_users_root_is_that_users_alone_and_shows_what_all_made(cluster, co
     name = artefacts.code("own")
     artefacts.write_atomic(seeder.cache, name, "int zero;")
     seeder.sync()
-    cache = common(0o1777).cache
+    cache = common(0o1777, options=("--trust", "all")).cache
     appears(cache / name)
     roots = {ONE: (cache / "one", 0o755), TWO: (cache / "two", 0o700)}
     for uid, (root, bits) in roots.items():

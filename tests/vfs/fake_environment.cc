@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vfs/fake_environment.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <set>
@@ -20,6 +22,16 @@ pid_t number_of(const fingerprint::Writer* writer) { return *reinterpret_cast<co
 bool has_scope(const fingerprint::Fingerprint& facts, const remote::ScopeId& id, std::string_view path) {
   const auto scopes = layout::scopes_of(layout::classify(path).family, facts);
   return std::any_of(scopes.begin(), scopes.end(), [&](const auto& scope) { return scope.id == id; });
+}
+
+std::vector<remote::ScopeId> scopes_of(const fingerprint::Fingerprint& facts) {
+  std::set<remote::ScopeId> ids;
+  for (const auto& rule : layout::all_rules()) {
+    for (auto& scope : layout::scopes_of(rule.family, facts)) {
+      if (!scope.id.empty()) ids.insert(std::move(scope.id));
+    }
+  }
+  return {ids.begin(), ids.end()};
 }
 
 }  // namespace
@@ -112,19 +124,12 @@ void FakeEnvironment::set_facts(const std::string& facts, const std::string& arc
       result.set(facet, fact);
     }
     all.earlier.push_back(std::exchange(all.now, std::move(result)));
+    all.parted.clear();
   });
 }
 
 std::vector<std::string> FakeEnvironment::scopes() const {
-  return facts_.with([](const Facts& facts) {
-    std::set<std::string> ids;
-    for (const auto& rule : layout::all_rules()) {
-      for (auto& scope : layout::scopes_of(rule.family, facts.now)) {
-        if (!scope.id.empty()) ids.insert(std::move(scope.id));
-      }
-    }
-    return std::vector<std::string>(ids.begin(), ids.end());
-  });
+  return facts_.with([](const Facts& facts) { return scopes_of(facts.now); });
 }
 
 bool FakeEnvironment::follows(const remote::ScopeId& scope, std::string_view path) const {
@@ -135,12 +140,56 @@ bool FakeEnvironment::accepts(const remote::ScopeId& scope, std::string_view pat
   return facts_.with([&](const Facts& facts) {
     return has_scope(facts.now, scope, path) ||
            std::any_of(facts.earlier.begin(), facts.earlier.end(),
-                       [&](const auto& past) { return has_scope(past, scope, path); });
+                       [&](const auto& past) { return has_scope(past, scope, path); }) ||
+           std::any_of(facts.parted.begin(), facts.parted.end(),
+                       [&](const auto& one) { return one.second->follows(scope, path); });
   });
 }
 
 layout::Scope FakeEnvironment::scope_of(layout::Family family, std::string_view architecture) const {
   return facts_.with([&](const auto& facts) { return layout::scope_of(family, facts.now, architecture); });
+}
+
+namespace {
+
+/// Of the roots of one user.
+class EnvironmentOfUser final : public vfs::RootEnvironment {
+ public:
+  EnvironmentOfUser(fingerprint::Fingerprint facts, uid_t user) : facts_(std::move(facts)) {
+    trust_.known = true;
+    trust_.value = "user=" + std::to_string(user);
+    facts_.set(fingerprint::Facet::kTrust, trust_);
+  }
+  layout::Scope scope_of(layout::Family family, std::string_view architecture) const override {
+    return layout::scope_of(family, facts_, architecture);
+  }
+  bool follows(const remote::ScopeId& scope, std::string_view path) const override {
+    return has_scope(facts_, scope, path);
+  }
+  std::vector<remote::ScopeId> scope_ids() const override { return scopes_of(facts_); }
+  fingerprint::Fact shared_with() const override { return trust_; }
+
+ private:
+  fingerprint::Fingerprint facts_;
+  fingerprint::Fact trust_;
+};
+
+}  // namespace
+
+fingerprint::Fact FakeEnvironment::shared_with() const {
+  fingerprint::Fact everybody;
+  everybody.known = true;
+  everybody.value = fingerprint::kNone;
+  return everybody;
+}
+
+std::shared_ptr<const vfs::RootEnvironment> FakeEnvironment::environment_of(const vfs::RootAccess& root) const {
+  if (!parts_ || root.uid == 0 || root.uid == ::getuid()) return nullptr;
+  return facts_.with([&](Facts& facts) {
+    auto& environment = facts.parted[root.uid];
+    if (!environment) environment = std::make_shared<const EnvironmentOfUser>(facts.now, root.uid);
+    return environment;
+  });
 }
 
 Result<void> FakeEnvironment::check(const layout::Classification& classified, std::string_view bytes,

@@ -88,11 +88,17 @@ class FakeEnvironment final : public vfs::Host {
   void set_check(Check check) { check_ = std::move(check); }
   /// Every scope of this host.
   [[nodiscard]] std::vector<std::string> scopes() const;
+  /// Roots that belong to other users than root and this process's share with those of the same user.
+  void part_users() { parts_ = true; }
   /// Under the facts of now or any earlier ones: the catalog still finishes with the old scopes when the facts are new.
   [[nodiscard]] bool accepts(const remote::ScopeId& scope, std::string_view path) const;
 
   layout::Scope scope_of(layout::Family family, std::string_view architecture) const override;
   bool follows(const remote::ScopeId& scope, std::string_view path) const override;
+  std::vector<remote::ScopeId> scope_ids() const override { return scopes(); }
+  fingerprint::Fact shared_with() const override;
+  std::shared_ptr<const vfs::RootEnvironment> environment_of(const vfs::RootAccess& root) const override;
+  bool parts_roots() const override { return parts_; }
   Result<void> check(const layout::Classification& classified, std::string_view bytes, uint64_t size) const override;
   fingerprint::Writers* writers() const override { return writers_.get(); }
 
@@ -100,9 +106,11 @@ class FakeEnvironment final : public vfs::Host {
   struct Facts {
     fingerprint::Fingerprint now;
     std::vector<fingerprint::Fingerprint> earlier;
+    std::map<uid_t, std::shared_ptr<const vfs::RootEnvironment>> parted{};
   };
 
-  Guarded<Facts> facts_;
+  mutable Guarded<Facts> facts_;
+  bool parts_ = false;
   std::shared_ptr<FakeWriters> writers_;
   Check check_;
 };

@@ -61,6 +61,7 @@ Host::Host(std::shared_ptr<remote::MemoryCluster> cluster, HostOptions options)
   environment.set_facts(options_.facts, options_.architectures);
   environment.set_writers(options_.writers);
   environment.set_check(options_.check);
+  if (options_.part_users) environment.part_users();
   start();
 }
 
@@ -121,7 +122,6 @@ void Host::start(bool resume, bool requests_finished) {
 void Host::change_facts(const std::string& facts, const std::string& architectures) {
   environment.set_facts(facts, architectures);
   if (!file_system) return;
-  catalog->follow(environment.scopes());
   file_system->host_changed();
 }
 

@@ -16,6 +16,7 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/config/paths.h"
+#include "inductorfs/fingerprint/trust.h"
 #include "inductorfs/layout/scope.h"
 #include "inductorfs/store/blob_store.h"
 
@@ -66,6 +67,8 @@ struct Settings {
   std::string python;
   std::string fingerprint;
   WritersPolicy writers = WritersPolicy::kMatching;
+  /// Unset: for root `user`, else `all`.
+  std::optional<fingerprint::TrustPolicy> trust;
   std::map<std::string, std::string> environment;  ///< declared values of variables of the environment facet
   std::chrono::seconds probe_interval{kProbeSeconds};
   std::vector<layout::RuleChange> families;  ///< of the configuration file

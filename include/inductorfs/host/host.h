@@ -4,12 +4,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/fingerprint/fingerprint.h"
+#include "inductorfs/fingerprint/trust.h"
 #include "inductorfs/fingerprint/writers.h"
 #include "inductorfs/layout/scope.h"
 #include "inductorfs/remote/remote.h"
@@ -40,6 +42,7 @@ class Scopes {
   };
   [[nodiscard]] const FamilyScopes& scopes_of(layout::Family family) const;
   std::map<layout::Family, FamilyScopes> families_;
+  std::set<remote::ScopeId> ids_;  ///< ids(), to be found
 };
 
 /// A family that could be shared but is not on this host, with the reason.
@@ -58,12 +61,27 @@ inline constexpr std::string_view kCxxabiKey = "cxxabi";
 /// `reader` looks at the places of the facts, now and whenever a soname is looked for.
 [[nodiscard]] layout::HostLimits limits_of(const fingerprint::Fingerprint& facts, const PlaceReader& reader = {});
 
-/// A set of facts and what follows from them. Immutable after construction.
-class HostState {
+/// A set of facts and what follows from them: the environment of the mountpoint, or of the cache roots that share with
+/// the same users. Immutable after construction.
+class HostState final : public vfs::RootEnvironment {
  public:
-  explicit HostState(fingerprint::Fingerprint learned, PlaceReader reader = {});
-  const fingerprint::Fingerprint facts;
+  /// `trust` is the trust facet (fingerprint::Trust) of these roots.
+  HostState(fingerprint::Fingerprint learned, fingerprint::Fact trust, PlaceReader reader = {});
+  const fingerprint::Fingerprint facts;  ///< of the host: without `trust`
+  const fingerprint::Fact trust;
+
+ private:
+  const fingerprint::Fingerprint facts_and_trust_;
+
+ public:
   const Scopes scopes;
+
+  [[nodiscard]] layout::Scope scope_of(layout::Family family, std::string_view architecture) const override;
+  [[nodiscard]] bool follows(const remote::ScopeId& scope, std::string_view path) const override {
+    return scopes.accepts(scope, path);
+  }
+  [[nodiscard]] std::vector<remote::ScopeId> scope_ids() const override { return scopes.ids(); }
+  [[nodiscard]] fingerprint::Fact shared_with() const override { return trust; }
   /// Returns the limits, which are found out at the first call: that reads libraries, for which a takeover does not
   /// wait.
   [[nodiscard]] const layout::HostLimits& limits() const;
@@ -78,8 +96,12 @@ class HostState {
 /// Safe for concurrent use.
 class ThisHost final : public vfs::Host {
  public:
-  /// `writers` is nullptr when every writer is trusted to have this mount's environment.
-  ThisHost(fingerprint::Fingerprint facts, std::unique_ptr<fingerprint::Writers> writers, PlaceReader reader = {});
+  /// `writers` is nullptr when every writer is trusted to have this mount's environment. `mountpoint`: whose it is.
+  ThisHost(fingerprint::Fingerprint facts, std::unique_ptr<fingerprint::Writers> writers, PlaceReader reader = {},
+           fingerprint::TrustPolicy trust = fingerprint::TrustPolicy::kAll, vfs::RootAccess mountpoint = {},
+           fingerprint::AskName ask = fingerprint::ask_name_service);
+  /// The most groups of cache roots that share with different users; what comes then is shared with nobody.
+  static constexpr size_t kMostEnvironments = 128;
 
   [[nodiscard]] std::shared_ptr<const HostState> state() const;
   /// Replaces the facts for all later questions, and tells the writers unless all values are as before.
@@ -88,8 +110,15 @@ class ThisHost final : public vfs::Host {
   /// finishes its work on the old scopes when the facts are new.
   [[nodiscard]] bool accepts(const remote::ScopeId& scope, std::string_view path) const;
 
+  /// Returns what the scopes of all environments stand for that are in use.
+  [[nodiscard]] std::vector<remote::ScopeInformation> information() const;
+
   [[nodiscard]] layout::Scope scope_of(layout::Family family, std::string_view architecture) const override;
   [[nodiscard]] bool follows(const remote::ScopeId& scope, std::string_view path) const override;
+  [[nodiscard]] std::vector<remote::ScopeId> scope_ids() const override;
+  [[nodiscard]] fingerprint::Fact shared_with() const override;
+  [[nodiscard]] std::shared_ptr<const vfs::RootEnvironment> environment_of(const vfs::RootAccess& root) const override;
+  [[nodiscard]] bool parts_roots() const override { return trust_.policy() != fingerprint::TrustPolicy::kAll; }
   [[nodiscard]] Result<void> check(const layout::Classification& classified, std::string_view bytes,
                                    uint64_t size) const override;
   [[nodiscard]] fingerprint::Writers* writers() const override { return writers_.get(); }
@@ -97,10 +126,18 @@ class ThisHost final : public vfs::Host {
  private:
   struct States {
     std::shared_ptr<const HostState> now;
+    /// By the trust facet: those that are not `now`. One that nobody else holds goes when there are too many.
+    std::map<std::string, std::shared_ptr<const HostState>> parted;
     std::vector<std::shared_ptr<const HostState>> earlier;  ///< newest last
+    void retire(std::shared_ptr<const HostState> state);
   };
+  [[nodiscard]] fingerprint::Fact trust_of(const vfs::RootAccess& root) const {
+    return trust_.of(root.uid, root.gid, root.mode);
+  }
   const PlaceReader reader_;
-  SharedGuarded<States> states_;
+  mutable fingerprint::Trust trust_;
+  const vfs::RootAccess mountpoint_;
+  mutable SharedGuarded<States> states_;
   std::unique_ptr<fingerprint::Writers> writers_;
 };
 

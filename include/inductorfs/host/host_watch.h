@@ -62,7 +62,8 @@ class HostWatch {
     std::function<void(const fingerprint::Fingerprint&, bool scopes)> apply;
     /// Receives the facts, and the traces at that time, at the beginning and after each probe.
     std::function<void(const fingerprint::Fingerprint&, const std::string& traces, std::time_t learned)> looked;
-    /// Tells the cluster about the scopes; false means that it is to be tried again later.
+    /// Tells the cluster about the scopes that it has not been told about; false means that it is to be tried again
+    /// later. Called at the beginning, after a change, and at each turn of the timer.
     std::function<bool()> announce;
   };
 

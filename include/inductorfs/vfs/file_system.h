@@ -16,6 +16,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/catalog/catalog.h"
+#include "inductorfs/fingerprint/fingerprint.h"
 #include "inductorfs/fingerprint/writers.h"
 #include "inductorfs/layout/scope.h"
 #include "inductorfs/remote/remote.h"
@@ -27,16 +28,31 @@
 /// without libfuse and without Redis. docs/architecture.md describes the life of a read and the life of a write.
 namespace inductorfs::vfs {
 
-/// This host as the file system sees it: its scopes, its checks of artefacts, and its writers. The answers may change
-/// while the mount lives; the owner then calls FileSystem::host_changed(). Safe for concurrent use.
-class Host {
+/// What a cache root shares, and with whom: the scopes of its artefacts. Safe for concurrent use.
+class RootEnvironment {
  public:
-  virtual ~Host() = default;
+  virtual ~RootEnvironment() = default;
   /// Returns the scope of a family, or of its artefacts for one GPU architecture (layout::scope_of). A scope with an
   /// empty id means that the family is private.
   [[nodiscard]] virtual layout::Scope scope_of(layout::Family family, std::string_view architecture) const = 0;
-  /// Says whether the host, with its current facts, uses an entry of this scope at this path.
+  /// Says whether a job of this environment uses an entry of this scope at this path.
   [[nodiscard]] virtual bool follows(const remote::ScopeId& scope, std::string_view path) const = 0;
+  /// Returns the ids of all its scopes.
+  [[nodiscard]] virtual std::vector<remote::ScopeId> scope_ids() const = 0;
+  /// Returns who shares it: the trust facet (fingerprint/trust.h).
+  [[nodiscard]] virtual fingerprint::Fact shared_with() const = 0;
+};
+
+/// This host as the file system sees it: its scopes, its checks of artefacts, and its writers. As a RootEnvironment it
+/// is that of the mountpoint, and of each root that shares with the same users. The answers may change while the mount
+/// lives; the owner then calls FileSystem::host_changed(). Safe for concurrent use.
+class Host : public RootEnvironment {
+ public:
+  /// Returns the environment of the cache roots with this owner; nullptr when it is the mountpoint's. Equal owners get
+  /// the same object. It may block for fingerprint::Trust::kFirstWait.
+  [[nodiscard]] virtual std::shared_ptr<const RootEnvironment> environment_of(const RootAccess& root) const = 0;
+  /// Says whether environment_of() can be another one than the mountpoint's.
+  [[nodiscard]] virtual bool parts_roots() const = 0;
   /// Checks whether an artefact fits its name and this host (layout::check_content). Never blocks.
   [[nodiscard]] virtual Result<void> check(const layout::Classification& classified, std::string_view bytes,
                                            uint64_t size) const = 0;
@@ -114,8 +130,9 @@ struct Explanation {
 
 /// A cache root (layout::Name) with names that the kernel knows.
 struct RootStatus {
-  std::string path;  ///< relative to the mount
-  uid_t owner = 0;   ///< of its directory
+  std::string path;         ///< relative to the mount
+  uid_t owner = 0;          ///< of its directory
+  std::string shared_with;  ///< "everybody", "user=NAME", "group=NAME", or why it is shared with nobody
 };
 
 struct FileSystemStatus {
@@ -160,9 +177,9 @@ class FileSystem {
   /// must have been unmounted, or its requests must have ended.
   virtual void stop() = 0;
 
-  /// Tells that the host's facts have changed. Local artefacts whose scope is no longer their family's leave the view
-  /// for new lookups; their published entries are shown again when the facts return. Open files stay. Blocks while it
-  /// walks the local tree.
+  /// Tells that the host's facts have changed: the catalog follows their scopes from now on. Local artefacts whose
+  /// scope is no longer their family's leave the view for new lookups; their published entries are shown again when the
+  /// facts return. Open files stay. Blocks while it walks the local tree.
   virtual void host_changed() = 0;
 
   /// Tells that something on this host, perhaps a library, may have changed although the facts have not: artefacts that

@@ -92,4 +92,11 @@ class KernelCache {
   virtual void forget_content(NodeId node) = 0;
 };
 
+/// Owner, group and mode of a cache root.
+struct RootAccess {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  mode_t mode = 0;
+};
+
 }  // namespace inductorfs::vfs

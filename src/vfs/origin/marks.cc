@@ -61,15 +61,16 @@ void Provenance::add(const WriterVerdict& verdict) {
   add_scope(verdict.scope);
 }
 
-WriterVerdict Marks::glance(layout::Family family, std::string_view architecture, pid_t process) const {
+WriterVerdict Marks::glance(const std::string& path, layout::Family family, std::string_view architecture,
+                            pid_t process) const {
   const auto& rule = layout::rule_of(family);
   layout::Scope scope;
-  if (rule.shared) scope = host_.scope_of(family, architecture);
+  if (rule.shared) scope = scope_of(path, family, architecture);
   WriterVerdict verdict{scope.id, {}, nullptr};
   if (scope.id.empty()) {
     verdict.judgement = {fingerprint::Match::kUnknown, scope.why_private};
     // Another reason than the family's own: only artefacts for this device are private.
-    const bool own = !architecture.empty() && host_.scope_of(family, {}).why_private != scope.why_private;
+    const bool own = !architecture.empty() && scope_of(path, family).why_private != scope.why_private;
     if (own) verdict.other_device = scope.why_private;
     return verdict;
   }
@@ -141,9 +142,14 @@ std::vector<std::string> Marks::scopes_now(const std::string& path) const {
   std::vector<std::string> ids;
   // Files of a set that came one by one were marked before its architecture could be read.
   for (const auto& architecture : {architecture_of(path), std::string()}) {
-    if (auto scope = host_.scope_of(family, architecture); !scope.id.empty()) ids.push_back(std::move(scope.id));
+    if (auto scope = scope_of(path, family, architecture); !scope.id.empty()) ids.push_back(std::move(scope.id));
   }
   return ids;
+}
+
+std::string Marks::why_not_shared(const std::string& path) const {
+  const auto status = tree_.stat(LocalTree::view(path));
+  return status && *status ? scopes_.why_not_shared(path, (*status)->st_uid) : std::string();
 }
 
 void Marks::stays_here(const std::string& path, const std::string& why, uint64_t files) {

@@ -12,6 +12,8 @@
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/vfs/file_system.h"
+#include "vfs/read/root_scopes.h"
+#include "vfs/read/services.h"
 #include "vfs/tree/local_tree.h"
 #include "vfs/tree/provenance.h"
 
@@ -21,10 +23,13 @@ namespace inductorfs::vfs {
 /// counts the files that stay on this host. Safe for concurrent use.
 class Marks {
  public:
-  Marks(const Host& host, const LocalTree& tree, Counters& counters) : host_(host), tree_(tree), counters_(counters) {}
+  Marks(const Services& services, const RootScopes& scopes, const LocalTree& tree)
+      : host_(services.host), scopes_(scopes), tree_(tree), counters_(services.counters) {}
 
-  /// Judges a writer by what is known already, because a job's own thread waits for it.
-  [[nodiscard]] WriterVerdict glance(layout::Family family, std::string_view architecture, pid_t process) const;
+  /// Judges the writer of an artefact at this path of the mount by what is known already, because a job's own thread
+  /// waits for it.
+  [[nodiscard]] WriterVerdict glance(const std::string& path, layout::Family family, std::string_view architecture,
+                                     pid_t process) const;
   /// Returns why one of these writers does not match; an empty text when all do. Empty optional while that is not known
   /// yet: the missing facts are read in the background, and a later call tells.
   [[nodiscard]] std::optional<std::string> judge(
@@ -35,6 +40,15 @@ class Marks {
   /// Reads the marks of a file, by its path below the file system's directory.
   [[nodiscard]] Provenance read(const std::string& place) const;
   void write(const std::string& place, const Provenance& before, const Provenance& now) const;
+
+  /// RootScopes::scope_of() and is_settled()
+  [[nodiscard]] layout::Scope scope_of(const std::string& path, layout::Family family,
+                                       std::string_view architecture = {}) const {
+    return scopes_.scope_of(path, family, architecture);
+  }
+  [[nodiscard]] bool is_settled(const std::string& path) const { return scopes_.is_settled(path); }
+  /// Returns why a local file is not to be shared because of the user whose it is; empty when it may be.
+  [[nodiscard]] std::string why_not_shared(const std::string& path) const;
 
   /// Returns the architecture that the metadata of a Triton set name; `directory` is below the file system's directory.
   [[nodiscard]] std::string architecture_of_set(const std::string& directory) const;
@@ -66,6 +80,7 @@ class Marks {
   void remember(const std::string& path, const std::string& why, uint64_t files);
 
   const Host& host_;
+  const RootScopes& scopes_;
   const LocalTree& tree_;
   Counters& counters_;
   Guarded<Foreign> foreign_;

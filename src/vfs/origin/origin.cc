@@ -43,7 +43,7 @@ void Origin::saw_writer(const NodePtr& node, const std::string& path, pid_t writ
   if (!node->is_regular()) return;
   const auto family = layout::classify(path).family;
   if (!is_shared(family)) return;
-  const WriterVerdict verdict = marks_.glance(family, marks_.architecture_of(path), writer);
+  const WriterVerdict verdict = marks_.glance(path, family, marks_.architecture_of(path), writer);
   node->content.with([&](Content& content) { content.last_writer = writer; });
   const bool stays = change_provenance(node, [&](Provenance& now) {
     if (anew) now = {};
@@ -76,7 +76,7 @@ void Origin::saw_writer_in_place(const NodePtr& node, pid_t writer, bool anew) {
 
 void Origin::saw_writer_of_set(const NodePtr& directory, const std::string& path, pid_t writer) {
   const auto names = tree_.local_set(path);
-  const WriterVerdict verdict = marks_.glance(kKernel, marks_.architecture_of_set(LocalTree::view(path)), writer);
+  const WriterVerdict verdict = marks_.glance(path, kKernel, marks_.architecture_of_set(LocalTree::view(path)), writer);
   Provenance set;
   moves_.read([&](const Moves&) {
     mark_set(LocalTree::view(path), names, set, verdict);
@@ -130,11 +130,13 @@ Standing Origin::standing(const NodePtr& node, const std::string& path, const st
   if (const auto judged = judge_writers(node, path); judged != Standing::kMatches) return judged;
   // The node's, whatever has the path by now: a rename may come in between.
   Provenance now;
-  const bool lost = change_provenance(node, [&](Provenance& known) {
-    if (!known.is_known()) known.make_private(Marks::kWriterLost);
+  std::string why = marks_.why_not_shared(path);
+  const bool stays = change_provenance(node, [&](Provenance& known) {
+    if (!known.is_known() && why.empty()) why = Marks::kWriterLost;
+    if (!why.empty()) known.make_private(why);
     now = known;
   });
-  if (lost) marks_.stays_here(path, std::string(Marks::kWriterLost), 1);
+  if (stays) marks_.stays_here(path, why, 1);
   return now.is_for(scope) ? Standing::kMatches : Standing::kStays;  // stays: Stale::host_changed() may take it away
 }
 
@@ -146,7 +148,7 @@ Standing Origin::standing_of_set(const NodePtr& directory, const std::string& pa
       counters_.get("seal.unknown").add(tree_.local_set(path).size());  // else it is counted already
     return Standing::kStays;
   }
-  const auto any = host_.scope_of(kKernel, {}).id;
+  const auto any = marks_.scope_of(path, kKernel).id;
   const auto fits = [&](const Provenance& found) { return found.is_for(scope.id) || found.is_for(any); };
   if (!set.unjudged.empty()) {
     if (!fits(set)) return Standing::kStays;
@@ -170,6 +172,10 @@ Standing Origin::standing_of_set(const NodePtr& directory, const std::string& pa
     if (!moves_.read(
             [&](const Moves&) { return disk_.stat(LocalTree::view(file)).value_or(std::nullopt).has_value(); })) {
       return Standing::kStays;  // the set, or this file of it, has another name by now
+    }
+    if (const auto why = marks_.why_not_shared(file); !why.empty()) {
+      if (!provenance_of(file).is_private()) keep_set_private(path, why);
+      return Standing::kStays;
     }
     Provenance member = provenance_of(file);
     if (!member.is_known()) member = set;  // where the disk keeps no marks

@@ -26,7 +26,7 @@ enum class Standing {
 class Origin {
  public:
   Origin(const Services& services, RootTree& tree, Lookup& lookup, Marks& marks)
-      : host_(services.host), counters_(services.counters), tree_(tree), lookup_(lookup), marks_(marks) {}
+      : counters_(services.counters), tree_(tree), lookup_(lookup), marks_(marks) {}
 
   /// Notes that this process writes the file, or gave it its name. `anew`: nothing of the earlier content is left.
   void saw_writer(const NodePtr& node, const std::string& path, pid_t writer, bool anew = false);
@@ -54,7 +54,6 @@ class Origin {
   bool change_provenance(const NodePtr& node, const std::function<void(Provenance&)>& change);
   [[nodiscard]] Standing judge_writers(const NodePtr& node, const std::string& path);
 
-  const Host& host_;
   Counters& counters_;
   RootTree& tree_;
   Lookup& lookup_;

@@ -49,9 +49,10 @@ bool ClusterSets::is_whole(const std::vector<catalog::KnownEntry>& set) const {
   return has_group;
 }
 
-bool ClusterSets::fits(const Set& set) const {
-  return std::all_of(set.begin(), set.end(),
-                     [&](const auto& item) { return host_.follows(item.second.scope, item.second.entry.path); });
+bool ClusterSets::fits(const Node& directory, const Set& set) const {
+  const auto path = nodes_.path_of(directory);
+  return !path ||
+         std::all_of(set.begin(), set.end(), [&](const auto& item) { return scopes_.follows(*path, item.second); });
 }
 
 void ClusterSets::note(const Node& directory, const KeyState& state) {
@@ -73,7 +74,8 @@ bool ClusterSets::take(const NodePtr& directory, const std::vector<catalog::Know
   bool first = false;
   const bool shown = directory->key->state.with([&](KeyState& state) {
     if (state.committed != KeyState::Committed::kNone) return true;
-    if (!fits(names)) return false;  // under the lock: drop_foreign() comes before, and then this sees it, or after
+    if (!fits(*directory, names))
+      return false;  // under the lock: drop_foreign() comes before, and then this sees it, or after
     first = true;
     state.committed = KeyState::Committed::kCluster;
     state.cluster = names;
@@ -99,7 +101,7 @@ bool ClusterSets::take(const NodePtr& directory, const std::vector<catalog::Know
 
 void ClusterSets::restore(const Node& directory, Set set) {
   directory.key->state.with([&](KeyState& state) {
-    if (state.committed == KeyState::Committed::kLocal || !fits(set)) return note(directory, state);
+    if (state.committed == KeyState::Committed::kLocal || !fits(directory, set)) return note(directory, state);
     state.committed = KeyState::Committed::kCluster;
     state.cluster = std::move(set);
     for (const auto& [name, known] : state.cluster) pin(directory, known);
@@ -113,7 +115,7 @@ bool ClusterSets::stays(const NodePtr& directory, const std::string& path) {
   const auto now = catalog_.find(layout::name_of(path));
   const bool taken = directory->key->state.with([&](const KeyState& state) {
     if (state.committed != KeyState::Committed::kCluster) return false;
-    fitting = fits(state.cluster);
+    fitting = fits(*directory, state.cluster);
     const auto shown = state.cluster.find(last_component(path));
     same = shown == state.cluster.end() ? !now : now && now->entry.digest == shown->second.entry.digest;
     return true;
@@ -177,7 +179,7 @@ void ClusterSets::drop(const NodePtr& directory, Tell tell) {
 
 void ClusterSets::drop_foreign() {
   tree_.each_key_directory([&](const NodePtr& directory) {
-    if (!directory->key->state.with([&](const KeyState& state) { return fits(state.cluster); }))
+    if (!directory->key->state.with([&](const KeyState& state) { return fits(*directory, state.cluster); }))
       drop(directory, &Notifier::forget_name);
   });
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "vfs/read/notifier.h"
+#include "vfs/read/root_scopes.h"
 #include "vfs/read/services.h"
 #include "vfs/tree/root_tree.h"
 
@@ -24,8 +25,8 @@ namespace inductorfs::vfs {
 /// A key directory's lock is held while the locks of the pins and of the node table are taken. Safe for concurrent use.
 class ClusterSets {
  public:
-  ClusterSets(const Services& services, RootTree& tree, Notifier& notifier)
-      : host_(services.host),
+  ClusterSets(const Services& services, RootTree& tree, const RootScopes& scopes, Notifier& notifier)
+      : scopes_(scopes),
         catalog_(services.catalog),
         store_(services.store),
         counters_(services.counters),
@@ -63,13 +64,13 @@ class ClusterSets {
   using Tell = void (Notifier::*)(NodeId, std::string);
   void drop(const NodePtr& directory, Tell tell);
   [[nodiscard]] bool is_whole(const std::vector<catalog::KnownEntry>& set) const;
-  [[nodiscard]] bool fits(const Set& set) const;
+  [[nodiscard]] bool fits(const Node& directory, const Set& set) const;
   void note(const Node& directory, const KeyState& state);
   void pin(const Node& directory, const catalog::KnownEntry& known);
   void unpin(const Node& directory, const catalog::KnownEntry& known);
   void take_node_away(const NodePtr& directory, const std::string& name, const catalog::KnownEntry& known);
 
-  const Host& host_;
+  const RootScopes& scopes_;
   catalog::Catalog& catalog_;
   store::BlobStore& store_;
   Counters& counters_;

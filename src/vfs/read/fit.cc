@@ -45,12 +45,24 @@ Result<void> Fit::check(const codec::Entry& entry) {
   return fits;
 }
 
+/// The entries beside this one in a root that shows it.
+std::vector<catalog::KnownEntry> Fit::set_of(const codec::Entry& entry) const {
+  const std::string directory = entry.path.substr(0, entry.path.rfind('/'));
+  auto roots = tree_.roots();
+  roots.insert(roots.begin(), std::string());
+  for (const auto& root : roots) {
+    const auto shown = catalog_.find({entry.path, root});
+    if (shown && shown->entry.digest == entry.digest) return catalog_.entries_in({directory, root});
+  }
+  return {};
+}
+
 /// What was published, and nothing for this host or this release: hidden from this mount, and nobody else is told.
 void Fit::hide(const codec::Entry& entry, const std::string& why, uint64_t age) {
   std::vector<codec::Entry> entries{entry};
   if (layout::classify(entry.path).family == layout::Family::kTritonKernel) {
     // One child that cannot be used makes the set useless.
-    for (auto& known : catalog_.entries_in(entry.path.substr(0, entry.path.rfind('/')))) {
+    for (auto& known : set_of(entry)) {
       const bool of_set = layout::classify(known.entry.path).family == layout::Family::kTritonKernel;
       if (of_set && known.entry.path != entry.path) entries.push_back(std::move(known.entry));
     }

@@ -32,12 +32,13 @@ bool is_being_renamed(const NodeTable& nodes, const LocalTree& tree, const std::
 
 void answer_absent(const LookupDone& done, bool keep) { done({fail(ErrorCode::kNotFound), keep}); }
 
-Lookup::Lookup(const Services& services, RootTree& tree, ClusterSets& sets, Fetcher& fetcher, Prefetch& prefetch,
-               GroupViews& views)
+Lookup::Lookup(const Services& services, RootTree& tree, RootScopes& scopes, ClusterSets& sets, Fetcher& fetcher,
+               Prefetch& prefetch, GroupViews& views)
     : catalog_(services.catalog),
       store_(services.store),
       counters_(services.counters),
       tree_(tree),
+      scopes_(scopes),
       sets_(sets),
       fetcher_(fetcher),
       prefetch_(prefetch),
@@ -64,6 +65,7 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
     if (where->as_it_is) where->seen = join(tree_.options().mountpoint, parent_path(where->path));
   }
   if (!tree_.admit(where->entry)) return lookup_without_cluster(*where, caller, done);
+  scopes_.use(where->entry.root);
   if (directory->key) return lookup_in_key_directory(*where, caller, std::move(done));
   resolve(*where, std::move(done));
 }

@@ -11,6 +11,7 @@
 #include "vfs/read/fetcher.h"
 #include "vfs/read/group_views.h"
 #include "vfs/read/prefetch.h"
+#include "vfs/read/root_scopes.h"
 #include "vfs/read/services.h"
 #include "vfs/tree/root_tree.h"
 
@@ -21,8 +22,8 @@ namespace inductorfs::vfs {
 /// Safe for concurrent use.
 class Lookup {
  public:
-  Lookup(const Services& services, RootTree& tree, ClusterSets& sets, Fetcher& fetcher, Prefetch& prefetch,
-         GroupViews& views);
+  Lookup(const Services& services, RootTree& tree, RootScopes& scopes, ClusterSets& sets, Fetcher& fetcher,
+         Prefetch& prefetch, GroupViews& views);
 
   /// FileSystem::lookup.
   void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done);
@@ -59,6 +60,7 @@ class Lookup {
   store::BlobStore& store_;
   Counters& counters_;
   RootTree& tree_;
+  RootScopes& scopes_;
   ClusterSets& sets_;
   Fetcher& fetcher_;
   Prefetch& prefetch_;

@@ -13,8 +13,7 @@
 namespace inductorfs::vfs {
 
 FollowUp::FollowUp(const Services& services, const Parts& parts)
-    : host_(services.host),
-      catalog_(services.catalog),
+    : catalog_(services.catalog),
       tree_(parts.tree),
       lookup_(parts.lookup),
       changes_(parts.changes),
@@ -95,7 +94,7 @@ void FollowUp::look_at_file(const std::string& directory, const std::string& nam
   const Provenance found = marks_.read(place);
   if (!found.is_known() && marks_.everyone_fits()) {
     Provenance now;
-    now.add_scope(host_.scope_of(layout::classify(path).family, {}).id);
+    now.add_scope(marks_.scope_of(path, layout::classify(path).family).id);
     marks_.write(place, found, now);
   }
   if (in_place_.add_left(path)) return;  // somebody may be writing to it

@@ -43,7 +43,6 @@ class FollowUp {
   void look_at_file(const std::string& directory, const std::string& name,
                     const std::vector<LocalTree::Item>& siblings);
 
-  const Host& host_;
   catalog::Catalog& catalog_;
   RootTree& tree_;
   Lookup& lookup_;

@@ -16,6 +16,7 @@ namespace inductorfs::vfs {
 Takeover::Takeover(const Services& services, const Parts& parts)
     : counters_(services.counters),
       tree_(parts.tree),
+      scopes_(parts.scopes),
       sets_(parts.sets),
       lookup_(parts.lookup),
       views_(parts.views),
@@ -36,7 +37,10 @@ Result<void> Takeover::run() {
     const auto path = nodes_.path_of(*node);
     if (path) tree_.make_key_directory(*node, *path);
     // The roots that the earlier worker had admitted, and no more of them.
-    if (path && node->is_directory()) (void)tree_.admit(layout::name_of(*path));
+    if (path && node->is_directory()) {
+      const auto entry = layout::name_of(*path);
+      if (tree_.admit(entry)) scopes_.resume(entry.root);
+    }
     restore_content(node, records.nodes.at(static_cast<uint64_t>(node->id)));
   }
   for (const NodePtr& node : nodes) views_.kept_before(*node);

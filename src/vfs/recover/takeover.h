@@ -25,6 +25,7 @@ class Takeover {
  public:
   struct Parts {
     RootTree& tree;
+    RootScopes& scopes;
     ClusterSets& sets;
     Lookup& lookup;
     GroupViews& views;
@@ -49,6 +50,7 @@ class Takeover {
 
   Counters& counters_;
   RootTree& tree_;
+  RootScopes& scopes_;
   ClusterSets& sets_;
   Lookup& lookup_;
   GroupViews& views_;

@@ -16,13 +16,6 @@
 /// Everything here is pure and safe for concurrent use.
 namespace inductorfs::vfs {
 
-/// Owner, group and mode of a cache root.
-struct RootAccess {
-  uid_t uid = 0;
-  gid_t gid = 0;
-  mode_t mode = 0;
-};
-
 /// Returns the rights of group and others at `own` (a file or directory with this owner, group and mode), widened by
 /// those that `root` gives. `use` is what other users' jobs do with a file, and does not count for a directory.
 /// `mode_is_chosen`: the bits are somebody's choice and no umask's, so that owner and group alone follow the root.

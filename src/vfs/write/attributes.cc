@@ -85,7 +85,9 @@ Result<Attributes> FileAttributes::set_attributes(NodeId id, const AttributeChan
   const auto path = nodes_.path_of(*node);
   if (node->is_directory() && path)
     INDUCTORFS_TRY(moves_.read([&](const Moves&) { return tree_.make_local_directory(node, *path); }));
-  return apply_change(node, change);
+  auto changed = apply_change(node, change);
+  if (changed && node->is_directory() && path) scopes_.directory_changed(*path);
+  return changed;
 }
 
 namespace {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "vfs/origin/origin.h"
+#include "vfs/read/root_scopes.h"
 #include "vfs/read/services.h"
 #include "vfs/tree/root_tree.h"
 #include "vfs/write/data.h"
@@ -17,8 +18,8 @@ namespace inductorfs::vfs {
 /// Safe for concurrent use.
 class FileAttributes {
  public:
-  FileAttributes(const Services& services, RootTree& tree, Origin& origin, Data& data)
-      : catalog_(services.catalog), tree_(tree), origin_(origin), data_(data) {}
+  FileAttributes(const Services& services, RootTree& tree, RootScopes& scopes, Origin& origin, Data& data)
+      : catalog_(services.catalog), tree_(tree), scopes_(scopes), origin_(origin), data_(data) {}
 
   [[nodiscard]] Result<Attributes> get_attributes(NodeId node);
   [[nodiscard]] Result<Attributes> set_attributes(NodeId node, const AttributeChange& change, const Caller& caller);
@@ -36,6 +37,7 @@ class FileAttributes {
 
   catalog::Catalog& catalog_;
   RootTree& tree_;
+  RootScopes& scopes_;
   Origin& origin_;
   Data& data_;
   LocalTree& disk_{tree_.disk()};

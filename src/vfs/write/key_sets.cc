@@ -129,7 +129,7 @@ void KeySets::commit_if_complete(const Site& site, const SetOwner& set_writer, p
   });
   tree_.mark_view(pending, {files.begin(), files.end()}, parent_path(site.path), caller);
   const auto architecture = marks_.architecture_of_set(pending);
-  const WriterVerdict verdict = marks_.glance(layout::Family::kTritonKernel, architecture, caller);
+  const WriterVerdict verdict = marks_.glance(site.path, layout::Family::kTritonKernel, architecture, caller);
   std::string path;
   std::vector<std::string> names;
   std::string why_private;

@@ -145,7 +145,7 @@ SealOutcome Sealing::seal(const SealItem& item) {
   const auto classified = layout::classify(item.path);
   const auto& rule = layout::rule_of(classified.family);
   if (!rule.shared) return SealOutcome::kDone;
-  const auto scope = host_.scope_of(classified.family, {});
+  const auto scope = marks_.scope_of(item.path, classified.family);
   if (scope.id.empty()) {
     counters_.get("seal.unknown").add();  // a fact of this host is not known
     return SealOutcome::kDone;
@@ -300,7 +300,8 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
     return SealOutcome::kDone;
   }
   if (in_place_.set_is_unfinished(*path)) return SealOutcome::kDone;  // the last of its files comes with the set
-  const auto scope = host_.scope_of(layout::Family::kTritonKernel, marks_.architecture_of_set(LocalTree::view(*path)));
+  const auto scope =
+      marks_.scope_of(*path, layout::Family::kTritonKernel, marks_.architecture_of_set(LocalTree::view(*path)));
   if (const auto known = origin_.standing_of_set(item.node, *path, scope); known != Standing::kMatches)
     return outcome_of(known);
   catalog::Publish publish;

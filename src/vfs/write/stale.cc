@@ -19,7 +19,7 @@ bool Stale::is_stale(const std::string& path, const std::vector<std::string>& sc
       walked.missing.empty() && walked.node->is_regular()
           ? walked.node->content.with([&](const Content& c) { return origin_.provenance(c, place); })
           : marks_.read(place);
-  if (found.is_private()) return false;
+  if (found.is_private() || !marks_.is_settled(path)) return false;
   if (found.is_known()) {
     return std::none_of(scopes.begin(), scopes.end(), [&](const auto& scope) { return found.is_for(scope); });
   }
@@ -142,7 +142,7 @@ bool Stale::recover_provenance(const std::string& path) {
   const Provenance found = marks_.read(place);
   if (found.is_private()) marks_.still_here(path, found.why_private);
   if (found.is_known()) return !found.is_private();
-  const auto scope = host_.scope_of(layout::classify(path).family, {});
+  const auto scope = marks_.scope_of(path, layout::classify(path).family);
   if (scope.id.empty() || disk_.mark_of(place, LocalTree::kChangedName)) return false;
   Provenance now;
   if (marks_.everyone_fits()) {

@@ -18,8 +18,7 @@ namespace inductorfs::vfs {
 class Stale {
  public:
   Stale(const Services& services, RootTree& tree, Origin& origin, Marks& marks, Removal& removal, Notifier& notifier)
-      : host_(services.host),
-        catalog_(services.catalog),
+      : catalog_(services.catalog),
         counters_(services.counters),
         tree_(tree),
         origin_(origin),
@@ -43,7 +42,6 @@ class Stale {
   void drop_stale(const std::string& directory, std::vector<std::string> names);
   void keep_what_is_queued(const std::string& path);
 
-  const Host& host_;
   catalog::Catalog& catalog_;
   Counters& counters_;
   RootTree& tree_;

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/vfs/file_system.h"
+#include "vfs/read/services.h"
+#include "vfs/tree/root_tree.h"
+
+namespace inductorfs::vfs {
+
+/// Knows the environment of each cache root, and has the catalog follow and show its scopes. A root without one of its
+/// own has the mountpoint's. Nothing of this costs anything where all roots have the same (Host::parts_roots).
+/// use(), directory_changed() and host_changed() tell the kernel what changes: their caller holds no lock. The others
+/// may be called with any lock; they ask the disk, and perhaps the name service (Host::environment_of), about a root
+/// that nobody has used yet. Safe for concurrent use.
+class RootScopes {
+ public:
+  RootScopes(const Services& services, RootTree& tree);
+
+  /// Takes up the environment of a root whose names are about to be asked for. When its directory has got another owner
+  /// or mode, what it shows changes with that. Blocks until the entries of a new environment have come, but for
+  /// FileSystemOptions::lookup_patience at most.
+  void use(const std::string& root) { use(root, tree_.options().lookup_patience); }
+  /// The same without that wait, for a catalog that has no threads yet.
+  void resume(const std::string& root) { use(root, Milliseconds(0)); }
+  /// Takes up what chown(2) or chmod(2) has changed of a directory, if it is a root that is in use.
+  void directory_changed(const std::string& path);
+  /// Takes up the facts of the host, which have changed, for all roots.
+  void host_changed();
+
+  /// Returns the scope of the artefacts of a family at this path of the mount.
+  [[nodiscard]] layout::Scope scope_of(std::string_view path, layout::Family family,
+                                       std::string_view architecture) const;
+  /// Says whether the root of this path of the mount uses an entry of this scope.
+  [[nodiscard]] bool follows(std::string_view path, const catalog::KnownEntry& known) const;
+  /// Says whether the environment of this path's root is known. Until then nothing there is shared, and nothing is out
+  /// of date.
+  [[nodiscard]] bool is_settled(std::string_view path) const;
+  /// Returns why a file of this user, which lies at this path, is not to be shared; empty when it may be. In a user's
+  /// root what other users have put there is not his.
+  [[nodiscard]] std::string why_not_shared(std::string_view path, uid_t owner) const;
+  /// RootStatus::shared_with
+  [[nodiscard]] std::string shared_with(const std::string& root) const;
+
+ private:
+  struct Root {
+    RootAccess access;
+    std::shared_ptr<const RootEnvironment> environment;  ///< nullptr: the mountpoint's
+    bool is_settled = true;                              ///< it is known with whom the root shares
+  };
+  using Roots = std::map<std::string, Root, std::less<>>;
+
+  [[nodiscard]] Root root_with(const RootAccess& access) const;
+  [[nodiscard]] Root find(std::string_view root) const;
+  [[nodiscard]] const RootEnvironment& environment_in(const Root& root) const;
+  [[nodiscard]] bool is_current(const std::string& root, const RootAccess& access) const;
+  void use(const std::string& root, Milliseconds patience);
+  [[nodiscard]] bool take_up(const std::string& root, const Root& now);
+  void follow_all();
+  void prune();
+
+  const Host& host_;
+  catalog::Catalog& catalog_;
+  RootTree& tree_;
+  SharedGuarded<Roots> roots_;
+  Guarded<bool> changing_;  ///< held while the catalog is told, so that it is told in order; whether there is news
+};
+
+}  // namespace inductorfs::vfs

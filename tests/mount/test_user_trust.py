@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose artefacts a user's jobs run: --trust, with real daemons of root, processes of several users, and two nodes."""
+import os
+import pwd
+
+import pytest
+from inductorfs_testing import artefacts
+from inductorfs_testing.mounts import appears
+from inductorfs_testing.processes import wait_until
+from inductorfs_testing.users import as_user
+
+pytestmark = pytest.mark.usefixtures("root")
+ALICE, BOB = 54321, 54322
+SOURCE = artefacts.code("kernel")
+TEXT = "int hers;"
+
+
+@pytest.fixture
+def nodes(cluster):
+    """Two nodes whose mounts everybody may write to."""
+    def started(*options, mode=0o1777):
+        made = []
+        for name in "ab":
+            node = cluster.node(name, start=False)
+            cluster.directory.chmod(0o755)
+            node.root.chmod(0o755)
+            node.cache.chmod(mode)
+            made.append(node.start(*cluster.options(), *options))
+        return made
+    return started
+
+
+def make_root(node, name, user, mode=0o755, gid=None):
+    root = node.cache / name
+    os.mkdir(root)
+    os.chown(root, user, user if gid is None else gid)
+    os.chmod(root, mode)
+    as_user(user, 0o022, (root / "fxgraph").exists)  # what torch asks for first
+    return root
+
+
+def write(root, user, name=SOURCE, text=TEXT):
+    as_user(user, 0o022, artefacts.write_atomic, root, name, text)
+
+
+def shared_with(node):
+    return {item["path"]: item["shared_with"] for item in node.status()["file_system"]["first_roots"]}
+
+
+def test_a_user_runs_what_the_same_user_made_on_any_node(nodes):
+    a, b = nodes()
+    write(make_root(a, "alice", ALICE), ALICE)
+    a.sync()
+    hers = make_root(b, "work", ALICE)
+    assert as_user(ALICE, 0o022, appears(hers / SOURCE).read_text) == TEXT
+    for root in (make_root(b, "bob", BOB), make_root(b, "team", 0), b.cache, make_root(a, "bob", BOB), a.cache):
+        assert not (root / SOURCE).exists(), f"{root} is not hers"
+    assert shared_with(b) == {"bob": f"user=#{BOB}", "team": "everybody", "work": f"user=#{ALICE}"}
+
+
+def test_names_count_and_not_numbers(nodes):
+    """A user who has a name on this host: another number, as on a host with users of its own, is another user."""
+    named = next(user for user in pwd.getpwall() if user.pw_uid != 0)
+    a, _ = nodes()
+    make_root(a, "named", named.pw_uid)
+    assert shared_with(a)["named"] == f"user={named.pw_name}"
+
+
+def test_the_first_lookups_of_a_user_find_what_the_cluster_has(nodes):
+    """Nothing of a user is followed before he comes: his first job must not compile for that."""
+    a, b = nodes()
+    write(make_root(a, "alice", ALICE), ALICE)
+    a.sync()
+    root = make_root(b, "alice", ALICE)
+    assert as_user(ALICE, 0o022, (root / SOURCE).read_text) == TEXT, "with no wait"
+
+
+def test_what_another_user_puts_into_a_root_stays_on_its_host(nodes):
+    a, b = nodes()
+    root = make_root(a, "alice", ALICE, 0o1777)
+    write(root, BOB, text="int his;")
+    a.sync()
+    told = a.explain(root / SOURCE)
+    assert f"user {BOB} made it in a cache root of #{ALICE}" in told and "--trust user" in told, told
+    assert a.status()["file_system"]["foreign"] == 1
+    hers = make_root(b, "alice", ALICE)
+    write(hers, ALICE)
+    b.sync()
+    assert (root / SOURCE).read_text() == "int his;", "the local file stands"
+
+
+def test_all_share_with_all_under_trust_all(nodes):
+    a, b = nodes("--trust", "all")
+    write(make_root(a, "alice", ALICE), ALICE)
+    a.sync()
+    assert as_user(BOB, 0o022, appears(make_root(b, "bob", BOB) / SOURCE).read_text) == TEXT
+    assert set(shared_with(b).values()) == {"everybody"}
+
+
+def test_a_group_shares_under_trust_group(nodes):
+    a, b = nodes("--trust", "group")
+    team = 60000
+    write(make_root(a, "alice", ALICE, 0o2775, team), ALICE)
+    a.sync()
+    assert as_user(BOB, 0o022, appears(make_root(b, "bob", BOB, 0o2775, team) / SOURCE).read_text, groups=(team,)) == TEXT
+    assert not (make_root(b, "other", BOB, 0o2775, 60001) / SOURCE).exists()
+    open_to_all = make_root(b, "open", BOB, 0o2777, team)
+    assert not (open_to_all / SOURCE).exists(), "anybody may have put something there"
+    told = shared_with(b)
+    assert told["bob"] == f"group=#{team}" and "everybody may write" in told["open"] and "chmod o-w" in told["open"], told
+    os.chmod(open_to_all, 0o2775)
+    assert appears(open_to_all / SOURCE).read_text() == TEXT, "as soon as the mode allows it"
+    os.chmod(open_to_all, 0o2777)
+    wait_until(lambda: not (open_to_all / SOURCE).exists(), what="and no longer than that")
+
+
+def test_a_root_goes_with_its_owner(nodes):
+    """What the kernel has kept for the one owner is not shown to the next."""
+    a, b = nodes()
+    write(make_root(a, "alice", ALICE), ALICE)
+    a.sync()
+    root = make_root(b, "root", ALICE)
+    assert appears(root / SOURCE).read_text() == TEXT
+    os.chown(root, BOB, BOB)
+    wait_until(lambda: not (root / SOURCE).exists(), what="the names of the owner before are gone")
+    os.chown(root, ALICE, ALICE)
+    assert appears(root / SOURCE).read_text() == TEXT
+
+
+@pytest.mark.parametrize("end", ["worker", "mount"])
+def test_what_is_shared_outlives_the_daemon(cluster, nodes, end):
+    a, b = nodes()
+    hers = make_root(a, "alice", ALICE)
+    write(hers, ALICE)
+    a.sync()
+    root = make_root(b, "alice", ALICE)
+    bobs = make_root(b, "bob", BOB)
+    assert appears(root / SOURCE).read_text() == TEXT
+    if end == "worker":
+        worker = b.kill_worker()
+        b.next_worker(worker)
+        assert (root / SOURCE).read_text() == TEXT, "with no wait"
+    else:
+        b.unmount()
+        b.start(*cluster.options())
+        as_user(ALICE, 0o022, (root / "fxgraph").exists)
+        assert as_user(ALICE, 0o022, (root / SOURCE).read_text) == TEXT, "with no wait"
+    assert not (bobs / SOURCE).exists()
+
+
+def test_the_scopes_of_users_are_announced(nodes):
+    """Others see what a scope stands for (`explain` of a node that shares nothing with it)."""
+    a, _ = nodes("--probe-interval", "1")
+    wait_until(lambda: a.counters()["remote.scopes_announced"] > 0, what="the mountpoint's are announced")
+    before = a.counters()["remote.scopes_announced"]
+    make_root(a, "alice", ALICE)
+    wait_until(lambda: a.counters()["remote.scopes_announced"] > before, what="those of the user too")

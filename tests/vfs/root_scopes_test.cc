@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/read/root_scopes.h"
+
+#include <gtest/gtest.h>
+
+#include "support/lacks.h"
+#include "vfs/host.h"
+
+/// Cache roots that share with the roots of the same user only.
+namespace inductorfs::testing {
+namespace {
+
+constexpr uid_t kAlice = 1001;
+constexpr uid_t kBob = 1002;
+
+class RootScopes : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::getuid() != 0) INDUCTORFS_LACKS("the right to give files to other users");
+  }
+  static HostOptions options() {
+    HostOptions result;
+    result.part_users = true;
+    result.chown_to_caller = true;
+    result.root_mode = 01777;
+    return result;
+  }
+  /// As `mkdir` of this user, and the first name that torch asks for.
+  static void use_as_root(Host& host, const std::string& root, uid_t user, mode_t mode = 0755) {
+    host.user = user;
+    ASSERT_TRUE(host.make_directory(root, mode));
+    (void)host.exists(root + "/fxgraph");
+  }
+  /// Writes a generated source in this root; returns its name below any root.
+  static std::string write(Host& host, const std::string& root, const std::string& seed) {
+    const std::string path = in_code_directory(code_name(seed) + ".py");
+    EXPECT_TRUE(host.make_directories(root + "/" + path.substr(0, 2)));
+    EXPECT_TRUE(host.publish_file(root + "/" + path, "print('" + seed + "')"));
+    return path;
+  }
+  static std::string publish(Host& host, const std::string& root, const std::string& seed) {
+    const std::string path = write(host, root, seed);
+    EXPECT_TRUE(host.sync());
+    return path;
+  }
+  static bool shows(Host& host, const std::string& path) {
+    return eventually([&] { return host.exists(path); });
+  }
+
+  std::shared_ptr<remote::MemoryCluster> cluster = remote::make_memory_cluster();
+};
+
+TEST_F(RootScopes, ShowAUserWhatTheSameUserMadeAndNobodyElse) {
+  Host a(cluster, options());
+  Host b(cluster, options());
+  use_as_root(a, "alice", kAlice);
+  const std::string path = publish(a, "alice", "hers");
+
+  use_as_root(b, "work", kAlice);
+  EXPECT_TRUE(shows(b, "work/" + path));
+  EXPECT_EQ(b.read("work/" + path).value_or("absent"), "print('hers')");
+  use_as_root(b, "bob", kBob);
+  EXPECT_FALSE(b.exists("bob/" + path));
+  EXPECT_FALSE(b.exists(path)) << "the mountpoint is everybody's";
+  use_as_root(a, "bob", kBob);
+  EXPECT_FALSE(a.exists("bob/" + path)) << "on the same host neither";
+  EXPECT_EQ(b.file_system->explain("work/" + path).scope, a.file_system->explain("alice/" + path).scope);
+  EXPECT_NE(b.file_system->explain("bob/" + path).scope, b.file_system->explain("work/" + path).scope);
+}
+
+TEST_F(RootScopes, ShowWhatEverybodySharesInDirectoriesOfRootAlone) {
+  Host a(cluster, options());
+  Host b(cluster, options());
+  use_as_root(a, "team", 0);
+  const std::string path = publish(a, "team", "everybody's");
+  use_as_root(b, "other", 0);
+  EXPECT_TRUE(shows(b, path));
+  EXPECT_TRUE(b.exists("other/" + path));
+  use_as_root(b, "alice", kAlice);
+  EXPECT_FALSE(b.exists("alice/" + path)) << "anybody may have made it";
+}
+
+TEST_F(RootScopes, ShowTheSetsOfTheSameUser) {
+  Host a(cluster, options());
+  Host b(cluster, options());
+  const std::string key = "triton/0/" + triton_key_of("kernel");
+  use_as_root(a, "alice", kAlice);
+  ASSERT_TRUE(a.make_directories("alice/" + key));
+  ASSERT_TRUE(a.triton_compile("alice/" + key, "hers", ::getpid()));
+  ASSERT_TRUE(a.sync());
+  for (const auto& [root, user] : {std::pair("alice", kAlice), {"bob", kBob}}) {
+    use_as_root(b, root, user);
+    ASSERT_TRUE(b.make_directories(std::string(root) + "/triton/0"));
+  }
+  EXPECT_TRUE(shows(b, "alice/" + key + "/__grp__k.json"));
+  EXPECT_EQ(b.read("alice/" + key + "/k.ttir").value_or("absent"), "hers wrote k.ttir");
+  EXPECT_FALSE(b.exists("bob/" + key + "/__grp__k.json"));
+}
+
+TEST_F(RootScopes, KeepHereWhatOthersPutIntoAUsersRoot) {
+  Host a(cluster, options());
+  use_as_root(a, "alice", kAlice, 01777);
+  a.user = kBob;
+  const std::string path = write(a, "alice", "his");
+  const std::string key = "triton/0/" + triton_key_of("kernel");
+  ASSERT_TRUE(a.make_directories("alice/" + key));
+  ASSERT_TRUE(a.triton_compile("alice/" + key, "his", ::getpid()));
+  ASSERT_TRUE(a.sync());
+  EXPECT_NE(a.file_system->explain("alice/" + path).why.find("user 1002 made it in a cache root of 1001"),
+            std::string::npos)
+      << a.file_system->explain("alice/" + path).why;
+  EXPECT_EQ(a.file_system->status().foreign, 5U) << "a source, and the four files of a set";
+  a.user = kAlice;
+  const std::string hers = publish(a, "alice", "hers");
+  Host b(cluster, options());
+  use_as_root(b, "alice", kAlice);
+  EXPECT_TRUE(shows(b, "alice/" + hers));
+  EXPECT_FALSE(b.exists("alice/" + path));
+  EXPECT_FALSE(b.exists("alice/" + key));
+}
+
+TEST_F(RootScopes, ChangeWithTheOwner) {
+  Host a(cluster, options());
+  Host b(cluster, options());
+  use_as_root(a, "alice", kAlice);
+  const std::string hers = publish(a, "alice", "hers");
+  use_as_root(a, "bob", kBob);
+  const std::string his = publish(a, "bob", "his");
+
+  use_as_root(b, "root", kAlice);
+  ASSERT_TRUE(shows(b, "root/" + hers));
+  EXPECT_FALSE(b.exists("root/" + his));
+  vfs::AttributeChange change;
+  change.uid = kBob;
+  b.user = 0;
+  const auto node = b.look_up("root");
+  ASSERT_TRUE(node);
+  ASSERT_TRUE(b.file_system->set_attributes(node->node, change, {0, 0, ::getpid()}));
+  EXPECT_FALSE(b.exists("root/" + hers));
+  EXPECT_TRUE(eventually([&] { return b.kernel.told_name(hers.substr(3)); })) << "the kernel has kept it";
+  EXPECT_TRUE(shows(b, "root/" + his));
+}
+
+TEST_F(RootScopes, AreThoseOfTheNextOwnerOfTheName) {
+  Host a(cluster, options());
+  Host b(cluster, options());
+  use_as_root(a, "alice", kAlice);
+  const std::string path = publish(a, "alice", "hers");
+  use_as_root(b, "job", kAlice);
+  ASSERT_TRUE(shows(b, "job/" + path));
+  ASSERT_TRUE(b.unlink("job/" + path));
+  ASSERT_TRUE(b.remove_directory("job"));
+  use_as_root(b, "job", kBob);
+  EXPECT_FALSE(b.exists("job/" + path));
+  use_as_root(b, "again", kAlice);
+  EXPECT_TRUE(b.exists("again/" + path));
+}
+
+TEST_F(RootScopes, StayOverARestartAndATakeover) {
+  Host a(cluster, options());
+  Host b(cluster, options());
+  use_as_root(a, "alice", kAlice);
+  const std::string path = publish(a, "alice", "hers");
+  use_as_root(b, "alice", kAlice);
+  use_as_root(b, "bob", kBob);
+  ASSERT_TRUE(shows(b, "alice/" + path));
+  const std::string mine = publish(b, "bob", "his");
+  b.take_over();
+  EXPECT_FALSE(b.exists("bob/" + path));
+  EXPECT_TRUE(b.exists("alice/" + path));
+  EXPECT_TRUE(eventually([&] { return b.count("view.resumed_nodes") > 0 && b.sync().has_value(); }));
+  EXPECT_FALSE(b.kernel.told_name(path.substr(3))) << "nothing has changed for who has it";
+  b.restart();
+  EXPECT_FALSE(b.exists("bob/" + path));
+  (void)b.exists("alice/fxgraph");  // as torch does, which proves the root
+  EXPECT_TRUE(shows(b, "alice/" + path));
+  EXPECT_EQ(b.read("bob/" + mine).value_or("absent"), "print('his')") << "a local file of another scope than before";
+}
+
+TEST_F(RootScopes, FollowTheFactsOfTheHost) {
+  Host a(cluster, options());
+  Host b(cluster, options());
+  use_as_root(a, "alice", kAlice);
+  const std::string path = publish(a, "alice", "hers");
+  use_as_root(b, "alice", kAlice);
+  ASSERT_TRUE(shows(b, "alice/" + path));
+  b.change_facts("two");
+  EXPECT_FALSE(b.exists("alice/" + path));
+  b.change_facts("one");
+  EXPECT_TRUE(shows(b, "alice/" + path));
+}
+
+TEST_F(RootScopes, AreNamedInTheStatus) {
+  Host a(cluster, options());
+  use_as_root(a, "alice", kAlice);
+  use_as_root(a, "team", 0);
+  const auto roots = a.file_system->status().first_roots;
+  ASSERT_EQ(roots.size(), 2U);
+  EXPECT_EQ(roots[0].shared_with, "user=1001");
+  EXPECT_EQ(roots[1].shared_with, "everybody");
+}
+
+TEST_F(RootScopes, CostNothingWhereAllShareWithAll) {
+  HostOptions all = options();
+  all.part_users = false;
+  Host a(cluster, all);
+  Host b(cluster, all);
+  use_as_root(a, "alice", kAlice);
+  const std::string path = publish(a, "alice", "hers");
+  use_as_root(b, "bob", kBob);
+  EXPECT_TRUE(shows(b, "bob/" + path));
+}
+
+}  // namespace
+}  // namespace inductorfs::testing

@@ -160,6 +160,20 @@ def test_a_root_that_shows_entries_is_copied_and_not_moved(nodes):
     assert (b.cache / "carol" / "notes").read_text() == "mine"
 
 
+@pytest.mark.parametrize("how", ["copy", "rename"])
+def test_a_root_keeps_its_kernels_at_its_next_place(nodes, how):
+    """The group file that Triton wrote names the files at the place before."""
+    a, _ = nodes
+    old, new = a.cache / "old", a.cache / "new"
+    artefacts.triton_compile(old, "kernel", "mine")
+    if how == "copy":
+        subprocess.run(["rsync", "-a", f"{old}/", new], check=True)
+        shutil.rmtree(old)
+    else:
+        os.rename(old, new)
+    assert artefacts.triton_writers(artefacts.triton_read(new, "kernel")) == {"mine"}
+
+
 def test_other_programs_find_no_directories_that_nobody_made(nodes, tmp_path):
     """The tree of a program that has nothing to do with torch, with the names of two characters that the cluster has."""
     a, b = nodes

@@ -359,7 +359,9 @@ void RootTree::mark_view(const std::string& place, const std::vector<std::string
     const auto text = read_file(disk_.fd(), join(place, name), kGroupFileLimit);
     const auto named = text ? layout::group_directory(*text, last_component(key_directory)) : Result<std::string>("");
     const std::string seen = seen_by(writer, key_directory);
-    if (named && *named != seen) disk_.set_mark(join(place, name), LocalTree::kSeenName, seen);
+    // One that names another directory of the mount was moved here, or copied.
+    const bool elsewhere = named && *named != seen && !named->starts_with(seen_by(writer, {}) + "/");
+    if (elsewhere) disk_.set_mark(join(place, name), LocalTree::kSeenName, seen);
   }
 }
 

@@ -158,12 +158,25 @@ Result<Fd> Renames::rename_directory(const Site& from, const Site& to, const Nod
   if (replaced) tree_.let_go(nodes_.release(replaced));
   if (node->key && !tree_.local_set(to.path).empty()) {
     node->key->state.with([](KeyState& state) { state.committed = KeyState::Committed::kLocal; });
-    node->key->groups.with([](GroupNames& names) {
+  }
+  note_groups_moved(node, to.path);
+  return moved;
+}
+
+/// The group files in a directory that has moved, or below it, name the place before; the kernel keeps them.
+void Renames::note_groups_moved(const NodePtr& directory, const std::string& path) {
+  const auto note = [](const NodePtr& moved) {
+    moved->key->groups.with([](GroupNames& names) {
       names = {};
       names.keep_unseen();
     });
-  }
-  return moved;
+  };
+  if (directory->key) return note(directory);
+  if (!tree_.has_roots_at(path)) return;
+  tree_.each_key_directory([&](const NodePtr& key_directory) {
+    const auto now = nodes_.path_of(*key_directory);
+    if (now && now->starts_with(path + "/")) note(key_directory);
+  });
 }
 
 Result<void> Renames::exchange(const Site& from, const Site& to) {

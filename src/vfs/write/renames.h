@@ -38,6 +38,7 @@ class Renames {
                                          EarlyCopy& early);
   [[nodiscard]] Result<void> check_new_path(const NodePtr& node, const std::string& from, const std::string& to);
   [[nodiscard]] Result<Fd> rename_directory(const Site& from, const Site& to, const NodePtr& node, RenameMode mode);
+  void note_groups_moved(const NodePtr& directory, const std::string& path);
   [[nodiscard]] Result<void> exchange(const Site& from, const Site& to);
 
   catalog::Catalog& catalog_;

@@ -204,6 +204,75 @@ TEST_F(KeyDirectory, GoesOnWithASetThatAnEarlierReleaseNotedWithoutAStart) {
   EXPECT_FALSE(std::filesystem::exists(pending + std::to_string(two.pid())));
 }
 
+/// As in another pid namespace: no process has these numbers. Host puts them into the temporary names, as Triton puts
+/// the number that a process has in its own namespace.
+constexpr pid_t kUnseen = 4'100'001;
+constexpr pid_t kOtherUnseen = 4'100'002;
+constexpr pid_t kUnseenReader = 4'100'003;
+
+TEST_F(KeyDirectory, NeverMixesTheSetsOfProcessesThatCannotBeSeen) {
+  Process reader;  // before the host, as above
+  Host a(cluster);
+  ASSERT_TRUE(a.triton_put(directory, "k.source", "first wrote k.source", kUnseen));
+  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "first wrote k.ttir", kUnseen));
+  EXPECT_EQ(writers_seen(a, directory, kUnseen), "-11");
+  EXPECT_EQ(writers_seen(a, directory, reader.pid()), "---");
+  a.take_over();
+  ASSERT_TRUE(a.triton_compile(directory, "second", kOtherUnseen));
+  EXPECT_EQ(writers_seen(a, directory, kUnseen), "222") << "nothing tells it from the others";
+  ASSERT_TRUE(a.triton_put(directory, "k.json", R"({"writer": "first"})", kUnseen));
+  ASSERT_TRUE(a.triton_group(directory, kUnseen));
+
+  for (const pid_t process : {kUnseen, kOtherUnseen, kUnseenReader, reader.pid()})
+    EXPECT_EQ(writers_seen(a, directory, process), "222") << process;
+  ASSERT_TRUE(a.triton_put(directory, "k.ptx", "first wrote k.ptx", kUnseen));
+  ASSERT_TRUE(a.triton_group(directory, kUnseen));
+  EXPECT_TRUE(a.exists(directory + "/k.ttir"));
+  EXPECT_TRUE(a.look_up(directory + "/k.ptx", kUnseen)) << "no other set has it";
+  ASSERT_TRUE(a.sync());
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry(canonical + "/__grp__k.json"));
+  EXPECT_EQ(writers_seen(b, directory, kUnseenReader), "222");
+}
+
+TEST_F(KeyDirectory, SharesNoSetOfTwoProcessesThatHaveOneNumberInTheirNamespaces) {
+  Process reader;  // before the host, as above
+  Host a(cluster);
+  const auto put = [&](const char* name, const std::string& text) {
+    return a.triton_put(directory, name, text, kUnseen);
+  };
+  ASSERT_TRUE(put("k.ttir", "first wrote k.ttir"));
+  ASSERT_TRUE(put("k.source", "first wrote k.source"));
+  ASSERT_TRUE(put("k.ttir", "second wrote k.ttir"));
+  ASSERT_TRUE(put("k.json", R"({"writer": "second"})"));
+  ASSERT_TRUE(a.triton_group(directory, kUnseen));
+  EXPECT_EQ(writers_seen(a, directory, reader.pid()), "---");
+  ASSERT_TRUE(a.sync());
+  EXPECT_FALSE(a.catalog->find(canonical + "/__grp__k.json"));
+}
+
+/// A process chooses its temporary names.
+TEST_F(KeyDirectory, BoundsTheSetsOfProcessesThatCannotBeSeen) {
+  Host a(cluster);
+  constexpr pid_t kMany = 70;
+  for (pid_t i = 0; i < kMany; ++i) ASSERT_TRUE(a.triton_put(directory, "k.ttir", "same", kUnseen + i)) << i;
+  size_t pending = 0;
+  for (const auto& item : std::filesystem::directory_iterator(a.directory / "local/pending")) pending += item.exists();
+  EXPECT_EQ(pending, 65U) << "and one for all others";
+}
+
+TEST_F(KeyDirectory, ReadsTheNumberInATemporaryName) {
+  const vfs::KeyState state;
+  const auto start_of = [&](const char* path) { return state.owner_of_put({}, path).start; };
+  EXPECT_EQ(start_of("triton/0/KEY/tmp.pid_7_01-23/k.json"), 7U);
+  EXPECT_EQ(start_of("triton/0/KEY/k.json.tmp.pid_8_01-23"), 8U) << "Triton 2";
+  for (const char* path : {"triton/0/KEY/tmp.01-23/k.json", "tmp.pid_", "tmp.pid_x_1/k", "tmp.pid_-1_1/k", "",
+                           "tmp.pid_99999999999999999999_1/k"})
+    EXPECT_EQ(start_of(path), 0U) << path;
+  const vfs::SetOwner known{7, 9};
+  EXPECT_EQ(state.owner_of_put(known, "tmp.pid_8_1/k.json"), known) << "what can be seen counts, not what is told";
+}
+
 /// A set is moved into view as a whole, under locks.
 TEST_F(KeyDirectory, HasALimitOfFiles) {
   Host a(cluster);

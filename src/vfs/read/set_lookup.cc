@@ -51,15 +51,18 @@ void Lookup::lookup_in_key_directory(const Site& site, const Caller& caller, Loo
 std::optional<Found> Lookup::own_pending_file(const Site& site, const Caller& caller) {
   const bool has_pending = site.parent->key->state.with([](const KeyState& state) { return !state.writers.empty(); });
   if (!has_pending) return std::nullopt;
-  const SetOwner writer = set_owner_of(caller.pid);
-  const bool mine = site.parent->key->state.with([&](const KeyState& state) {
-    const auto set = state.writers.find(writer);
-    if (set == state.writers.end() || !set->second.files.contains(site.name)) return false;
-    // Half a set beside the committed one would be a mixture, to another thread of the writer.
-    return set->second.complete || state.committed == KeyState::Committed::kNone;
+  const SetOwner looking = set_owner_of(caller.pid);
+  const auto is_on_disk = [&](const Moves&) {
+    return disk_.stat(LocalTree::view(site.path)).value_or(std::nullopt).has_value();
+  };
+  const bool is_committed =
+      !looking.is_known() && (moves_.read(is_on_disk) || sets_.entry_of(*site.parent, site.path).has_value());
+  const std::string directory = site.parent->key->state.with([&](const KeyState& state) {
+    const auto* set = state.shown_to(looking, site.name, is_committed);
+    return set == nullptr ? std::string() : set->place;
   });
-  if (!mine) return std::nullopt;
-  const std::string place = pending_path(*site.parent, writer) + "/" + site.name;
+  if (directory.empty()) return std::nullopt;
+  const std::string place = join(directory, site.name);
   const auto status = disk_.stat(place);
   if (!status || !*status) return std::nullopt;
   NodePtr node = nodes_.find_local((*status)->st_ino);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <ctime>
@@ -19,6 +20,21 @@ constexpr uint64_t kStatusLimit = uint64_t{16} * 1024;
 constexpr uint64_t kStatLimit = 4096;
 /// Seconds are cut off in the times that are compared, and the clock may have been set a little.
 constexpr std::chrono::seconds kStartSlack{2};
+
+/// Sets of processes that are not known, in one key directory: a process chooses its temporary names, and may choose
+/// many.
+constexpr size_t kMostUnknownSets = 64;
+
+/// The id in Triton's temporary names, tmp.pid_<id>_<random> (triton/runtime/cache.py: FileCacheManager.put): that of
+/// the process in its own pid namespace. 0 when there is none.
+uint64_t id_in_temporary(std::string_view path) {
+  constexpr std::string_view kBegin = "tmp.pid_";
+  const size_t at = path.rfind(kBegin);
+  uint32_t id = 0;
+  if (at == std::string_view::npos) return 0;
+  (void)std::from_chars(path.data() + at + kBegin.size(), path.data() + path.size(), id);  // 0 stays when it is none
+  return id;
+}
 
 std::optional<uint64_t> start_in(const Result<std::string>& stat) { return stat ? start_in_stat(*stat) : std::nullopt; }
 
@@ -38,6 +54,25 @@ bool KeyState::WriterSet::is_of_one_thread() const {
   if (std::ranges::none_of(files, [](const auto& file) { return file.second.disputed; })) return true;
   const pid_t thread = files.begin()->second.thread;
   return thread != 0 && std::ranges::all_of(files, [&](const auto& file) { return file.second.thread == thread; });
+}
+
+SetOwner KeyState::owner_of_put(const SetOwner& caller, std::string_view temporary_path) const {
+  if (caller.is_known()) return caller;
+  const SetOwner owner{0, id_in_temporary(temporary_path)};
+  const auto unknown = std::ranges::count_if(writers, [](const auto& item) { return !item.first.is_known(); });
+  return writers.contains(owner) || static_cast<size_t>(unknown) < kMostUnknownSets ? owner : SetOwner{};
+}
+
+const KeyState::WriterSet* KeyState::shown_to(const SetOwner& caller, const std::string& name,
+                                              bool is_committed) const {
+  if (!caller.is_known() && committed != Committed::kNone && is_committed) return nullptr;
+  const auto set = std::ranges::find_if(writers, [&](const auto& item) {
+    const auto& [owner, its] = item;
+    const bool own = caller.is_known() ? owner == caller : !owner.is_known();
+    // Half a set beside the committed one would be a mixture, to another thread of the writer.
+    return own && its.files.contains(name) && (its.complete || committed == Committed::kNone);
+  });
+  return set == writers.end() ? nullptr : &set->second;
 }
 
 SetOwner set_owner_of(pid_t thread) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "inductorfs/base/clock.h"
@@ -20,8 +21,10 @@ namespace inductorfs::vfs {
 /// Identifies a process that puts files, so that a later process with its number is not mistaken for it. Immutable
 /// value.
 struct SetOwner {
-  pid_t process = 0;   ///< thread group id, in the daemon's pid namespace; 0: the process cannot be seen from there
-  uint64_t start = 0;  ///< clock ticks from the boot to the start of the process
+  pid_t process = 0;  ///< thread group id, in the daemon's pid namespace; 0: the process cannot be seen from there
+  /// Clock ticks from the boot to the start of the process. Of a process that cannot be seen: the id by which its
+  /// temporary names tell it from others, in its own pid namespace; 0 if they do not.
+  uint64_t start = 0;
   auto operator<=>(const SetOwner&) const = default;
   [[nodiscard]] bool is_known() const { return process > 0; }
 };
@@ -55,9 +58,17 @@ struct KeyState {
 
   Committed committed = Committed::kNone;
   std::map<std::string, catalog::KnownEntry>
-      cluster;                            ///< kCluster: the set as it was taken, without names deleted here
-  std::map<SetOwner, WriterSet> writers;  ///< all processes that are not known share one set
-  Provenance provenance;                  ///< kLocal: of the committed set, if it came as a whole in this worker's life
+      cluster;  ///< kCluster: the set as it was taken, without names deleted here
+  std::map<SetOwner, WriterSet> writers;
+  Provenance provenance;  ///< kLocal: of the committed set, if it came as a whole in this worker's life
+
+  /// Returns the owner for what this caller puts: processes that are not known have a set for each id that their
+  /// temporary names tell, and share one set where the names tell none or too many.
+  [[nodiscard]] SetOwner owner_of_put(const SetOwner& caller, std::string_view temporary_path) const;
+  /// Returns the pending set from which this caller is shown a file; nullptr if there is none. Processes that are not
+  /// known cannot be told apart when they only look: they are shown what the committed set has, so that each of them
+  /// sees one writer's files, and else the first pending set that has the file.
+  [[nodiscard]] const WriterSet* shown_to(const SetOwner& caller, const std::string& name, bool is_committed) const;
 };
 
 /// What the kernel keeps of the group files of a key directory. Their text is for one view of the mount

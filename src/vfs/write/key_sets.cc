@@ -68,7 +68,9 @@ bool KeySets::has_room(const Node& directory, const SetOwner& writer, const std:
 Result<std::optional<SetOwner>> KeySets::put_into_set(const Site& from, const Site& to, const Caller& caller) {
   if (!to.parent->key || !is_kernel_file(to.path)) return std::nullopt;
   if (layout::classify(from.path).family != layout::Family::kTemporary) return std::nullopt;
-  const SetOwner writer = set_owner_of(caller.pid);
+  const SetOwner seen = set_owner_of(caller.pid);
+  const SetOwner writer =
+      to.parent->key->state.with([&](const KeyState& state) { return state.owner_of_put(seen, from.path); });
   // Numbers are given again: that of a thread tells only as long as its process is known.
   const pid_t thread = writer.is_known() ? caller.pid : 0;
   const std::string directory = pending_path(*to.parent, writer);

@@ -90,12 +90,12 @@ Result<void> set_allow_other(Settings& settings, const std::string& value, const
 }
 
 Result<void> set_writers(Settings& settings, const std::string& value, const std::string&) {
-  for (const WritersPolicy policy : {WritersPolicy::kMatching, WritersPolicy::kAll}) {
+  for (const WritersPolicy policy : {WritersPolicy::kMatching, WritersPolicy::kPod, WritersPolicy::kAll}) {
     if (value != to_string(policy)) continue;
     settings.writers = policy;
     return {};
   }
-  return fail(ErrorCode::kInvalid, "give matching or all");
+  return fail(ErrorCode::kInvalid, "give matching, pod or all");
 }
 
 Result<void> set_trust(Settings& settings, const std::string& value, const std::string&) {
@@ -228,7 +228,9 @@ constexpr std::array kMountOptions{
            "read the facts of this host from this JSON file instead of probing for them",
            set_path<&Settings::fingerprint>},
     Option{"writers", Kind::kText, "WHICH", "matching",
-           "publish the artefacts of processes with this mount's environment (matching), or of all processes (all)",
+           "publish the artefacts of processes with this mount's environment (matching), of all processes of the one "
+           "pod that "
+           "uses this mount (pod), or of all programs, copying tools too (all)",
            set_writers},
     Option{"trust", Kind::kText, "WHO", "for root user, else all",
            "share what lies in a user's directory with that user's directories on all hosts (user), with those of its "
@@ -341,7 +343,17 @@ std::optional<unsigned> shift_of_unit(std::string_view unit) {
 
 std::span<const Option> mount_options() { return kMountOptions; }
 
-std::string_view to_string(WritersPolicy policy) { return policy == WritersPolicy::kAll ? "all" : "matching"; }
+std::string_view to_string(WritersPolicy policy) {
+  switch (policy) {
+    case WritersPolicy::kMatching:
+      return "matching";
+    case WritersPolicy::kPod:
+      return "pod";
+    case WritersPolicy::kAll:
+      return "all";
+  }
+  return {};
+}
 
 Result<uint64_t> parse_size(std::string_view text) {
   constexpr size_t kMostDecimals = 6;

@@ -120,6 +120,7 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings
                            const std::vector<vfs::OpenQuestion>& questions, const std::stop_token& stop) {
     return asker->who_writes(questions, stop);
   };
+  options.quiet_is_complete = settings.writers == config::WritersPolicy::kAll;
   options.where_seen = [views = std::make_shared<ProcessViews>(settings.mountpoint, ::getpid())](
                            pid_t thread, std::string_view path) { return views->path_for(thread, path); };
   return vfs::FileSystem::open(options, *layers.host, *layers.catalog, *layers.store, *layers.remote, layers.counters);

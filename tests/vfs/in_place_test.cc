@@ -272,6 +272,21 @@ TEST_F(InPlaceTest, TheNextWorkerAsksBeforeItSeals) {
   EXPECT_TRUE(is_in_cluster(a, member));
 }
 
+/// --writers pod: every writer fits, and what was written in place needs another sign.
+TEST_F(InPlaceTest, APauseIsNoSignWhereAllProgramsGiveOthers) {
+  HostOptions options = asking();
+  options.quiet_is_complete = false;
+  Host a(cluster, options);
+  const std::string half = code_path("half");
+  const std::string whole = code_path("whole");
+  ASSERT_TRUE(create(a, half, "half"));
+  ASSERT_TRUE(a.publish_file(whole, "whole"));
+  ASSERT_TRUE(a.sync());
+  EXPECT_TRUE(is_in_cluster(a, whole));
+  EXPECT_FALSE(is_in_cluster(a, half));
+  EXPECT_EQ(kernel->questions(), 0U);
+}
+
 /// What a program of the mount's own environment wrote in place, where others' files stay here (--writers matching).
 class LeftInPlace : public InPlaceTest {
  protected:

@@ -33,7 +33,11 @@ struct Also {
 /// Says whose artefacts are published.
 enum class WritersPolicy {
   kMatching,  ///< those of processes whose torch, Triton and variables are this mount's (fingerprint/writers.h)
-  kAll,       ///< everybody's: every process that writes here is trusted to write what fits
+  /// Those of all processes: the mount is for one pod, whose processes have its environment. A file is complete by the
+  /// signs of torch and Triton, as under kMatching.
+  kPod,
+  /// Those of all processes. A file that any program wrote in place is complete when it has been quiet, too.
+  kAll,
 };
 [[nodiscard]] std::string_view to_string(WritersPolicy policy);
 

@@ -99,6 +99,9 @@ struct FileSystemOptions {
   /// questions. It blocks until a deadline of its own, or until the stop token asks it to stop; only one thread calls
   /// it. If there is none, nobody can tell, and files that were written in place stay on this host.
   std::function<std::vector<OpenState>(const std::vector<OpenQuestion>&, const std::stop_token&)> who_writes;
+  /// Where the host examines no writers: a file that any program wrote in place is complete when it has been quiet and
+  /// nobody has it open for writing. False where all programs are torch and Triton, which give other signs.
+  bool quiet_is_complete = true;
   /// Returns the absolute path under which a thread (Caller::pid) sees a path of the mount, for which Triton's group
   /// files are rendered; empty for who_writes' own processes, which are to meet the files themselves. It may block on
   /// nothing but the kernel's own lists. If there is none, everybody sees the mount at `mountpoint`.

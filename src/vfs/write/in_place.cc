@@ -47,7 +47,7 @@ void InPlace::stop() {
 
 bool InPlace::asks() const { return static_cast<bool>(tree_.options().who_writes); }
 
-bool InPlace::is_on() const { return asks() && marks_.everyone_fits(); }
+bool InPlace::is_on() const { return asks() && marks_.everyone_fits() && tree_.options().quiet_is_complete; }
 
 /// Where only a left file is asked about, Content::unfinished tells that this is one.
 bool InPlace::watches(const NodePtr& node) const {

@@ -21,9 +21,9 @@ namespace inductorfs::vfs {
 
 /// Files of shared families that a program wrote in place under their final names (cp does, and most programs other
 /// than torch and Triton). The only sign that such a file is complete is that no process has it open for writing and
-/// that nothing was written to it for the quiet time. Only a mount that publishes what anybody writes (--writers all)
-/// relies on that sign: a program of the mount's own environment renames, or removes its build directory, and a file
-/// that it left half-written must stay here.
+/// that nothing was written to it for the quiet time. Only a mount that publishes what any program writes (--writers
+/// all) relies on that sign: a program of the mount's own environment (--writers matching and pod) renames, or removes
+/// its build directory, and a file that it left half-written must stay here.
 ///
 /// Every mount also asks about the files without a seal that an earlier worker or an earlier mount has left
 /// (add_left()): nothing on the disk tells whether such a file was renamed to its name or is still being written there.

@@ -38,6 +38,7 @@ class Node:
         self._environment = dict(environment or {})
         self.cache, self.store, self.home, self.tmp = root / "cache", root / "store", root / "home", root / "tmp"
         self.log = root / "daemon.log"
+        self.enter = []  # a command that runs the inductorfs command in other namespaces (containers.Sidecar)
         self.spellings = [self.cache]  # of the mountpoint, on the command lines of its daemons
         for directory in (self.cache, self.store, self.home, self.tmp):
             directory.mkdir(parents=True)
@@ -97,7 +98,7 @@ class Node:
 
     def cli(self, *words, seconds=60):
         """Runs the inductorfs command; the first word is its subcommand."""
-        return run([places.program(), *words], self.env(), seconds)
+        return run([*self.enter, places.program(), *words], self.env(), seconds)
 
     def status(self):
         done = self.cli("status", self.cache, "--json")

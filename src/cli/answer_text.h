@@ -15,5 +15,7 @@ namespace inductorfs::cli {
 /// Returns "published 23 groups; kept 4 artefacts on this host: why; why"; empty for another version's answer without
 /// numbers.
 [[nodiscard]] std::string sync_text(const config::Json& report);
+/// Returns the error of a `sync` after which nothing that was written is shared, with the first reason.
+[[nodiscard]] std::string nothing_shared_text(const config::Json& report, const std::string& mountpoint);
 
 }  // namespace inductorfs::cli

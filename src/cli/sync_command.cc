@@ -44,7 +44,9 @@ class SyncCommand final : public Subcommand {
     const std::string text = sync_text(report);
     report["synced"] = true;
     const int printed = print(json_ ? config::to_pretty(report) + "\n" : text);
-    return printed == kExitDone && kept ? kExitKept : printed;
+    if (printed != kExitDone || !kept) return printed;
+    (void)fail_with({ErrorCode::kNotPermitted, nothing_shared_text(report, path_)});
+    return kExitKept;
   }
 
  private:
@@ -74,6 +76,13 @@ std::string sync_text(const Json& report) {
   }
   if (why.is_array() && why.size() > shown) text += "; and more: see inductorfs status";
   return text + "\n";
+}
+
+std::string nothing_shared_text(const Json& report, const std::string& mountpoint) {
+  const Json& why = part_of(report, "why");
+  const std::string reason = why.is_array() && !why.empty() ? plain_item(why.front()) : "the daemon tells no reason";
+  const std::string more = why.is_array() && why.size() > 1 ? "; run inductorfs status for all reasons" : "";
+  return "nothing that was written is shared: " + mountpoint + ": " + reason + more;
 }
 
 std::unique_ptr<Subcommand> sync_command() { return std::make_unique<SyncCommand>(); }

@@ -54,9 +54,10 @@ Result<void> clear_privileges(FileSystem& file_system, NodeId node, const vfs::C
 }
 
 void write_bytes(fuse_req_t request, fuse_ino_t node, const char* data, size_t size, off_t offset,
-                 fuse_file_info*) noexcept {
+                 fuse_file_info* info) noexcept {
   serve(request, Operation::kWrite, [&](FileSystem& file_system, KernelReply& reply) {
-    const vfs::Caller caller = caller_of(request);
+    vfs::Caller caller = caller_of(request);
+    if (info->writepage != 0) caller.pid = vfs::kWriteBack;
     if (kill_privileges_of_this_request()) {
       auto cleared = clear_privileges(file_system, NodeId{node}, caller);
       if (!cleared) return reply.fail(cleared.error());

@@ -40,6 +40,13 @@ std::string remote_warning(const config::Settings& settings, const remote::Remot
          "; the mount serves what is on this host, and shares when the remote answers: check host, port and network";
 }
 
+std::string namespace_warning(const config::Settings& settings, uint64_t writes) {
+  if (settings.writers != config::WritersPolicy::kMatching || writes == 0) return {};
+  return "nothing that jobs in another PID namespace write is shared, because this daemon cannot look at them; mount "
+         "with --writers pod if all processes that use this mount have its environment, or run the daemon in the PID "
+         "namespace of the host (hostPID)";
+}
+
 Json sync_report(const config::Settings& settings, Counters& counters, const vfs::FileSystemStatus& files,
                  const host::Scopes& scopes) {
   if (settings.remote.empty()) return Json::object();

@@ -159,6 +159,12 @@ Json warnings_of(const StatusFacts& facts) {
   if (const std::string warning = sharing_warning(facts.settings, host->facts); !warning.empty()) {
     warnings.push_back(warning);
   }
+  const auto counters = facts.layers.counters.snapshot();
+  const auto elsewhere = counters.find("writers.other_namespace");
+  const uint64_t writes = elsewhere == counters.end() ? 0 : elsewhere->second;
+  if (std::string warning = namespace_warning(facts.settings, writes); !warning.empty()) {
+    warnings.push_back(std::move(warning));
+  }
   for (const std::string& kept : facts.news.kept) {
     warnings.push_back("the last probe did not learn a fact, so its earlier value counts until " +
                        std::to_string(host::HostWatch::kConfirmations) + " probes in a row have failed: " + kept);

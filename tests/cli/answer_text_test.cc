@@ -152,6 +152,17 @@ TEST(SyncText, CountsWhatWentAndWhatStayed) {
             "needs GLIBC_2.41; a/c: too large; and more: see inductorfs status\n");
 }
 
+TEST(NothingSharedText, NamesTheMountAndTheFirstReason) {
+  const Json one = {{"why", {"facet torch: not known"}}};
+  EXPECT_EQ(nothing_shared_text(one, "/m"), "nothing that was written is shared: /m: facet torch: not known");
+  const Json two = {{"why", {"facet torch: not known", "a/b: too large"}}};
+  EXPECT_EQ(nothing_shared_text(two, "/m"),
+            "nothing that was written is shared: /m: facet torch: not known; run inductorfs status for all reasons");
+  EXPECT_EQ(nothing_shared_text(Json::object(), "/m"),
+            "nothing that was written is shared: /m: the daemon tells no reason")
+      << "another version's answer";
+}
+
 TEST(SyncText, NamesWhatIsStillBeingWritten) {
   Counters counters;
   vfs::FileSystemStatus files;

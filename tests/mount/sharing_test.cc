@@ -48,6 +48,19 @@ TEST(SharingWarning, GivesTheReasonWhereTorchIsNotKnown) {
             "nothing that torch makes will be shared: /no/python: no such program; name the interpreter with --python");
 }
 
+TEST(NamespaceWarning, NamesTheRemedyOnceSuchAProcessHasWritten) {
+  EXPECT_EQ(namespace_warning(with_remote(), 0), "");
+  const std::string warning = namespace_warning(with_remote(), 1);
+  EXPECT_NE(warning.find("nothing that jobs in another PID namespace write is shared"), std::string::npos) << warning;
+  EXPECT_NE(warning.find("--writers pod"), std::string::npos) << warning;
+  EXPECT_NE(warning.find("hostPID"), std::string::npos) << warning;
+  config::Settings pod = with_remote();
+  for (const config::WritersPolicy policy : {config::WritersPolicy::kPod, config::WritersPolicy::kAll}) {
+    pod.writers = policy;
+    EXPECT_EQ(namespace_warning(pod, 1), "") << "their writers are not looked at";
+  }
+}
+
 TEST(SyncReport, TakesAContestThatWasLostForShared) {
   Counters counters;
   vfs::FileSystemStatus files;

@@ -11,7 +11,7 @@ from inductorfs_testing import artefacts, compare, environments, mounts, places
 from inductorfs_testing.containers import Container, first_process, number_of_first, run_in_container, sidecar
 from inductorfs_testing.environments import Writer
 from inductorfs_testing.mounts import appears
-from inductorfs_testing.processes import wait_until
+from inductorfs_testing.processes import run, wait_until
 
 pytestmark = pytest.mark.usefixtures("root")
 
@@ -27,6 +27,7 @@ kernel = artefacts.triton_compile(cache, "kernel", "pod")
 result = [str(path.relative_to(cache)) for path in (graph, code, library)]
 """
 KERNEL = sorted(f"triton/@/{WHERE}/{name}" for name in (*artefacts.TRITON_FILES, "__grp__k.json"))
+REMEDY = "mount with --writers pod if all processes that use this mount have its environment"
 
 
 @pytest.fixture
@@ -64,13 +65,44 @@ def shared(cluster, names):
     wait_until(lambda: mounts.published(cluster) == sorted(names), 15, f"{sorted(names)} in the cluster, which has {mounts.published(cluster)}")
 
 
+def namespace_of(process):
+    return os.readlink(f"/proc/{process}/ns/pid")
+
+
+def test_the_kernel_gives_such_a_daemon_no_number_of_its_callers(cluster, pod, at):
+    node = pod("a").start(*with_file(cluster, "--writers", "pod"))
+    within = run_in_container(node.cache, at, COMPILE + "\nresult = os.readlink('/proc/self/ns/pid')")
+    assert len({within, namespace_of(node.worker()), namespace_of("self")}) == 3, "three namespaces, none of them the other's"
+    told = node.counters()["writers.other_namespace"]
+    assert told > 0
+    done = run([*node.enter, "sh", "-c", 'mkdir -p "${1%/*}" && echo > "$1"', "sh", node.cache / artefacts.code("inside", ".py")])
+    assert done.code == 0, done
+    assert node.counters()["writers.other_namespace"] == told, "a process in the daemon's namespace has a number"
+
+
+def test_without_a_declaration_nothing_is_shared_and_that_is_said(cluster, pod, at):
+    node = pod("a").start(*with_file(cluster, "--writers", "matching"))
+    names = run_in_container(node.cache, at, COMPILE)
+    done = sync(node)
+    assert done.code == 3, done
+    assert done.err.count("\n") == 1 and done.err.startswith(f"inductorfs: nothing that was written is shared: {node.cache}: "), done
+    assert "in another PID namespace than the daemon" in done.err and REMEDY in done.err and "hostPID" in done.err
+    assert done.out.startswith("published 0 groups; kept 7 artefacts on this host: its writer is in another PID namespace"), done
+    assert mounts.published(cluster) == []
+    [warning] = [text for text in node.status()["warnings"] if "PID namespace" in text]
+    assert warning.startswith("nothing that jobs in another PID namespace write is shared") and REMEDY in warning, warning
+    assert warning in node.cli("status", node.cache).out
+    for name in (*names, f"triton/0/{WHERE}/k.json"):
+        assert "stays here: its writer is in another PID namespace" in node.explain(name)
+
+
 def test_a_pod_shares_what_its_processes_write(cluster, pod, at):
     node = pod("a").start(*with_file(cluster, "--writers", "pod"))
     names = run_in_container(node.cache, at, COMPILE)
     done = sync(node)
     assert (done.code, done.err) == (0, ""), done
     shared(cluster, [*names, *KERNEL])
-    assert node.status()["facts"]["writers"] == "pod"
+    assert node.status()["facts"]["writers"] == "pod" and not [text for text in node.status()["warnings"] if "PID" in text]
     reader = cluster.quick("b")
     appears(reader.cache / "triton")
     assert artefacts.triton_writers(wait_until(lambda: artefacts.triton_read(reader.cache, SEED))) == {"pod"}
@@ -235,3 +267,13 @@ def test_half_a_set_of_an_ended_pod_is_no_part_of_another_ones(cluster, pod, at)
         # What a restarted container compiles again is the same mostly.
         put(job, "second", *artefacts.TRITON_FILES)
         assert job.run(READ) == ["second"]
+
+
+def test_a_mapping_that_the_kernel_writes_back_is_no_sign_of_another_namespace(cluster):
+    node = cluster.node("a", start=False).start(*with_file(cluster, "--writers", "matching"))
+    done = run(["/usr/bin/python3", "-c", "import mmap, os, sys\nos.makedirs(os.path.dirname(sys.argv[1]), exist_ok=True)\n"
+                "file = open(sys.argv[1], 'w+b')\nfile.truncate(4096)\nview = mmap.mmap(file.fileno(), 4096)\nview[:4] = b'text'\nview.flush()",
+                node.cache / artefacts.code("mapped", ".py")])
+    assert done.code == 0, done
+    assert node.requests()["fuse.write"] == 1 and node.counters().get("writers.other_namespace", 0) == 0
+    assert not [text for text in node.status()["warnings"] if "PID" in text]

@@ -206,6 +206,30 @@ def test_a_mount_from_a_jobs_environment_declares_its_variables(cluster):
     assert "TRITON_PTXAS_PATH is unset in the writer" in told, told
 
 
+@pytest.mark.usefixtures("root")
+def test_sync_exits_with_3_until_something_is_shared(cluster):
+    packages = environments.make(cluster.directory / "environment")
+    other = environments.make(cluster.directory / "other")
+    (other / "torch/version.py").write_text("__version__ = '7.7.7'\ncuda = None\n")
+    node = cluster.node("a", start=False)
+    node.start("--writers", "matching", "--python", cluster.directory / "environment/bin/python", *mounts.QUICK)
+
+    def sync(*options):
+        return node.cli("sync", node.cache, "--timeout", "60", *options, seconds=70)
+
+    settle(node)  # nothing was written
+    with Writer(node.cache, other) as foreign, Writer(node.cache, packages) as writer:
+        foreign.write("print('foreign')")
+        done = sync()
+        assert (done.code, done.out.count("\n"), done.err.count("\n")) == (3, 1, 1), done
+        assert done.err.startswith(f"inductorfs: nothing that was written is shared: {node.cache}: the writer") and str(other) in done.err, done
+        assert sync("--json").code == 3 and mounts.published(cluster) == []
+        shared = writer.write("print('shared')")
+        done = sync()
+        assert (done.code, done.err) == (0, "") and "kept 1 artefact on this host: the writer" in done.out, done
+    assert mounts.published(cluster) == [shared]
+
+
 # A file under its final name, from a process that ends with it.
 SHORT = """
 import os, sys

@@ -23,9 +23,14 @@ namespace inductorfs::mount {
 /// local cache. Shows no password.
 [[nodiscard]] std::string remote_warning(const config::Settings& settings, const remote::Remote::Health& health);
 
-/// Reports what became of everything that was written since this daemon started: {"published": groups, "kept":
-/// artefacts that stay on this host, "why": [reasons], "nothing_shared": whether something was kept and nothing else
-/// went to the cluster or was there already}. An empty object without a remote.
+/// Returns one line that says that what processes of another PID namespace write is not shared, and what to do; empty
+/// if no such process has written (`writes`), and where the mount examines no writers.
+[[nodiscard]] std::string namespace_warning(const config::Settings& settings, uint64_t writes);
+
+/// Reports what became of everything that was written since this worker began to serve: {"published": groups, "kept":
+/// artefacts that stay on this host, "why": [reasons], "nothing_shared": whether something of a shared family was kept,
+/// no group was published, and none lost its contest to a group that the cluster has}. An empty object without a
+/// remote.
 [[nodiscard]] config::Json sync_report(const config::Settings& settings, Counters& counters,
                                        const vfs::FileSystemStatus& files, const host::Scopes& scopes);
 

@@ -18,12 +18,17 @@ namespace inductorfs::vfs {
 enum class NodeId : uint64_t {};
 inline constexpr NodeId kRootNode{1};
 
-/// The process that sent a request. `pid` is the thread's id in the daemon's pid namespace, or 0 if it has none there.
+/// The thread that sent a request.
 struct Caller {
   uid_t uid = 0;
   gid_t gid = 0;
-  pid_t pid = 0;
+  pid_t pid = 0;  ///< the thread's id in the daemon's PID namespace, kOtherNamespace or kWriteBack
 };
+/// Caller::pid of a thread that has no id in the daemon's PID namespace, as the kernel says it (fs/fuse/dev.c:
+/// fuse_get_req).
+inline constexpr pid_t kOtherNamespace = 0;
+/// Caller::pid where the kernel writes pages of a shared mapping back: it does not say which process wrote them.
+inline constexpr pid_t kWriteBack = -1;
 
 struct Timestamp {
   int64_t seconds = 0;

@@ -74,9 +74,14 @@ WriterVerdict Marks::glance(const std::string& path, layout::Family family, std:
     if (own) verdict.other_device = scope.why_private;
     return verdict;
   }
+  if (process == kOtherNamespace) counters_.get("writers.other_namespace").add();
   fingerprint::Writers* const writers = host_.writers();
   if (writers == nullptr) {
     verdict.judgement.match = fingerprint::Match::kMatches;
+    return verdict;
+  }
+  if (process == kOtherNamespace) {
+    verdict.judgement.why = kWriterElsewhere;
     return verdict;
   }
   verdict.writer = writers->identify(process);

@@ -66,6 +66,10 @@ class Marks {
   [[nodiscard]] std::vector<std::string> reasons() const;
 
   static constexpr std::string_view kWriterLost = "its writer is not known any more; let it be made again to share it";
+  static constexpr std::string_view kWriterElsewhere =
+      "its writer is in another PID namespace than the daemon, which cannot look at it there; mount with "
+      "--writers pod if all processes that use this mount have its environment, or run the daemon in the PID namespace "
+      "of the host (hostPID)";
 
  private:
   struct Reason {

@@ -107,6 +107,25 @@ TEST_F(WritersTest, KeepsOnItsHostWhatAnotherEnvironmentWrote) {
   EXPECT_EQ(a.file_system->status().foreign, 1U) << "said again after a restart";
 }
 
+/// The store was used before --writers pod was given.
+TEST_F(WritersTest, TellsWhatToDoAboutWhatAnEarlierMountKept) {
+  Host a(cluster, watched());
+  a.act_as(kOtherTorch);
+  const std::string path = code_path("foreign");
+  ASSERT_TRUE(a.publish_file(path, "print()"));
+  EXPECT_FALSE(is_shared(a, path));
+
+  a.environment.set_writers(nullptr);
+  a.restart();
+  EXPECT_FALSE(is_shared(a, path)) << "nobody knows what it was made for";
+  EXPECT_EQ(a.file_system->status().foreign_reasons,
+            std::vector<std::string>{"an earlier mount kept it here: facet torch: another package; remove it from the "
+                                     "mount, so that it is made again and shared"});
+  ASSERT_TRUE(a.unlink(path));
+  ASSERT_TRUE(a.publish_file(path, "print()"));
+  EXPECT_TRUE(is_shared(a, path));
+}
+
 TEST_F(WritersTest, KeepsWhatAnUnknownProcessWroteAndTellsEachReasonOnce) {
   Host a(cluster, watched());
   a.act_as(kShell);

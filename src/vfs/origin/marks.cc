@@ -163,7 +163,11 @@ void Marks::stays_here(const std::string& path, const std::string& why, uint64_t
   log::write_limited(log::Level::kWarning, "seal.foreign", {{"path", path}, {"why", why}});
 }
 
-void Marks::still_here(const std::string& path, const std::string& why) { remember(path, why, 1); }
+void Marks::still_here(const std::string& path, const std::string& why) {
+  // The remedy that the earlier mount named may be in force by now, and does not help what is marked already.
+  constexpr std::string_view kRemedy = "; remove it from the mount, so that it is made again and shared";
+  remember(path, everyone_fits() ? "an earlier mount kept it here: " + why + std::string(kRemedy) : why, 1);
+}
 
 void Marks::remember(const std::string& path, const std::string& why, uint64_t files) {
   const auto found = tree_.stat(LocalTree::view(path));

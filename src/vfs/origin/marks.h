@@ -59,7 +59,7 @@ class Marks {
 
   /// Counts `files` that stay here, and reports them in the log and in the status.
   void stays_here(const std::string& path, const std::string& why, uint64_t files);
-  /// Counts a file that an earlier process kept here.
+  /// Counts a file that an earlier mount kept here.
   void still_here(const std::string& path, const std::string& why);
   [[nodiscard]] uint64_t foreign() const;
   /// Returns the reasons of the most recent files. If there are too many, the user with the most of them loses one.

@@ -247,6 +247,8 @@ TEST_F(KeyDirectory, SharesNoSetOfTwoProcessesThatHaveOneNumberInTheirNamespaces
   ASSERT_TRUE(put("k.json", R"({"writer": "second"})"));
   ASSERT_TRUE(a.triton_group(directory, kUnseen));
   EXPECT_EQ(writers_seen(a, directory, reader.pid()), "---");
+  EXPECT_EQ(writers_seen(a, directory, kUnseen), "221") << "a writer finds what it put";
+  EXPECT_FALSE(a.look_up(directory + "/__grp__k.json", kUnseen)) << "and no reader takes that for a hit";
   ASSERT_TRUE(a.sync());
   EXPECT_FALSE(a.catalog->find(canonical + "/__grp__k.json"));
 }

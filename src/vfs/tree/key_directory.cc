@@ -12,6 +12,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/process_start.h"
+#include "inductorfs/layout/layout.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -65,6 +66,8 @@ SetOwner KeyState::owner_of_put(const SetOwner& caller, std::string_view tempora
 
 const KeyState::WriterSet* KeyState::shown_to(const SetOwner& caller, const std::string& name,
                                               bool is_committed) const {
+  // Without the group file a reader takes the key for a miss. With it, children of another pending set could follow.
+  if (!caller.is_known() && layout::is_group_file(name)) return nullptr;
   if (!caller.is_known() && committed != Committed::kNone && is_committed) return nullptr;
   const auto set = std::ranges::find_if(writers, [&](const auto& item) {
     const auto& [owner, its] = item;

@@ -67,7 +67,8 @@ struct KeyState {
   [[nodiscard]] SetOwner owner_of_put(const SetOwner& caller, std::string_view temporary_path) const;
   /// Returns the pending set from which this caller is shown a file; nullptr if there is none. Processes that are not
   /// known cannot be told apart when they only look: they are shown what the committed set has, so that each of them
-  /// sees one writer's files, and else the first pending set that has the file.
+  /// sees one writer's files, and else the first pending set that has the file, but no group file of it: a writer looks
+  /// for what it has put, a reader for the group file first.
   [[nodiscard]] const WriterSet* shown_to(const SetOwner& caller, const std::string& name, bool is_committed) const;
 };
 

@@ -4,6 +4,7 @@ import pytest
 from inductorfs_testing.fixtures import Cluster, need
 
 from incident_hosts import Facts, Hand, Installation
+from incident_triton import TritonWorld
 from incident_worlds import CPU_JOB, GPU_JOB, VERSION, CpuWorld, CudaWorld
 
 
@@ -34,3 +35,11 @@ def cuda(installation):
     with Cluster(torch=VERSION, environment=GPU_JOB, patient=True) as cluster:
         cluster.python = installation.python
         yield CudaWorld(cluster)
+
+
+@pytest.fixture(scope="session")
+def triton():
+    with Cluster(torch=VERSION, patient=True) as cluster:
+        world = TritonWorld(cluster)
+        yield world
+        world.close()

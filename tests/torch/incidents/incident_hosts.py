@@ -17,6 +17,9 @@ from inductorfs_testing.fixtures import Cluster
 from inductorfs_testing.node import FOREIGN
 from inductorfs_testing.processes import Failed, run, wait_until
 
+from incident_binaries import cpu_flags
+from incident_containers import Contained
+
 # The cluster's news are looked at often, and a file written in place counts as complete soon. Writers are told apart, as
 # they are by default.
 QUICK = ("--no-also", "--poll-interval", "20", "--quiet-time", "200")
@@ -77,6 +80,10 @@ def without_avx(facts):
     return facts.edited("cpu-isa", (r"^((?:avx|amx)\w*)=yes$", r"\1=no"))
 
 
+def of_an_older_cpu(facts):
+    return without_avx512(facts) if "avx512f" in cpu_flags() else without_avx(facts)
+
+
 class World:
     """A cluster of nodes with one real environment, mounted with facts from files. Needs external synchronisation."""
 
@@ -117,8 +124,22 @@ def made_by(node):
     return {name for name in compare.lasting(node.cache) if os.getxattr(node.cache / name, ORIGIN) == origin}
 
 
-def listed(node):
-    return {compare.canonical(name) for name in compare.lasting(node.cache)}
+def lasting(reader):
+    """What a process of the reader lists: on the host, or in a container."""
+    return reader.lasting() if isinstance(reader, Contained) else compare.lasting(reader.cache)
+
+
+def listed(reader):
+    return {compare.canonical(name) for name in lasting(reader)}
+
+
+def is_there(reader, name):
+    return reader.is_there(name) if isinstance(reader, Contained) else os.path.lexists(reader.cache / name)
+
+
+def is_seen(reader, name):
+    """Looked up or listed."""
+    return is_there(reader, name) or name in lasting(reader)
 
 
 def sees_only(reader, writer, hidden, seconds=20):
@@ -133,7 +154,7 @@ def sees_only(reader, writer, hidden, seconds=20):
     wrong = Counter(theirs[name] for name in seen if theirs[name] in hidden)
     assert not wrong, f"{reader.name} lists {wrong} of another host"
     for name in sorted(set(theirs) - seen)[:20]:
-        assert not os.path.lexists(reader.cache / name.replace("triton/@/", "triton/0/")), name
+        assert not is_there(reader, name.replace("triton/@/", "triton/0/")), name
 
 
 def explain(node, name):
@@ -227,14 +248,16 @@ class Installation:
 
 
 class Hand:
-    """A process of a node with torch and Triton loaded (workloads/hand.py): hand("put", cache=..., ...) does one thing."""
+    """A process of a node with torch and Triton loaded (workloads/hand.py): hand("put", cache=..., ...) does one thing.
+    `within`: the container that it is in."""
 
-    def __init__(self, node, python=None, **environment):
+    def __init__(self, node, python=None, within=None, **environment):
         self._log = node.root / f"hand-{time.monotonic_ns()}.err"
+        command = [python or node.python, HAND]
         with open(self._log, "wb") as log:
-            self._child = subprocess.Popen([str(python or node.python), str(HAND)], env=node.env(**environment), text=True,
-                                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=node.root,
-                                           start_new_session=True)
+            self._child = subprocess.Popen([str(word) for word in (within.command(*command) if within else command)],
+                                           env=node.env(**environment), text=True, stdin=subprocess.PIPE,
+                                           stdout=subprocess.PIPE, stderr=log, cwd=node.root, start_new_session=True)
         self._ready = False
 
     def __call__(self, action, **words):

@@ -6,7 +6,7 @@ from inductorfs_testing import compare, places
 from inductorfs_testing.fixtures import lack
 from inductorfs_testing.processes import run, wait_until
 
-from incident_hosts import Facts, World, listed
+from incident_hosts import Facts, World, listed, made_by
 
 VERSION = "2.15"
 ONE_KERNEL = places.WORKLOADS / "one_kernel.py"
@@ -39,8 +39,9 @@ class CpuWorld(World):
         return True
 
     def of_a(self, pattern):
-        """Names of node a below the mount, by glob."""
-        found = sorted(str(path.relative_to(self.a.cache)) for path in self.a.cache.glob(pattern))
+        """Names of what node a made, by glob."""
+        names = {str(path.relative_to(self.a.cache)) for path in self.a.cache.glob(pattern)}
+        found = sorted(names & made_by(self.a))
         assert found, f"node a made no {pattern}"
         return found
 

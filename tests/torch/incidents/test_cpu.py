@@ -11,17 +11,11 @@ from inductorfs_testing import compare
 from inductorfs_testing.processes import Job, run
 
 from incident_worlds import ONE_KERNEL, VERSION
-from incident_binaries import Caller, cpu_flags, needing_a_newer_glibc, older_cpu
-from incident_hosts import (Facts, Hand, Installation, builds, explain, families, few_tools, hits, listed, refused,
-                            sees_only, without_avx, without_avx512)
-
-KERNEL = "[a-z2-7][a-z2-7]/c*.main.so"
-NATIVE = {"cpp_binary", "vec_isa_marker"}
-GRAPHS = {"fxgraph", "aotautograd"}
-
-
-def of_an_older_cpu(facts):
-    return without_avx512(facts) if "avx512f" in cpu_flags() else without_avx(facts)
+from incident_binaries import Caller, older_cpu
+from incident_cpu import (CHANGES, GRAPHS, KERNEL, NATIVE, build_with_a_newer_glibc, other_torch, put_stub_compiler,
+                          second_node_hits)
+from incident_hosts import (Facts, Hand, Installation, builds, explain, few_tools, hits, listed, of_an_older_cpu, refused,
+                            sees_only)
 
 
 def test_first_node_compiles(cpu):
@@ -73,38 +67,18 @@ def test_library_that_needs_a_newer_glibc(cpu, hand, tmp_path):
     reader = cpu.node("older-glibc", cpu.facts.edited("libc", (r"^version=.*", "version=2.28")))
     sees_only(reader, cpu.a, NATIVE)
 
-    (name,) = cpu.of_a(KERNEL)
-    newer, version = needing_a_newer_glibc((cpu.a.cache / name).read_bytes())
-    library = tmp_path / "newer.so"
-    library.write_bytes(newer)
-    failure = hand.attempt("dlopen", path=library).get("error", "")
+    writer, other, version = build_with_a_newer_glibc(cpu, hand, "newer-glibc", tmp_path / "newer.so")
+    failure = hand.attempt("dlopen", path=tmp_path / "newer.so").get("error", "")
     assert f"version `{version}' not found" in failure, failure
-
-    writer, other = (cpu.node(f"glibc-{which}", None, "--prefix", "newer-glibc") for which in ("writer", "reader"))
-    source = name.removesuffix(".so") + ".cpp"
-    hand("write_atomic", path=writer.cache / source, source=cpu.a.cache / source)
-    hand("build", path=writer.cache / name, source=library)
-    writer.sync()
     sees_only(other, writer, NATIVE - {"vec_isa_marker"})
     assert any(version in line for line in refused(writer)), refused(writer)
-
-
-CHANGES = {
-    "source": ("torch/_inductor/cpp_builder.py", b"\n# another build of the same version\n"),
-    "header": ("torch/include/ATen/cpu/vec/vec_base.h", b"\n// another build of the same version\n"),
-}
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_torch_of_equal_version_and_other_content(cpu, installation, change):
     """The keys hold torch's Python code; a C++ kernel's name holds neither that nor the headers it was built with. On a
     plain directory a job after the change of a header compiles nothing: it runs what the old torch's headers gave."""
-    name, added = CHANGES[change]
-    before = (installation.site / name).read_bytes()
-    records = [(path, path.read_text()) for path in installation.site.glob("torch-*.dist-info/RECORD")]
-    installation.replace(name, before + added)
-    try:
-        facts = Facts.learn(installation.python)
+    with other_torch(installation, change) as facts:
         assert facts.values["torch"] != cpu.facts.values["torch"]
         line = next(line for line in cpu.facts.values["torch"].splitlines() if line.startswith("version="))
         assert line in facts.values["torch"].splitlines()
@@ -115,25 +89,9 @@ def test_torch_of_equal_version_and_other_content(cpu, installation, change):
             plain = cpu.plain("stale", cpu.a)
             hits(plain.run(ONE_KERNEL).json)
             assert builds(plain) == 0
-    finally:
-        installation.replace(name, before)
-        for path, text in records:
-            path.write_text(text)
 
 
 # ---- needless misses
-
-def second_node_hits(cpu, node, job=None):
-    """The job on this node compiles nothing, leaves nothing, and computes the same."""
-    before = compare.lasting(node.cache)
-    assert before >= {name for name, family in families(cpu.a).items() if family in NATIVE | GRAPHS}
-    out = (job or node.begin(ONE_KERNEL)).wait().json
-    hits(out)
-    assert out["digest"] == cpu.cold["digest"] and out["isa"] == cpu.cold["isa"]
-    assert builds(node) == 0, node.compilers.calls()
-    assert compare.lasting(node.cache) == before
-    return out
-
 
 def reader_of(cpu, name, facts=None, **keywords):
     node = cpu.node(name, facts, **keywords)
@@ -227,12 +185,5 @@ def test_a_node_without_a_compiler(cpu):
         done = place.begin(ONE_KERNEL, PATH=path).wait()
         assert done.code != 0 and "InvalidCxxCompiler" in done.err, done.err[-2000:]
 
-    compiler = Path(path) / "g++"
-    real = shutil.which("g++")
-    compiler.write_text(f"""#!/bin/sh
-case "$*" in --version|-v) exec '{real}' "$@" ;; esac
-echo "this host cannot compile" >&2
-exit 1
-""")
-    compiler.chmod(0o755)
+    put_stub_compiler(Path(path) / "g++", shutil.which("g++"))
     second_node_hits(cpu, node, node.begin(ONE_KERNEL, PATH=path))

@@ -1,39 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lines of the incident table about GPUs: Inductor's whole CUDA path before a stand-in device (tests/support/nogpu).
 Its facts are probed, those of other drivers and devices too; kernels are compiled for real and launched as no-ops."""
-import os
-import signal
-
-from inductorfs_testing import compare, places
+from inductorfs_testing import compare
 from inductorfs_testing.processes import wait_until
 
+from incident_cuda import (KERNEL_LAUNCHES, OTHER_FUSION, build_with_cuda_12, contents, graphs, identities, keys, misses,
+                           of_cuda_12, replace_facts, second_node_hits, tunings)
 from incident_worlds import H100
-from incident_binaries import cuda_12_library
-from incident_hosts import Facts, Hand, builds, few_tools, hits, listed, made_by, refused, sees_only
-
-KERNEL_LAUNCHES = "kernel launches"
-
-
-def tunings(node):
-    return {name for name in compare.lasting(node.cache) if name.endswith(".best_config")}
-
-
-def identities(node):
-    return {name: ((node.cache / name).stat().st_ino, (node.cache / name).stat().st_mtime_ns) for name in tunings(node)}
-
-
-def keys(names):
-    """Triton's key directories among these names."""
-    groups = (name for name in map(compare.canonical, names) if name.startswith("triton/@/") and "__grp__" in name)
-    return {name.split("/")[2] for name in groups}
-
-
-def graphs(names):
-    return {name for name in names if name.startswith("fxgraph/")}
-
-
-def misses(out):
-    return out["counters"].get("inductor.fxgraph_cache_miss", 0)
+from incident_hosts import Facts, few_tools, hits, is_there, made_by, refused, sees_only
 
 
 # ---- wrong reuse
@@ -56,41 +30,23 @@ def test_tuning_of_an_h200_on_an_h100(cuda, tmp_path):
 
 def test_tuning_of_a_device_that_was_replaced(cuda):
     """The facts change under a mount: what was the H200's is gone, what is an H100's is there, without a remount."""
-    facts = cuda.directory / "replaced-facts.json"
     node = cuda.node("replaced", cuda.h200_facts)
-
-    def content_of(node):
-        try:
-            return {name: (node.cache / name).read_bytes() for name in tunings(node)}
-        except FileNotFoundError:
-            return None  # it was listed under the old facts and opened under the new ones
-
-    wait_until(lambda: content_of(node) == content_of(cuda.h200), 20, "the tunings of the H200")
-    assert content_of(cuda.h200) != content_of(cuda.a)
-    cuda.facts.write(facts)
-    for pid in node.daemons():
-        os.kill(pid, signal.SIGHUP)
-    wait_until(lambda: content_of(node) == content_of(cuda.a), 30, "the tunings of the H100", pause=0.1)
+    wait_until(lambda: contents(node) == contents(cuda.h200), 20, "the tunings of the H200")
+    assert contents(cuda.h200) != contents(cuda.a)
+    replace_facts(node, cuda.facts)
+    wait_until(lambda: contents(node) == contents(cuda.a), 30, "the tunings of the H100", pause=0.1)
 
 
 def test_objects_of_cuda_12_under_cuda_13(cuda, tmp_path):
     """By facts: what was made with CUDA 13 is nothing to a host of CUDA 12. By content: a library that wants libcudart.so.12
     is not published where no such library is; a job that loads it all the same crashes."""
-    older = cuda.facts.edited("cuda", (r"^driver=.*", "driver=12"), (r"^torch=.*", "torch=12.8"))
-    reader = cuda.node("cuda-12", older)
+    reader = cuda.node("cuda-12", of_cuda_12(cuda.facts))
     sees_only(reader, cuda.a, {"fxgraph", "aotautograd", "triton_launcher"})
 
-    runtime = places.site_packages("2.9") / "nvidia" / "cuda_runtime" / "lib"
-    library = cuda_12_library(tmp_path / "cuda12.so", runtime)
-    writer, other = (cuda.node(f"runtime-{which}", None, "--prefix", "cuda-12") for which in ("writer", "reader"))
-    name = f"ab/cab{'c' * 49}.main.so"
-    with Hand(writer) as torch:
-        failure = torch.attempt("dlopen", path=library).get("error", "")
-        assert "libcudart.so.12" in failure, failure
-        torch("build", path=writer.cache / name, source=library)
-    writer.sync()
+    writer, other, name, failure = build_with_cuda_12(cuda, "runtime", tmp_path / "cuda12.so")
+    assert "libcudart.so.12" in failure, failure
     assert any("libcudart.so.12" in line for line in refused(writer)), refused(writer)
-    assert not os.path.lexists(other.cache / name)
+    assert not is_there(other, name)
 
 
 def test_graph_made_under_another_fp_fusion(cuda):
@@ -107,30 +63,17 @@ def test_graph_made_under_another_fp_fusion(cuda):
     assert not graphs(cuda.before)
     assert cuda.unfused.status()["file_system"]["foreign"] > 0
     assert any("TRITON_DEFAULT_FP_FUSION" in why for why in cuda.unfused.status()["file_system"]["foreign_reasons"])
-    declared = cuda.facts.edited("environment", (r"(?s)\A.*\Z", "TRITON_DEFAULT_FP_FUSION=0"))
-    sees_only(cuda.node("declares-another", declared), cuda.a, {"fxgraph", "aotautograd", "best_config"})
+    sees_only(cuda.node("declares-another", cuda.facts.edited(*OTHER_FUSION)), cuda.a, {"fxgraph", "aotautograd", "best_config"})
 
 
 # ---- needless misses
-
-def second_node_hits(cuda, name, facts=None, **environment):
-    node = cuda.node(name, facts)
-    node.catch_up(cuda.a)
-    before = listed(node)
-    out = cuda.job(node, **environment)
-    hits(out, misses(cuda.cold))
-    assert out[KERNEL_LAUNCHES] < cuda.cold[KERNEL_LAUNCHES]  # nothing is measured
-    assert builds(node) == 0, node.compilers.calls()
-    assert {name for name in listed(node) - before if not name.startswith("triton/@/")} == set()
-    return node
-
 
 def test_newer_patch_level_of_the_driver(cuda):
     """The level shows in the driver's version, and in some MiB of memory that it keeps for itself."""
     newer = {"FAKE_CUDA_MEM_MB": "81540"}
     facts = Facts.learn(cuda.cluster.python, **cuda.sees_gpu, **H100, **newer)
     assert facts.values == cuda.facts.values
-    second_node_hits(cuda, "newer-driver", facts.with_details("gpu", "driver_version=580.126.09"), **newer)
+    second_node_hits(cuda, cuda.node("newer-driver", facts.with_details("gpu", "driver_version=580.126.09")), **newer)
 
 
 def test_another_order_of_equal_devices(cuda):
@@ -138,7 +81,7 @@ def test_another_order_of_equal_devices(cuda):
     orders = [Facts.learn(cuda.cluster.python, **cuda.sees_gpu, **H100, **two, CUDA_VISIBLE_DEVICES=order)
               for order in ("0,1", "1,0")]
     assert orders[0].values == orders[1].values == cuda.facts.values
-    second_node_hits(cuda, "other-order", orders[1], **two, CUDA_VISIBLE_DEVICES="1,0")
+    second_node_hits(cuda, cuda.node("other-order", orders[1]), **two, CUDA_VISIBLE_DEVICES="1,0")
 
 
 def test_a_node_without_ptxas(cuda, installation):
@@ -149,6 +92,6 @@ def test_a_node_without_ptxas(cuda, installation):
     try:
         facts = Facts.learn(cuda.cluster.python, **cuda.sees_gpu, **H100, PATH=path)
         assert facts.values["compiler"] is None
-        second_node_hits(cuda, "no-ptxas", facts, PATH=path)
+        second_node_hits(cuda, cuda.node("no-ptxas", facts), PATH=path)
     finally:
         away.rename(installation.ptxas)

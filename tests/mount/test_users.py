@@ -6,6 +6,7 @@ import errno
 import fcntl
 import hashlib
 import json
+import multiprocessing
 import os
 import pickle
 import shutil
@@ -14,8 +15,8 @@ import stat
 import pytest
 from inductorfs_testing import artefacts
 from inductorfs_testing.mounts import appears
-from inductorfs_testing.processes import Failed
-from inductorfs_testing.users import as_user
+from inductorfs_testing.processes import Failed, wait_until
+from inductorfs_testing.users import as_user, begin_as, result_of
 
 pytestmark = pytest.mark.usefixtures("root")
 ONE, TWO, STRANGER, TEAM = 1000, 1001, 1002, 2000
@@ -307,3 +308,68 @@ def test_each_users_root_is_that_users_alone_and_shows_what_all_made(cluster, co
             as_user(uid, 0o022, artefacts.write_atomic, root, name, "int theirs;")
     with pytest.raises(Failed, match="PermissionError"):
         as_user(ONE, 0o022, (cache / "two" / name).read_text)
+
+
+MANY = 64
+
+
+def job_in_a_root_of_its_own(root, who, together, seeded):
+    """As a job that starts with the others: what the cluster has is there, and what the job makes under the names of all is its own."""
+    os.mkdir(root)
+    together.wait(60)
+    os.path.exists(root / "fxgraph")  # what torch asks for first
+    assert (root / seeded).read_text() == "int zero;"
+    assert artefacts.triton_writers(artefacts.triton_read(root, "seeded")) == {"seeder"}
+    made = [*files(root, who), artefacts.write_graph(root, f"graph of {who}", f"value of {who}")]
+    read_all(made)
+    assert artefacts.triton_writers(artefacts.triton_read(root, "kernel")) == {who}
+    new_names(root, who)
+    return str(made[-1].relative_to(root)), {mode(path) for path in made}, {os.stat(path).st_uid for path in made}
+
+
+def test_64_users_at_once_hit_and_publish_each_in_a_root_of_its_own(cluster, common):
+    """Under the policy with which their roots share with all; what follows keeps them apart."""
+    seeder = cluster.quick("seeder")
+    name = artefacts.code("seeded")
+    artefacts.write_atomic(seeder.cache, name, "int zero;")
+    artefacts.triton_compile(seeder.cache, "seeded", "seeder")
+    seeder.sync()
+    node = common(0o1777, options=("--trust", "all"))
+    cache = node.cache
+    appears(cache / name)
+    appears(cache / "triton" / "0" / artefacts.triton_key("seeded") / "__grp__k.json")
+    together = multiprocessing.get_context("fork").Barrier(MANY)
+    users = range(ONE, ONE + MANY)
+    begun = [begin_as(uid, 0o077 if uid % 2 else 0o022, job_in_a_root_of_its_own, cache / f"user{uid}", str(uid), together, name)
+             for uid in users]
+    told = [result_of(one) for one in begun]
+    node.sync()
+    for uid, (graph, modes, owners) in zip(users, told, strict=True):
+        assert owners == {uid}
+        assert {bits & 0o044 for bits in modes} == ({0} if uid % 2 else {0o044}), "as that user's umask says"
+        assert appears(seeder.cache / graph).read_text() == f"value of {uid}"
+    status = node.status()["file_system"]
+    assert {(root["path"], root["owner"]) for root in status["first_roots"]} == {(f"user{uid}", uid) for uid in users}
+    assert status["roots"] == MANY
+
+
+def own_job(root, who, together, made_before):
+    """What the same user has published from another node is there, and nothing of the other users; then one artefact more."""
+    os.makedirs(root, exist_ok=True)
+    together.wait(60)
+    os.path.exists(root / "fxgraph")
+    if made_before:
+        wait_until((root / artefacts.graph("what I made", who)).exists, 30, f"what {who} published")
+        assert len(os.listdir(root / os.path.dirname(artefacts.graph("what I made", who)))) == 1
+    return artefacts.write_graph(root, "what I made", who).stat().st_uid
+
+
+def test_64_users_at_once_share_each_with_itself_alone(cluster, common):
+    """--trust user, the default of root's mount: the same key of all, and on the other node each finds its own candidate."""
+    together = multiprocessing.get_context("fork").Barrier(MANY)
+    users = range(ONE, ONE + MANY)
+    for name in ("one", "other"):
+        node = common(0o1777, name=name)
+        begun = [begin_as(uid, 0o022, own_job, node.cache / f"user{uid}", str(uid), together, name == "other") for uid in users]
+        assert [result_of(one) for one in begun] == list(users)
+        node.sync()

@@ -5,11 +5,13 @@ import json
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
-from inductorfs_testing import artefacts
+from inductorfs_testing import artefacts, environments, mounts
+from inductorfs_testing.environments import Writer
 from inductorfs_testing.mounts import appears
-from inductorfs_testing.processes import run, wait_until
+from inductorfs_testing.processes import SANITIZER, run, wait_until
 
 
 @pytest.fixture
@@ -219,3 +221,69 @@ def test_a_root_made_before_an_upgrade_goes_on(nodes):
     artefacts.write_atomic(a.cache / "alice", name, "int later;")
     a.sync()
     wait_until((b.cache / "bob" / name).exists, 15, "the entry in the root")
+
+
+ROUND, ROUNDS, ROOTS, AT_ONCE = 900, 5, 100, 4
+
+
+def write_and_end(cache, number):
+    """A process whose one artefact is all that it does; its exit code."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            directory = cache / f"root{number % ROOTS}" / "ab"
+            temporary = directory / f".{os.getpid()}.1.tmp"
+            temporary.write_text(f"int by_{os.getpid()};")
+            temporary.rename(directory / f"cab{artefacts.torch_hash(str(number))[:49]}.cpp")
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def short_processes(cache):
+    """One after another from each of several processes; the exit codes of these, which are 0 when every one was 0."""
+    children = []
+    for first in range(AT_ONCE):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                code = max(write_and_end(cache, number) for number in range(first, ROUND, AT_ONCE))
+            finally:
+                os._exit(code)
+        children.append(child)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
+def resident(node):
+    (pid,) = node.daemons()
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS:"))
+
+
+def test_thousands_of_short_processes_in_many_roots(cluster):
+    """More than the mount remembers (WritersOptions::process_limit), all of which have ended before anybody could ask them. They have
+    no torch: what they wrote stays here, and `status` says so. A job beside them publishes as ever."""
+    packages = environments.make(cluster.directory / "environment")
+    node = cluster.node("a", start=False)
+    node.start("--writers", "matching", "--python", cluster.directory / "environment/bin/python", *mounts.QUICK)
+    for number in range(ROOTS):
+        (node.cache / f"root{number}" / "ab").mkdir(parents=True)
+    sizes = []
+    for _ in range(ROUNDS):
+        assert short_processes(node.cache) == [0] * AT_ONCE
+        sizes.append(resident(node))
+    counters = node.counters()
+    assert counters["writers.processes"] <= 4096 < counters["writers.identified"]
+    # The names of each round are the same, so that what grows is what is kept of the processes: 1.5 KiB of 4,096 of them.
+    assert SANITIZER or sizes[-1] - sizes[0] < 8 << 20, sizes
+    with Writer(node.cache / "root0", packages) as job:
+        name = job.write("print('a job beside them')")
+        node.sync()
+    assert mounts.published(cluster) == [name]
+    status = node.status()["file_system"]
+    assert (status["foreign"], status["roots"]) == (ROUND * ROUNDS, ROOTS)
+    assert all("has neither torch nor Triton loaded" in why for why in status["foreign_reasons"]), status["foreign_reasons"]
+    assert f"{ROUND * ROUNDS} artefacts stay here" in node.cli("status", node.cache).out

@@ -5,6 +5,8 @@ import json
 import os
 import shutil
 import subprocess
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -118,6 +120,85 @@ def test_a_root_goes_under_a_running_job(nodes):
         again = fill(b.cache / "job")
     assert shows(b.cache / "job", again)
     b.sync()
+
+
+def work_until(root, end, who, shared):
+    """A job that goes on whatever happens to its directory, in which anything but an absent name is wrong; how often it got through. What
+    is deleted in a root stays so until it is written again, or the root itself goes."""
+    rounds = 0
+    while not end.exists():
+        try:
+            made = artefacts.write_graph(root, f"{who} {rounds}", f"{who} wrote {rounds}")
+            artefacts.triton_compile(root, f"kernel of {who}", who)
+            os.path.exists(root / "fxgraph")
+            assert artefacts.triton_writers(artefacts.triton_read(root, "shared") or {}) <= {"writer"}
+            if not (root / shared).exists():
+                artefacts.write_atomic(root, shared, "int shared;")
+            assert (root / shared).read_bytes() == b"int shared;"
+            assert made.read_text() == f"{who} wrote {rounds}"
+            rounds += 1
+            (end.parent / who).write_text("." * rounds)
+        except FileNotFoundError:
+            os.makedirs(root, exist_ok=True)
+    return rounds
+
+
+def remove_under_jobs(root, got_through):
+    """Removes it again when one of the jobs has got through in the meantime."""
+    def rounds():
+        return sum(path.stat().st_size for path in got_through if path.exists())
+
+    for _ in range(30):
+        before = rounds()
+        run(["rm", "-rf", root], seconds=60)  # a job makes it anew meanwhile: ENOTEMPTY
+        wait_until(lambda: rounds() > before, 20, "a job's next round", pause=0.001)
+    wait_until(lambda: all(path.exists() for path in got_through), 20, "a round of each job")
+
+
+def test_a_root_goes_again_and_again_under_jobs_that_work_in_it(nodes, tmp_path):
+    a, b = nodes
+    shared, end = artefacts.code("shared"), tmp_path / "end"
+    artefacts.write_atomic(a.cache / "alice", shared, "int shared;")
+    artefacts.triton_compile(a.cache / "alice", "shared", "writer")
+    a.sync()
+    for root in (b.cache, b.cache / "job", b.cache / "neighbour"):
+        root.mkdir(exist_ok=True)
+        os.path.exists(root / "fxgraph")  # what torch asks for first
+        appears(root / shared)
+    worker = b.worker()
+    with ProcessPoolExecutor(4, get_context("fork")) as pool:
+        jobs = [pool.submit(work_until, b.cache / "job", end, f"job{number}", shared) for number in range(3)]
+        neighbour = pool.submit(work_until, b.cache / "neighbour", end, "neighbour", shared)
+        try:
+            remove_under_jobs(b.cache / "job", [tmp_path / f"job{number}" for number in range(3)])
+        finally:
+            end.touch()
+        done = [job.result(60) for job in (*jobs, neighbour)]
+    assert all(done), done
+    b.sync()
+    assert b.worker() == worker
+    # What a compile was cut off in goes with its process (KeySets::drop_dead_sets); until then its key directory is not empty.
+    wait_until(lambda: run(["rm", "-rf", b.cache / "job"], seconds=60).code == 0, 30, "the root to go", pause=0.2)
+    assert not (b.cache / "job").exists()
+    made = [artefacts.graph(f"neighbour {number}", f"neighbour wrote {number}") for number in range(done[-1])]
+    assert all((b.cache / "neighbour" / name).exists() for name in made), "what stands beside stays"
+    (b.cache / "job").mkdir()
+    os.path.exists(b.cache / "job" / "fxgraph")
+    assert (b.cache / "job" / shared).read_text() == "int shared;"
+
+
+def test_every_byte_may_be_in_the_name_of_a_root(nodes):
+    a, b = nodes
+    made = {}
+    for byte in set(range(1, 256)) - {ord("/")}:
+        root = Path(os.fsdecode(os.fsencode(b.cache) + b"/root" + bytes([byte]) + b"/job"))
+        made[byte] = artefacts.write_graph(root, f"key {byte}", f"value {byte}").relative_to(root)
+    b.sync()
+    for byte, name in made.items():
+        assert appears(a.cache / name).read_text() == f"value {byte}"
+    assert b.status()["file_system"]["roots"] == len(made)
+    told = b.cli("status", b.cache).out
+    assert not {letter for letter in told if ord(letter) < 32 and letter != "\n"}
 
 
 def test_a_file_may_stand_where_a_root_should(nodes):

@@ -145,14 +145,14 @@ void CatalogImpl::hide(const layout::Name& name) {
   // being published although later bytes have taken its place in the queue. The queue first: a publish that ends now is
   // in the tree before it leaves the queue (Publisher::finish).
   parts_->durable.with([&](Durable& durable) {
-    if (const auto digest = durable.queue.queued_digest(path)) mark(*digest);
+    for (const auto& digest : durable.queue.queued_digests(path)) mark(digest);
     if (!durable.in_flight) return;
     const auto& item = durable.in_flight_item;
     for (size_t i = 0; i < item.paths.size(); ++i) {
       if (item.paths[i] == path) mark(item.digests[i]);
     }
   });
-  for (const auto& digest : parts_->tree.read([&](const EntryTree& tree) { return tree.digests_of(path); }))
+  for (const auto& digest : parts_->tree.read([&](const EntryTree& tree) { return tree.digests_of(name); }))
     mark(digest);
   if (marks.empty()) return;
   fail_point("hide.marking");
@@ -234,7 +234,7 @@ codec::Entry CatalogImpl::with_queued(const Publish& publish) {
   codec::Entry ours = publish.entries.front();
   const auto queued = parts_->durable.with([&](const Durable& durable) -> std::optional<codec::Digest> {
     if (!durable.queue.same_paths(publish.scope, {ours.path})) return std::nullopt;
-    return durable.queue.queued_digest(ours.path);
+    return durable.queue.queued_digest(publish.scope, ours.path);
   });
   if (!queued || *queued == ours.digest) return ours;
   const auto bytes_of = [&](const codec::Digest& digest) -> Result<std::string> {

@@ -148,7 +148,7 @@ EntryTree::Change EntryTree::set(ScopeIndex scope, const codec::Entry& entry) {
             shared_origin(entry.origin),
             scope,
             static_cast<uint16_t>(entry.mode),
-            hidden_by_mark(entry.path, entry.digest),
+            scopes_.is_in(scopes_.shown_in({}), scope) && hidden_by_mark(entry.path, entry.digest),
             false,
             is_unfit(entry.path, entry.digest)};
   if (known) return update(trail, *std::ranges::find(trail.last().leaves, scope, &Leaf::scope), std::move(next));
@@ -254,14 +254,15 @@ std::optional<codec::Digest> EntryTree::find_unused(const remote::ScopeId& scope
   return leaf->digest;
 }
 
-std::vector<codec::Digest> EntryTree::digests_of(std::string_view path) const {
+std::vector<codec::Digest> EntryTree::digests_of(const layout::Name& name) const {
   std::vector<codec::Digest> digests;
-  if (const PathNode* node = node_of(path); node != nullptr) {
+  const auto* const shown = scopes_.shown_in(name.root);
+  if (const PathNode* node = node_of(name.path); node != nullptr) {
     for (const Leaf& leaf : node->leaves) {
-      if (!leaf.lost) digests.push_back(leaf.digest);
+      if (!leaf.lost && scopes_.is_in(shown, leaf.scope)) digests.push_back(leaf.digest);
     }
   }
-  if (const auto awaited = awaited_.find(std::string(path)); awaited != awaited_.end()) {
+  if (const auto awaited = awaited_.find(name.path); awaited != awaited_.end()) {
     digests.insert(digests.end(), awaited->second.begin(), awaited->second.end());
   }
   return digests;
@@ -382,7 +383,7 @@ void EntryTree::mark_hidden(const std::string& path, const codec::Digest& digest
     dropped_marks_.emplace_back(path, digests.front());
     digests.erase(digests.begin());
   }
-  set_flags(path, digest, [](Leaf& leaf) { leaf.hidden = true; });
+  set_flags(path, digest, [this](Leaf& leaf) { leaf.hidden = leaf.hidden || is_shown_in_mountpoint(leaf); });
 }
 
 void EntryTree::unmark_hidden(const std::string& path, const codec::Digest& digest) {

@@ -57,9 +57,9 @@ class EntryTree {
   /// Finds an entry that the cluster has in this scope and that this host does not use, for instance because it was
   /// deleted here.
   [[nodiscard]] std::optional<codec::Digest> find_unused(const remote::ScopeId& scope, std::string_view path) const;
-  /// Returns the digests that any scope has under this path, or will have when the tail brings them, without those
-  /// whose bytes were lost.
-  [[nodiscard]] std::vector<codec::Digest> digests_of(std::string_view path) const;
+  /// Returns the digests that the root's scopes have under this path, or will have when the tail brings them, without
+  /// those whose bytes were lost.
+  [[nodiscard]] std::vector<codec::Digest> digests_of(const layout::Name& name) const;
   [[nodiscard]] bool has_directory(const layout::Name& directory) const;
   [[nodiscard]] std::vector<Child> list(const layout::Name& directory) const;
   [[nodiscard]] std::vector<KnownEntry> entries_in(const layout::Name& directory) const;
@@ -75,7 +75,8 @@ class EntryTree {
 
   /// Returns under which path the marks of a name are: that of the file in the mount, without a device's index.
   [[nodiscard]] static std::string marked_path(const layout::Name& name);
-  /// Hides bytes of a path, which is a marked_path(). The mark outlives the entry: a path that was deleted here stays
+  /// Hides bytes of a path, which is a marked_path(), from its root; in the mountpoint from all roots, as far as they
+  /// are of the mountpoint's scopes. The mark outlives the entry: a path that was deleted here stays
   /// away when the cluster sends it again.
   void mark_hidden(const std::string& path, const codec::Digest& digest);
   void unmark_hidden(const std::string& path, const codec::Digest& digest);
@@ -159,6 +160,9 @@ class EntryTree {
   static void visit(const PathNode& node, std::string& path, const Visitor& visitor);
   Change update(const Trail& trail, Leaf& leaf, Leaf next);
   void set_flags(std::string_view path, const codec::Digest& digest, const std::function<void(Leaf&)>& change);
+  [[nodiscard]] bool is_shown_in_mountpoint(const Leaf& leaf) const {
+    return scopes_.is_in(scopes_.shown_in({}), leaf.scope);
+  }
   void note(std::string_view path, const codec::Digest* digest);
 
   FollowedScopes scopes_;

@@ -8,7 +8,7 @@
 namespace inductorfs::catalog {
 
 void QueueIndex::add(int64_t id, Item item) {
-  for (const auto& path : item.paths) by_path_[path] = id;
+  for (const auto& path : item.paths) by_path_[path].push_back(id);
   items_.emplace(id, std::move(item));
 }
 
@@ -16,7 +16,10 @@ void QueueIndex::remove(int64_t id) {
   auto found = items_.find(id);
   if (found == items_.end()) return;
   for (const auto& path : found->second.paths) {
-    if (auto by = by_path_.find(path); by != by_path_.end() && by->second == id) by_path_.erase(by);
+    const auto by = by_path_.find(path);
+    if (by == by_path_.end()) continue;
+    std::erase(by->second, id);
+    if (by->second.empty()) by_path_.erase(by);
   }
   items_.erase(found);
 }
@@ -28,9 +31,12 @@ QueueIndex::Item* QueueIndex::find(int64_t id) {
 
 std::optional<int64_t> QueueIndex::same_paths(const remote::ScopeId& scope,
                                               const std::vector<std::string>& paths) const {
-  auto by = by_path_.find(paths.front());
-  if (by == by_path_.end() || items_.at(by->second).scope != scope) return std::nullopt;
-  std::vector<std::string> other = items_.at(by->second).paths;
+  const auto by = by_path_.find(paths.front());
+  if (by == by_path_.end()) return std::nullopt;
+  const auto latest =
+      std::find_if(by->second.rbegin(), by->second.rend(), [&](int64_t id) { return items_.at(id).scope == scope; });
+  if (latest == by->second.rend()) return std::nullopt;
+  std::vector<std::string> other = items_.at(*latest).paths;
   if (other.size() != paths.size()) return std::nullopt;
   if (other != paths) {
     std::vector<std::string> ours = paths;
@@ -38,7 +44,7 @@ std::optional<int64_t> QueueIndex::same_paths(const remote::ScopeId& scope,
     std::ranges::sort(ours);
     if (other != ours) return std::nullopt;
   }
-  return by->second;
+  return *latest;
 }
 
 std::optional<int64_t> QueueIndex::oldest() const {
@@ -67,12 +73,27 @@ size_t QueueIndex::parked() const {
   return static_cast<size_t>(std::ranges::count_if(items_, [](const auto& item) { return item.second.attempts > 0; }));
 }
 
-std::optional<codec::Digest> QueueIndex::queued_digest(const std::string& path) const {
-  auto by = by_path_.find(path);
+std::optional<codec::Digest> QueueIndex::queued_digest(const remote::ScopeId& scope, const std::string& path) const {
+  const auto by = by_path_.find(path);
   if (by == by_path_.end()) return std::nullopt;
-  const Item& item = items_.at(by->second);
+  const auto latest =
+      std::find_if(by->second.rbegin(), by->second.rend(), [&](int64_t id) { return items_.at(id).scope == scope; });
+  if (latest == by->second.rend()) return std::nullopt;
+  const Item& item = items_.at(*latest);
   const auto place = std::ranges::find(item.paths, path) - item.paths.begin();
   return item.digests[static_cast<size_t>(place)];
+}
+
+std::vector<codec::Digest> QueueIndex::queued_digests(const std::string& path) const {
+  std::vector<codec::Digest> digests;
+  const auto by = by_path_.find(path);
+  if (by == by_path_.end()) return digests;
+  for (const int64_t id : by->second) {
+    const Item& item = items_.at(id);
+    const auto place = std::ranges::find(item.paths, path) - item.paths.begin();
+    digests.push_back(item.digests[static_cast<size_t>(place)]);
+  }
+  return digests;
 }
 
 std::vector<std::string> QueueIndex::paths(size_t limit) const {
@@ -101,7 +122,7 @@ void QueueIndex::record(const PublishReport& report) {
 
 std::optional<PublishReport> QueueIndex::state(const std::string& path) const {
   if (auto by = by_path_.find(path); by != by_path_.end()) {
-    const Item& item = items_.at(by->second);
+    const Item& item = items_.at(by->second.back());
     return PublishReport{item.paths, PublishState::kQueued, item.error, std::nullopt};
   }
   if (auto found = reports_.find(path); found != reports_.end()) return *found->second;

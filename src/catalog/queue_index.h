@@ -53,7 +53,10 @@ class QueueIndex {
   void hurry(SteadyTime latest);
   /// Returns the number of items that have failed for a reason of their own.
   [[nodiscard]] size_t parked() const;
-  [[nodiscard]] std::optional<codec::Digest> queued_digest(const std::string& path) const;
+  /// Returns the bytes that wait latest under this path for this scope.
+  [[nodiscard]] std::optional<codec::Digest> queued_digest(const remote::ScopeId& scope, const std::string& path) const;
+  /// Returns all that waits under this path, in any scope.
+  [[nodiscard]] std::vector<codec::Digest> queued_digests(const std::string& path) const;
   [[nodiscard]] size_t size() const { return items_.size(); }
   [[nodiscard]] std::vector<std::string> paths(size_t limit) const;
 
@@ -66,7 +69,7 @@ class QueueIndex {
   using Report = std::shared_ptr<const PublishReport>;
 
   std::map<int64_t, Item> items_;
-  std::unordered_map<std::string, int64_t> by_path_;
+  std::unordered_map<std::string, std::vector<int64_t>> by_path_;  ///< the items with this path, the latest last
   std::unordered_map<std::string, Report> reports_;
   std::deque<std::pair<std::string, Report>> recorded_;
 };

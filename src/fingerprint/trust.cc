@@ -16,30 +16,42 @@ namespace inductorfs::fingerprint {
 namespace {
 
 constexpr Milliseconds kServicePatience{5'000};
-/// A directory service that is away for a while may say that a user does not exist.
-constexpr Milliseconds kAskAgain{60'000};
 constexpr size_t kNameLimit = 4'096;
 constexpr size_t kThreads = 2;
 /// getent(1): "one or more supplied key could not be found in the database".
 constexpr int kNotFound = 2;
+/// Root runs these: not what the PATH of whoever mounts has under such a name.
+constexpr const char* kGetent = "/usr/bin/getent";
+constexpr const char* kId = "/usr/bin/id";
 
-std::string_view word_of(Account kind) { return kind == Account::kUser ? "user" : "group"; }
+std::string_view word_of(Account kind) { return kind == Account::kGroup ? "group" : "user"; }
 
 /// A name is a part of a scope's text and of lines for people.
 bool is_plain(std::string_view name) {
   constexpr size_t kLongest = 256;
   return !name.empty() && name.size() <= kLongest && name.front() != '#' &&
-         std::none_of(name.begin(), name.end(), [](unsigned char c) { return c <= ' ' || c == '=' || c == 0x7f; });
+         std::none_of(name.begin(), name.end(), [](unsigned char c) { return c <= ' ' || c == '=' || c >= 0x7f; });
+}
+
+Result<std::string> ask_groups_of(const std::string& user) {
+  ChildOptions options;
+  options.bare = true;
+  INDUCTORFS_TRY_ASSIGN(const auto answer, run_child({kId, "-G", user}, kServicePatience, options));
+  if (answer.exit_code != 0) return std::string();  // "no such user"
+  return answer.out.substr(0, answer.out.find('\n'));
 }
 
 struct Name {
   bool asking = false;
-  bool answered = false;
-  std::string text;  ///< empty: nobody has this number
-  std::string problem;
-  SteadyTime at;  ///< of the last answer
+  bool asked = false;     ///< at least once, whatever came of it
+  bool answered = false;  ///< `text` is an answer, perhaps of a while ago
+  std::string text;       ///< empty: nobody has this number
+  std::string problem;    ///< of the last question
+  SteadyTime at;          ///< of the last question's end
   [[nodiscard]] bool is_due() const {
-    return !asking && (!answered || (text.empty() && system_clock().now() - at >= kAskAgain));
+    if (asking) return false;
+    const bool is_good = answered && !text.empty() && problem.empty();
+    return !asked || system_clock().now() - at >= (is_good ? Trust::kKeep : Trust::kAskAgain);
   }
 };
 
@@ -67,10 +79,11 @@ Result<TrustPolicy> trust_from_string(std::string_view word) {
 }
 
 Result<std::string> ask_name_service(Account kind, id_t number) {
+  const std::string wanted = std::to_string(number);
+  if (kind == Account::kGroupsOf) return ask_groups_of(wanted);
   ChildOptions options;
   options.bare = true;
-  const std::string wanted = std::to_string(number);
-  INDUCTORFS_TRY_ASSIGN(const auto answer, run_child({"getent", kind == Account::kUser ? "passwd" : "group", wanted},
+  INDUCTORFS_TRY_ASSIGN(const auto answer, run_child({kGetent, kind == Account::kUser ? "passwd" : "group", wanted},
                                                      kServicePatience, options));
   if (answer.exit_code == kNotFound) return std::string();
   // "alice:x:1000:...": passwd(5), group(5).
@@ -87,25 +100,74 @@ Trust::Trust(TrustPolicy policy, AskName ask) : policy_(policy), names_(std::mak
 
 Trust::~Trust() = default;
 
-Fact Trust::of(uid_t owner, gid_t group, mode_t mode) {
+struct Trust::Answer {
+  bool known = false;
+  std::string text;
+  std::string problem;
+};
+
+Fact Trust::of(uid_t owner, gid_t group, mode_t mode, Milliseconds patience) {
   if (policy_ == TrustPolicy::kAll || owner == 0) return known_fact(std::string(kNone), {});
-  if (policy_ == TrustPolicy::kUser) return name_of(Account::kUser, owner);
   if ((mode & S_IWOTH) != 0) {
-    return unknown_fact(
-        "everybody may write to the directory of this cache root, and --trust is group: chmod o-w it, "
-        "or mount with --trust all",
-        {});
+    return unknown_fact("everybody may write to this directory of a user: chmod o-w it, or mount with --trust all", {});
   }
-  return name_of(Account::kGroup, group);
+  return policy_ == TrustPolicy::kUser ? user_fact(owner, group, mode, patience) : group_fact(owner, group, patience);
 }
 
-Fact Trust::name_of(Account kind, id_t number) {
+Fact Trust::user_fact(uid_t owner, gid_t group, mode_t mode, Milliseconds patience) {
+  Fact user = name_of(Account::kUser, owner, patience);
+  if (!user.known || (mode & S_IWGRP) == 0) return user;
+  // A group of that user's own, as most systems give to each user.
+  const Fact of_group = name_of(Account::kGroup, group, patience);
+  if (!of_group.known) return of_group;
+  const auto name = [](const Fact& fact) { return fact.value.substr(fact.value.find('=') + 1); };
+  if (name(of_group) == name(user)) return user;
+  return unknown_fact("the group " + name(of_group) +
+                          " may write to this directory of a user: chmod g-w it, or mount "
+                          "with --trust group",
+                      {});
+}
+
+Fact Trust::group_fact(uid_t owner, gid_t group, Milliseconds patience) {
+  Fact name = name_of(Account::kGroup, group, patience);
+  if (!name.known) return name;
+  const Answer groups = ask(Account::kGroupsOf, owner, patience);
+  if (!groups.known)
+    return unknown_fact("the groups of user " + std::to_string(owner) + " are not known" + groups.problem, {});
+  // Below a set-group-ID directory anybody's directory has its group.
+  if (is_member(owner, group)) return name;
+  return unknown_fact("user " + std::to_string(owner) + ", to whom this directory belongs, is not in its group (" +
+                          name.value.substr(6) + "): chgrp it, or mount with --trust user",
+                      {});
+}
+
+bool Trust::is_member(uid_t user, gid_t group) {
+  const Answer groups = ask(Account::kGroupsOf, user, Milliseconds(0));
+  return groups.known && (" " + groups.text + " ").find(" " + std::to_string(group) + " ") != std::string::npos;
+}
+
+Fact Trust::name_of(Account kind, id_t number, Milliseconds patience) {
+  const Answer answer = ask(kind, number, patience);
+  const std::string who(word_of(kind));
+  if (!answer.known) {
+    return unknown_fact("the name of " + who + " " + std::to_string(number) + " is not known" + answer.problem +
+                            "; see `getent " + (kind == Account::kUser ? "passwd " : "group ") +
+                            std::to_string(number) + "`",
+                        {});
+  }
+  return known_fact(who + "=" + (is_plain(answer.text) ? answer.text : "#" + std::to_string(number)), "getent");
+}
+
+Trust::Answer Trust::ask(Account kind, id_t number, Milliseconds patience) {
   const Key key{kind, number};
-  const auto begins = names_->known.with([&](std::map<Key, Name>& known) {
+  bool first = false;
+  const bool begins = names_->known.with([&](std::map<Key, Name>& known) {
     if (known.size() > kNameLimit) std::erase_if(known, [](const auto& one) { return !one.second.asking; });
     Name& name = known[key];
+    first = !name.asked;
     const bool due = name.is_due();
     name.asking = name.asking || due;
+    name.asked = true;
     return due;
   });
   const auto keep = [key, names = std::weak_ptr(names_)](Result<std::string> answer) {
@@ -114,11 +176,12 @@ Fact Trust::name_of(Account kind, id_t number) {
     all->known.notify_with([&](std::map<Key, Name>& known) {
       Name& name = known[key];
       name.asking = false;
+      name.asked = true;
       name.at = system_clock().now();
       name.problem = answer ? std::string() : answer.error().what();
       if (!answer) return;
       name.answered = true;
-      name.text = is_plain(*answer) ? std::move(*answer) : std::string();
+      name.text = std::move(*answer);
     });
   };
   if (begins) {
@@ -131,16 +194,9 @@ Fact Trust::name_of(Account kind, id_t number) {
     return found == known.end() || !found->second.asking;
   };
   return names_->known.wait_until(
-      Deadline::after(begins ? kFirstWait : Milliseconds(0)).at(), is_there, [&](std::map<Key, Name>& known) {
+      Deadline::after(first ? patience : Milliseconds(0)).at(), is_there, [&](std::map<Key, Name>& known) {
         const Name& name = known[key];
-        const std::string who = std::string(word_of(kind));
-        if (name.answered) {
-          return known_fact(who + "=" + (name.text.empty() ? "#" + std::to_string(number) : name.text), "getent");
-        }
-        return unknown_fact("the name of " + who + " " + std::to_string(number) + " is not known" +
-                                (name.problem.empty() ? " yet" : ": " + name.problem) + "; see `getent " +
-                                (kind == Account::kUser ? "passwd " : "group ") + std::to_string(number) + "`",
-                            {});
+        return Answer{name.answered, name.text, name.problem.empty() ? " yet" : ": " + name.problem};
       });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/host/host.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -231,7 +232,8 @@ const layout::HostLimits& HostState::limits() const {
 ThisHost::ThisHost(Fingerprint facts, std::unique_ptr<fingerprint::Writers> writers, PlaceReader reader,
                    fingerprint::TrustPolicy trust, vfs::RootAccess mountpoint, fingerprint::AskName ask)
     : reader_(std::move(reader)), trust_(trust, std::move(ask)), mountpoint_(mountpoint), writers_(std::move(writers)) {
-  auto state = std::make_shared<const HostState>(std::move(facts), trust_of(mountpoint_), reader_);
+  auto state = std::make_shared<const HostState>(std::move(facts),
+                                                 trust_of(mountpoint_, fingerprint::Trust::kFirstWait), reader_);
   states_.write([&](States& states) { states.now = std::move(state); });
 }
 
@@ -245,7 +247,8 @@ void ThisHost::States::retire(std::shared_ptr<const HostState> state) {
 }
 
 void ThisHost::replace(Fingerprint facts) {
-  const auto fresh = std::make_shared<const HostState>(std::move(facts), trust_of(mountpoint_), reader_);
+  const auto fresh = std::make_shared<const HostState>(std::move(facts),
+                                                       trust_of(mountpoint_, fingerprint::Trust::kFirstWait), reader_);
   const bool same = have_same_values(state()->facts, fresh->facts);
   states_.write([&](States& states) {
     if (!same) {
@@ -257,9 +260,10 @@ void ThisHost::replace(Fingerprint facts) {
   if (writers_ && !same) writers_->set_facts(fresh->facts);
 }
 
-std::shared_ptr<const vfs::RootEnvironment> ThisHost::environment_of(const vfs::RootAccess& root) const {
+std::shared_ptr<const vfs::RootEnvironment> ThisHost::environment_of(const vfs::RootAccess& root,
+                                                                     Milliseconds patience) const {
   if (!parts_roots()) return nullptr;
-  fingerprint::Fact trust = trust_of(root);
+  fingerprint::Fact trust = trust_of(root, patience);
   return states_.write([&](States& states) -> std::shared_ptr<const vfs::RootEnvironment> {
     if (trust.known == states.now->trust.known && trust.value == states.now->trust.value) return nullptr;
     const auto key = [](const fingerprint::Fact& fact) { return fact.known ? fact.value : "?" + fact.problem; };
@@ -275,6 +279,13 @@ std::shared_ptr<const vfs::RootEnvironment> ThisHost::environment_of(const vfs::
     return states.parted.try_emplace(key(trust), std::make_shared<const HostState>(states.now->facts, trust, reader_))
         .first->second;
   });
+}
+
+bool ThisHost::may_share(const vfs::RootAccess& root, uid_t user) const {
+  if (!parts_roots() || user == root.uid) return true;
+  // Who may write to a directory of root's is for root to say; below one that is root's alone, others have no say.
+  if (root.uid == 0) return (root.mode & (S_IWGRP | S_IWOTH)) != 0;
+  return trust_.policy() == fingerprint::TrustPolicy::kGroup && trust_.is_member(user, root.gid);
 }
 
 std::vector<remote::ScopeInformation> ThisHost::information() const {

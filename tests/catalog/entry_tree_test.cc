@@ -223,6 +223,23 @@ TEST(Tree, ARootShowsItsOwnScopesAndTheMountpointsWhereItHasNone) {
   EXPECT_TRUE(tree.has_directory({"d", "nobody"}));
 }
 
+/// Whoever may delete in the mountpoint must not delete for a user what he has never been shown.
+TEST(Tree, AMarkOfTheMountpointHidesNothingOfAnothersScopes) {
+  EntryTree tree({"everybodys", "hers"}, 100);
+  (void)tree.show("", {"everybodys"});
+  (void)tree.show("alice", {"hers"});
+  (void)tree.set(1, entry("f", "hers"));
+  EXPECT_TRUE(tree.digests_of("f").empty()) << "nothing of it is there";
+  EXPECT_EQ(tree.digests_of({"f", "alice"}).size(), 1U);
+  tree.mark_hidden("f", entry("f", "hers").digest);
+  EXPECT_TRUE(tree.find({"f", "alice"}));
+  (void)tree.remove(1, "f");
+  (void)tree.set(1, entry("f", "hers"));
+  EXPECT_TRUE(tree.find({"f", "alice"})) << "when it comes again, too";
+  (void)tree.set(0, entry("f", "hers"));
+  EXPECT_FALSE(tree.find("f"));
+}
+
 TEST(Tree, WhatARootShowsComesAndGoesWithTheFollowing) {
   EntryTree tree({"aa"}, 100);
   (void)tree.show("", {"aa"});

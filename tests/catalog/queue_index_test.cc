@@ -67,8 +67,26 @@ TEST(QueueIndex, RemovingAnOlderItemLeavesTheLaterOneOfThePath) {
   ASSERT_TRUE(queue.state("a"));
   EXPECT_EQ(queue.state("a")->paths, (std::vector<std::string>{"a"}));
   EXPECT_FALSE(queue.state("b"));
-  EXPECT_EQ(queue.queued_digest("a"), codec::digest_of("a"));
-  EXPECT_FALSE(queue.queued_digest("b"));
+  EXPECT_EQ(queue.queued_digest("scope", "a"), codec::digest_of("a"));
+  EXPECT_FALSE(queue.queued_digest("scope", "b"));
+}
+
+TEST(QueueIndex, KeepsWhatTwoScopesHaveUnderOnePathApart) {
+  QueueIndex queue;
+  QueueIndex::Item hers = item({"a"});
+  hers.scope = "hers";
+  QueueIndex::Item his = item({"a"});
+  his.scope = "his";
+  his.digests = {codec::digest_of("his")};
+  queue.add(1, hers);
+  queue.add(2, his);
+  EXPECT_EQ(queue.same_paths("hers", {"a"}), 1);
+  EXPECT_EQ(queue.same_paths("his", {"a"}), 2);
+  EXPECT_EQ(queue.queued_digest("hers", "a"), codec::digest_of("a"));
+  EXPECT_EQ(queue.queued_digests("a"), (std::vector<codec::Digest>{codec::digest_of("a"), codec::digest_of("his")}));
+  queue.remove(2);
+  EXPECT_EQ(queue.queued_digests("a"), (std::vector<codec::Digest>{codec::digest_of("a")}));
+  EXPECT_TRUE(queue.state("a")) << "hers still waits";
 }
 
 TEST(QueueIndex, ShowsTheLastErrorWhileQueuedAndTheOutcomeAfter) {

@@ -198,6 +198,7 @@ TEST(Host, TellsWritersNothingWhenNoValueHasChanged) {
 }
 
 constexpr uid_t kAlice = 1001;
+constexpr Milliseconds kPatience{20'000};
 
 /// Of root, with users whose names are "u" and their number.
 ThisHost host_of_users() {
@@ -209,12 +210,12 @@ ThisHost host_of_users() {
 TEST(Host, HasAnEnvironmentForEachUser) {
   const ThisHost host = host_of_users();
   ASSERT_TRUE(host.parts_roots());
-  EXPECT_EQ(host.environment_of({0, 0, 0755}), nullptr) << "everybody's, as the mountpoint's";
-  const auto hers = host.environment_of({kAlice, 5, 0755});
+  EXPECT_EQ(host.environment_of({0, 0, 0755}, kPatience), nullptr) << "everybody's, as the mountpoint's";
+  const auto hers = host.environment_of({kAlice, 5, 0755}, kPatience);
   ASSERT_NE(hers, nullptr);
   EXPECT_EQ(hers->shared_with().value, "user=u1001");
-  EXPECT_EQ(host.environment_of({kAlice, 6, 0700}), hers) << "the same object";
-  EXPECT_NE(host.environment_of({kAlice + 1, 5, 0755}), hers);
+  EXPECT_EQ(host.environment_of({kAlice, 6, 0700}, kPatience), hers) << "the same object";
+  EXPECT_NE(host.environment_of({kAlice + 1, 5, 0755}, kPatience), hers);
   const std::string scope = hers->scope_of(layout::Family::kGeneratedCode, "").id;
   EXPECT_NE(scope, host.scope_of(layout::Family::kGeneratedCode, "").id);
   EXPECT_TRUE(hers->follows(scope, kCode));
@@ -226,29 +227,31 @@ TEST(Host, HasAnEnvironmentForEachUser) {
 
 TEST(Host, StillAcceptsWhatItsUsersHadUnderEarlierFacts) {
   ThisHost host = host_of_users();
-  const std::string before = host.environment_of({kAlice, 0, 0755})->scope_of(layout::Family::kGeneratedCode, "").id;
+  const std::string before =
+      host.environment_of({kAlice, 0, 0755}, kPatience)->scope_of(layout::Family::kGeneratedCode, "").id;
   host.replace(all_known({{Facet::kTorch, "v=other"}}));
   EXPECT_TRUE(host.accepts(before, kCode));
-  EXPECT_NE(host.environment_of({kAlice, 0, 0755})->scope_of(layout::Family::kGeneratedCode, "").id, before);
+  EXPECT_NE(host.environment_of({kAlice, 0, 0755}, kPatience)->scope_of(layout::Family::kGeneratedCode, "").id, before);
 }
 
 TEST(Host, PartsALimitedNumberOfUsers) {
   const ThisHost host = host_of_users();
   std::vector<std::shared_ptr<const vfs::RootEnvironment>> held;
   for (uid_t user = 1; user <= ThisHost::kMostEnvironments; ++user)
-    held.push_back(host.environment_of({user, 0, 0755}));
-  const auto one_more = host.environment_of({kAlice, 0, 0755});
+    held.push_back(host.environment_of({user, 0, 0755}, kPatience));
+  const auto one_more = host.environment_of({kAlice, 0, 0755}, kPatience);
   EXPECT_FALSE(one_more->shared_with().known);
   EXPECT_NE(one_more->shared_with().problem.find("128 users"), std::string::npos);
   EXPECT_EQ(one_more->scope_of(layout::Family::kGeneratedCode, "").id, "") << "shared with nobody";
   held.erase(held.begin(), held.begin() + 10);
-  EXPECT_TRUE(host.environment_of({kAlice, 0, 0755})->shared_with().known) << "in the place of one that nobody uses";
+  EXPECT_TRUE(host.environment_of({kAlice, 0, 0755}, kPatience)->shared_with().known)
+      << "in the place of one that nobody uses";
 }
 
 TEST(Host, PartsNobodyWhereAllShareWithAll) {
   const ThisHost host(all_known(), nullptr);
   EXPECT_FALSE(host.parts_roots());
-  EXPECT_EQ(host.environment_of({kAlice, 0, 0755}), nullptr);
+  EXPECT_EQ(host.environment_of({kAlice, 0, 0755}, kPatience), nullptr);
 }
 
 TEST(Host, KnowsTheScopeOfAnArchitecture) {

@@ -11,6 +11,7 @@ from inductorfs_testing.users import as_user
 
 pytestmark = pytest.mark.usefixtures("root")
 ALICE, BOB = 54321, 54322
+PATIENT = ("--lookup-patience", "5000")  # the tests are about what is found, not about how fast a busy host is
 SOURCE = artefacts.code("kernel")
 TEXT = "int hers;"
 
@@ -25,7 +26,7 @@ def nodes(cluster):
             cluster.directory.chmod(0o755)
             node.root.chmod(0o755)
             node.cache.chmod(mode)
-            made.append(node.start(*cluster.options(), *options))
+            made.append(node.start(*cluster.options(), *PATIENT, *options))
         return made
     return started
 
@@ -77,11 +78,12 @@ def test_the_first_lookups_of_a_user_find_what_the_cluster_has(nodes):
 
 def test_what_another_user_puts_into_a_root_stays_on_its_host(nodes):
     a, b = nodes()
-    root = make_root(a, "alice", ALICE, 0o1777)
+    root = make_root(a, "alice", ALICE)
+    as_user(ALICE, 0, os.mkdir, (root / SOURCE).parent)  # with a umask that lets others in
     write(root, BOB, text="int his;")
     a.sync()
     told = a.explain(root / SOURCE)
-    assert f"user {BOB} made it in a cache root of #{ALICE}" in told and "--trust user" in told, told
+    assert f"user {BOB} made it in a cache root of user {ALICE}" in told and "--trust" in told, told
     assert a.status()["file_system"]["foreign"] == 1
     hers = make_root(b, "alice", ALICE)
     write(hers, ALICE)
@@ -97,17 +99,33 @@ def test_all_share_with_all_under_trust_all(nodes):
     assert set(shared_with(b).values()) == {"everybody"}
 
 
+def test_a_directory_that_others_may_write_to_shares_with_nobody(nodes):
+    a, b = nodes()
+    write(make_root(a, "alice", ALICE), ALICE)
+    a.sync()
+    root = make_root(b, "alice", ALICE, 0o1777)
+    assert not (root / SOURCE).exists()
+    told = shared_with(b)["alice"]
+    assert told.startswith("nobody: everybody may write") and "chmod o-w" in told, told
+    os.chmod(root, 0o755)
+    assert appears(root / SOURCE).read_text() == TEXT
+
+
 def test_a_group_shares_under_trust_group(nodes):
     a, b = nodes("--trust", "group")
-    team = 60000
-    write(make_root(a, "alice", ALICE, 0o2775, team), ALICE)
+    one, other = pwd.getpwnam("sync"), pwd.getpwnam("nobody")
+    team = other.pw_gid
+    assert one.pw_gid == team and one.pw_uid != other.pw_uid, "Debian's users without files of their own"
+    write(make_root(a, "one", one.pw_uid, 0o2775, team), one.pw_uid)
     a.sync()
-    assert as_user(BOB, 0o022, appears(make_root(b, "bob", BOB, 0o2775, team) / SOURCE).read_text, groups=(team,)) == TEXT
-    assert not (make_root(b, "other", BOB, 0o2775, 60001) / SOURCE).exists()
-    open_to_all = make_root(b, "open", BOB, 0o2777, team)
+    root = make_root(b, "other", other.pw_uid, 0o2775, team)
+    assert as_user(other.pw_uid, 0o022, appears(root / SOURCE).read_text) == TEXT
+    assert not (make_root(b, "outsider", ALICE, 0o2775, team) / SOURCE).exists(), "his directory got the group from above"
+    open_to_all = make_root(b, "open", one.pw_uid, 0o2777, team)
     assert not (open_to_all / SOURCE).exists(), "anybody may have put something there"
     told = shared_with(b)
-    assert told["bob"] == f"group=#{team}" and "everybody may write" in told["open"] and "chmod o-w" in told["open"], told
+    assert told["other"] == "group=nogroup" and "is not in its group (nogroup)" in told["outsider"], told
+    assert "everybody may write" in told["open"] and "chmod o-w" in told["open"], told
     os.chmod(open_to_all, 0o2775)
     assert appears(open_to_all / SOURCE).read_text() == TEXT, "as soon as the mode allows it"
     os.chmod(open_to_all, 0o2777)
@@ -142,7 +160,7 @@ def test_what_is_shared_outlives_the_daemon(cluster, nodes, end):
         assert (root / SOURCE).read_text() == TEXT, "with no wait"
     else:
         b.unmount()
-        b.start(*cluster.options())
+        b.start(*cluster.options(), *PATIENT)
         as_user(ALICE, 0o022, (root / "fxgraph").exists)
         assert as_user(ALICE, 0o022, (root / SOURCE).read_text) == TEXT, "with no wait"
     assert not (bobs / SOURCE).exists()
@@ -155,3 +173,17 @@ def test_the_scopes_of_users_are_announced(nodes):
     before = a.counters()["remote.scopes_announced"]
     make_root(a, "alice", ALICE)
     wait_until(lambda: a.counters()["remote.scopes_announced"] > before, what="those of the user too")
+
+
+def test_a_path_in_the_cluster_of_two_users_is_each_ones_own(cluster, nodes):
+    """Both wait for a cluster that is away; one of them deletes hers again."""
+    a, b = nodes()
+    hers, his = make_root(a, "alice", ALICE), make_root(a, "bob", BOB)
+    cluster.redis.suspend()
+    write(hers, ALICE, text="int hers;")
+    write(his, BOB, text="int his;")
+    os.remove(hers / SOURCE)
+    cluster.redis.resume()
+    a.sync()
+    assert appears(make_root(b, "bob", BOB) / SOURCE).read_text() == "int his;"
+    assert not (hers / SOURCE).exists()

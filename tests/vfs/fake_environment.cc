@@ -183,7 +183,8 @@ fingerprint::Fact FakeEnvironment::shared_with() const {
   return everybody;
 }
 
-std::shared_ptr<const vfs::RootEnvironment> FakeEnvironment::environment_of(const vfs::RootAccess& root) const {
+std::shared_ptr<const vfs::RootEnvironment> FakeEnvironment::environment_of(const vfs::RootAccess& root,
+                                                                            Milliseconds /*patience*/) const {
   if (!parts_ || root.uid == 0 || root.uid == ::getuid()) return nullptr;
   return facts_.with([&](Facts& facts) {
     auto& environment = facts.parted[root.uid];

@@ -97,7 +97,11 @@ class FakeEnvironment final : public vfs::Host {
   bool follows(const remote::ScopeId& scope, std::string_view path) const override;
   std::vector<remote::ScopeId> scope_ids() const override { return scopes(); }
   fingerprint::Fact shared_with() const override;
-  std::shared_ptr<const vfs::RootEnvironment> environment_of(const vfs::RootAccess& root) const override;
+  std::shared_ptr<const vfs::RootEnvironment> environment_of(const vfs::RootAccess& root,
+                                                             Milliseconds patience) const override;
+  bool may_share(const vfs::RootAccess& root, uid_t user) const override {
+    return !parts_ || user == root.uid || (root.uid == 0 && (root.mode & 022) != 0);
+  }
   bool parts_roots() const override { return parts_; }
   Result<void> check(const layout::Classification& classified, std::string_view bytes, uint64_t size) const override;
   fingerprint::Writers* writers() const override { return writers_.get(); }

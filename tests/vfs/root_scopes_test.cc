@@ -106,7 +106,7 @@ TEST_F(RootScopes, KeepHereWhatOthersPutIntoAUsersRoot) {
   ASSERT_TRUE(a.make_directories("alice/" + key));
   ASSERT_TRUE(a.triton_compile("alice/" + key, "his", ::getpid()));
   ASSERT_TRUE(a.sync());
-  EXPECT_NE(a.file_system->explain("alice/" + path).why.find("user 1002 made it in a cache root of 1001"),
+  EXPECT_NE(a.file_system->explain("alice/" + path).why.find("user 1002 made it in a cache root of user 1001"),
             std::string::npos)
       << a.file_system->explain("alice/" + path).why;
   EXPECT_EQ(a.file_system->status().foreign, 5U) << "a source, and the four files of a set";
@@ -154,6 +154,87 @@ TEST_F(RootScopes, AreThoseOfTheNextOwnerOfTheName) {
   EXPECT_FALSE(b.exists("job/" + path));
   use_as_root(b, "again", kAlice);
   EXPECT_TRUE(b.exists("again/" + path));
+}
+
+/// Under the path of a root of another user, of which nobody has asked for a name since.
+TEST_F(RootScopes, AreThoseOfADirectoryThatWasRenamedThere) {
+  Host a(cluster, options());
+  use_as_root(a, "place", kAlice);
+  ASSERT_TRUE(a.remove_directory("place"));
+  use_as_root(a, "made", kBob);
+  const std::string path = write(a, "made", "his");
+  const std::string his = a.file_system->explain("made/" + path).scope;
+  ASSERT_TRUE(a.rename("made", "place"));
+  EXPECT_EQ(a.file_system->explain("place/" + path).scope, his);
+  ASSERT_TRUE(a.sync());
+  Host b(cluster, options());
+  use_as_root(b, "alice", kAlice);
+  EXPECT_FALSE(b.exists("alice/" + path));
+}
+
+TEST_F(RootScopes, KeepHereWhatAUserHasInADirectoryOfRootAlone) {
+  HostOptions of_root = options();
+  of_root.root_mode = 0755;
+  Host a(cluster, of_root);
+  Host b(cluster, options());
+  a.user = 0;
+  const std::string path = in_code_directory(code_name("his") + ".py");
+  ASSERT_TRUE(a.make_directory(path.substr(0, 2)));
+  vfs::AttributeChange change;
+  change.uid = kBob;
+  ASSERT_TRUE(a.file_system->set_attributes(a.look_up(path.substr(0, 2))->node, change, {0, 0, ::getpid()}));
+  a.user = kBob;  // whose name is two letters
+  ASSERT_TRUE(a.publish_file(path, "print('his')"));
+  ASSERT_TRUE(a.sync());
+  EXPECT_NE(a.file_system->explain(path).why.find("user 1002 made it in a cache root of user 0"), std::string::npos)
+      << a.file_system->explain(path).why;
+  EXPECT_FALSE(b.exists(path));
+}
+
+TEST_F(RootScopes, AreDeletedFromByThoseWhoAreShownThem) {
+  Host a(cluster, options());
+  use_as_root(a, "alice", kAlice);
+  const std::string path = publish(a, "alice", "hers");
+  use_as_root(a, "work", kAlice);
+  ASSERT_TRUE(shows(a, "work/" + path));
+  a.user = kBob;
+  ASSERT_TRUE(a.make_directories(path.substr(0, 2)));
+  ASSERT_TRUE(a.publish_file(path, "print('hers')"));  // any bytes: the path counts
+  ASSERT_TRUE(a.unlink(path));
+  use_as_root(a, "again", kAlice);
+  EXPECT_TRUE(a.exists("again/" + path));
+  a.restart();
+  (void)a.exists("work/fxgraph");
+  EXPECT_TRUE(shows(a, "work/" + path));
+}
+
+TEST_F(RootScopes, OfTheMountpointChangeWithItsOwner) {
+  Host a(cluster, options());
+  Host b(cluster, options());
+  use_as_root(a, "alice", kAlice);
+  const std::string path = publish(a, "alice", "hers");
+  EXPECT_FALSE(b.exists(path));
+  vfs::AttributeChange change;
+  change.uid = kAlice;
+  change.mode = 0755;
+  ASSERT_TRUE(b.file_system->set_attributes(vfs::kRootNode, change, {0, 0, ::getpid()}));
+  EXPECT_TRUE(shows(b, path));
+}
+
+TEST_F(RootScopes, KeepTheFilesOfAUserWhoSharedWithEverybodyBefore) {
+  TemporaryDirectory store;
+  HostOptions all = options();
+  all.part_users = false;
+  all.store = store.path();
+  std::string path;
+  {
+    Host a(cluster, all);
+    use_as_root(a, "alice", kAlice);
+    path = publish(a, "alice", "hers");
+  }
+  all.part_users = true;
+  Host a(cluster, all);
+  EXPECT_EQ(a.read("alice/" + path).value_or("absent"), "print('hers')");
 }
 
 TEST_F(RootScopes, StayOverARestartAndATakeover) {

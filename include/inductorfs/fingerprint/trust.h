@@ -18,19 +18,23 @@ namespace inductorfs::fingerprint {
 
 /// `--trust`. What lies in directories of root is everybody's under each of these.
 enum class TrustPolicy {
-  kUser,   ///< a user's roots share with the roots of the same user, on all hosts
-  kGroup,  ///< they share with the roots of the same group
+  kUser,   ///< a user's roots share with the roots of the same user, on all hosts, if nobody else may write to them
+  kGroup,  ///< they share with the roots of the same group, if its members alone may write to them
   kAll,    ///< all roots share with all
 };
 [[nodiscard]] std::string_view to_string(TrustPolicy policy);
 [[nodiscard]] Result<TrustPolicy> trust_from_string(std::string_view word);
 
-enum class Account { kUser, kGroup };
-/// Returns the name of a user or group, an empty text when there is none of this number, or an error when the name
-/// service does not answer. It may block.
+enum class Account {
+  kUser,      ///< the name of a user
+  kGroup,     ///< the name of a group
+  kGroupsOf,  ///< the numbers of a user's groups, with a blank between them
+};
+/// Returns what is asked for, an empty text when nobody has this number, or an error when the name service does not
+/// answer. It may block.
 using AskName = std::function<Result<std::string>(Account kind, id_t number)>;
-/// Asks the name service of this host (nsswitch.conf(5)) by getent(1), in a child process with a deadline: the service
-/// may be a network away, and its libraries stay out of this process.
+/// Asks the name service of this host (nsswitch.conf(5)) by getent(1) and id(1), in a child process with a
+/// deadline: the service may be a network away, and its libraries stay out of this process.
 [[nodiscard]] Result<std::string> ask_name_service(Account kind, id_t number);
 
 /// Says for cache roots what the trust facet of their artefacts is. Safe for concurrent use.
@@ -44,14 +48,23 @@ class Trust {
   [[nodiscard]] TrustPolicy policy() const { return policy_; }
   /// Returns the facet for a root whose directory has this owner, group and mode: "none" for everybody, "user=NAME" or
   /// "group=NAME", with the number in place of a name where there is none ("user=#1000"). Unknown, with the reason,
-  /// while the name service has not answered, and for a group whose directory everybody may write to. Blocks for
-  /// kFirstWait at most, when a number is asked for the first time.
-  [[nodiscard]] Fact of(uid_t owner, gid_t group, mode_t mode);
+  /// while the name service has not answered, and where others may write to the directory than those who share. Blocks
+  /// for `patience` at most, and only when a number is asked for the first time. An answer is asked for anew in the
+  /// background, after kKeep, or kAskAgain when it was none.
+  [[nodiscard]] Fact of(uid_t owner, gid_t group, mode_t mode, Milliseconds patience = kFirstWait);
+  /// Says whether a user is known to be in a group. Does not block: false until the name service has answered.
+  [[nodiscard]] bool is_member(uid_t user, gid_t group);
   static constexpr Milliseconds kFirstWait{250};
+  static constexpr Milliseconds kKeep{3'600'000};
+  static constexpr Milliseconds kAskAgain{60'000};
 
  private:
   struct Names;
-  [[nodiscard]] Fact name_of(Account kind, id_t number);
+  struct Answer;
+  [[nodiscard]] Answer ask(Account kind, id_t number, Milliseconds patience);
+  [[nodiscard]] Fact name_of(Account kind, id_t number, Milliseconds patience);
+  [[nodiscard]] Fact user_fact(uid_t owner, gid_t group, mode_t mode, Milliseconds patience);
+  [[nodiscard]] Fact group_fact(uid_t owner, gid_t group, Milliseconds patience);
   const TrustPolicy policy_;
   const std::shared_ptr<Names> names_;
 };

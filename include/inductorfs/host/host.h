@@ -117,7 +117,9 @@ class ThisHost final : public vfs::Host {
   [[nodiscard]] bool follows(const remote::ScopeId& scope, std::string_view path) const override;
   [[nodiscard]] std::vector<remote::ScopeId> scope_ids() const override;
   [[nodiscard]] fingerprint::Fact shared_with() const override;
-  [[nodiscard]] std::shared_ptr<const vfs::RootEnvironment> environment_of(const vfs::RootAccess& root) const override;
+  [[nodiscard]] std::shared_ptr<const vfs::RootEnvironment> environment_of(const vfs::RootAccess& root,
+                                                                           Milliseconds patience) const override;
+  [[nodiscard]] bool may_share(const vfs::RootAccess& root, uid_t user) const override;
   [[nodiscard]] bool parts_roots() const override { return trust_.policy() != fingerprint::TrustPolicy::kAll; }
   [[nodiscard]] Result<void> check(const layout::Classification& classified, std::string_view bytes,
                                    uint64_t size) const override;
@@ -131,8 +133,8 @@ class ThisHost final : public vfs::Host {
     std::vector<std::shared_ptr<const HostState>> earlier;  ///< newest last
     void retire(std::shared_ptr<const HostState> state);
   };
-  [[nodiscard]] fingerprint::Fact trust_of(const vfs::RootAccess& root) const {
-    return trust_.of(root.uid, root.gid, root.mode);
+  [[nodiscard]] fingerprint::Fact trust_of(const vfs::RootAccess& root, Milliseconds patience) const {
+    return trust_.of(root.uid, root.gid, root.mode, patience);
   }
   const PlaceReader reader_;
   mutable fingerprint::Trust trust_;

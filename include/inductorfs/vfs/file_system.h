@@ -49,8 +49,11 @@ class RootEnvironment {
 class Host : public RootEnvironment {
  public:
   /// Returns the environment of the cache roots with this owner; nullptr when it is the mountpoint's. Equal owners get
-  /// the same object. It may block for fingerprint::Trust::kFirstWait.
-  [[nodiscard]] virtual std::shared_ptr<const RootEnvironment> environment_of(const RootAccess& root) const = 0;
+  /// the same object. It may block for `patience`, when it has to ask for a name.
+  [[nodiscard]] virtual std::shared_ptr<const RootEnvironment> environment_of(const RootAccess& root,
+                                                                              Milliseconds patience) const = 0;
+  /// Says whether what this user puts into such a root is shared by those who share the root.
+  [[nodiscard]] virtual bool may_share(const RootAccess& root, uid_t user) const = 0;
   /// Says whether environment_of() can be another one than the mountpoint's.
   [[nodiscard]] virtual bool parts_roots() const = 0;
   /// Checks whether an artefact fits its name and this host (layout::check_content). Never blocks.

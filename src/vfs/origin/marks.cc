@@ -157,6 +157,11 @@ std::string Marks::why_not_shared(const std::string& path) const {
   return status && *status ? scopes_.why_not_shared(path, (*status)->st_uid) : std::string();
 }
 
+bool Marks::is_for_these_facts(const std::string& path, const Provenance& found) const {
+  const auto family = layout::classify(path).family;
+  return found.is_for(host_.scope_of(family, architecture_of(path)).id) || found.is_for(host_.scope_of(family, {}).id);
+}
+
 void Marks::stays_here(const std::string& path, const std::string& why, uint64_t files) {
   counters_.get("seal.foreign").add(files);
   remember(path, why, files);

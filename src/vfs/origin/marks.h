@@ -49,6 +49,11 @@ class Marks {
   [[nodiscard]] bool is_settled(const std::string& path) const { return scopes_.is_settled(path); }
   /// Returns why a local file is not to be shared because of the user whose it is; empty when it may be.
   [[nodiscard]] std::string why_not_shared(const std::string& path) const;
+  [[nodiscard]] std::string why_not_shared(const std::string& path, uid_t owner) const {
+    return scopes_.why_not_shared(path, owner);
+  }
+  /// Says whether a local file was made for the facts of this host, with whomever it was to be shared.
+  [[nodiscard]] bool is_for_these_facts(const std::string& path, const Provenance& found) const;
 
   /// Returns the architecture that the metadata of a Triton set name; `directory` is below the file system's directory.
   [[nodiscard]] std::string architecture_of_set(const std::string& directory) const;

@@ -88,6 +88,7 @@ Result<void> Listings::read_directory(NodeId id, uint64_t cookie,
   if (!node->is_directory()) return fail(ErrorCode::kNotDirectory);
   const auto path = nodes_.path_of(*node);
   if (!path) return {};  // deleted, and still somebody's working directory: empty
+  if (const auto name = layout::name_of(*path); tree_.lists_cluster(name)) scopes_.use(name.root);
   const bool known = node->listing.with([](const Listing& listing) { return listing.known; });
   if (cookie == 0 || !known) INDUCTORFS_TRY(renew_listing(node, *path));
   if (cookie < 1 && !take({".", node->inode_number, S_IFDIR, 1})) return {};

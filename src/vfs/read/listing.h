@@ -5,6 +5,7 @@
 #include <string>
 
 #include "vfs/read/cluster_sets.h"
+#include "vfs/read/root_scopes.h"
 #include "vfs/read/services.h"
 #include "vfs/tree/root_tree.h"
 
@@ -14,8 +15,8 @@ namespace inductorfs::vfs {
 /// concurrent use.
 class Listings {
  public:
-  Listings(const Services& services, RootTree& tree, ClusterSets& sets)
-      : catalog_(services.catalog), tree_(tree), sets_(sets) {}
+  Listings(const Services& services, RootTree& tree, RootScopes& scopes, ClusterSets& sets)
+      : catalog_(services.catalog), tree_(tree), scopes_(scopes), sets_(sets) {}
 
   /// FileSystem::read_directory.
   [[nodiscard]] Result<void> read_directory(NodeId directory, uint64_t cookie,
@@ -26,6 +27,7 @@ class Listings {
 
   catalog::Catalog& catalog_;
   RootTree& tree_;
+  RootScopes& scopes_;
   ClusterSets& sets_;
   NodeTable& nodes_{tree_.nodes()};
 };

@@ -10,6 +10,12 @@
 namespace inductorfs::vfs {
 namespace {
 
+/// Whose a root is, is looked at for each request; what that user is called, this often.
+constexpr Milliseconds kLookAgain{60'000};
+constexpr Milliseconds kTryAgain{1'000};
+/// One of the roots that have gone may stand in the way of a new one (Host::environment_of).
+constexpr Milliseconds kPruneAgain{5'000};
+
 bool is_same(const RootAccess& one, const RootAccess& other) {
   return one.uid == other.uid && one.gid == other.gid && one.mode == other.mode;
 }
@@ -25,28 +31,34 @@ const RootEnvironment& RootScopes::environment_in(const Root& root) const {
   return root.environment ? *root.environment : host_;
 }
 
-RootScopes::Root RootScopes::root_with(const RootAccess& access) const {
-  Root root{access, host_.environment_of(access)};
+RootScopes::Root RootScopes::root_with(const RootAccess& access, Milliseconds patience) const {
+  Root root{access, host_.environment_of(access, patience)};
   root.is_settled = environment_in(root).shared_with().known;
+  root.looked = std::chrono::steady_clock::now();
   return root;
 }
 
-/// A root that nobody has asked for yet is found out about each time.
+/// As the root is now. One that nobody has used yet, or whose directory has another owner than when it was used last,
+/// is found out about each time, without a wait.
 RootScopes::Root RootScopes::find(std::string_view root) const {
-  if (root.empty() || !host_.parts_roots()) return {};
+  if (!host_.parts_roots()) return {};
+  const auto access = tree_.access_of_root({std::string(), std::string(root)});
+  if (!access) return {};
   const auto known = roots_.read([&](const Roots& roots) -> std::optional<Root> {
     const auto found = roots.find(root);
     return found == roots.end() ? std::nullopt : std::optional(found->second);
   });
-  if (known) return *known;
-  const auto access = tree_.access_of_root({std::string(), std::string(root)});
-  return access ? root_with(*access) : Root{};
+  if (known && is_same(known->access, *access)) return *known;
+  if (root.empty() && !known) return {*access, nullptr, host_.shared_with().known};
+  return root_with(*access, early_patience());
 }
 
 bool RootScopes::is_current(const std::string& root, const RootAccess& access) const {
+  const auto now = std::chrono::steady_clock::now();
   return roots_.read([&](const Roots& roots) {
     const auto known = roots.find(root);
-    return known != roots.end() && is_same(known->second.access, access) && known->second.is_settled;
+    if (known == roots.end() || !is_same(known->second.access, access)) return false;
+    return now - known->second.looked < (known->second.is_settled ? kLookAgain : kTryAgain);
   });
 }
 
@@ -54,22 +66,27 @@ void RootScopes::use(const std::string& root, Milliseconds patience) {
   if (root.empty() || !host_.parts_roots()) return;
   const auto access = tree_.access_of_root({std::string(), root});
   if (!access || is_current(root, *access)) return;
-  const Root now = root_with(*access);
-  const bool is_new = changing_.with([&](bool&) { return take_up(root, now); });
+  // Before the question: one that has gone may stand in the way of this one.
+  changing_.with([&](SteadyTime& next) {
+    if (std::chrono::steady_clock::now() < next) return;
+    next = std::chrono::steady_clock::now() + kPruneAgain;
+    drop_gone_roots();
+  });
+  const Root now = root_with(*access, std::max(patience, early_patience()));
+  const bool is_new = changing_.with([&](SteadyTime&) { return take_up(root, now); });
   // The first job of a user finds what the cluster has, as that of the mountpoint does.
   if (is_new && patience.count() > 0) (void)catalog_.wait_synced(Deadline::after(patience));
 }
 
 /// Returns whether the root has an environment of its own that it had not before.
 bool RootScopes::take_up(const std::string& root, const Root& now) {
-  prune();
   const auto before = roots_.write([&](Roots& roots) -> std::optional<Root> {
     const auto [known, first] = roots.try_emplace(root, now);
     if (first) return std::nullopt;
     return std::exchange(known->second, now);
   });
-  if (before ? before->environment == now.environment : now.environment == nullptr) return false;
-  follow_all();
+  if (before && before->environment == now.environment) return false;
+  if (before || now.environment) follow_all();
   catalog_.show(root, environment_in(now).scope_ids());
   return now.environment != nullptr;
 }
@@ -86,31 +103,45 @@ void RootScopes::follow_all() {
   catalog_.follow(ids);
 }
 
-/// A root that is asked for again is taken up again.
-void RootScopes::prune() {
-  const bool full = roots_.read([](const Roots& roots) { return roots.size() > 2 * RootTree::kMostRoots; });
-  if (!full) return;
-  const auto used = tree_.roots();  // in order
-  const auto gone = roots_.write([&](Roots& roots) {
+/// A name that is used again is taken up again.
+void RootScopes::drop_gone_roots() {
+  const auto known = roots_.read([](const Roots& roots) {
     std::vector<std::string> paths;
-    for (auto at = roots.begin(); at != roots.end();) {
-      const bool stays = std::ranges::binary_search(used, at->first);
-      if (!stays) paths.push_back(at->first);
-      at = stays ? std::next(at) : roots.erase(at);
-    }
+    for (const auto& [path, root] : roots) paths.push_back(path);
     return paths;
   });
-  for (const auto& root : gone) catalog_.forget_shown(root);
+  const bool are_many = known.size() > 2 * RootTree::kMostRoots;
+  const auto used = are_many ? tree_.roots() : std::vector<std::string>();  // in order
+  for (const auto& root : known) {
+    const bool stays = !are_many || std::ranges::binary_search(used, root);
+    if (root.empty() || (stays && tree_.access_of_root({std::string(), root}))) continue;
+    roots_.write([&](Roots& roots) { roots.erase(root); });
+    catalog_.forget_shown(root);
+  }
 }
 
 void RootScopes::directory_changed(const std::string& path) {
-  if (roots_.read([&](const Roots& roots) { return roots.contains(path); })) use(path);
+  if (!host_.parts_roots()) return;
+  if (path.empty()) {
+    const auto access = tree_.access_of_root({});
+    if (access) changing_.with([&](SteadyTime&) { (void)take_up(path, root_with(*access, Milliseconds(0))); });
+    return;
+  }
+  const auto below = roots_.read([&](const Roots& roots) {
+    std::vector<std::string> paths;
+    if (roots.contains(path)) paths.push_back(path);
+    for (auto at = roots.lower_bound(path + "/"); at != roots.end() && at->first.starts_with(path + "/"); ++at) {
+      paths.push_back(at->first);
+    }
+    return paths;
+  });
+  for (const auto& root : below) use(root, Milliseconds(0));
 }
 
 void RootScopes::host_changed() {
-  changing_.with([&](bool&) {
+  changing_.with([&](SteadyTime&) {
     auto roots = roots_.read([](const Roots& known) { return known; });
-    for (auto& [path, root] : roots) root = root_with(root.access);
+    for (auto& [path, root] : roots) root = root_with(root.access, Milliseconds(0));
     roots_.write([&](Roots& known) {
       for (const auto& [path, root] : roots) known.insert_or_assign(path, root);
     });
@@ -132,14 +163,11 @@ bool RootScopes::follows(std::string_view path, const catalog::KnownEntry& known
 bool RootScopes::is_settled(std::string_view path) const { return find(layout::name_of(path).root).is_settled; }
 
 std::string RootScopes::why_not_shared(std::string_view path, uid_t owner) const {
-  const std::string root = layout::name_of(path).root;
-  const Root known = find(root);
-  const auto with = environment_in(known).shared_with();
-  if (!with.value.starts_with("user=")) return {};
-  const uid_t user = root.empty() ? tree_.options().owner_uid : known.access.uid;
-  if (owner == user) return {};
-  return "user " + std::to_string(owner) + " made it in a cache root of " + with.value.substr(5) +
-         ", and only what that user makes is shared from there (--trust user); give each user a directory of his own";
+  if (!host_.parts_roots()) return {};
+  const Root root = find(layout::name_of(path).root);
+  if (host_.may_share(root.access, owner)) return {};
+  return "user " + std::to_string(owner) + " made it in a cache root of user " + std::to_string(root.access.uid) +
+         ", and what others put there is not shared (--trust); give each user a directory of his own";
 }
 
 std::string RootScopes::shared_with(const std::string& root) const {

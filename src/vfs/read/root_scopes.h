@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
+#include "inductorfs/fingerprint/trust.h"
 #include "inductorfs/vfs/file_system.h"
 #include "vfs/read/services.h"
 #include "vfs/tree/root_tree.h"
@@ -24,12 +27,13 @@ class RootScopes {
   RootScopes(const Services& services, RootTree& tree);
 
   /// Takes up the environment of a root whose names are about to be asked for. When its directory has got another owner
-  /// or mode, what it shows changes with that. Blocks until the entries of a new environment have come, but for
-  /// FileSystemOptions::lookup_patience at most.
+  /// or mode, what it shows changes with that. Blocks until the name service has answered and the entries of a new
+  /// environment have come, but for FileSystemOptions::lookup_patience at most for each.
   void use(const std::string& root) { use(root, tree_.options().lookup_patience); }
-  /// The same without that wait, for a catalog that has no threads yet.
+  /// The same for a worker that takes the mount over, before its catalog has threads.
   void resume(const std::string& root) { use(root, Milliseconds(0)); }
-  /// Takes up what chown(2) or chmod(2) has changed of a directory, if it is a root that is in use.
+  /// Takes up what chown(2) or chmod(2) has changed of a directory, or what is at its path after a rename, if roots
+  /// that are in use are there or below.
   void directory_changed(const std::string& path);
   /// Takes up the facts of the host, which have changed, for all roots.
   void host_changed();
@@ -53,23 +57,29 @@ class RootScopes {
     RootAccess access;
     std::shared_ptr<const RootEnvironment> environment;  ///< nullptr: the mountpoint's
     bool is_settled = true;                              ///< it is known with whom the root shares
+    SteadyTime looked{};                                 ///< when that was found out; names may change
   };
   using Roots = std::map<std::string, Root, std::less<>>;
 
-  [[nodiscard]] Root root_with(const RootAccess& access) const;
+  [[nodiscard]] Root root_with(const RootAccess& access, Milliseconds patience) const;
   [[nodiscard]] Root find(std::string_view root) const;
   [[nodiscard]] const RootEnvironment& environment_in(const Root& root) const;
   [[nodiscard]] bool is_current(const std::string& root, const RootAccess& access) const;
   void use(const std::string& root, Milliseconds patience);
+  /// How long a question that nobody has asked before may wait for the name service. Before there are requests, what is
+  /// found in the local directory asks, too, for all of which together there is kEarly.
+  [[nodiscard]] Milliseconds early_patience() const { return std::min(fingerprint::Trust::kFirstWait, early_.left()); }
+  static constexpr Milliseconds kEarly{2'000};
   [[nodiscard]] bool take_up(const std::string& root, const Root& now);
   void follow_all();
-  void prune();
+  void drop_gone_roots();
 
+  const Deadline early_ = Deadline::after(kEarly);
   const Host& host_;
   catalog::Catalog& catalog_;
   RootTree& tree_;
   SharedGuarded<Roots> roots_;
-  Guarded<bool> changing_;  ///< held while the catalog is told, so that it is told in order; whether there is news
+  Guarded<SteadyTime> changing_;  ///< held while the catalog is told, so that it is told in order; the next pruning
 };
 
 }  // namespace inductorfs::vfs

@@ -38,6 +38,7 @@ Result<void> check_paths_below(const Fd& directory, const std::string& below, si
 Renames::Renames(const Services& services, const Parts& parts)
     : catalog_(services.catalog),
       tree_(parts.tree),
+      scopes_(parts.scopes),
       lookup_(parts.lookup),
       origin_(parts.origin),
       data_(parts.data),
@@ -48,11 +49,14 @@ Renames::Renames(const Services& services, const Parts& parts)
 Result<void> Renames::rename(const Site& from, const Site& to, RenameMode mode, const Caller& caller) {
   if (mode == RenameMode::kExchange) {
     INDUCTORFS_TRY(exchange(from, to));
+    scopes_.directory_changed(from.path);
+    scopes_.directory_changed(to.path);
     sealing_.saw_writer_below(from.path, caller.pid);
     sealing_.saw_writer_below(to.path, caller.pid);
   } else {
     INDUCTORFS_TRY_ASSIGN(auto node, lookup_.existing(from));
     INDUCTORFS_TRY(rename_one(from, to, node, mode, caller));
+    if (node->is_directory()) scopes_.directory_changed(to.path);
   }
   changed_names_in(from.parent);
   changed_names_in(to.parent);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "vfs/origin/origin.h"
+#include "vfs/read/root_scopes.h"
 #include "vfs/read/services.h"
 #include "vfs/tree/root_tree.h"
 #include "vfs/write/data.h"
@@ -18,6 +19,7 @@ class Renames {
  public:
   struct Parts {
     RootTree& tree;
+    RootScopes& scopes;
     Lookup& lookup;
     Origin& origin;
     Data& data;
@@ -43,6 +45,7 @@ class Renames {
 
   catalog::Catalog& catalog_;
   RootTree& tree_;
+  RootScopes& scopes_;
   Lookup& lookup_;
   Origin& origin_;
   Data& data_;

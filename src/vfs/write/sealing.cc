@@ -243,6 +243,10 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
                                          const layout::Classification& classified, bool shares_inode) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) return fail_errno("stat", path);
+  // Of the file that is read: another one may have got the name since it was judged.
+  if (const auto why = marks_.why_not_shared(path, status.st_uid); !why.empty()) {
+    return fail(ErrorCode::kNotPermitted, why);
+  }
   const auto size = static_cast<uint64_t>(status.st_size);
   if (size > options_.artefact_limit) {
     return fail(ErrorCode::kTooLarge, std::to_string(size) + " bytes, over the limit of one artefact");
@@ -344,6 +348,9 @@ Result<Sealed> Sealing::seal_group_file(const std::string& path, const std::stri
   INDUCTORFS_TRY_ASSIGN(auto file, disk_.open_file(LocalTree::view(path), false));
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) return fail_errno("stat", path);
+  if (const auto why = marks_.why_not_shared(path, status.st_uid); !why.empty()) {
+    return fail(ErrorCode::kNotPermitted, why);
+  }
   INDUCTORFS_TRY_ASSIGN(const auto text, read_file(AT_FDCWD, proc_path(file.get()), kGroupFileLimit));
   INDUCTORFS_TRY_ASSIGN(auto canonical, layout::canonical_group(text, key));
   INDUCTORFS_TRY_ASSIGN(auto digest, store_.put(canonical));

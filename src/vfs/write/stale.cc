@@ -21,7 +21,9 @@ bool Stale::is_stale(const std::string& path, const std::vector<std::string>& sc
           : marks_.read(place);
   if (found.is_private() || !marks_.is_settled(path)) return false;
   if (found.is_known()) {
-    return std::none_of(scopes.begin(), scopes.end(), [&](const auto& scope) { return found.is_for(scope); });
+    // A file that was shared with everybody is no worse for its user when he shares with fewer.
+    return std::none_of(scopes.begin(), scopes.end(), [&](const auto& scope) { return found.is_for(scope); }) &&
+           !marks_.is_for_these_facts(path, found);
   }
   // Nobody knows what it was made for: an artefact when it was sealed once, or could not be marked.
   return !disk_.keeps_seals() || !tree_.seal_on_disk(path).empty();

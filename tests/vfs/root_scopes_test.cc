@@ -169,6 +169,8 @@ TEST_F(RootScopes, AreThoseOfADirectoryThatWasRenamedThere) {
   ASSERT_TRUE(a.sync());
   Host b(cluster, options());
   use_as_root(b, "alice", kAlice);
+  use_as_root(b, "bob", kBob);
+  EXPECT_TRUE(shows(b, "bob/" + path)) << "also if it was being sealed when its directory moved";
   EXPECT_FALSE(b.exists("alice/" + path));
 }
 

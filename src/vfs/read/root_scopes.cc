@@ -164,9 +164,10 @@ bool RootScopes::is_settled(std::string_view path) const { return find(layout::n
 
 std::string RootScopes::why_not_shared(std::string_view path, uid_t owner) const {
   if (!host_.parts_roots()) return {};
-  const Root root = find(layout::name_of(path).root);
-  if (host_.may_share(root.access, owner)) return {};
-  return "user " + std::to_string(owner) + " made it in a cache root of user " + std::to_string(root.access.uid) +
+  const auto access = tree_.access_of_root(layout::name_of(path));
+  // Without its root the path is no file's any more: whoever asked finds that out.
+  if (!access || host_.may_share(*access, owner)) return {};
+  return "user " + std::to_string(owner) + " made it in a cache root of user " + std::to_string(access->uid) +
          ", and what others put there is not shared (--trust); give each user a directory of his own";
 }
 

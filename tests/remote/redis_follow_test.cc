@@ -50,10 +50,10 @@ class RedisFollow : public RedisFixture {
     }
     return true;
   }
-  /// Publishes in ten scopes and reads them to their ends.
-  Scopes ten_scopes() {
+  /// Publishes in as many scopes as a mount of one environment follows, and reads them to their ends.
+  Scopes twelve_scopes() {
     Scopes scopes;
-    for (int i = 0; i < 10; ++i) {
+    for (int i = 0; i < 12; ++i) {
       const ScopeId id = "scope" + std::to_string(i);
       EXPECT_TRUE(remote->publish(group_of(id, {entry("a", "x")}), source, soon()));
       Follower follower(*remote, id);
@@ -65,12 +65,12 @@ class RedisFollow : public RedisFixture {
 };
 
 /// At a hundredth of the intervals a hundred times as many commands are allowed: one a second.
-TEST_F(RedisFollow, AnIdleFollowerOfTenScopesAsksLessThanOnceASecond) {
+TEST_F(RedisFollow, AnIdleFollowerOfAllScopesAsksLessThanOnceASecond) {
   constexpr int kScale = 100;
   options.follow_rest /= kScale;
   options.head_interval /= kScale;
   reopen();
-  const Scopes scopes = ten_scopes();
+  const Scopes scopes = twelve_scopes();
   std::atomic<bool> stop = false;
   std::jthread follower([&] {
     while (!stop) (void)remote->wait_for_changes(scopes, Milliseconds(600), [&] { return stop.load(); });
@@ -89,7 +89,7 @@ TEST_F(RedisFollow, AnIdleFollowerOfTenScopesAsksLessThanOnceASecond) {
 }
 
 TEST_F(RedisFollow, NewsOfOneScopeCostNothingForTheOthers) {
-  Scopes scopes = ten_scopes();
+  Scopes scopes = twelve_scopes();
   ASSERT_TRUE(remote->wait_for_changes(scopes, Milliseconds(1000), [] { return false; }));
   auto other = std::move(remote);
   reopen();
@@ -118,7 +118,7 @@ TEST_F(RedisFollow, AServerThatWasEmptiedIsNoticedAfterOneRest) {
   options.follow_rest = Milliseconds(50);
   options.head_interval = Milliseconds(3'600'000);
   reopen();
-  const Scopes scopes = ten_scopes();
+  const Scopes scopes = twelve_scopes();
   ASSERT_TRUE(remote->wait_for_changes(scopes, Milliseconds(1000), [] { return false; }));
   run({"FLUSHALL"});
   const auto moved = remote->wait_for_changes(scopes, Milliseconds(60'000), [] { return false; });
@@ -147,7 +147,7 @@ TEST_F(RedisFollow, AScopeThatLostItsMetaHasNotMovedAndCostsNoMoreThanBefore) {
   options.follow_rest = Milliseconds(50);
   options.head_interval = Milliseconds(3'600'000);
   reopen();
-  Scopes scopes = ten_scopes();
+  Scopes scopes = twelve_scopes();
   const auto wait = [&](Milliseconds most) { return remote->wait_for_changes(scopes, most, [] { return false; }); };
   ASSERT_TRUE(wait(Milliseconds(200)));
   const ScopeKeys first("ifs1", scopes[3].first);
@@ -206,7 +206,7 @@ TEST_F(RedisFollow, AnIdleMountKeepsThreeConnectionsAtMost) {
   options.follow_rest = Milliseconds(20);
   options.idle_lifetime = Milliseconds(100);
   reopen();
-  const Scopes scopes = ten_scopes();
+  const Scopes scopes = twelve_scopes();
   {
     std::vector<std::jthread> busy;
     for (int i = 0; i < 6; ++i) {

@@ -37,8 +37,8 @@ bool RecordingKernel::told_name(const std::string& name) const {
   return names_.with([&](const auto& names) { return names.contains(name); });
 }
 
-bool eventually(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
+bool eventually(const std::function<bool()>& condition, std::chrono::seconds patience) {
+  const auto end = std::chrono::steady_clock::now() + patience * kSlowness;
   Guarded<bool> never(false);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;

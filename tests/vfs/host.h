@@ -135,8 +135,8 @@ class Host {
   pid_t acting_ = 0;
 };
 
-/// Waits for a condition with a deadline of 20 seconds; false when it never held.
-bool eventually(const std::function<bool()>& condition);
+/// Waits for a condition with a deadline; false when it never held.
+bool eventually(const std::function<bool()>& condition, std::chrono::seconds patience = std::chrono::seconds(20));
 
 /// A name of torch's form: a prefix letter and 51 characters of a hash.
 std::string code_name(const std::string& seed, char prefix = 'c');

@@ -63,6 +63,14 @@ class KernelNames {
     const auto found = look_up(directory + "/__grp__k.json", process);
     return found ? read(found->node) : "absent: " + found.error().to_string();
   }
+  /// Says whether get_group() comes to ask for the key directory alone. The notice of a change that came before, or of
+  /// a file that was sealed, may drop a name once more.
+  bool keeps(const std::string& directory, pid_t process, const std::string& text) {
+    return eventually([&] {
+      const size_t before = asked();
+      return get_group(directory, process) == text && asked() == before + 1;
+    });
+  }
 
  private:
   using Name = std::pair<vfs::NodeId, std::string>;
@@ -180,9 +188,7 @@ TEST_F(GroupViewsTest, AreKeptByTheKernelForTheFirstView) {
   ASSERT_TRUE(host.wait_for_entry(entry));
   KernelNames kernel(host);
   ASSERT_EQ(kernel.get_group(directory, kContainer), there);
-  const size_t asked = kernel.asked();
-  EXPECT_EQ(kernel.get_group(directory, kContainer), there);
-  EXPECT_EQ(kernel.asked(), asked + 1) << "the key directory that Triton makes, and nothing else";
+  EXPECT_TRUE(kernel.keeps(directory, kContainer, there)) << "the key directory that Triton makes, and nothing else";
   EXPECT_EQ(host.count("triton.views_met"), 0U);
 }
 
@@ -269,9 +275,7 @@ TEST_F(GroupViewsTest, LeaveAWriterWhatItWroteThroughASymbolicLink) {
   ASSERT_TRUE(host.triton_put(directory, "__grp__k.json", linked, kContainer));
   KernelNames kernel(host);
   EXPECT_EQ(kernel.get_group(directory, kContainer), linked);
-  const size_t asked = kernel.asked();
-  EXPECT_EQ(kernel.get_group(directory, kContainer), linked);
-  EXPECT_EQ(kernel.asked(), asked + 1) << "the kernel keeps it";
+  EXPECT_TRUE(kernel.keeps(directory, kContainer, linked)) << "the kernel keeps it";
   EXPECT_EQ(kernel.get_group(directory, kOther), here) << "who sees the mount elsewhere may not see the link";
   host.restart();
   KernelNames fresh(host);

@@ -90,7 +90,8 @@ std::string roots_text(const Json& files, const Json& counters) {
   const Json& first = part_of(files, "first_roots");
   std::string text = list_text("roots", first, [](const Json& item) {
     return text_at(item, "path") + " (of uid " + std::to_string(number_at(item, "owner")) + ", shared with " +
-           text_at(item, "shared_with") + ")";
+           text_at(item, "shared_with") +
+           (text_at(item, "environment").empty() ? "" : ", for " + text_at(item, "environment")) + ")";
   });
   if (count > first.size()) text += line("", "and " + std::to_string(count - first.size()) + " more");
   if (const uint64_t refused = number_at(counters, "lookup.too_many_roots"); refused > 0) {

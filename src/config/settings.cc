@@ -90,12 +90,13 @@ Result<void> set_allow_other(Settings& settings, const std::string& value, const
 }
 
 Result<void> set_writers(Settings& settings, const std::string& value, const std::string&) {
-  for (const WritersPolicy policy : {WritersPolicy::kMatching, WritersPolicy::kPod, WritersPolicy::kAll}) {
+  for (const WritersPolicy policy :
+       {WritersPolicy::kMatching, WritersPolicy::kLearned, WritersPolicy::kPod, WritersPolicy::kAll}) {
     if (value != to_string(policy)) continue;
     settings.writers = policy;
     return {};
   }
-  return fail(ErrorCode::kInvalid, "give matching, pod or all");
+  return fail(ErrorCode::kInvalid, "give matching, learned, pod or all");
 }
 
 Result<void> set_trust(Settings& settings, const std::string& value, const std::string&) {
@@ -228,9 +229,9 @@ constexpr std::array kMountOptions{
            "read the facts of this host from this JSON file instead of probing for them",
            set_path<&Settings::fingerprint>},
     Option{"writers", Kind::kText, "WHICH", "matching",
-           "publish the artefacts of processes with this mount's environment (matching), of all processes of the one "
-           "pod that "
-           "uses this mount (pod), or of all programs, copying tools too (all)",
+           "publish the artefacts of processes with this mount's environment (matching), of each process under its own "
+           "environment, and show it what fits that (learned), of all processes of the one pod that uses this mount "
+           "(pod), or of all programs, copying tools too (all)",
            set_writers},
     Option{"trust", Kind::kText, "WHO", "for root user, else all",
            "share what lies in a user's directory with that user's directories on all hosts (user), with those of its "
@@ -347,6 +348,8 @@ std::string_view to_string(WritersPolicy policy) {
   switch (policy) {
     case WritersPolicy::kMatching:
       return "matching";
+    case WritersPolicy::kLearned:
+      return "learned";
     case WritersPolicy::kPod:
       return "pod";
     case WritersPolicy::kAll:

@@ -22,7 +22,7 @@ class Look {
     return found_.with([](const auto& found) { return found; });
   }
   /// Waits for the result until `until`, and returns it as found() does.
-  [[nodiscard]] std::optional<Found> wait(SteadyTime until) {
+  [[nodiscard]] std::optional<Found> wait(SteadyTime until) const {
     return found_.wait_until(
         until, [](const auto& found) { return found.has_value(); }, [](const auto& found) { return found; });
   }
@@ -32,7 +32,7 @@ class Look {
 
  private:
   const SteadyTime begun_ = system_clock().now();
-  Guarded<std::optional<Found>> found_;
+  mutable Guarded<std::optional<Found>> found_;
 };
 
 }  // namespace inductorfs::fingerprint

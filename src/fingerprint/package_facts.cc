@@ -104,13 +104,20 @@ Fact cuda_of_torch(const Result<PythonFacts>& python) {
 }
 
 Fact cuda_fact(const Fact& of_torch, const GpuAnswer& gpu) {
-  if (!of_torch.known) return of_torch;
-  if (gpu.state == GpuState::kUnknown) return unknown_fact("the driver's CUDA version: " + gpu.detail, gpu.source);
+  if (gpu.state == GpuState::kUnknown && of_torch.known) {
+    return unknown_fact("the driver's CUDA version: " + gpu.detail, gpu.source);
+  }
   // Sorted, as canonical() has it: hip and torch come after the driver.
   // The major version: drivers of one major version run each other's machine code and have the functions that torch and
   // Triton call (CUDA's minor version compatibility). What else a program asks of its driver it asks at run time
   // (triton/backends/nvidia/driver.c), and nothing of it is in an artefact.
   const std::string driver = gpu.state == GpuState::kPresent ? std::to_string(gpu.driver / 1000) : std::string(kNone);
+  if (!of_torch.known) {
+    Fact unknown = of_torch;
+    // A job with a torch of its own needs no more than the driver (with_job()).
+    if (gpu.state != GpuState::kUnknown) unknown.details = canonical({{"driver", driver}});
+    return unknown;
+  }
   Fact fact = known_fact(canonical({{"driver", driver}}) + "\n" + of_torch.value, of_torch.source);
   if (!gpu.driver_release.empty()) fact.details = canonical({{"driver_release", gpu.driver_release}});
   return fact;

@@ -85,7 +85,7 @@ std::optional<Look::Found> Sight::recall(pid_t pid, const ProcessStat& stat) {
   return first;
 }
 
-std::shared_ptr<Look> Sight::look_at(pid_t pid, const ProcessStat& stat) {
+std::shared_ptr<Look> Sight::look_at(pid_t pid, const ProcessStat& stat, bool anew) {
   auto look = std::make_shared<Look>();
   const auto under_way = state_.with([&](State& state) -> std::shared_ptr<Look> {
     const auto found = state.looks.find(pid);
@@ -100,8 +100,8 @@ std::shared_ptr<Look> Sight::look_at(pid_t pid, const ProcessStat& stat) {
       if (found != state.looks.end() && found->second.look == look) state.looks.erase(found);
     });
   };
-  const bool taken = lookers_.run(stat.owner, [sight = shared_from_this(), forget, look, pid, stat] {
-    auto result = sight->look_through(pid, stat);
+  const bool taken = lookers_.run(stat.owner, [sight = shared_from_this(), forget, look, pid, stat, anew] {
+    auto result = sight->look_through(pid, stat, anew);
     forget(*sight);
     look->finish(std::move(result));
   });
@@ -118,10 +118,10 @@ std::optional<Look::Found> Sight::result_of(Look& look, uid_t owner) {
   return waits ? look.wait(look.begun() + wait_) : look.found();
 }
 
-Look::Found Sight::look_through(pid_t pid, ProcessStat stat) {
+Look::Found Sight::look_through(pid_t pid, ProcessStat stat, bool anew) {
   Look::Found first;
   for (int depth = 0; depth < kAncestorLimit; ++depth) {
-    auto writer = look_once(pid, stat);
+    auto writer = look_once(pid, stat, anew);
     if (!writer) break;
     if (writer->process().has_package()) return writer;
     if (!first) first = std::move(writer);
@@ -133,8 +133,8 @@ Look::Found Sight::look_through(pid_t pid, ProcessStat stat) {
   return first;
 }
 
-std::shared_ptr<const Writer> Sight::look_once(pid_t pid, const ProcessStat& stat) {
-  Seen seen = refreshed(seen_of(pid), pid, stat.identity);
+std::shared_ptr<const Writer> Sight::look_once(pid_t pid, const ProcessStat& stat, bool anew) {
+  Seen seen = refreshed(seen_of(pid), pid, stat.identity, anew);
   if (!seen.writer) return nullptr;
   std::shared_ptr<const Writer> writer = seen.writer;
   state_.with([&](State& state) {
@@ -168,7 +168,7 @@ std::shared_ptr<const Writer> Sight::with_environment(const std::shared_ptr<cons
   return std::make_shared<const Writer>(std::make_shared<const Process>(std::move(with_files)), std::move(*live));
 }
 
-Sight::Seen Sight::refreshed(Seen seen, pid_t pid, const ProcessIdentity& identity) {
+Sight::Seen Sight::refreshed(Seen seen, pid_t pid, const ProcessIdentity& identity, bool anew) {
   const SteadyTime now = system_clock().now();
   const bool same = seen.process && seen.process->shows_exec && seen.process->identity == identity;
   const bool complete = same && !seen.process->torch.path.empty();
@@ -180,7 +180,7 @@ Sight::Seen Sight::refreshed(Seen seen, pid_t pid, const ProcessIdentity& identi
     read_while_it_lives(*process);
     seen = {std::make_shared<const Process>(std::move(*process)), nullptr, {}, now, 0};
   }
-  if (!seen.writer || now - seen.environment_at >= options_.environment_age) {
+  if (anew || !seen.writer || now - seen.environment_at >= options_.environment_age) {
     seen.writer = with_environment(seen.process);
     if (!seen.writer) return {};
     seen.environment_at = now;

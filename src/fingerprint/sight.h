@@ -33,7 +33,8 @@ class Sight : public std::enable_shared_from_this<Sight> {
   /// examined. Does not block.
   [[nodiscard]] std::optional<Look::Found> recall(pid_t pid, const ProcessStat& stat);
   /// Begins an examination, or finds the one that is under way. nullptr when too much of this user waits already.
-  [[nodiscard]] std::shared_ptr<Look> look_at(pid_t pid, const ProcessStat& stat);
+  /// With `anew`, the process's environment is read again, however recently it was read.
+  [[nodiscard]] std::shared_ptr<Look> look_at(pid_t pid, const ProcessStat& stat, bool anew = false);
   /// Waits for the result of an examination. Empty when it does not come in time, or when examinations of the same
   /// user's processes are late already: one user's trouble costs the other users one wait, and not one for each
   /// request.
@@ -74,12 +75,12 @@ class Sight : public std::enable_shared_from_this<Sight> {
 
   [[nodiscard]] bool is_fresh(const Seen& seen, const ProcessIdentity& identity) const;
   [[nodiscard]] Seen seen_of(pid_t pid);
-  [[nodiscard]] Look::Found look_through(pid_t pid, ProcessStat stat);
-  [[nodiscard]] std::shared_ptr<const Writer> look_once(pid_t pid, const ProcessStat& stat);
+  [[nodiscard]] Look::Found look_through(pid_t pid, ProcessStat stat, bool anew);
+  [[nodiscard]] std::shared_ptr<const Writer> look_once(pid_t pid, const ProcessStat& stat, bool anew);
   void read_while_it_lives(const Process& process);
   /// Reads the process's environment, and looks at the files that it names. nullptr when it cannot be read.
   [[nodiscard]] std::shared_ptr<const Writer> with_environment(const std::shared_ptr<const Process>& process);
-  [[nodiscard]] Seen refreshed(Seen seen, pid_t pid, const ProcessIdentity& identity);
+  [[nodiscard]] Seen refreshed(Seen seen, pid_t pid, const ProcessIdentity& identity, bool anew);
 
   const WritersOptions options_;
   const Milliseconds wait_;
@@ -92,7 +93,7 @@ class Sight : public std::enable_shared_from_this<Sight> {
 };
 
 /// Does what open_writers() does; `wait` is that of Sight.
-[[nodiscard]] std::unique_ptr<Writers> open_writers_that_wait(const WritersOptions& options, const Fingerprint& facts,
-                                                              Counters& counters, Milliseconds wait);
+[[nodiscard]] std::unique_ptr<Writers> open_writers_that_wait(const WritersOptions& options, Counters& counters,
+                                                              Milliseconds wait);
 
 }  // namespace inductorfs::fingerprint

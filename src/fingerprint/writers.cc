@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/fingerprint/writers.h"
 
+#include <map>
 #include <utility>
 
 #include "inductorfs/base/clock.h"
-#include "inductorfs/base/guarded.h"
+#include "jobs.h"
 #include "look.h"
 #include "sight.h"
 #include "writers_judge.h"
@@ -18,10 +19,10 @@ constexpr Milliseconds kLookWait{250};
 /// Safe for concurrent use.
 class ProcWriters final : public Writers {
  public:
-  ProcWriters(const WritersOptions& options, const Fingerprint& facts, Counters& counters, Milliseconds wait)
+  ProcWriters(const WritersOptions& options, Counters& counters, Milliseconds wait)
       : deadline_(options.package_deadline),
         sight_(std::make_shared<Sight>(options, wait)),
-        facts_(std::make_shared<const MountFacts>(facts)),
+        jobs_(sight_, options.process_limit),
         identified_(counters.get("writers.identified")),
         scanned_(counters.get("writers.scanned")),
         unseen_(counters.get("writers.unseen")),
@@ -31,22 +32,30 @@ class ProcWriters final : public Writers {
         reads_(counters.get("writers.package_reads")) {}
 
   std::shared_ptr<const Writer> identify(pid_t tid) override;
-  Judgement glance(const Writer* writer, std::span<const Facet> facets) override;
-  Judgement judge(const Writer* writer, std::span<const Facet> facets) override;
-  void set_facts(const Fingerprint& facts) override {
-    auto next = std::make_shared<const MountFacts>(facts);
-    facts_.write([&next](auto& mine) { mine = std::move(next); });
-  }
+  Judgement glance(const Writer* writer, std::span<const Facet> facets, const ExpectedFacts& expected) override;
+  Judgement judge(const Writer* writer, std::span<const Facet> facets, const ExpectedFacts& expected) override;
+  JobFacts job_of(pid_t tid, Milliseconds patience) override;
 
  private:
+  struct Asker {
+    pid_t pid = 0;
+    ProcessStat stat;
+  };
+  /// Returns the process that a thread belongs to.
+  [[nodiscard]] std::optional<Asker> asker_of(pid_t tid);
+  [[nodiscard]] std::shared_ptr<const Writer> identify(const std::optional<Asker>& asker);
   [[nodiscard]] std::optional<Look::Found> see(pid_t pid, const ProcessStat& stat, std::shared_ptr<Look>& look);
-  [[nodiscard]] Judgement judge_with(const Writer* writer, std::span<const Facet> facets, const FactOf& fact_of) const;
+  [[nodiscard]] Judgement judge_with(const Writer* writer, std::span<const Facet> facets, const ExpectedFacts& expected,
+                                     const FactOf& fact_of) const;
   /// The background counts for itself: it may outlive the counters.
   void count();
 
   const Milliseconds deadline_;
   const std::shared_ptr<Sight> sight_;
-  SharedGuarded<std::shared_ptr<const MountFacts>> facts_;
+  Jobs jobs_;
+  /// Requests in job_of() that have no answer yet, of each user.
+  Guarded<std::map<uid_t, size_t>> waiting_;
+  static constexpr size_t kWaitingOfOne = 32;
   Counter& identified_;
   Counter& scanned_;
   Counter& unseen_;
@@ -70,15 +79,21 @@ std::optional<Look::Found> ProcWriters::see(pid_t pid, const ProcessStat& stat, 
   return sight_->result_of(*look, stat.owner);
 }
 
-std::shared_ptr<const Writer> ProcWriters::identify(pid_t tid) {
-  identified_.add();
+std::optional<ProcWriters::Asker> ProcWriters::asker_of(pid_t tid) {
   // The kernel gives 0 for a process that has no id in this pid namespace (fs/fuse/dev.c, fuse_get_req).
   const ProcReader& reader = sight_->reader();
   auto stat = tid <= 0 ? std::nullopt : reader.stat_of(tid);
   const pid_t pid = stat ? sight_->process_of(tid, stat->identity) : 0;
   if (pid > 0 && pid != tid) stat = reader.stat_of(pid);
+  return pid > 0 && stat ? std::optional<Asker>({pid, *stat}) : std::nullopt;
+}
+
+std::shared_ptr<const Writer> ProcWriters::identify(pid_t tid) { return identify(asker_of(tid)); }
+
+std::shared_ptr<const Writer> ProcWriters::identify(const std::optional<Asker>& asker) {
+  identified_.add();
   std::shared_ptr<Look> look;
-  const auto found = pid > 0 && stat ? see(pid, *stat, look) : std::optional<Look::Found>(nullptr);
+  const auto found = asker ? see(asker->pid, asker->stat, look) : std::optional<Look::Found>(nullptr);
   count();
   if (!found) {
     late_.add();
@@ -88,10 +103,33 @@ std::shared_ptr<const Writer> ProcWriters::identify(pid_t tid) {
   return *found;
 }
 
-Judgement ProcWriters::judge_with(const Writer* writer, std::span<const Facet> facets, const FactOf& fact_of) const {
-  const auto facts = facts_.read([](const auto& mine) { return mine; });
-  if (writer == nullptr || !writer->look()) return judge_writer(writer, facets, *facts, fact_of);
-  if (const auto found = writer->look()->found()) return judge_writer(found->get(), facets, *facts, fact_of);
+JobFacts ProcWriters::job_of(pid_t tid, Milliseconds patience) {
+  const auto asker = asker_of(tid);
+  if (!asker) {
+    return {
+        JobFacts::Kind::kUnknown, {}, "the process cannot be looked at: it is of another pid namespace, or has ended"};
+  }
+  if (auto known = jobs_.recall(asker->pid, asker->stat)) return std::move(*known);
+  // Each request that waits keeps a thread that answers the kernel, and other users need some, too.
+  const uid_t user = asker->stat.owner;
+  const bool waits = waiting_.with([&](auto& waiting) { return ++waiting[user] <= kWaitingOfOne; });
+  auto writer = identify(asker);
+  const SteadyTime until = waits ? system_clock().now() + patience : system_clock().now();
+  if (writer && writer->look()) {
+    if (const auto found = writer->look()->wait(until)) writer = *found;
+  }
+  JobFacts job = jobs_.learn(asker->pid, asker->stat, writer, until);
+  waiting_.with([&](auto& waiting) {
+    if (--waiting[user] == 0) waiting.erase(user);
+  });
+  count();
+  return job;
+}
+
+Judgement ProcWriters::judge_with(const Writer* writer, std::span<const Facet> facets, const ExpectedFacts& expected,
+                                  const FactOf& fact_of) const {
+  if (writer == nullptr || !writer->look()) return judge_writer(writer, facets, expected, fact_of);
+  if (const auto found = writer->look()->found()) return judge_writer(found->get(), facets, expected, fact_of);
   if (system_clock().now() - writer->look()->begun() < deadline_) {
     return {Match::kLater, "the writer has to be looked at first"};
   }
@@ -99,27 +137,27 @@ Judgement ProcWriters::judge_with(const Writer* writer, std::span<const Facet> f
                                " ms: its memory map is locked, or its file system does not answer"};
 }
 
-Judgement ProcWriters::glance(const Writer* writer, std::span<const Facet> facets) {
-  return judge_with(writer, facets,
+Judgement ProcWriters::glance(const Writer* writer, std::span<const Facet> facets, const ExpectedFacts& expected) {
+  return judge_with(writer, facets, expected,
                     [this](Facet facet, const Process& process) { return sight_->packages().known(facet, process); });
 }
 
-Judgement ProcWriters::judge(const Writer* writer, std::span<const Facet> facets) {
-  Judgement judgement = judge_with(
-      writer, facets, [this](Facet facet, const Process& process) { return sight_->packages().ask(facet, process); });
+Judgement ProcWriters::judge(const Writer* writer, std::span<const Facet> facets, const ExpectedFacts& expected) {
+  Judgement judgement = judge_with(writer, facets, expected, [this](Facet facet, const Process& process) {
+    return sight_->packages().ask(facet, process);
+  });
   count();
   return judgement;
 }
 
 }  // namespace
 
-std::unique_ptr<Writers> open_writers_that_wait(const WritersOptions& options, const Fingerprint& facts,
-                                                Counters& counters, Milliseconds wait) {
-  return std::make_unique<ProcWriters>(options, facts, counters, wait);
+std::unique_ptr<Writers> open_writers_that_wait(const WritersOptions& options, Counters& counters, Milliseconds wait) {
+  return std::make_unique<ProcWriters>(options, counters, wait);
 }
 
-std::unique_ptr<Writers> open_writers(const WritersOptions& options, const Fingerprint& facts, Counters& counters) {
-  return open_writers_that_wait(options, facts, counters, kLookWait);
+std::unique_ptr<Writers> open_writers(const WritersOptions& options, Counters& counters) {
+  return open_writers_that_wait(options, counters, kLookWait);
 }
 
 }  // namespace inductorfs::fingerprint

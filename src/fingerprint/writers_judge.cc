@@ -118,7 +118,7 @@ std::optional<std::string> file_value(const std::string& name, const Process& pr
   return named_value(*fact, name);
 }
 
-Judgement judge_environment(const Writer& writer, std::span<const Facet> facets, const MountFacts& mount,
+Judgement judge_environment(const Writer& writer, std::span<const Facet> facets, const ExpectedFacts& mount,
                             const FactOf& fact_of) {
   const auto theirs = environment_values(writer.environment().values);
   std::map<std::string, std::string> names = theirs;
@@ -142,7 +142,7 @@ Judgement judge_environment(const Writer& writer, std::span<const Facet> facets,
   return result;
 }
 
-Judgement judge_facet(Facet facet, const Writer& writer, std::span<const Facet> facets, const MountFacts& mount,
+Judgement judge_facet(Facet facet, const Writer& writer, std::span<const Facet> facets, const ExpectedFacts& mount,
                       const FactOf& fact_of) {
   const Fact& mine = mount.get(facet);
   if (!mine.known) return unknown("this mount does not know " + std::string(to_string(facet)) + ": " + mine.problem);
@@ -169,10 +169,10 @@ Judgement judge_facet(Facet facet, const Writer& writer, std::span<const Facet> 
 
 }  // namespace
 
-MountFacts::MountFacts(const Fingerprint& facts)
+ExpectedFacts::ExpectedFacts(const Fingerprint& facts)
     : facts_(facts), environment_(environment_from_text(facts.get(Facet::kEnvironment).value)) {}
 
-Judgement judge_writer(const Writer* writer, std::span<const Facet> facets, const MountFacts& mount,
+Judgement judge_writer(const Writer* writer, std::span<const Facet> facets, const ExpectedFacts& mount,
                        const FactOf& fact_of) {
   if (writer == nullptr) {
     return unknown("the writer cannot be looked at: it is of another pid namespace or another user, or has ended");

@@ -2,34 +2,20 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <optional>
 #include <span>
-#include <string>
 
 #include "inductorfs/fingerprint/writers.h"
 #include "writers_process.h"
 
 namespace inductorfs::fingerprint {
 
-/// The facts that a mount publishes under. Immutable after construction.
-class MountFacts {
- public:
-  explicit MountFacts(const Fingerprint& facts);
-  [[nodiscard]] const Fact& get(Facet facet) const { return facts_.get(facet); }
-  [[nodiscard]] const std::map<std::string, std::string>& environment() const { return environment_; }
-
- private:
-  Fingerprint facts_;
-  std::map<std::string, std::string> environment_;
-};
-
 /// Returns the torch, triton or libc facet of a process's environment, or what the files mean that its variables name
 /// (the environment facet); empty when it is not known yet.
 using FactOf = std::function<std::optional<Fact>(Facet facet, const Process& process)>;
 
 /// Judges a writer. A facet that differs decides before one that is unknown, and that before one that is not known yet.
-[[nodiscard]] Judgement judge_writer(const Writer* writer, std::span<const Facet> facets, const MountFacts& mount,
+[[nodiscard]] Judgement judge_writer(const Writer* writer, std::span<const Facet> facets, const ExpectedFacts& mount,
                                      const FactOf& fact_of);
 
 }  // namespace inductorfs::fingerprint

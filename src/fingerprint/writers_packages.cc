@@ -152,6 +152,20 @@ std::optional<Fact> Packages::ask(Facet facet, const Process& process, const std
   return std::nullopt;
 }
 
+std::optional<Fact> Packages::await(Facet facet, const Process& process, SteadyTime until) {
+  if (auto fact = ask(facet, process)) return fact;
+  const std::string name = fact_name(facet, process);
+  // What is neither kept nor being read any more was forgotten for the sake of another package.
+  const auto is_over = [&name](const CachedFacts& facts) {
+    const auto found = facts.find(name);
+    return found == facts.end() || !found->second.reading;
+  };
+  return facts_->wait_until(until, is_over, [&](const CachedFacts& facts) -> std::optional<Fact> {
+    const auto found = facts.find(name);
+    return found == facts.end() || found->second.reading ? std::nullopt : std::optional<Fact>(found->second.fact);
+  });
+}
+
 /// The oldest of the user who has the most: one who has many has no other's read again.
 void Packages::forget_one(CachedFacts& facts) {
   std::map<uid_t, size_t> counts;
@@ -166,7 +180,7 @@ void Packages::forget_one(CachedFacts& facts) {
 void Packages::keep(Guarded<CachedFacts>& facts, const std::string& name, const PackageRequest& request, Fact fact) {
   const bool held = request.facet == Facet::kLibc || !request.process.root.empty();
   const bool lasts = fact.known && held && unknown_file_in(fact.value).empty();
-  facts.with([&](CachedFacts& all) {
+  facts.notify_with([&](CachedFacts& all) {
     all[name] = {false, std::move(fact), system_clock().now(), lasts, request.process.owner};
     if (all.size() > kFactLimit) forget_one(all);
   });

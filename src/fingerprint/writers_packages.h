@@ -19,7 +19,8 @@
 namespace inductorfs::fingerprint {
 
 /// The facts of packages that writers have mapped, as the probe would state them, and of the files that their variables
-/// name, remembered by the identity of the files. Child processes read them; no call blocks. Safe for concurrent use.
+/// name, remembered by the identity of the files. Child processes read them; only await() blocks. Safe for concurrent
+/// use.
 class Packages {
  public:
   struct Options {
@@ -35,6 +36,8 @@ class Packages {
   /// Returns what known() returns. If that is empty it has the facet read, once for all callers, and is empty until it
   /// is read; an unknown fact when that takes longer than the deadline.
   [[nodiscard]] std::optional<Fact> ask(Facet facet, const Process& process) { return ask(facet, process, nullptr); }
+  /// Does what ask() does, and waits for the answer until `until`.
+  [[nodiscard]] std::optional<Fact> await(Facet facet, const Process& process, SteadyTime until);
   /// Says whether something of this process is neither known nor being read.
   [[nodiscard]] bool lacks(const Process& process) const;
   /// Begins to read what is missing through these descriptors, which stay valid after the process has ended.

@@ -235,8 +235,11 @@ void ProcReader::enter_root(Process& process) const {
   // In our own mount namespace the kernel names mapped files by paths that lead there from here, whatever the process's
   // root is. Equal roots of different namespaces can have other file systems below them.
   const bool same = !process.space.empty() && process.space == read_link("/proc/self/ns/mnt");
-  if (same && read_link("/proc/self/root") == "/") return;
-  process.root = path(process.pid, "root");
+  const std::string root = path(process.pid, "root");
+  const bool usual = same && read_link("/proc/self/root") == "/";
+  process.other_root = !usual || read_link(root) != "/";
+  if (usual) return;
+  process.root = root;
   // After chroot(2) alone these paths begin with the root, counted from the root of the mount namespace.
   const std::string prefix = read_link(process.root) + "/";
   for (Package* const package : {&process.torch, &process.triton, &process.libc}) {

@@ -60,6 +60,7 @@ struct Process {
   std::string space;  ///< the name of its mount namespace; empty if that cannot be seen
   /// The prefix by which its paths are reached from here: empty when it has our root, else PROC/PID/root.
   std::string root;
+  bool other_root = false;  ///< it may have another root directory than this process: a container, or chroot(2)
   Package torch;
   Package triton;
   Package libc;

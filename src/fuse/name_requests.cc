@@ -88,8 +88,9 @@ void make_link(fuse_req_t request, fuse_ino_t node, fuse_ino_t parent, const cha
 }
 
 void remove_file(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
-  serve(request, Operation::kUnlink,
-        [&](FileSystem& file_system, KernelReply& reply) { reply.done(file_system.unlink(NodeId{parent}, name)); });
+  serve(request, Operation::kUnlink, [&](FileSystem& file_system, KernelReply& reply) {
+    reply.done(file_system.unlink(NodeId{parent}, name, caller_of(request)));
+  });
 }
 
 void remove_directory(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
@@ -135,7 +136,7 @@ void read_directory(fuse_req_t request, fuse_ino_t directory, size_t size, off_t
     size_t used = 0;
     std::string name;
     const auto result = file_system.read_directory(
-        NodeId{directory}, static_cast<uint64_t>(cookie), [&](const vfs::DirectoryItem& item) {
+        NodeId{directory}, static_cast<uint64_t>(cookie), caller_of(request), [&](const vfs::DirectoryItem& item) {
           name.assign(item.name);  // libfuse wants it to end with a NUL
           struct stat attributes {};
           attributes.st_ino = item.inode_number;

@@ -25,6 +25,10 @@ using fingerprint::Fingerprint;
 /// Sets of facts that are remembered for what the catalog still has in hand.
 constexpr size_t kEarlierLimit = 2 * ThisHost::kMostEnvironments;
 
+/// How long a program waits once, while its packages are read that this host has never seen: 1.4 s for torch 2.15 with
+/// Triton, measured. Below the time after which a worker counts as hung (--hang-timeout).
+constexpr Milliseconds kJobPatience{5'000};
+
 /// x86-64 psABI, "Microarchitecture levels", in the compilers' names of the flags.
 constexpr std::string_view kLevel1[] = {"cmov", "cx8", "fxsr", "mmx", "sse", "sse2"};
 constexpr std::string_view kLevel2[] = {"cx16", "popcnt", "sahf", "sse4.1", "sse4.2", "ssse3"};
@@ -217,6 +221,7 @@ HostState::HostState(Fingerprint learned, fingerprint::Fact with, PlaceReader re
         both.set(Facet::kTrust, trust);
         return both;
       }()),
+      expected_(std::make_shared<const fingerprint::ExpectedFacts>(facts)),
       scopes(facts_and_trust_),
       reader_(std::move(reader)) {}
 
@@ -230,8 +235,13 @@ const layout::HostLimits& HostState::limits() const {
 }
 
 ThisHost::ThisHost(Fingerprint facts, std::unique_ptr<fingerprint::Writers> writers, PlaceReader reader,
-                   fingerprint::TrustPolicy trust, vfs::RootAccess mountpoint, fingerprint::AskName ask)
-    : reader_(std::move(reader)), trust_(trust, std::move(ask)), mountpoint_(mountpoint), writers_(std::move(writers)) {
+                   fingerprint::TrustPolicy trust, vfs::RootAccess mountpoint, fingerprint::AskName ask,
+                   std::unique_ptr<LearnedEnvironments> learned)
+    : reader_(std::move(reader)),
+      trust_(trust, std::move(ask)),
+      mountpoint_(mountpoint),
+      writers_(std::move(writers)),
+      learned_(std::move(learned)) {
   auto state = std::make_shared<const HostState>(std::move(facts),
                                                  trust_of(mountpoint_, fingerprint::Trust::kFirstWait), reader_);
   states_.write([&](States& states) { states.now = std::move(state); });
@@ -257,32 +267,80 @@ void ThisHost::replace(Fingerprint facts) {
     }
     states.now = fresh;
   });
-  if (writers_ && !same) writers_->set_facts(fresh->facts);
 }
 
-std::shared_ptr<const vfs::RootEnvironment> ThisHost::environment_of(const vfs::RootAccess& root,
+std::shared_ptr<const HostState> ThisHost::parted_state(States& states, std::string_view job,
+                                                        fingerprint::Fact trust) const {
+  const auto key_of = [job](const fingerprint::Fact& with) {
+    return std::string(job) + "\n" + (with.known ? with.value : "?" + with.problem);
+  };
+  std::string key = key_of(trust);
+  if (const auto found = states.parted.find(key); found != states.parted.end()) return found->second;
+  if (states.parted.size() >= kMostEnvironments) {
+    std::erase_if(states.parted, [](const auto& one) { return one.second.use_count() == 1; });
+  }
+  if (states.parted.size() >= kMostEnvironments) {
+    trust = {};
+    trust.problem = "the cache roots of " + std::to_string(kMostEnvironments) +
+                    " users are in use, and more are not kept apart: mount another directory for some of them";
+    key = key_of(trust);
+  }
+  const auto facts = job.empty() ? std::nullopt : learned_->find(job);
+  auto state = std::make_shared<const HostState>(
+      facts ? fingerprint::with_job(states.now->facts, *facts) : states.now->facts, std::move(trust), reader_);
+  return states.parted.try_emplace(key, std::move(state)).first->second;
+}
+
+std::shared_ptr<const vfs::RootEnvironment> ThisHost::environment_of(const vfs::RootAccess& root, std::string_view job,
                                                                      Milliseconds patience) const {
   if (!parts_roots()) return nullptr;
   fingerprint::Fact trust = trust_of(root, patience);
+  if (!job.empty() && (!learns() || !learned_->find(job))) {
+    trust = {};
+    trust.problem =
+        "the environment of the programs that have this is not known; it is learned again when one of them "
+        "uses it";
+  }
   return states_.write([&](States& states) -> std::shared_ptr<const vfs::RootEnvironment> {
-    if (trust.known == states.now->trust.known && trust.value == states.now->trust.value) return nullptr;
-    const auto key = [](const fingerprint::Fact& fact) { return fact.known ? fact.value : "?" + fact.problem; };
-    if (const auto found = states.parted.find(key(trust)); found != states.parted.end()) return found->second;
-    if (states.parted.size() >= kMostEnvironments) {
-      std::erase_if(states.parted, [](const auto& one) { return one.second.use_count() == 1; });
-    }
-    if (states.parted.size() >= kMostEnvironments) {
-      trust = {};
-      trust.problem = "the cache roots of " + std::to_string(kMostEnvironments) +
-                      " users are in use, and more are not kept apart: mount another directory for some of them";
-    }
-    return states.parted.try_emplace(key(trust), std::make_shared<const HostState>(states.now->facts, trust, reader_))
-        .first->second;
+    const fingerprint::Fact& mine = states.now->trust;
+    if (job.empty() && trust.known == mine.known && trust.value == mine.value) return nullptr;
+    return parted_state(states, job, std::move(trust));
   });
 }
 
+vfs::Job ThisHost::job_of(pid_t thread) const {
+  using Kind = fingerprint::JobFacts::Kind;
+  const fingerprint::JobFacts job = writers_->job_of(thread, kJobPatience);
+  if (job.kind == Kind::kNeither) return {};
+  if (job.kind == Kind::kKnown) return {vfs::Job::Kind::kKnown, learned_->take(job.facts)};
+  log::write_limited(log::Level::kWarning, "host.job_unknown", {{"thread", thread}, {"why", job.why}});
+  return {vfs::Job::Kind::kUnknown, {}};
+}
+
+std::string ThisHost::environment_text(std::string_view job) const {
+  const auto facts = learns() ? learned_->find(job) : std::nullopt;
+  if (!facts) return "not known";
+  std::string text;
+  const auto add = [&](const std::string& what) { text += (text.empty() ? "" : ", ") + what; };
+  for (const Facet facet : {Facet::kTorch, Facet::kTriton, Facet::kPython}) {
+    const Fact& fact = facts->get(facet);
+    const auto version = fingerprint::values_of(fact.value, facet == Facet::kPython ? "soabi" : "version");
+    const std::string name(to_string(facet));
+    if (!fact.known) {
+      add(name + " not known");
+    } else if (!version.empty()) {
+      add(facet == Facet::kPython ? version.front() : name + " " + version.front());
+    }
+  }
+  const Fact& variables = facts->get(Facet::kEnvironment);
+  if (variables.known && !variables.value.empty() && !variables.is_none()) {
+    add("with " + std::to_string(std::count(variables.value.begin(), variables.value.end(), '=')) + " variables");
+  }
+  return text;
+}
+
 bool ThisHost::may_share(const vfs::RootAccess& root, uid_t user) const {
-  if (!parts_roots() || user == root.uid) return true;
+  if (!parts_users() || user == root.uid) return true;
   // Who may write to a directory of root's is for root to say; below one that is root's alone, others have no say.
   if (root.uid == 0) return (root.mode & (S_IWGRP | S_IWOTH)) != 0;
   return trust_.policy() == fingerprint::TrustPolicy::kGroup && trust_.is_member(user, root.gid);
@@ -303,6 +361,8 @@ std::vector<remote::ScopeId> ThisHost::scope_ids() const { return state()->scope
 
 fingerprint::Fact ThisHost::shared_with() const { return state()->shared_with(); }
 
+std::shared_ptr<const fingerprint::ExpectedFacts> ThisHost::expected() const { return state()->expected(); }
+
 bool ThisHost::accepts(const remote::ScopeId& scope, std::string_view path) const {
   if (state()->scopes.accepts(scope, path)) return true;
   return states_.read([&](const States& states) {
@@ -318,7 +378,13 @@ layout::Scope ThisHost::scope_of(layout::Family family, std::string_view archite
 }
 
 Result<void> ThisHost::check(const layout::Classification& classified, std::string_view bytes, uint64_t size) const {
-  return layout::check_content(classified, bytes, size, state()->limits());
+  auto result = layout::check_content(classified, bytes, size, state()->limits());
+  if (result || !learns()) return result;
+  const auto parted = states_.read([](const States& states) { return states.parted; });
+  for (const auto& [key, environment] : parted) {
+    if (layout::check_content(classified, bytes, size, environment->limits())) return {};
+  }
+  return result;
 }
 
 }  // namespace inductorfs::host

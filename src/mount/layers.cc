@@ -131,17 +131,22 @@ Result<std::unique_ptr<host::ThisHost>> open_host(const config::Settings& settin
   const host::FactsRequest request = facts_request(settings);
   INDUCTORFS_TRY_ASSIGN(auto facts, takeover.facts ? *takeover.facts : host::learn_facts(request));
   std::unique_ptr<fingerprint::Writers> writers;
-  if (settings.writers == config::WritersPolicy::kMatching) {
+  if (settings.writers == config::WritersPolicy::kMatching || settings.writers == config::WritersPolicy::kLearned) {
     fingerprint::WritersOptions options;
     options.cache_file = request.cache_file;
-    writers = fingerprint::open_writers(options, facts, counters);
+    writers = fingerprint::open_writers(options, counters);
+  }
+  std::unique_ptr<host::LearnedEnvironments> learned;
+  if (settings.writers == config::WritersPolicy::kLearned) {
+    learned = std::make_unique<host::LearnedEnvironments>(settings.store + "/" + config::kEnvironments);
   }
   fingerprint::ReaderOptions reader;
   reader.program = host::kThisProgram;
   reader.deadline = kPlacePatience;
   return std::make_unique<host::ThisHost>(std::move(facts), std::move(writers), host::PlaceReader(std::move(reader)),
                                           settings.trust.value_or(fingerprint::TrustPolicy::kAll),
-                                          vfs::RootAccess{ownership.uid, ownership.gid, ownership.mode});
+                                          vfs::RootAccess{ownership.uid, ownership.gid, ownership.mode},
+                                          fingerprint::ask_name_service, std::move(learned));
 }
 
 }  // namespace

@@ -21,6 +21,8 @@ using fingerprint::Fact;
 std::string sharing_warning(const config::Settings& settings, const fingerprint::Fingerprint& facts) {
   const bool expected = !settings.remote.empty() || !settings.python.empty() || !settings.fingerprint.empty();
   const Fact& torch = facts.get(Facet::kTorch);
+  // Then the jobs bring theirs along.
+  if (settings.writers == config::WritersPolicy::kLearned) return {};
   if (!expected || (torch.known && !torch.is_none())) return {};
   const std::string start = "nothing that torch makes will be shared: ";
   if (torch.known && !settings.fingerprint.empty()) {
@@ -41,7 +43,9 @@ std::string remote_warning(const config::Settings& settings, const remote::Remot
 }
 
 std::string namespace_warning(const config::Settings& settings, uint64_t writes) {
-  if (settings.writers != config::WritersPolicy::kMatching || writes == 0) return {};
+  const bool looks =
+      settings.writers == config::WritersPolicy::kMatching || settings.writers == config::WritersPolicy::kLearned;
+  if (!looks || writes == 0) return {};
   return "nothing that jobs in another PID namespace write is shared, because this daemon cannot look at them; mount "
          "with --writers pod if all processes that use this mount have its environment, or run the daemon in the PID "
          "namespace of the host (hostPID)";
@@ -62,7 +66,13 @@ Json sync_report(const config::Settings& settings, Counters& counters, const vfs
   const uint64_t kept_now = count("seal.foreign") + refused + unknown + too_large;
   Json why = Json::array();
   std::set<std::string> missing;  // many families miss the same facts
-  for (const host::PrivateFamily& family : host::private_families(scopes)) missing.insert(family.why);
+  if (settings.writers == config::WritersPolicy::kLearned) {
+    missing.insert(
+        "what their environment lacks, or that it is not known: run inductorfs explain FILE, and see "
+        "host.job_unknown in the log");
+  } else {
+    for (const host::PrivateFamily& family : host::private_families(scopes)) missing.insert(family.why);
+  }
   for (const std::string& reason : missing) {
     if (unknown > 0) why.push_back(reason);
   }

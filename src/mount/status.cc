@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <ctime>
+#include <utility>
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/config/also_json.h"
@@ -65,7 +66,9 @@ Json catalog_part(const catalog::CatalogStatus& status) {
 Json file_system_part(const vfs::FileSystemStatus& status) {
   Json roots = Json::array();
   for (const auto& root : status.first_roots) {
-    roots.push_back({{"path", root.path}, {"owner", root.owner}, {"shared_with", root.shared_with}});
+    Json one = {{"path", root.path}, {"owner", root.owner}, {"shared_with", root.shared_with}};
+    if (!root.environment.empty()) one["environment"] = root.environment;
+    roots.push_back(std::move(one));
   }
   return {{"roots", status.roots},       {"first_roots", std::move(roots)},           {"nodes", status.nodes},
           {"unsealed", status.unsealed}, {"contested", status.pending_sets},          {"refused", status.refused},
@@ -186,8 +189,10 @@ Json warnings_of(const StatusFacts& facts) {
   return warnings;
 }
 
-Json private_part(const host::Scopes& scopes) {
+/// Of the mount's own environment; jobs that bring one along have other ones.
+Json private_part(const config::Settings& settings, const host::Scopes& scopes) {
   Json list = Json::array();
+  if (settings.writers == config::WritersPolicy::kLearned) return list;
   for (const host::PrivateFamily& family : host::private_families(scopes)) {
     list.push_back({{"family", family.family}, {"why", family.why}});
   }
@@ -220,7 +225,7 @@ std::string status_json(const StatusFacts& facts) {
                   {"counters", counters},
                   {"also", also_list(facts.also)},
                   {"warnings", warnings_of(facts)},
-                  {"private_families", private_part(facts.layers.host->state()->scopes)},
+                  {"private_families", private_part(facts.settings, facts.layers.host->state()->scopes)},
                   {"facts", facts_part(facts)},
                   {"takeover", takeover_part(facts.supervision)}});
 }

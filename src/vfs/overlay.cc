@@ -15,6 +15,7 @@ namespace {
 
 constexpr Milliseconds kJanitorStep{250};
 constexpr int kDeadSetSteps = 8;
+constexpr int kUnusedBranchSteps = 240;
 constexpr size_t kReportedPaths = 5;
 constexpr size_t kReportedRoots = 64;
 
@@ -49,7 +50,8 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
       prefetch_(options_, services.catalog, fetcher_),
       views_(services, tree_, notifier_),
       lookup_(services, tree_, scopes_, sets_, fetcher_, prefetch_, views_),
-      listings_(services, tree_, scopes_, sets_),
+      branches_(services, tree_, lookup_),
+      listings_(services, tree_, scopes_, sets_, lookup_, branches_, notifier_),
       changes_(services, tree_, sets_, notifier_),
       marks_(services, scopes_, tree_.disk()),
       origin_(services, tree_, lookup_, marks_),
@@ -63,6 +65,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
       attributes_(services, tree_, scopes_, origin_, data_),
       key_sets_(services, tree_, origin_, marks_, sealer_),
       names_({tree_, lookup_, origin_, in_place_, sealer_, data_, sealing_, removal_, refusals_}),
+      branch_removal_(tree_, lookup_, branches_, names_, notifier_),
       renames_(services, {tree_, scopes_, lookup_, origin_, data_, sealing_, key_sets_, removal_}),
       eviction_(services, tree_, sets_, notifier_, phase_),
       stale_(services, tree_, origin_, marks_, removal_, notifier_),
@@ -81,12 +84,60 @@ Result<void> Overlay::begin() {
 
 Result<void> Overlay::rename(NodeId parent, std::string_view name, NodeId new_parent, std::string_view new_name,
                              RenameMode mode, const Caller& caller) {
-  INDUCTORFS_TRY_ASSIGN(auto from, tree_.site(parent, name));
-  INDUCTORFS_TRY_ASSIGN(auto to, tree_.site(new_parent, new_name));
+  INDUCTORFS_TRY_ASSIGN(const auto source, branches_.route(parent, name, caller, Branches::Use::kRemove));
+  INDUCTORFS_TRY_ASSIGN(const auto target, branches_.route(new_parent, new_name, caller, Branches::Use::kMake));
+  INDUCTORFS_TRY_ASSIGN(auto from, tree_.site(source.parent, name));
+  INDUCTORFS_TRY_ASSIGN(auto to, tree_.site(target.parent, new_name));
   if (takeover::begun_effect()) {
     if (auto done = replay_.run(from, to, mode, caller)) return *done;
   }
   return renames_.rename(from, to, mode, caller);
+}
+
+void Overlay::lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) {
+  auto route = branches_.route(parent, name, caller, Branches::Use::kLook);
+  if (!route) return done({fail(std::move(route).error()), false});
+  if (route->is_first) {
+    // Another program's next step may be another one.
+    done = [pin = route->pin, done = std::move(done)](LookupAnswer answer) {
+      if (answer.found) answer.found->keep = false;
+      answer.keep_absence = false;
+      done(std::move(answer));
+    };
+  }
+  lookup_.lookup(route->parent, name, caller, std::move(done));
+}
+
+/// What a program of no environment removes in a root goes for all of them: it saw one name for all.
+void Overlay::removed(NodeId parent, std::string_view name, const Branches::Route& route, const Caller& caller) {
+  if (!route.is_for_all) return;
+  const NodePtr directory = tree_.nodes().find(parent);
+  const auto root = directory ? tree_.nodes().path_of(*directory) : std::nullopt;
+  if (root) branch_removal_.remove_name(*root, name, caller);
+}
+
+Result<void> Overlay::unlink(NodeId parent, std::string_view name, const Caller& caller) {
+  INDUCTORFS_TRY_ASSIGN(const auto route, branches_.route(parent, name, caller, Branches::Use::kRemove));
+  INDUCTORFS_TRY(names_.unlink(route.parent, name));
+  removed(parent, name, route, caller);
+  return {};
+}
+
+Result<void> Overlay::remove_directory(NodeId parent, std::string_view name, const Caller& caller) {
+  INDUCTORFS_TRY_ASSIGN(const auto route, branches_.route(parent, name, caller, Branches::Use::kRemove));
+  if (branches_.are_on() && !route.is_first) {
+    INDUCTORFS_TRY_ASSIGN(const auto where, tree_.site(parent, name));
+    branch_removal_.prepare(where.path, caller);
+  }
+  INDUCTORFS_TRY(names_.remove_directory(route.parent, name, caller));
+  removed(parent, name, route, caller);
+  return {};
+}
+
+Explanation Overlay::explain(std::string_view path) {
+  Explanation explanation = explainer_.explain(branches_.resolve(std::string(path)));
+  explanation.path = std::string(path);
+  return explanation;
 }
 
 void Overlay::host_changed() {
@@ -146,6 +197,7 @@ void Overlay::keep_house(const std::stop_token& stop) {
     const Activity activity("looks after sets and the store's size");
     if (step % kDeadSetSteps == 0) key_sets_.drop_dead_sets();
     if (step % kDeadSetSteps == 0) services_.store.keep_floor();
+    if (step % kUnusedBranchSteps == 0) branch_removal_.remove_unused();
     if (!prefetched && services_.catalog.status().synced) {
       prefetched = true;
       prefetch_.newest();
@@ -199,8 +251,11 @@ FileSystemStatus Overlay::status() const {
   result.roots = roots.size();
   for (const auto& path : roots) {
     if (result.first_roots.size() == kReportedRoots) break;
-    if (const auto owner = tree_.owner_of(path))
-      result.first_roots.push_back({path, *owner, scopes_.shared_with(path)});
+    const auto owner = tree_.owner_of(path);
+    if (!owner) continue;
+    const auto environment = environment_in(path);
+    result.first_roots.push_back({shown_path(path), *owner, scopes_.shared_with(path),
+                                  environment.empty() ? std::string() : services_.host.environment_text(environment)});
   }
   return result;
 }

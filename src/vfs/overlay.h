@@ -10,6 +10,7 @@
 #include "vfs/explain.h"
 #include "vfs/origin/marks.h"
 #include "vfs/origin/origin.h"
+#include "vfs/read/branches.h"
 #include "vfs/read/cluster_changes.h"
 #include "vfs/read/cluster_sets.h"
 #include "vfs/read/fetcher.h"
@@ -29,6 +30,7 @@
 #include "vfs/tree/resuming.h"
 #include "vfs/tree/root_tree.h"
 #include "vfs/write/attributes.h"
+#include "vfs/write/branch_removal.h"
 #include "vfs/write/data.h"
 #include "vfs/write/eviction.h"
 #include "vfs/write/in_place.h"
@@ -66,37 +68,37 @@ class Overlay final : public FileSystem {
   void on_catalog_change(const std::vector<std::string>& paths) override { changes_.on_catalog_change(paths); }
   void on_published(const catalog::PublishReport& report) override { sealing_.on_published(report); }
 
-  void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) override {
-    lookup_.lookup(parent, name, caller, std::move(done));
-  }
+  void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) override;
   void forget(NodeId node, uint64_t count) override { tree_.forget(node, count); }
   Result<Found> create(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) override {
-    return names_.create(parent, name, mode, caller);
+    return make_in_branch(parent, name, caller, [&](NodeId at) { return names_.create(at, name, mode, caller); });
   }
   Result<Found> make_node(NodeId parent, std::string_view name, mode_t mode, dev_t device,
                           const Caller& caller) override {
-    return names_.make_node(parent, name, mode, device, caller);
+    return make_in_branch(parent, name, caller,
+                          [&](NodeId at) { return names_.make_node(at, name, mode, device, caller); });
   }
   Result<Found> make_directory(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) override {
-    return names_.make_directory(parent, name, mode, caller);
+    return make_in_branch(parent, name, caller,
+                          [&](NodeId at) { return names_.make_directory(at, name, mode, caller); });
   }
   Result<Found> make_symlink(NodeId parent, std::string_view name, const std::string& target,
                              const Caller& caller) override {
-    return names_.make_symlink(parent, name, target, caller);
+    return make_in_branch(parent, name, caller,
+                          [&](NodeId at) { return names_.make_symlink(at, name, target, caller); });
   }
   Result<Found> link(NodeId node, NodeId new_parent, std::string_view new_name, const Caller& caller) override {
-    return names_.link(node, new_parent, new_name, caller);
+    return make_in_branch(new_parent, new_name, caller,
+                          [&](NodeId at) { return names_.link(node, at, new_name, caller); });
   }
-  Result<void> unlink(NodeId parent, std::string_view name) override { return names_.unlink(parent, name); }
-  Result<void> remove_directory(NodeId parent, std::string_view name, const Caller& caller) override {
-    return names_.remove_directory(parent, name, caller);
-  }
+  Result<void> unlink(NodeId parent, std::string_view name, const Caller& caller) override;
+  Result<void> remove_directory(NodeId parent, std::string_view name, const Caller& caller) override;
   Result<void> rename(NodeId parent, std::string_view name, NodeId new_parent, std::string_view new_name,
                       RenameMode mode, const Caller& caller) override;
   Result<std::string> read_link(NodeId node, const Caller& caller) override { return names_.read_link(node, caller); }
-  Result<void> read_directory(NodeId directory, uint64_t cookie,
+  Result<void> read_directory(NodeId directory, uint64_t cookie, const Caller& caller,
                               const std::function<bool(const DirectoryItem&)>& take) override {
-    return listings_.read_directory(directory, cookie, take);
+    return listings_.read_directory(directory, cookie, caller, take);
   }
   Result<Attributes> get_attributes(NodeId node) override { return attributes_.get_attributes(node); }
   Result<Attributes> set_attributes(NodeId node, const AttributeChange& change, const Caller& caller) override {
@@ -128,10 +130,18 @@ class Overlay final : public FileSystem {
   }
   Result<void> sync_file(NodeId node, bool data_only) override { return data_.sync_file(node, data_only); }
   Result<void> sync(Deadline deadline) override;
-  Explanation explain(std::string_view path) override { return explainer_.explain(path); }
+  Explanation explain(std::string_view path) override;
   FileSystemStatus status() const override;
 
  private:
+  template <typename Make>
+  Result<Found> make_in_branch(NodeId parent, std::string_view name, const Caller& caller, const Make& make) {
+    INDUCTORFS_TRY_ASSIGN(const auto route, branches_.route(parent, name, caller, Branches::Use::kMake));
+    auto result = make(route.parent);
+    if (result && route.is_first) result->keep = false;
+    return result;
+  }
+  void removed(NodeId parent, std::string_view name, const Branches::Route& route, const Caller& caller);
   void keep_house(const std::stop_token& stop);
 
   const FileSystemOptions options_;
@@ -148,6 +158,7 @@ class Overlay final : public FileSystem {
   Prefetch prefetch_;
   GroupViews views_;
   Lookup lookup_;
+  Branches branches_;
   Listings listings_;
   ClusterChanges changes_;
   // origin
@@ -163,6 +174,7 @@ class Overlay final : public FileSystem {
   FileAttributes attributes_;
   KeySets key_sets_;
   Names names_;
+  BranchRemoval branch_removal_;
   Renames renames_;
   Eviction eviction_;
   Stale stale_;

@@ -162,12 +162,13 @@ TEST(Apply, TakesWhatConcernsFactsAndWriters) {
                          {"environment", {"TRITON_DEFAULT_FP_FUSION=0", "PTXAS_OPTIONS=-O1 --x=y"}}};
   ASSERT_EQ(error_of(apply(values, "test", "/base", settings)), "no error");
   EXPECT_EQ(settings.writers, WritersPolicy::kAll);
-  for (const char* writers : {"pod", "matching"}) {
+  for (const char* writers : {"pod", "learned", "matching"}) {
     ASSERT_EQ(error_of(apply({{"writers", {writers}}}, "test", "/base", settings)), "no error");
     EXPECT_EQ(to_string(settings.writers), writers);
   }
-  EXPECT_NE(error_of(apply({{"writers", {"POD"}}}, "test", "/base", settings)).find("give matching, pod or all"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of(apply({{"writers", {"POD"}}}, "test", "/base", settings)).find("give matching, learned, pod or all"),
+      std::string::npos);
   EXPECT_EQ(settings.probe_interval, std::chrono::seconds(0));
   EXPECT_EQ(settings.python, "/base/venv/bin/python");
   EXPECT_EQ(settings.environment,

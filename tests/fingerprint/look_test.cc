@@ -58,8 +58,9 @@ class LookTest : public ::testing::Test {
     (void)!::write(fd, maps.data(), maps.size());
     (void)::close(fd);
   }
-  std::unique_ptr<Writers> open(const WritersOptions& options) {
-    return open_writers_that_wait(options, testing::facts_of(site_), counters_, kWait);
+  std::unique_ptr<testing::WritersOfMount> open(const WritersOptions& options) {
+    return std::make_unique<testing::WritersOfMount>(open_writers_that_wait(options, counters_, kWait),
+                                                     testing::facts_of(site_));
   }
   [[nodiscard]] WritersOptions options() const {
     WritersOptions result = testing::writers_options();

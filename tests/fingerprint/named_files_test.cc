@@ -69,7 +69,7 @@ class NamedFilesTest : public ::testing::Test {
   TemporaryDirectory temporary_;
   Site site_{temporary_ / "site"};
   Counters counters_;
-  std::unique_ptr<Writers> writers_;
+  std::unique_ptr<testing::WritersOfMount> writers_;
 };
 
 TEST_F(NamedFilesTest, ACopyOfTheUsualToolMeansTheSame) {

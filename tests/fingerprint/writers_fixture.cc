@@ -88,16 +88,21 @@ WritersOptions writers_options() {
   return options;
 }
 
-std::unique_ptr<Writers> open_patient_writers(const WritersOptions& options, const Fingerprint& facts,
-                                              Counters& counters) {
-  return open_writers_that_wait(options, facts, counters, std::chrono::seconds(20) * inductorfs::testing::kSlowness);
+std::unique_ptr<Writers> open_patient_writers(const WritersOptions& options, Counters& counters) {
+  return open_writers_that_wait(options, counters, std::chrono::seconds(20) * inductorfs::testing::kSlowness);
 }
 
-Judgement judge_to_the_end(Writers& writers, const Writer* writer, std::span<const Facet> facets) {
+std::unique_ptr<WritersOfMount> open_patient_writers(const WritersOptions& options, const Fingerprint& facts,
+                                                     Counters& counters) {
+  return std::make_unique<WritersOfMount>(open_patient_writers(options, counters), facts);
+}
+
+Judgement judge_to_the_end(Writers& writers, const Writer* writer, std::span<const Facet> facets,
+                           const ExpectedFacts& expected) {
   const Deadline deadline = Deadline::after(std::chrono::seconds(20) * inductorfs::testing::kSlowness);
   Guarded<bool> never{false};
   while (true) {
-    Judgement judgement = writers.judge(writer, facets);
+    Judgement judgement = writers.judge(writer, facets, expected);
     if (judgement.match != Match::kLater) return judgement;
     if (deadline.passed()) return {Match::kLater, "not judged: " + judgement.why};
     (void)never.wait_until(

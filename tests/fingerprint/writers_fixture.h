@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "fake_packages.h"
 #include "fingerprint/writers_process.h"
@@ -67,10 +68,39 @@ class Site {
 /// As a test wants them: packages are read by the reader of the tests.
 [[nodiscard]] WritersOptions writers_options();
 /// As open_writers, and waits long for a look at a process.
-[[nodiscard]] std::unique_ptr<Writers> open_patient_writers(const WritersOptions& options, const Fingerprint& facts,
-                                                            Counters& counters);
+[[nodiscard]] std::unique_ptr<Writers> open_patient_writers(const WritersOptions& options, Counters& counters);
 /// Asks until there is an answer.
-[[nodiscard]] Judgement judge_to_the_end(Writers& writers, const Writer* writer, std::span<const Facet> facets);
+[[nodiscard]] Judgement judge_to_the_end(Writers& writers, const Writer* writer, std::span<const Facet> facets,
+                                         const ExpectedFacts& expected);
+
+/// Writers of a mount that expects these facts. Needs external synchronisation for set_facts() alone.
+class WritersOfMount {
+ public:
+  WritersOfMount(std::unique_ptr<Writers> writers, const Fingerprint& facts)
+      : writers_(std::move(writers)), expected_(facts) {}
+  [[nodiscard]] std::shared_ptr<const Writer> identify(pid_t tid) { return writers_->identify(tid); }
+  [[nodiscard]] Judgement glance(const Writer* writer, std::span<const Facet> facets) {
+    return writers_->glance(writer, facets, expected_);
+  }
+  [[nodiscard]] Judgement judge(const Writer* writer, std::span<const Facet> facets) {
+    return writers_->judge(writer, facets, expected_);
+  }
+  [[nodiscard]] JobFacts job_of(pid_t tid, Milliseconds patience) { return writers_->job_of(tid, patience); }
+  void set_facts(const Fingerprint& facts) { expected_ = ExpectedFacts(facts); }
+  [[nodiscard]] Judgement judge_to_the_end(const Writer* writer, std::span<const Facet> facets) {
+    return testing::judge_to_the_end(*writers_, writer, facets, expected_);
+  }
+
+ private:
+  std::unique_ptr<Writers> writers_;
+  ExpectedFacts expected_;
+};
+[[nodiscard]] std::unique_ptr<WritersOfMount> open_patient_writers(const WritersOptions& options,
+                                                                   const Fingerprint& facts, Counters& counters);
+[[nodiscard]] inline Judgement judge_to_the_end(WritersOfMount& writers, const Writer* writer,
+                                                std::span<const Facet> facets) {
+  return writers.judge_to_the_end(writer, facets);
+}
 
 inline constexpr const char* kSoabi = "cpython-311-x86_64-linux-gnu";
 

@@ -42,7 +42,7 @@ class WritersJudgeTest : public ::testing::Test {
   TemporaryDirectory temporary_;
   Site site_{temporary_ / "site"};
   Counters counters_;
-  std::unique_ptr<Writers> writers_;
+  std::unique_ptr<testing::WritersOfMount> writers_;
 };
 
 TEST_F(WritersJudgeTest, FitsTheMountsOwnEnvironment) {

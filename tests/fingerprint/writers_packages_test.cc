@@ -30,13 +30,13 @@ constexpr Facet kPackages[] = {Facet::kTorch, Facet::kTriton};
 /// Packages whose files somebody chose so that reading them does not end.
 class PackagesTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Writers> open(WritersOptions options = testing::writers_options()) {
+  std::unique_ptr<testing::WritersOfMount> open(WritersOptions options = testing::writers_options()) {
     return testing::open_patient_writers(options, testing::facts_of(site_), counters_);
   }
-  static Judgement judge(Writers& writers, const Program& program) {
+  static Judgement judge(testing::WritersOfMount& writers, const Program& program) {
     return judge_to_the_end(writers, writers.identify(program.pid()).get(), kPackages);
   }
-  void expect_others_fit(Writers& writers) {
+  void expect_others_fit(testing::WritersOfMount& writers) {
     Program program;
     site_.load_torch(program);
     const Judgement judgement = judge(writers, program);

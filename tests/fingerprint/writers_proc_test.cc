@@ -41,7 +41,7 @@ class FakeProcTest : public ::testing::Test {
   static std::string line(const std::string& path, const std::string& range = "1000-2000") {
     return range + " r--p 00000000 fe:00 247134                     " + path + "\n";
   }
-  std::unique_ptr<Writers> open(const std::string& package_reader = {}) {
+  std::unique_ptr<testing::WritersOfMount> open(const std::string& package_reader = {}) {
     WritersOptions options = testing::writers_options();
     options.proc = proc_;
     if (!package_reader.empty()) options.package_reader = package_reader;

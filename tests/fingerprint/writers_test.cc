@@ -25,7 +25,7 @@ using testing::write_text;
 
 class WritersTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Writers> open(WritersOptions options = testing::writers_options()) {
+  std::unique_ptr<testing::WritersOfMount> open(WritersOptions options = testing::writers_options()) {
     return testing::open_patient_writers(options, facts_of(site_), counters_);
   }
   static WritersOptions always_anew() {
@@ -237,7 +237,6 @@ TEST_F(WritersTest, IsSafeForManyThreads) {
         const auto writer = writers->identify(i % 2 == 0 ? program.pid() : thread);
         ASSERT_TRUE(writer);
         EXPECT_EQ(judge_to_the_end(*writers, writer.get(), facets).match, Match::kMatches);
-        if (round == 10) writers->set_facts(facts_of(site_));
       }
     });
   }
@@ -253,7 +252,7 @@ TEST_F(WritersTest, IsCheapForAProcessThatIsKnown) {
   const pid_t thread = program.start("thread");
   const pid_t child = program.start("spawn");
   using Clock = std::chrono::steady_clock;
-  const auto microseconds = [](Writers& writers, pid_t pid, int rounds) {
+  const auto microseconds = [](testing::WritersOfMount& writers, pid_t pid, int rounds) {
     const auto start = Clock::now();
     for (int i = 0; i < rounds; ++i) EXPECT_TRUE(writers.identify(pid));
     return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / rounds;

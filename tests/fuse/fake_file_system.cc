@@ -249,7 +249,7 @@ Result<Found> FakeFileSystem::link(NodeId node, NodeId new_parent, std::string_v
   });
 }
 
-Result<void> FakeFileSystem::unlink(NodeId parent, std::string_view name) {
+Result<void> FakeFileSystem::unlink(NodeId parent, std::string_view name, const vfs::Caller&) {
   return state_.with([&](State& state) -> Result<void> {
     Node& directory = state.nodes.at(number(parent));
     auto* item = item_at(directory, name);
@@ -309,7 +309,7 @@ Result<void> FakeFileSystem::rename(NodeId parent, std::string_view name, NodeId
 
 Result<std::string> FakeFileSystem::read_link(NodeId node, const vfs::Caller& /*caller*/) { return bytes_of(node); }
 
-Result<void> FakeFileSystem::read_directory(NodeId directory, uint64_t cookie,
+Result<void> FakeFileSystem::read_directory(NodeId directory, uint64_t cookie, const vfs::Caller&,
                                             const std::function<bool(const vfs::DirectoryItem&)>& take) {
   return state_.with([&](State& state) -> Result<void> {
     const Node& node = state.nodes.at(number(directory));

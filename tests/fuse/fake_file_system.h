@@ -70,12 +70,12 @@ class FakeFileSystem final : public vfs::FileSystem {
                                   const vfs::Caller&) override;
   Result<vfs::Found> link(vfs::NodeId node, vfs::NodeId new_parent, std::string_view new_name,
                           const vfs::Caller&) override;
-  Result<void> unlink(vfs::NodeId parent, std::string_view name) override;
+  Result<void> unlink(vfs::NodeId parent, std::string_view name, const vfs::Caller&) override;
   Result<void> remove_directory(vfs::NodeId parent, std::string_view name, const vfs::Caller&) override;
   Result<void> rename(vfs::NodeId parent, std::string_view name, vfs::NodeId new_parent, std::string_view new_name,
                       vfs::RenameMode mode, const vfs::Caller&) override;
   Result<std::string> read_link(vfs::NodeId node, const vfs::Caller& caller) override;
-  Result<void> read_directory(vfs::NodeId directory, uint64_t cookie,
+  Result<void> read_directory(vfs::NodeId directory, uint64_t cookie, const vfs::Caller&,
                               const std::function<bool(const vfs::DirectoryItem&)>& take) override;
   Result<vfs::Attributes> get_attributes(vfs::NodeId node) override;
   Result<vfs::Attributes> set_attributes(vfs::NodeId node, const vfs::AttributeChange& change,

@@ -27,14 +27,22 @@ constexpr const char* kServer =
     "lzcnt "
     "mmx movbe popcnt sahf sse sse2 sse4.1 sse4.2 ssse3";
 
-/// Remembers what it was told.
+/// Knows the environments of some processes.
 class FakeWriters final : public fingerprint::Writers {
  public:
   std::shared_ptr<const fingerprint::Writer> identify(pid_t) override { return nullptr; }
-  fingerprint::Judgement glance(const fingerprint::Writer*, std::span<const Facet>) override { return {}; }
-  fingerprint::Judgement judge(const fingerprint::Writer*, std::span<const Facet>) override { return {}; }
-  void set_facts(const Fingerprint& facts) override { told.push_back(facts.get(Facet::kTorch).value); }
-  std::vector<std::string> told;
+  fingerprint::Judgement glance(const fingerprint::Writer*, std::span<const Facet>,
+                                const fingerprint::ExpectedFacts&) override {
+    return {};
+  }
+  fingerprint::Judgement judge(const fingerprint::Writer*, std::span<const Facet>,
+                               const fingerprint::ExpectedFacts&) override {
+    return {};
+  }
+  fingerprint::JobFacts job_of(pid_t process, Milliseconds) override {
+    return jobs.contains(process) ? jobs.at(process) : fingerprint::JobFacts{};
+  }
+  std::map<pid_t, fingerprint::JobFacts> jobs;
 };
 
 TEST(Scopes, AcceptAnEntryOnlyInTheScopeOfItsFamily) {
@@ -168,9 +176,7 @@ TEST(LimitsOf, ResolvesLibrariesOfAnInstalledTorch) {
 }
 
 TEST(Host, AnswersFromTheFactsOfNow) {
-  auto owned = std::make_unique<FakeWriters>();
-  FakeWriters& writers = *owned;
-  ThisHost host(all_known(), std::move(owned));
+  ThisHost host(all_known(), nullptr);
   const std::string before = host.scope_of(layout::Family::kGeneratedCode, "").id;
   const std::shared_ptr<const HostState> held = host.state();
 
@@ -179,21 +185,18 @@ TEST(Host, AnswersFromTheFactsOfNow) {
   const std::string after = host.scope_of(layout::Family::kGeneratedCode, "").id;
   EXPECT_NE(before, after);
   EXPECT_EQ(held->scopes.of(layout::Family::kGeneratedCode).id, before);
-  EXPECT_EQ(writers.told, std::vector<std::string>{"v=other"});
+  EXPECT_EQ(host.expected()->get(Facet::kTorch).value, "v=other");
   // The catalog may still have entries of the old scope in hand; a scope that never was is none.
   EXPECT_TRUE(host.accepts(after, kCode));
   EXPECT_TRUE(host.accepts(before, kCode));
   EXPECT_FALSE(host.accepts(std::string(64, '0'), kCode));
 }
 
-TEST(Host, TellsWritersNothingWhenNoValueHasChanged) {
-  auto owned = std::make_unique<FakeWriters>();
-  FakeWriters& writers = *owned;
-  ThisHost host(all_known(), std::move(owned));
+TEST(Host, TakesUpWhereAFactWasReadWhenNoValueHasChanged) {
+  ThisHost host(all_known(), nullptr);
   Fingerprint facts = all_known();
   facts.set(Facet::kTorch, known("v=torch", "read elsewhere"));
   host.replace(facts);
-  EXPECT_TRUE(writers.told.empty());
   EXPECT_EQ(host.state()->facts.get(Facet::kTorch).source, "read elsewhere");
 }
 
@@ -210,12 +213,12 @@ ThisHost host_of_users() {
 TEST(Host, HasAnEnvironmentForEachUser) {
   const ThisHost host = host_of_users();
   ASSERT_TRUE(host.parts_roots());
-  EXPECT_EQ(host.environment_of({0, 0, 0755}, kPatience), nullptr) << "everybody's, as the mountpoint's";
-  const auto hers = host.environment_of({kAlice, 5, 0755}, kPatience);
+  EXPECT_EQ(host.environment_of({0, 0, 0755}, {}, kPatience), nullptr) << "everybody's, as the mountpoint's";
+  const auto hers = host.environment_of({kAlice, 5, 0755}, {}, kPatience);
   ASSERT_NE(hers, nullptr);
   EXPECT_EQ(hers->shared_with().value, "user=u1001");
-  EXPECT_EQ(host.environment_of({kAlice, 6, 0700}, kPatience), hers) << "the same object";
-  EXPECT_NE(host.environment_of({kAlice + 1, 5, 0755}, kPatience), hers);
+  EXPECT_EQ(host.environment_of({kAlice, 6, 0700}, {}, kPatience), hers) << "the same object";
+  EXPECT_NE(host.environment_of({kAlice + 1, 5, 0755}, {}, kPatience), hers);
   const std::string scope = hers->scope_of(layout::Family::kGeneratedCode, "").id;
   EXPECT_NE(scope, host.scope_of(layout::Family::kGeneratedCode, "").id);
   EXPECT_TRUE(hers->follows(scope, kCode));
@@ -228,30 +231,109 @@ TEST(Host, HasAnEnvironmentForEachUser) {
 TEST(Host, StillAcceptsWhatItsUsersHadUnderEarlierFacts) {
   ThisHost host = host_of_users();
   const std::string before =
-      host.environment_of({kAlice, 0, 0755}, kPatience)->scope_of(layout::Family::kGeneratedCode, "").id;
+      host.environment_of({kAlice, 0, 0755}, {}, kPatience)->scope_of(layout::Family::kGeneratedCode, "").id;
   host.replace(all_known({{Facet::kTorch, "v=other"}}));
   EXPECT_TRUE(host.accepts(before, kCode));
-  EXPECT_NE(host.environment_of({kAlice, 0, 0755}, kPatience)->scope_of(layout::Family::kGeneratedCode, "").id, before);
+  EXPECT_NE(host.environment_of({kAlice, 0, 0755}, {}, kPatience)->scope_of(layout::Family::kGeneratedCode, "").id,
+            before);
+}
+
+ThisHost learning_host(const std::string& directory, std::map<pid_t, fingerprint::JobFacts> jobs) {
+  auto writers = std::make_unique<FakeWriters>();
+  writers->jobs = std::move(jobs);
+  return ThisHost(all_known(), std::move(writers), {}, fingerprint::TrustPolicy::kAll, {},
+                  fingerprint::ask_name_service, std::make_unique<LearnedEnvironments>(directory));
+}
+
+fingerprint::JobFacts job_with(const std::string& torch) {
+  fingerprint::JobFacts job{fingerprint::JobFacts::Kind::kKnown, {}, {}};
+  job.facts.set(Facet::kTorch, known(torch));
+  return job;
+}
+
+TEST(Host, HasAnEnvironmentForEachJob) {
+  const testing::TemporaryDirectory directory;
+  const std::map<pid_t, fingerprint::JobFacts> jobs{{1, job_with("version=1")},
+                                                    {2, job_with("version=2")},
+                                                    {3, job_with("version=1")},
+                                                    {4, {fingerprint::JobFacts::Kind::kNeither, {}, {}}}};
+  const ThisHost host = learning_host(directory.path() + "/environments", jobs);
+  ASSERT_TRUE(host.learns());
+  const vfs::Job one = host.job_of(1);
+  ASSERT_EQ(one.kind, vfs::Job::Kind::kKnown);
+  EXPECT_EQ(one.environment.size(), vfs::kEnvironmentIdLength);
+  EXPECT_EQ(host.job_of(3).environment, one.environment) << "equal facts";
+  EXPECT_NE(host.job_of(2).environment, one.environment);
+  EXPECT_EQ(host.job_of(4).kind, vfs::Job::Kind::kNone);
+  EXPECT_EQ(host.job_of(5).kind, vfs::Job::Kind::kUnknown);
+
+  const vfs::RootAccess root{0, 0, 0755};
+  const auto environment = host.environment_of(root, one.environment, kPatience);
+  ASSERT_NE(environment, nullptr);
+  EXPECT_EQ(environment, host.environment_of(root, one.environment, kPatience)) << "the same object";
+  EXPECT_EQ(environment->expected()->get(Facet::kTorch).value, "version=1");
+  EXPECT_TRUE(environment->shared_with().known);
+  const std::string scope = environment->scope_of(layout::Family::kGeneratedCode, "").id;
+  EXPECT_NE(scope, host.scope_of(layout::Family::kGeneratedCode, "").id);
+  EXPECT_TRUE(host.accepts(scope, kCode));
+  EXPECT_EQ(host.environment_text(one.environment).substr(0, 7), "torch 1");
+  EXPECT_EQ(host.environment_of(root, {}, kPatience), nullptr) << "the mount's own";
+
+  const auto gone = host.environment_of(root, "0123456789abcdef", kPatience);
+  EXPECT_FALSE(gone->shared_with().known);
+  EXPECT_EQ(gone->scope_of(layout::Family::kGeneratedCode, "").id, "") << "shared with nobody";
+}
+
+TEST(Host, KnowsLearnedEnvironmentsAtTheNextMount) {
+  const testing::TemporaryDirectory directory;
+  const std::string place = directory.path() + "/environments";
+  std::string id;
+  std::string scope;
+  {
+    const ThisHost host = learning_host(place, {{1, job_with("version=1")}});
+    id = host.job_of(1).environment;
+    scope = host.environment_of({0, 0, 0755}, id, kPatience)->scope_of(layout::Family::kGeneratedCode, "").id;
+  }
+  ASSERT_FALSE(scope.empty());
+  const ThisHost host = learning_host(place, {});
+  EXPECT_EQ(host.environment_of({0, 0, 0755}, id, kPatience)->scope_of(layout::Family::kGeneratedCode, "").id, scope);
+  ThisHost changed = learning_host(place, {});
+  changed.replace(all_known({{Facet::kGpuArch, "cc=1.0"}}));
+  EXPECT_EQ(changed.environment_of({0, 0, 0755}, id, kPatience)->expected()->get(Facet::kGpuArch).value, "cc=1.0");
+}
+
+TEST(LearnedEnvironments, AreAtMostSoMany) {
+  const testing::TemporaryDirectory directory;
+  const std::string place = directory.path() + "/environments";
+  std::vector<std::string> ids;
+  LearnedEnvironments learned(place);
+  for (size_t number = 0; number <= LearnedEnvironments::kMost; ++number)
+    ids.push_back(learned.take(job_with("version=" + std::to_string(number)).facts));
+  EXPECT_FALSE(learned.find(ids.front()));
+  EXPECT_TRUE(learned.find(ids.back()));
+  const LearnedEnvironments again(place);
+  EXPECT_FALSE(again.find(ids.front()));
+  EXPECT_TRUE(again.find(ids.back()));
 }
 
 TEST(Host, PartsALimitedNumberOfUsers) {
   const ThisHost host = host_of_users();
   std::vector<std::shared_ptr<const vfs::RootEnvironment>> held;
   for (uid_t user = 1; user <= ThisHost::kMostEnvironments; ++user)
-    held.push_back(host.environment_of({user, 0, 0755}, kPatience));
-  const auto one_more = host.environment_of({kAlice, 0, 0755}, kPatience);
+    held.push_back(host.environment_of({user, 0, 0755}, {}, kPatience));
+  const auto one_more = host.environment_of({kAlice, 0, 0755}, {}, kPatience);
   EXPECT_FALSE(one_more->shared_with().known);
   EXPECT_NE(one_more->shared_with().problem.find("128 users"), std::string::npos);
   EXPECT_EQ(one_more->scope_of(layout::Family::kGeneratedCode, "").id, "") << "shared with nobody";
   held.erase(held.begin(), held.begin() + 10);
-  EXPECT_TRUE(host.environment_of({kAlice, 0, 0755}, kPatience)->shared_with().known)
+  EXPECT_TRUE(host.environment_of({kAlice, 0, 0755}, {}, kPatience)->shared_with().known)
       << "in the place of one that nobody uses";
 }
 
 TEST(Host, PartsNobodyWhereAllShareWithAll) {
   const ThisHost host(all_known(), nullptr);
   EXPECT_FALSE(host.parts_roots());
-  EXPECT_EQ(host.environment_of({kAlice, 0, 0755}, kPatience), nullptr);
+  EXPECT_EQ(host.environment_of({kAlice, 0, 0755}, {}, kPatience), nullptr);
 }
 
 TEST(Host, KnowsTheScopeOfAnArchitecture) {

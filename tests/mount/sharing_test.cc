@@ -48,6 +48,14 @@ TEST(SharingWarning, GivesTheReasonWhereTorchIsNotKnown) {
             "nothing that torch makes will be shared: /no/python: no such program; name the interpreter with --python");
 }
 
+TEST(SharingWarning, IsNoneWhereTheJobsBringTheirEnvironmentsAlong) {
+  config::Settings settings = with_remote();
+  settings.writers = config::WritersPolicy::kLearned;
+  EXPECT_EQ(sharing_warning(settings, testing::facts::all_known_but(Facet::kTorch, {false, {}, {}, "no RECORD", {}})),
+            "");
+  EXPECT_NE(namespace_warning(settings, 1), "") << "they are looked at";
+}
+
 TEST(NamespaceWarning, NamesTheRemedyOnceSuchAProcessHasWritten) {
   EXPECT_EQ(namespace_warning(with_remote(), 0), "");
   const std::string warning = namespace_warning(with_remote(), 1);

@@ -8,6 +8,8 @@
 #include <set>
 #include <utility>
 
+#include "inductorfs/codec/digest.h"
+
 namespace inductorfs::testing {
 namespace {
 
@@ -18,6 +20,11 @@ constexpr std::chrono::seconds kPatience{20};
 
 /// A writer is known by the address of its number alone: nobody else looks into it.
 pid_t number_of(const fingerprint::Writer* writer) { return *reinterpret_cast<const pid_t*>(writer); }
+
+/// The id of an environment that a test calls by a name.
+std::string id_of(const std::string& facts) {
+  return codec::digest_of(facts).to_hex().substr(0, vfs::kEnvironmentIdLength);
+}
 
 bool has_scope(const fingerprint::Fingerprint& facts, const remote::ScopeId& id, std::string_view path) {
   const auto scopes = layout::scopes_of(layout::classify(path).family, facts);
@@ -74,7 +81,8 @@ FakeWriters::Process FakeWriters::process_of(const State& state, const fingerpri
   return known == state.processes.end() ? state.others : known->second;
 }
 
-Judgement FakeWriters::glance(const fingerprint::Writer* writer, std::span<const fingerprint::Facet> facets) {
+Judgement FakeWriters::glance(const fingerprint::Writer* writer, std::span<const fingerprint::Facet> facets,
+                              const fingerprint::ExpectedFacts&) {
   return state_.with([&](State& state) -> Judgement {
     state.asked.assign(facets.begin(), facets.end());
     const Match match = process_of(state, writer).at_once;
@@ -82,7 +90,8 @@ Judgement FakeWriters::glance(const fingerprint::Writer* writer, std::span<const
   });
 }
 
-Judgement FakeWriters::judge(const fingerprint::Writer* writer, std::span<const fingerprint::Facet>) {
+Judgement FakeWriters::judge(const fingerprint::Writer* writer, std::span<const fingerprint::Facet>,
+                             const fingerprint::ExpectedFacts&) {
   return state_.with([&](State& state) -> Judgement {
     if (state.held || (writer != nullptr && state.stuck.contains(number_of(writer)))) {
       ++state.judging;
@@ -152,12 +161,11 @@ layout::Scope FakeEnvironment::scope_of(layout::Family family, std::string_view 
 
 namespace {
 
-/// Of the roots of one user.
-class EnvironmentOfUser final : public vfs::RootEnvironment {
+/// Of the roots of one user, or of the programs with one environment.
+class PartedEnvironment final : public vfs::RootEnvironment {
  public:
-  EnvironmentOfUser(fingerprint::Fingerprint facts, uid_t user) : facts_(std::move(facts)) {
-    trust_.known = true;
-    trust_.value = "user=" + std::to_string(user);
+  PartedEnvironment(fingerprint::Fingerprint facts, fingerprint::Fact trust)
+      : facts_(std::move(facts)), trust_(std::move(trust)) {
     facts_.set(fingerprint::Facet::kTrust, trust_);
   }
   layout::Scope scope_of(layout::Family family, std::string_view architecture) const override {
@@ -168,6 +176,9 @@ class EnvironmentOfUser final : public vfs::RootEnvironment {
   }
   std::vector<remote::ScopeId> scope_ids() const override { return scopes_of(facts_); }
   fingerprint::Fact shared_with() const override { return trust_; }
+  std::shared_ptr<const fingerprint::ExpectedFacts> expected() const override {
+    return std::make_shared<const fingerprint::ExpectedFacts>(facts_);
+  }
 
  private:
   fingerprint::Fingerprint facts_;
@@ -184,13 +195,49 @@ fingerprint::Fact FakeEnvironment::shared_with() const {
 }
 
 std::shared_ptr<const vfs::RootEnvironment> FakeEnvironment::environment_of(const vfs::RootAccess& root,
+                                                                            std::string_view job,
                                                                             Milliseconds /*patience*/) const {
-  if (!parts_ || root.uid == 0 || root.uid == ::getuid()) return nullptr;
+  const bool is_users = parts_ && root.uid != 0 && root.uid != ::getuid();
+  if (!is_users && job.empty()) return nullptr;
   return facts_.with([&](Facts& facts) {
-    auto& environment = facts.parted[root.uid];
-    if (!environment) environment = std::make_shared<const EnvironmentOfUser>(facts.now, root.uid);
+    auto& environment = facts.parted[{is_users ? root.uid : 0, std::string(job)}];
+    if (environment) return environment;
+    fingerprint::Fact trust = shared_with();
+    if (is_users) trust.value = "user=" + std::to_string(root.uid);
+    auto all = facts.now;
+    if (!job.empty()) {
+      const bool known = std::any_of(facts.jobs.begin(), facts.jobs.end(),
+                                     [&](const auto& one) { return !one.second.empty() && id_of(one.second) == job; });
+      if (!known) trust = {};
+      fingerprint::Fact torch;
+      torch.known = known;
+      torch.value = std::string(job);
+      all.set(fingerprint::Facet::kTorch, torch);
+    }
+    environment = std::make_shared<const PartedEnvironment>(all, trust);
     return environment;
   });
+}
+
+void FakeEnvironment::learn(std::map<pid_t, std::string> jobs) {
+  learns_ = true;
+  facts_.with([&](Facts& facts) {
+    facts.jobs = std::move(jobs);
+    facts.parted.clear();
+  });
+}
+
+vfs::Job FakeEnvironment::job_of(pid_t thread) const {
+  return facts_.with([&](const Facts& facts) -> vfs::Job {
+    const auto found = facts.jobs.find(thread);
+    if (found == facts.jobs.end()) return {};
+    if (found->second.empty()) return {vfs::Job::Kind::kUnknown, {}};
+    return {vfs::Job::Kind::kKnown, id_of(found->second)};
+  });
+}
+
+std::shared_ptr<const fingerprint::ExpectedFacts> FakeEnvironment::expected() const {
+  return facts_.with([](const Facts& facts) { return std::make_shared<const fingerprint::ExpectedFacts>(facts.now); });
 }
 
 Result<void> FakeEnvironment::check(const layout::Classification& classified, std::string_view bytes,

@@ -33,9 +33,11 @@ class FakeWriters final : public fingerprint::Writers {
   [[nodiscard]] std::vector<fingerprint::Facet> asked() const;
 
   std::shared_ptr<const fingerprint::Writer> identify(pid_t tid) override;
-  fingerprint::Judgement glance(const fingerprint::Writer* writer, std::span<const fingerprint::Facet> facets) override;
-  fingerprint::Judgement judge(const fingerprint::Writer* writer, std::span<const fingerprint::Facet> facets) override;
-  void set_facts(const fingerprint::Fingerprint&) override {}
+  fingerprint::Judgement glance(const fingerprint::Writer* writer, std::span<const fingerprint::Facet> facets,
+                                const fingerprint::ExpectedFacts& expected) override;
+  fingerprint::Judgement judge(const fingerprint::Writer* writer, std::span<const fingerprint::Facet> facets,
+                               const fingerprint::ExpectedFacts& expected) override;
+  fingerprint::JobFacts job_of(pid_t, Milliseconds) override { return {}; }  // FakeEnvironment tells
 
  private:
   struct Process {
@@ -90,6 +92,9 @@ class FakeEnvironment final : public vfs::Host {
   [[nodiscard]] std::vector<std::string> scopes() const;
   /// Roots that belong to other users than root and this process's share with those of the same user.
   void part_users() { parts_ = true; }
+  /// Environments are learned: these processes have environments of these facts; an empty one cannot be found out. All
+  /// others are neither torch nor Triton.
+  void learn(std::map<pid_t, std::string> jobs);
   /// Under the facts of now or any earlier ones: the catalog still finishes with the old scopes when the facts are new.
   [[nodiscard]] bool accepts(const remote::ScopeId& scope, std::string_view path) const;
 
@@ -97,12 +102,16 @@ class FakeEnvironment final : public vfs::Host {
   bool follows(const remote::ScopeId& scope, std::string_view path) const override;
   std::vector<remote::ScopeId> scope_ids() const override { return scopes(); }
   fingerprint::Fact shared_with() const override;
-  std::shared_ptr<const vfs::RootEnvironment> environment_of(const vfs::RootAccess& root,
+  std::shared_ptr<const vfs::RootEnvironment> environment_of(const vfs::RootAccess& root, std::string_view job,
                                                              Milliseconds patience) const override;
+  bool learns() const override { return learns_; }
+  vfs::Job job_of(pid_t thread) const override;
+  std::string environment_text(std::string_view job) const override { return "facts " + std::string(job); }
+  std::shared_ptr<const fingerprint::ExpectedFacts> expected() const override;
   bool may_share(const vfs::RootAccess& root, uid_t user) const override {
     return !parts_ || user == root.uid || (root.uid == 0 && (root.mode & 022) != 0);
   }
-  bool parts_roots() const override { return parts_; }
+  bool parts_roots() const override { return parts_ || learns_; }
   Result<void> check(const layout::Classification& classified, std::string_view bytes, uint64_t size) const override;
   fingerprint::Writers* writers() const override { return writers_.get(); }
 
@@ -110,11 +119,13 @@ class FakeEnvironment final : public vfs::Host {
   struct Facts {
     fingerprint::Fingerprint now;
     std::vector<fingerprint::Fingerprint> earlier;
-    std::map<uid_t, std::shared_ptr<const vfs::RootEnvironment>> parted{};
+    std::map<std::pair<uid_t, std::string>, std::shared_ptr<const vfs::RootEnvironment>> parted{};
+    std::map<pid_t, std::string> jobs{};
   };
 
   mutable Guarded<Facts> facts_;
   bool parts_ = false;
+  bool learns_ = false;
   std::shared_ptr<FakeWriters> writers_;
   Check check_;
 };

@@ -62,6 +62,7 @@ Host::Host(std::shared_ptr<remote::MemoryCluster> cluster, HostOptions options)
   environment.set_writers(options_.writers);
   environment.set_check(options_.check);
   if (options_.part_users) environment.part_users();
+  if (!options_.jobs.empty()) environment.learn(options_.jobs);
   start();
 }
 
@@ -229,7 +230,7 @@ Result<void> Host::unlink(const std::string& path) {
   auto parent = parent_of(path);
   if (!parent) return fail(parent.error());
   if (auto found = walk(path, 0); !found) return fail(found.error());
-  return file_system->unlink(*parent, base_name(path));
+  return file_system->unlink(*parent, base_name(path), caller(0));
 }
 
 Result<void> Host::remove_directory(const std::string& path) {
@@ -243,7 +244,7 @@ Result<std::vector<std::string>> Host::list(const std::string& path) {
   auto found = walk(path, 0);
   if (!found) return fail(found.error());
   std::vector<std::string> names;
-  INDUCTORFS_TRY(file_system->read_directory(found->node, 0, [&](const vfs::DirectoryItem& item) {
+  INDUCTORFS_TRY(file_system->read_directory(found->node, 0, caller(0), [&](const vfs::DirectoryItem& item) {
     if (item.name != "." && item.name != "..") names.emplace_back(item.name);
     return true;
   }));

@@ -33,6 +33,9 @@ struct Also {
 /// Says whose artefacts are published.
 enum class WritersPolicy {
   kMatching,  ///< those of processes whose torch, Triton and variables are this mount's (fingerprint/writers.h)
+  /// Those of all processes, each under the environment that is learned from it, and each process is shown what fits
+  /// its own (vfs::Host::learns()).
+  kLearned,
   /// Those of all processes: the mount is for one pod, whose processes have its environment. A file is complete by the
   /// signs of torch and Triton, as under kMatching.
   kPod,

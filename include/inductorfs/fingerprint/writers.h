@@ -30,6 +30,37 @@ struct Judgement {
   std::string why;  ///< empty for kMatches; else which facet or variable differs or is not known, and the remedy
 };
 
+/// The facts that writers are compared with. Immutable after construction.
+class ExpectedFacts {
+ public:
+  explicit ExpectedFacts(const Fingerprint& facts);
+  [[nodiscard]] const Fact& get(Facet facet) const { return facts_.get(facet); }
+  [[nodiscard]] const std::map<std::string, std::string>& environment() const { return environment_; }
+
+ private:
+  Fingerprint facts_;
+  std::map<std::string, std::string> environment_;
+};
+
+/// The environment that a process has by itself.
+struct JobFacts {
+  enum class Kind {
+    kNeither,  ///< it is neither torch nor Triton, and was started by none
+    kUnknown,  ///< it cannot be found out, or was not in time
+    kKnown,
+  };
+  Kind kind = Kind::kUnknown;
+  /// Of kKnown: the facets torch, triton, python, libc and environment, as probe() would state them in that process's
+  /// environment. The compiler too, but only where it has to be another than the host's (as an unknown fact: the
+  /// process has another root directory).
+  Fingerprint facts;
+  std::string why;  ///< of kUnknown
+};
+
+/// Returns the facts of a job (JobFacts::facts) on a host: the device, the driver and the processor are the host's, and
+/// what the job brings along is its own, with what follows from that for the others.
+[[nodiscard]] Fingerprint with_job(const Fingerprint& host, const Fingerprint& job);
+
 /// Examines processes through /proc, and remembers what it learned. Safe for concurrent use.
 class Writers {
  public:
@@ -42,16 +73,22 @@ class Writers {
   /// The process's environment is the one that it has now, not the one that it was started with; only where there is no
   /// right to read its memory it is the latter (counter writers.start_environment).
   [[nodiscard]] virtual std::shared_ptr<const Writer> identify(pid_t tid) = 0;
-  /// Compares each facet that is asked for with the mount's; an environment variable counts where it matters to a
+  /// Compares each facet that is asked for with what is expected; an environment variable counts where it matters to a
   /// family with these facets (variables.h). It uses only what is known already and never reads a package: kLater when
   /// that would be needed. A job's own thread may call it.
-  [[nodiscard]] virtual Judgement glance(const Writer* writer, std::span<const Facet> facets) = 0;
+  [[nodiscard]] virtual Judgement glance(const Writer* writer, std::span<const Facet> facets,
+                                         const ExpectedFacts& expected) = 0;
   /// Compares as glance() does, but has a child process read what is not known. That takes seconds for a package that
   /// was never seen, and is then remembered. Never blocks: answers kLater until the child is done, for at most
   /// WritersOptions::package_deadline; then kUnknown.
-  [[nodiscard]] virtual Judgement judge(const Writer* writer, std::span<const Facet> facets) = 0;
-  /// Replaces the mount's facts, which have changed.
-  virtual void set_facts(const Fingerprint& facts) = 0;
+  [[nodiscard]] virtual Judgement judge(const Writer* writer, std::span<const Facet> facets,
+                                        const ExpectedFacts& expected) = 0;
+  /// Learns the environment of the process that the thread `tid` belongs to, and keeps to the answer for as long as
+  /// that process lives, whatever it changes of its environment: what it has written must not vanish before its eyes. A
+  /// process that such a process has started with the same packages and its variables of now has the same answer.
+  /// Blocks for `patience` at most, while child processes read packages that were never seen; what is not known then is
+  /// kUnknown for good. kNeither counts for this call only: a process may load torch later.
+  [[nodiscard]] virtual JobFacts job_of(pid_t tid, Milliseconds patience) = 0;
 };
 
 struct WritersOptions {
@@ -65,8 +102,7 @@ struct WritersOptions {
   /// After this time a process's environment, and whether the process has loaded torch, is read again.
   Milliseconds environment_age{1000};
 };
-[[nodiscard]] std::unique_ptr<Writers> open_writers(const WritersOptions& options, const Fingerprint& facts,
-                                                    Counters& counters);
+[[nodiscard]] std::unique_ptr<Writers> open_writers(const WritersOptions& options, Counters& counters);
 
 /// Runs the body of the short-lived process that reads one package for Writers and prints its fact. It is a process of
 /// its own because another user chose the files: if a file cannot be read in time, the process is given up with it.

@@ -13,6 +13,7 @@
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "inductorfs/fingerprint/trust.h"
 #include "inductorfs/fingerprint/writers.h"
+#include "inductorfs/host/learned_environments.h"
 #include "inductorfs/layout/scope.h"
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/vfs/file_system.h"
@@ -72,6 +73,7 @@ class HostState final : public vfs::RootEnvironment {
 
  private:
   const fingerprint::Fingerprint facts_and_trust_;
+  const std::shared_ptr<const fingerprint::ExpectedFacts> expected_;
 
  public:
   const Scopes scopes;
@@ -82,6 +84,7 @@ class HostState final : public vfs::RootEnvironment {
   }
   [[nodiscard]] std::vector<remote::ScopeId> scope_ids() const override { return scopes.ids(); }
   [[nodiscard]] fingerprint::Fact shared_with() const override { return trust; }
+  [[nodiscard]] std::shared_ptr<const fingerprint::ExpectedFacts> expected() const override { return expected_; }
   /// Returns the limits, which are found out at the first call: that reads libraries, for which a takeover does not
   /// wait.
   [[nodiscard]] const layout::HostLimits& limits() const;
@@ -97,14 +100,16 @@ class HostState final : public vfs::RootEnvironment {
 class ThisHost final : public vfs::Host {
  public:
   /// `writers` is nullptr when every writer is trusted to have this mount's environment. `mountpoint`: whose it is.
+  /// `learned`: where environments are learned (Host::learns()), which takes writers; else nullptr.
   ThisHost(fingerprint::Fingerprint facts, std::unique_ptr<fingerprint::Writers> writers, PlaceReader reader = {},
            fingerprint::TrustPolicy trust = fingerprint::TrustPolicy::kAll, vfs::RootAccess mountpoint = {},
-           fingerprint::AskName ask = fingerprint::ask_name_service);
+           fingerprint::AskName ask = fingerprint::ask_name_service,
+           std::unique_ptr<LearnedEnvironments> learned = nullptr);
   /// The most groups of cache roots that share with different users; what comes then is shared with nobody.
   static constexpr size_t kMostEnvironments = 128;
 
   [[nodiscard]] std::shared_ptr<const HostState> state() const;
-  /// Replaces the facts for all later questions, and tells the writers unless all values are as before.
+  /// Replaces the facts for all later questions.
   void replace(fingerprint::Fingerprint facts);
   /// Accepts as Scopes::accepts() does, under the current facts or any that this object has had: the catalog still
   /// finishes its work on the old scopes when the facts are new.
@@ -117,10 +122,17 @@ class ThisHost final : public vfs::Host {
   [[nodiscard]] bool follows(const remote::ScopeId& scope, std::string_view path) const override;
   [[nodiscard]] std::vector<remote::ScopeId> scope_ids() const override;
   [[nodiscard]] fingerprint::Fact shared_with() const override;
+  [[nodiscard]] std::shared_ptr<const fingerprint::ExpectedFacts> expected() const override;
   [[nodiscard]] std::shared_ptr<const vfs::RootEnvironment> environment_of(const vfs::RootAccess& root,
+                                                                           std::string_view job,
                                                                            Milliseconds patience) const override;
+  [[nodiscard]] bool learns() const override { return learned_ != nullptr; }
+  [[nodiscard]] vfs::Job job_of(pid_t thread) const override;
+  [[nodiscard]] std::string environment_text(std::string_view job) const override;
   [[nodiscard]] bool may_share(const vfs::RootAccess& root, uid_t user) const override;
-  [[nodiscard]] bool parts_roots() const override { return trust_.policy() != fingerprint::TrustPolicy::kAll; }
+  [[nodiscard]] bool parts_roots() const override { return learns() || parts_users(); }
+  /// Checks under the mount's own facts and, where environments are learned, under those in use: one that it fits is
+  /// enough, because it is shown to those environments alone that follow its scope.
   [[nodiscard]] Result<void> check(const layout::Classification& classified, std::string_view bytes,
                                    uint64_t size) const override;
   [[nodiscard]] fingerprint::Writers* writers() const override { return writers_.get(); }
@@ -128,11 +140,14 @@ class ThisHost final : public vfs::Host {
  private:
   struct States {
     std::shared_ptr<const HostState> now;
-    /// By the trust facet: those that are not `now`. One that nobody else holds goes when there are too many.
+    /// By job and trust facet: those that are not `now`. One that nobody else holds goes when there are too many.
     std::map<std::string, std::shared_ptr<const HostState>> parted;
     std::vector<std::shared_ptr<const HostState>> earlier;  ///< newest last
     void retire(std::shared_ptr<const HostState> state);
   };
+  [[nodiscard]] bool parts_users() const { return trust_.policy() != fingerprint::TrustPolicy::kAll; }
+  [[nodiscard]] std::shared_ptr<const HostState> parted_state(States& states, std::string_view job,
+                                                              fingerprint::Fact trust) const;
   [[nodiscard]] fingerprint::Fact trust_of(const vfs::RootAccess& root, Milliseconds patience) const {
     return trust_.of(root.uid, root.gid, root.mode, patience);
   }
@@ -141,6 +156,7 @@ class ThisHost final : public vfs::Host {
   const vfs::RootAccess mountpoint_;
   mutable SharedGuarded<States> states_;
   std::unique_ptr<fingerprint::Writers> writers_;
+  std::unique_ptr<LearnedEnvironments> learned_;
 };
 
 // ---- what facts say

@@ -41,7 +41,21 @@ class RootEnvironment {
   [[nodiscard]] virtual std::vector<remote::ScopeId> scope_ids() const = 0;
   /// Returns who shares it: the trust facet (fingerprint/trust.h).
   [[nodiscard]] virtual fingerprint::Fact shared_with() const = 0;
+  /// Returns the facts that the writer of a shared artefact has to have.
+  [[nodiscard]] virtual std::shared_ptr<const fingerprint::ExpectedFacts> expected() const = 0;
 };
+
+/// Which environment the program behind a request has (Host::job_of). Immutable value.
+struct Job {
+  enum class Kind {
+    kNone,     ///< it is neither torch nor Triton, and was started by none
+    kUnknown,  ///< it could not be found out, and stays so for as long as the process lives
+    kKnown,
+  };
+  Kind kind = Kind::kNone;
+  std::string environment;  ///< of kKnown: kEnvironmentIdLength hex digits; equal ids are equal environments
+};
+inline constexpr size_t kEnvironmentIdLength = 16;
 
 /// This host as the file system sees it: its scopes, its checks of artefacts, and its writers. As a RootEnvironment it
 /// is that of the mountpoint, and of each root that shares with the same users. The answers may change while the mount
@@ -49,9 +63,19 @@ class RootEnvironment {
 class Host : public RootEnvironment {
  public:
   /// Returns the environment of the cache roots with this owner; nullptr when it is the mountpoint's. Equal owners get
-  /// the same object. It may block for `patience`, when it has to ask for a name.
+  /// the same object. It may block for `patience`, when it has to ask for a name. `job` is a Job::environment, or empty
+  /// for the mount's own environment; one that this host does not know any more shares nothing (RootEnvironment::
+  /// shared_with() is not known).
   [[nodiscard]] virtual std::shared_ptr<const RootEnvironment> environment_of(const RootAccess& root,
+                                                                              std::string_view job,
                                                                               Milliseconds patience) const = 0;
+  /// Says whether each program has the environment that is learned from it, and not the mount's. It never changes.
+  [[nodiscard]] virtual bool learns() const = 0;
+  /// Finds out which environment a program has (fingerprint::Writers::job_of). It blocks for some seconds at most, and
+  /// only when the program's packages were never seen on this host. Only where learns().
+  [[nodiscard]] virtual Job job_of(pid_t thread) const = 0;
+  /// Returns what a Job::environment is, in a few words: "torch 2.15.0, triton 3.9.0, cpython-311".
+  [[nodiscard]] virtual std::string environment_text(std::string_view job) const = 0;
   /// Says whether what this user puts into such a root is shared by those who share the root.
   [[nodiscard]] virtual bool may_share(const RootAccess& root, uid_t user) const = 0;
   /// Says whether environment_of() can be another one than the mountpoint's.
@@ -139,6 +163,7 @@ struct RootStatus {
   std::string path;         ///< relative to the mount
   uid_t owner = 0;          ///< of its directory
   std::string shared_with;  ///< "everybody", "user=NAME", "group=NAME", or why it is shared with nobody
+  std::string environment;  ///< where environments are learned: that of the programs which have this part of the root
 };
 
 struct FileSystemStatus {
@@ -211,7 +236,7 @@ class FileSystem {
                                                    const Caller&) = 0;
   [[nodiscard]] virtual Result<Found> link(NodeId node, NodeId new_parent, std::string_view new_name,
                                            const Caller&) = 0;
-  [[nodiscard]] virtual Result<void> unlink(NodeId parent, std::string_view name) = 0;
+  [[nodiscard]] virtual Result<void> unlink(NodeId parent, std::string_view name, const Caller&) = 0;
   [[nodiscard]] virtual Result<void> remove_directory(NodeId parent, std::string_view name, const Caller&) = 0;
   [[nodiscard]] virtual Result<void> rename(NodeId parent, std::string_view name, NodeId new_parent,
                                             std::string_view new_name, RenameMode mode, const Caller&) = 0;
@@ -219,7 +244,7 @@ class FileSystem {
 
   /// Passes the items after `cookie` (0: from the start) to `take` until that answers false. "." and ".." are included.
   /// Cookies stay valid while the kernel knows the directory, whatever is created or removed meanwhile.
-  [[nodiscard]] virtual Result<void> read_directory(NodeId directory, uint64_t cookie,
+  [[nodiscard]] virtual Result<void> read_directory(NodeId directory, uint64_t cookie, const Caller&,
                                                     const std::function<bool(const DirectoryItem&)>& take) = 0;
 
   // ---- attributes

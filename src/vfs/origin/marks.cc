@@ -85,17 +85,18 @@ WriterVerdict Marks::glance(const std::string& path, layout::Family family, std:
     return verdict;
   }
   verdict.writer = writers->identify(process);
-  verdict.judgement = writers->glance(verdict.writer.get(), rule.facets);
+  verdict.judgement = writers->glance(verdict.writer.get(), rule.facets, *scopes_.expected(path));
   return verdict;
 }
 
-std::optional<std::string> Marks::judge(layout::Family family,
+std::optional<std::string> Marks::judge(const std::string& path, layout::Family family,
                                         std::span<const std::shared_ptr<const fingerprint::Writer>> writers) const {
   fingerprint::Writers* const judges = host_.writers();
   if (judges == nullptr) return std::string();
   bool later = false;
+  const auto expected = scopes_.expected(path);
   for (const auto& writer : writers) {
-    auto judgement = judges->judge(writer.get(), layout::rule_of(family).facets);
+    auto judgement = judges->judge(writer.get(), layout::rule_of(family).facets, *expected);
     later = later || judgement.match == fingerprint::Match::kLater;
     if (judgement.match == fingerprint::Match::kMatches || judgement.match == fingerprint::Match::kLater) continue;
     return judgement.why.empty() ? std::string("its writer has another environment") : std::move(judgement.why);

@@ -33,7 +33,8 @@ class Marks {
   /// Returns why one of these writers does not match; an empty text when all do. Empty optional while that is not known
   /// yet: the missing facts are read in the background, and a later call tells.
   [[nodiscard]] std::optional<std::string> judge(
-      layout::Family family, std::span<const std::shared_ptr<const fingerprint::Writer>> writers) const;
+      const std::string& path, layout::Family family,
+      std::span<const std::shared_ptr<const fingerprint::Writer>> writers) const;
   /// Says whether everybody's files may be shared; otherwise a file without a known writer cannot be.
   [[nodiscard]] bool everyone_fits() const { return host_.writers() == nullptr; }
 

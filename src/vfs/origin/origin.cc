@@ -112,7 +112,7 @@ Standing Origin::judge_writers(const NodePtr& node, const std::string& path) {
                               : std::vector<std::shared_ptr<const fingerprint::Writer>>{};
   });
   if (waiting.empty()) return Standing::kMatches;
-  const auto judged = marks_.judge(layout::classify(path).family, waiting);
+  const auto judged = marks_.judge(path, layout::classify(path).family, waiting);
   if (!judged) return Standing::kUnjudged;
   const std::string& why = *judged;
   bool more = false;
@@ -152,7 +152,7 @@ Standing Origin::standing_of_set(const NodePtr& directory, const std::string& pa
   const auto fits = [&](const Provenance& found) { return found.is_for(scope.id) || found.is_for(any); };
   if (!set.unjudged.empty()) {
     if (!fits(set)) return Standing::kStays;
-    const auto why = marks_.judge(kKernel, set.unjudged);
+    const auto why = marks_.judge(path, kKernel, set.unjudged);
     if (!why) return Standing::kUnjudged;
     if (!why->empty()) {
       set.make_private(*why);

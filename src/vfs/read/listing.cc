@@ -11,8 +11,6 @@
 namespace inductorfs::vfs {
 namespace {
 
-using Items = std::map<std::string, Listing::Item>;
-
 constexpr uint64_t kFirstCookie = 3;  // 1 and 2 are "." and ".."
 
 const std::string kDevices = "triton/" + std::string(layout::kAnyDevice);
@@ -30,7 +28,13 @@ uint64_t cookie_of(std::string_view name) {
   return std::max(hash >> 1, kFirstCookie);
 }
 
-void renew(Listing& listing, const Items& items) {
+std::string made_for(const std::vector<std::string>& branches) {
+  std::string text;
+  for (const auto& branch : branches) text += branch + "\n";
+  return text;
+}
+
+void renew(Listing& listing, const std::map<std::string, Listing::Item>& items) {
   listing.by_cookie.clear();
   for (const auto& [name, item] : items) {
     uint64_t cookie = cookie_of(name);
@@ -41,10 +45,36 @@ void renew(Listing& listing, const Items& items) {
 
 }  // namespace
 
-Result<void> Listings::renew_listing(const NodePtr& node, const std::string& path) {
-  INDUCTORFS_TRY_ASSIGN(const auto local, tree_.list_in_view(path));
+/// The branches whose names a program sees in this directory, too.
+std::vector<std::string> Listings::branches_shown(const std::string& path, const Caller& caller) {
+  if (!branches_.are_on() || !environment_in(path).empty()) return {};
+  return branches_.seen_by(path, caller);
+}
+
+Result<void> Listings::renew_listing(const NodePtr& node, const std::string& path,
+                                     const std::vector<std::string>& branches) {
   Items items;
-  for (const auto& item : local) items[item.name] = {item.name, item.inode_number, item.type};
+  INDUCTORFS_TRY(add_names(items, node, path));
+  for (const auto& branch : branches) {
+    const auto directory = lookup_.pin_path(branch);
+    if (!directory) continue;  // it goes just now
+    const auto added = add_names(items, *directory, branch);
+    tree_.unpin(*directory);
+    INDUCTORFS_TRY(added);
+  }
+  node->listing.with([&](Listing& listing) {
+    renew(listing, items);
+    listing.made_for = made_for(branches);
+  });
+  return {};
+}
+
+Result<void> Listings::add_names(Items& items, const NodePtr& node, const std::string& path) {
+  INDUCTORFS_TRY_ASSIGN(const auto local, tree_.list_in_view(path));
+  for (const auto& item : local) {
+    if (!is_branch_name(item.name))
+      items.try_emplace(item.name, Listing::Item{item.name, item.inode_number, item.type});
+  }
   const auto directory = layout::name_of(path);
   bool has_set = false;
   const auto add_shared = [&](const std::string& name, mode_t type) {
@@ -78,19 +108,22 @@ Result<void> Listings::renew_listing(const NodePtr& node, const std::string& pat
     add_shared(name, static_cast<mode_t>(child.directory ? S_IFDIR : S_IFREG));
   }
   if (layout::is_candidate_directory(path)) nodes_.set_shown(node, std::move(shown));
-  node->listing.with([&](Listing& listing) { renew(listing, items); });
   return {};
 }
 
-Result<void> Listings::read_directory(NodeId id, uint64_t cookie,
+Result<void> Listings::read_directory(NodeId id, uint64_t cookie, const Caller& caller,
                                       const std::function<bool(const DirectoryItem&)>& take) {
   INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
   if (!node->is_directory()) return fail(ErrorCode::kNotDirectory);
   const auto path = nodes_.path_of(*node);
   if (!path) return {};  // deleted, and still somebody's working directory: empty
   if (const auto name = layout::name_of(*path); tree_.lists_cluster(name)) scopes_.use(name.root);
-  const bool known = node->listing.with([](const Listing& listing) { return listing.known; });
-  if (cookie == 0 || !known) INDUCTORFS_TRY(renew_listing(node, *path));
+  const auto branches = branches_shown(*path, caller);
+  const bool known = node->listing.with(
+      [&](const Listing& listing) { return listing.known && listing.made_for == made_for(branches); });
+  if (cookie == 0 || !known) INDUCTORFS_TRY(renew_listing(node, *path, branches));
+  // The kernel shows what it keeps of a listing to every process.
+  if (branches_.are_on() && branches_.has_branches(*path)) notifier_.wish_content_forgotten(id);
   if (cookie < 1 && !take({".", node->inode_number, S_IFDIR, 1})) return {};
   if (cookie < 2 && !take({"..", 0, S_IFDIR, 2})) return {};
   node->listing.with([&](const Listing& listing) {

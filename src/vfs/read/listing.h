@@ -2,9 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
+#include <vector>
 
+#include "vfs/read/branches.h"
 #include "vfs/read/cluster_sets.h"
+#include "vfs/read/notifier.h"
 #include "vfs/read/root_scopes.h"
 #include "vfs/read/services.h"
 #include "vfs/tree/root_tree.h"
@@ -15,20 +19,34 @@ namespace inductorfs::vfs {
 /// concurrent use.
 class Listings {
  public:
-  Listings(const Services& services, RootTree& tree, RootScopes& scopes, ClusterSets& sets)
-      : catalog_(services.catalog), tree_(tree), scopes_(scopes), sets_(sets) {}
+  Listings(const Services& services, RootTree& tree, RootScopes& scopes, ClusterSets& sets, Lookup& lookup,
+           Branches& branches, Notifier& notifier)
+      : catalog_(services.catalog),
+        tree_(tree),
+        scopes_(scopes),
+        sets_(sets),
+        lookup_(lookup),
+        branches_(branches),
+        notifier_(notifier) {}
 
   /// FileSystem::read_directory.
-  [[nodiscard]] Result<void> read_directory(NodeId directory, uint64_t cookie,
+  [[nodiscard]] Result<void> read_directory(NodeId directory, uint64_t cookie, const Caller& caller,
                                             const std::function<bool(const DirectoryItem&)>& take);
 
  private:
-  [[nodiscard]] Result<void> renew_listing(const NodePtr& node, const std::string& path);
+  using Items = std::map<std::string, Listing::Item>;
+  [[nodiscard]] std::vector<std::string> branches_shown(const std::string& path, const Caller& caller);
+  [[nodiscard]] Result<void> renew_listing(const NodePtr& node, const std::string& path,
+                                           const std::vector<std::string>& branches);
+  [[nodiscard]] Result<void> add_names(Items& items, const NodePtr& node, const std::string& path);
 
   catalog::Catalog& catalog_;
   RootTree& tree_;
   RootScopes& scopes_;
   ClusterSets& sets_;
+  Lookup& lookup_;
+  Branches& branches_;
+  Notifier& notifier_;
   NodeTable& nodes_{tree_.nodes()};
 };
 

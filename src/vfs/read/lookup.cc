@@ -62,7 +62,7 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
   if (directory->key && layout::is_group_file(where->name)) {
     where->seen = tree_.seen_by(caller.pid, parent_path(where->path));
     where->as_it_is = where->seen.empty();
-    if (where->as_it_is) where->seen = join(tree_.options().mountpoint, parent_path(where->path));
+    if (where->as_it_is) where->seen = tree_.path_in_mount(parent_path(where->path));
   }
   if (!tree_.admit(where->entry)) return lookup_without_cluster(*where, caller, done);
   scopes_.use(where->entry.root);

@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "vfs/tree/branch_paths.h"
+
 namespace inductorfs::vfs {
 namespace {
 
@@ -27,13 +29,13 @@ RootScopes::RootScopes(const Services& services, RootTree& tree)
   if (host_.parts_roots()) catalog_.show({}, host_.scope_ids());
 }
 
-const RootEnvironment& RootScopes::environment_in(const Root& root) const {
+const RootEnvironment& RootScopes::environment_in_root(const Root& root) const {
   return root.environment ? *root.environment : host_;
 }
 
-RootScopes::Root RootScopes::root_with(const RootAccess& access, Milliseconds patience) const {
-  Root root{access, host_.environment_of(access, patience)};
-  root.is_settled = environment_in(root).shared_with().known;
+RootScopes::Root RootScopes::root_with(std::string_view path, const RootAccess& access, Milliseconds patience) const {
+  Root root{access, host_.environment_of(access, environment_in(path), patience)};
+  root.is_settled = environment_in_root(root).shared_with().known;
   root.looked = std::chrono::steady_clock::now();
   return root;
 }
@@ -50,7 +52,7 @@ RootScopes::Root RootScopes::find(std::string_view root) const {
   });
   if (known && is_same(known->access, *access)) return *known;
   if (root.empty() && !known) return {*access, nullptr, host_.shared_with().known};
-  return root_with(*access, early_patience());
+  return root_with(root, *access, early_patience());
 }
 
 bool RootScopes::is_current(const std::string& root, const RootAccess& access) const {
@@ -72,7 +74,7 @@ void RootScopes::use(const std::string& root, Milliseconds patience) {
     next = std::chrono::steady_clock::now() + kPruneAgain;
     drop_gone_roots();
   });
-  const Root now = root_with(*access, std::max(patience, early_patience()));
+  const Root now = root_with(root, *access, std::max(patience, early_patience()));
   const bool is_new = changing_.with([&](SteadyTime&) { return take_up(root, now); });
   // The first job of a user finds what the cluster has, as that of the mountpoint does.
   if (is_new && patience.count() > 0) (void)catalog_.wait_synced(Deadline::after(patience));
@@ -87,7 +89,7 @@ bool RootScopes::take_up(const std::string& root, const Root& now) {
   });
   if (before && before->environment == now.environment) return false;
   if (before || now.environment) follow_all();
-  catalog_.show(root, environment_in(now).scope_ids());
+  catalog_.show(root, environment_in_root(now).scope_ids());
   return now.environment != nullptr;
 }
 
@@ -124,7 +126,7 @@ void RootScopes::directory_changed(const std::string& path) {
   if (!host_.parts_roots()) return;
   if (path.empty()) {
     const auto access = tree_.access_of_root({});
-    if (access) changing_.with([&](SteadyTime&) { (void)take_up(path, root_with(*access, Milliseconds(0))); });
+    if (access) changing_.with([&](SteadyTime&) { (void)take_up(path, root_with(path, *access, Milliseconds(0))); });
     return;
   }
   const auto below = roots_.read([&](const Roots& roots) {
@@ -141,23 +143,27 @@ void RootScopes::directory_changed(const std::string& path) {
 void RootScopes::host_changed() {
   changing_.with([&](SteadyTime&) {
     auto roots = roots_.read([](const Roots& known) { return known; });
-    for (auto& [path, root] : roots) root = root_with(root.access, Milliseconds(0));
+    for (auto& [path, root] : roots) root = root_with(path, root.access, Milliseconds(0));
     roots_.write([&](Roots& known) {
       for (const auto& [path, root] : roots) known.insert_or_assign(path, root);
     });
     follow_all();
     if (!host_.parts_roots()) return;
     catalog_.show({}, host_.scope_ids());
-    for (const auto& [path, root] : roots) catalog_.show(path, environment_in(root).scope_ids());
+    for (const auto& [path, root] : roots) catalog_.show(path, environment_in_root(root).scope_ids());
   });
 }
 
 layout::Scope RootScopes::scope_of(std::string_view path, layout::Family family, std::string_view architecture) const {
-  return environment_in(find(layout::name_of(path).root)).scope_of(family, architecture);
+  return environment_in_root(find(layout::name_of(path).root)).scope_of(family, architecture);
 }
 
 bool RootScopes::follows(std::string_view path, const catalog::KnownEntry& known) const {
-  return environment_in(find(layout::name_of(path).root)).follows(known.scope, known.entry.path);
+  return environment_in_root(find(layout::name_of(path).root)).follows(known.scope, known.entry.path);
+}
+
+std::shared_ptr<const fingerprint::ExpectedFacts> RootScopes::expected(std::string_view path) const {
+  return environment_in_root(find(layout::name_of(path).root)).expected();
 }
 
 bool RootScopes::is_settled(std::string_view path) const { return find(layout::name_of(path).root).is_settled; }
@@ -172,7 +178,7 @@ std::string RootScopes::why_not_shared(std::string_view path, uid_t owner) const
 }
 
 std::string RootScopes::shared_with(const std::string& root) const {
-  const auto with = environment_in(find(root)).shared_with();
+  const auto with = environment_in_root(find(root)).shared_with();
   if (!with.known) return "nobody: " + with.problem;
   return with.is_none() ? "everybody" : with.value;
 }

@@ -17,11 +17,11 @@
 
 namespace inductorfs::vfs {
 
-/// Knows the environment of each cache root, and has the catalog follow and show its scopes. A root without one of its
-/// own has the mountpoint's. Nothing of this costs anything where all roots have the same (Host::parts_roots).
-/// use(), directory_changed() and host_changed() tell the kernel what changes: their caller holds no lock. The others
-/// may be called with any lock; they ask the disk, and perhaps the name service (Host::environment_of), about a root
-/// that nobody has used yet. Safe for concurrent use.
+/// Knows the environment of each cache root, and of each branch of one (Branches), and has the catalog follow and show
+/// its scopes. A root without one of its own has the mountpoint's. Nothing of this costs anything where all roots have
+/// the same (Host::parts_roots). use(), directory_changed() and host_changed() tell the kernel what changes: their
+/// caller holds no lock. The others may be called with any lock; they ask the disk, and perhaps the name service
+/// (Host::environment_of), about a root that nobody has used yet. Safe for concurrent use.
 class RootScopes {
  public:
   RootScopes(const Services& services, RootTree& tree);
@@ -43,6 +43,8 @@ class RootScopes {
                                        std::string_view architecture) const;
   /// Says whether the root of this path of the mount uses an entry of this scope.
   [[nodiscard]] bool follows(std::string_view path, const catalog::KnownEntry& known) const;
+  /// Returns the facts that the writer of a shared artefact at this path of the mount has to have.
+  [[nodiscard]] std::shared_ptr<const fingerprint::ExpectedFacts> expected(std::string_view path) const;
   /// Says whether the environment of this path's root is known. Until then nothing there is shared, and nothing is out
   /// of date.
   [[nodiscard]] bool is_settled(std::string_view path) const;
@@ -61,9 +63,9 @@ class RootScopes {
   };
   using Roots = std::map<std::string, Root, std::less<>>;
 
-  [[nodiscard]] Root root_with(const RootAccess& access, Milliseconds patience) const;
+  [[nodiscard]] Root root_with(std::string_view root, const RootAccess& access, Milliseconds patience) const;
   [[nodiscard]] Root find(std::string_view root) const;
-  [[nodiscard]] const RootEnvironment& environment_in(const Root& root) const;
+  [[nodiscard]] const RootEnvironment& environment_in_root(const Root& root) const;
   [[nodiscard]] bool is_current(const std::string& root, const RootAccess& access) const;
   void use(const std::string& root, Milliseconds patience);
   /// How long a question that nobody has asked before may wait for the name service. Before there are requests, what is

@@ -109,7 +109,7 @@ void Takeover::restore_content(const NodePtr& node, const NodeRecord& record) {
 void Takeover::restore_group(Content& content, const NodeRecord& record, const std::string& path) {
   content.group_directory = record.group_directory;
   // An earlier release rendered all of them for the mountpoint.
-  if (content.group_directory.empty()) content.group_directory = join(tree_.options().mountpoint, parent_path(path));
+  if (content.group_directory.empty()) content.group_directory = tree_.path_in_mount(parent_path(path));
   content.rendered = record.group_text.empty()
                          ? lookup_.rendered_group(path, record.entry, content.group_directory).value_or(nullptr)
                          : std::make_shared<const std::string>(record.group_text);

@@ -69,6 +69,7 @@ struct Listing {
   };
   std::map<uint64_t, Item> by_cookie;
   bool known = false;
+  std::string made_for;  ///< where programs see different names: the branches that are listed
 };
 
 /// One inode that the kernel, or a background thread, knows.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "inductorfs/layout/layout.h"
+#include "vfs/tree/branch_paths.h"
 #include "vfs/tree/entry_mode.h"
 #include "vfs/tree/paths.h"
 
@@ -240,7 +241,7 @@ void RootTree::make_key_directory(Node& node, const std::string& path) {
 
 RootAccess RootTree::access_of_entries(const layout::Name& entry) const {
   const RootAccess mountpoint{options_.owner_uid, options_.owner_gid, options_.root_mode & 07777};
-  return entry.root.empty() ? mountpoint : access_of_root(entry).value_or(mountpoint);
+  return root_of_branch(entry.root).empty() ? mountpoint : access_of_root(entry).value_or(mountpoint);
 }
 
 void RootTree::set_entry_attributes(const Node& node, Content& content, const layout::Name& entry) const {
@@ -263,7 +264,7 @@ void RootTree::set_virtual_attributes(const Node& node, Content& content, const 
 
 /// From the disk each time, so that a chmod of the root counts at once for what the kernel asks about.
 std::optional<RootAccess> RootTree::access_of_root(const layout::Name& entry) const {
-  const auto status = disk_.stat(LocalTree::view(entry.root));
+  const auto status = disk_.stat(LocalTree::view(root_of_branch(entry.root)));
   if (!status || !*status) return std::nullopt;
   return RootAccess{(*status)->st_uid, (*status)->st_gid, (*status)->st_mode & 07777};
 }
@@ -348,8 +349,11 @@ bool RootTree::wait_until_forgotten(const std::vector<NodePtr>& nodes, Deadline 
 }
 
 std::string RootTree::seen_by(pid_t thread, const std::string& path) const {
-  return options_.where_seen ? options_.where_seen(thread, path) : join(options_.mountpoint, path);
+  const std::string shown = shown_path(path);
+  return options_.where_seen ? options_.where_seen(thread, shown) : path_in_mount(shown);
 }
+
+std::string RootTree::path_in_mount(std::string_view path) const { return join(options_.mountpoint, shown_path(path)); }
 
 void RootTree::mark_view(const std::string& place, const std::vector<std::string>& names,
                          const std::string& key_directory, pid_t writer) const {

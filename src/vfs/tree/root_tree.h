@@ -129,6 +129,8 @@ class RootTree {
   [[nodiscard]] bool wait_until_forgotten(const std::vector<NodePtr>& nodes, Deadline deadline);
   /// Returns the absolute path at which a thread (Caller::pid) sees a path of the mount.
   [[nodiscard]] std::string seen_by(pid_t thread, const std::string& path) const;
+  /// Returns the absolute path at which the daemon's own mount table has a path of the mount.
+  [[nodiscard]] std::string path_in_mount(std::string_view path) const;
   /// Marks the group files among these files of a key directory, which lie at `place` below the file system's
   /// directory, with the path at which their writer sees `key_directory`, if they name another one (it is reached by a
   /// symbolic link).

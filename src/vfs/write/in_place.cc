@@ -8,6 +8,7 @@
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
+#include "vfs/tree/branch_paths.h"
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
@@ -226,7 +227,7 @@ void InPlace::look() {
         put_off(item, OpenState::kForWriting, tree_.options().quiet_time);
         break;
       case Next::kAsk:
-        questions.push_back({item.path, item.node->inode_number});
+        questions.push_back({shown_path(item.path), item.node->inode_number});
         asked.push_back(std::move(item));
         break;
     }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python environments with a torch and a Triton that nobody can run: enough for a daemon that reads them, and for a process that
 maps their libraries, which is what makes it a writer of that environment."""
+import ast
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -60,6 +61,13 @@ for line in sys.stdin:
     kind, text = line.rstrip().split(" ", 1)
     if kind == "graph":
         artefacts.write_graph(".", text, text)
+    elif kind == "read":
+        try:
+            with open(text) as file:
+                print(repr(file.read()), flush=True)
+        except FileNotFoundError:
+            print(None, flush=True)
+        continue
     else:
         artefacts.write_atomic(".", artefacts.code(text, ".py"), text)
     print("written", flush=True)
@@ -98,6 +106,12 @@ class Writer:
         """The path of the graph below the mount."""
         self._tell(f"graph {text}", "written")
         return artefacts.graph(text, text)
+
+    def read(self, path):
+        """What this process finds below the mount; None where it finds nothing."""
+        self._child.stdin.write(f"read {path}\n")
+        self._child.stdin.flush()
+        return ast.literal_eval(self._child.stdout.readline())
 
     def _tell(self, line, answer):
         self._child.stdin.write(line + "\n")

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "inductorfs/base/guarded.h"
+#include "vfs/read/lookup.h"
+#include "vfs/read/services.h"
+#include "vfs/tree/branch_paths.h"
+#include "vfs/tree/root_tree.h"
+
+namespace inductorfs::vfs {
+
+/// Answers each program for its own environment where these are learned (Host::learns()): the names that stand directly
+/// in a cache root lead into the branch of the program's environment (branch_paths.h), so that all below is another
+/// tree with scopes of its own, of which the kernel keeps every name and page. It keeps none of the names that lead
+/// there.
+///
+/// A program that is neither torch's nor Triton's meets the branch that was used last and has the name. A name that
+/// stands in the root itself, because it was made before the first branch, is everybody's.
+///
+/// Safe for concurrent use. Calls block on the local disk, and for a moment when a program is seen for the first time
+/// (Host::job_of); their caller holds no lock.
+class Branches {
+ public:
+  Branches(const Services& services, RootTree& tree, Lookup& lookup)
+      : host_(services.host), catalog_(services.catalog), counters_(services.counters), tree_(tree), lookup_(lookup) {}
+
+  enum class Use { kLook, kMake, kRemove };
+  /// Where a name that a program has asked for is. Immutable value; the directory stays known as long as it lives.
+  struct Route {
+    NodeId parent{};
+    bool is_first = false;        ///< the kernel may not keep the name
+    bool is_for_all = false;      ///< the program has no environment of its own
+    std::shared_ptr<void> pin{};  ///< of `parent`
+  };
+  /// kNotFound, or kNotPermitted where it is to be made: the name is that of a branch, which nobody sees.
+  [[nodiscard]] Result<Route> route(NodeId parent, std::string_view name, const Caller& caller, Use use);
+  /// Returns the path of the local tree that a path of a program without an environment leads to.
+  [[nodiscard]] std::string resolve(const std::string& path) const;
+
+  [[nodiscard]] bool are_on() const { return host_.learns(); }
+  /// Returns the paths of the branches of a root, the one that was used last first. It reads the root's directory.
+  [[nodiscard]] std::vector<std::string> of(const std::string& root) const;
+  /// Says whether a directory is a root with branches.
+  [[nodiscard]] bool has_branches(const std::string& root) const {
+    return environment_in(root).empty() && !of(root).empty();
+  }
+  /// Returns the paths of those branches that a program sees there.
+  [[nodiscard]] std::vector<std::string> seen_by(const std::string& root, const Caller& caller);
+
+  /// The most environments that share one root; the programs of further ones share nothing there until unused ones are
+  /// removed (BranchRemoval).
+  static constexpr size_t kMost = 16;
+
+ private:
+  [[nodiscard]] bool has(const std::string& branch, std::string_view name) const;
+  [[nodiscard]] std::optional<std::string> shared_branch(const std::string& root, std::string_view name, Use use);
+  /// Empty where something else has the name.
+  [[nodiscard]] Result<std::string> own_branch(const std::string& root, const Job& job);
+  [[nodiscard]] Result<void> make(const std::string& root, const std::string& branch) const;
+  [[nodiscard]] Result<Route> into(const std::string& branch) const;
+  void note_use(const std::string& branch);
+
+  const Host& host_;
+  catalog::Catalog& catalog_;
+  Counters& counters_;
+  RootTree& tree_;
+  Lookup& lookup_;
+  LocalTree& disk_{tree_.disk()};
+  struct Used {
+    int64_t at = 0;      ///< the number of the use
+    SteadyTime noted{};  ///< when the disk was told
+  };
+  struct Uses {
+    std::map<std::string, Used> branches;
+    /// By path: the branch in which a program without an environment was shown it. What it removes is there.
+    std::map<std::string, std::string> shown;
+    /// Branches that found no room, by path: their programs have written elsewhere, and stay there.
+    std::set<std::string> turned_away;
+    int64_t count = 0;
+  };
+  mutable Guarded<Uses> uses_;
+};
+
+}  // namespace inductorfs::vfs

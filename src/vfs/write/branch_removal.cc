@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/write/branch_removal.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <set>
+
+#include "vfs/tree/paths.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+/// For whom a branch goes: nobody, as far as files have owners.
+constexpr Caller kNobody{};
+
+}  // namespace
+
+void BranchRemoval::prepare(const std::string& root, const Caller& caller) {
+  if (!branches_.are_on() || !environment_in(root).empty()) return;
+  const auto all = branches_.of(root);
+  if (all.empty()) return;
+  const auto is_free = [this](const std::string& path, bool branches_count) {
+    const auto items = disk_.list(LocalTree::view(path));
+    return items &&
+           std::ranges::all_of(*items, [&](const auto& item) { return !branches_count && is_branch_name(item.name); });
+  };
+  if (!is_free(root, false)) return;
+  // Who has nothing there has removed nothing, and is told that the directory is not empty.
+  const auto seen = branches_.seen_by(root, caller);
+  const bool others_have = std::ranges::any_of(all, [&](const auto& branch) { return !is_free(branch, true); });
+  if (seen.empty() && others_have) return;
+  for (const auto& branch : seen) {
+    if (!is_free(branch, true)) return;
+  }
+  for (const auto& branch : all) remove(branch, Remover{caller.uid});
+}
+
+void BranchRemoval::remove_name(const std::string& root, std::string_view name, const Caller& caller) {
+  for (const auto& branch : branches_.of(root)) {
+    const std::string path = join(branch, name);
+    const auto status = disk_.stat(LocalTree::view(path));
+    if (status && *status) remove(path, Remover{caller.uid});
+  }
+}
+
+void BranchRemoval::remove_unused() {
+  if (!branches_.are_on()) return;
+  std::set<std::string> roots{std::string()};
+  for (const auto& root : tree_.roots()) roots.insert(root_of_branch(root));
+  for (const auto& root : roots) {
+    auto all = branches_.of(root);
+    while (all.size() + 1 >= Branches::kMost) {
+      const auto status = disk_.stat(LocalTree::view(all.back()));
+      const auto unused =
+          std::chrono::seconds(std::time(nullptr) - (status && *status ? (*status)->st_mtim.tv_sec : 0));
+      if (unused < kUnused) break;
+      remove(all.back(), Remover{});
+      all.pop_back();
+    }
+  }
+}
+
+void BranchRemoval::remove(const std::string& path, const Remover& remover) {
+  const auto status = disk_.stat(LocalTree::view(path));
+  if (!status || !*status) return;
+  // The directory of a branch is the root's; it goes when it is empty.
+  if (!remover.may_remove((*status)->st_uid) && !is_branch_name(last_component(path))) return;
+  const bool is_directory = S_ISDIR((*status)->st_mode);
+  if (is_directory) {
+    for (const auto& item : disk_.list(LocalTree::view(path)).value_or(std::vector<LocalTree::Item>{})) {
+      remove(join(path, item.name), remover);
+    }
+  }
+  const auto parent = lookup_.pin_path(parent_path(path));
+  if (!parent) return;
+  const std::string name = last_component(path);
+  const bool gone = is_directory ? names_.remove_directory((*parent)->id, name, kNobody) || remove_shown(*parent, path)
+                                 : names_.unlink((*parent)->id, name).has_value();
+  if (gone) notifier_.forget_name((*parent)->id, name);
+  tree_.unpin(*parent);
+}
+
+/// A directory that has nothing on this host any more, and shows what the cluster has: that goes with the branch.
+bool BranchRemoval::remove_shown(const NodePtr& parent, const std::string& path) {
+  const auto left = disk_.list(LocalTree::view(path));
+  if (!left || !left->empty()) return false;
+  const bool gone = tree_.moves().read(
+      [&](const Moves&) { return ::unlinkat(disk_.fd(), LocalTree::view(path).c_str(), AT_REMOVEDIR) == 0; });
+  if (!gone) return false;
+  const std::string name = last_component(path);
+  const NodePtr node = tree_.nodes().child(parent, name);
+  (void)tree_.nodes().detach(parent, name);
+  if (node) tree_.let_go(tree_.nodes().release(node));
+  return true;
+}
+
+}  // namespace inductorfs::vfs

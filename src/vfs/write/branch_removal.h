@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "vfs/read/branches.h"
+#include "vfs/read/notifier.h"
+#include "vfs/write/names.h"
+
+namespace inductorfs::vfs {
+
+/// Removes branches (Branches) with all that is in them, and tells the kernel. What cannot be removed stays, and is met
+/// again. A user removes what is his, and the superuser what is anybody's. Blocks on the
+/// local disk; the caller holds no lock. Safe for concurrent use.
+class BranchRemoval {
+ public:
+  BranchRemoval(RootTree& tree, Lookup& lookup, Branches& branches, Names& names, Notifier& notifier)
+      : tree_(tree), lookup_(lookup), branches_(branches), names_(names), notifier_(notifier) {}
+
+  /// Before the rmdir(2) of a directory: if it is a root, and `caller` has had something in it and sees nothing there
+  /// now, what others have there goes.
+  void prepare(const std::string& root, const Caller& caller);
+  /// After a program without an environment of its own has removed a name in a root: nobody has it there any more.
+  void remove_name(const std::string& root, std::string_view name, const Caller& caller);
+  /// Removes the branches of all known roots that nobody has used for kUnused, while a root has too many.
+  void remove_unused();
+  static constexpr std::chrono::hours kUnused{24};
+
+ private:
+  /// For whom something goes: nobody when it is the mount itself that needs room.
+  struct Remover {
+    std::optional<uid_t> user;
+    [[nodiscard]] bool may_remove(uid_t owner) const { return !user || *user == 0 || *user == owner; }
+  };
+  void remove(const std::string& path, const Remover& remover);
+  [[nodiscard]] bool remove_shown(const NodePtr& parent, const std::string& path);
+
+  RootTree& tree_;
+  Lookup& lookup_;
+  Branches& branches_;
+  Names& names_;
+  Notifier& notifier_;
+  LocalTree& disk_{tree_.disk()};
+};
+
+}  // namespace inductorfs::vfs

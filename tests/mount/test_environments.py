@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes of several environments in one root of a mount that was told of none (--writers learned), with packages that nobody
+can run: what each sees, over kill -9 of the worker, unmount and a file system of packages that does not answer."""
+import os
+import shutil
+import signal
+import time
+
+import pytest
+from inductorfs_testing import environments
+from inductorfs_testing.environments import Writer
+from inductorfs_testing.hung_files import hung_files
+from inductorfs_testing.processes import wait_until
+
+LEARNED = ("--writers", "learned")
+
+
+@pytest.fixture(name="packages")
+def two_environments(cluster):
+    """Those of two virtual environments with other contents."""
+    cluster.directory.chmod(0o755)
+    made = [environments.make(cluster.directory / f"environment{number}") for number in (1, 2)]
+    (made[1] / "torch/version.py").write_text("__version__ = '9.9.10+test'\ncuda = None\n")
+    return made
+
+
+def branches(node):
+    return [root for root in node.status()["file_system"]["first_roots"] if "environment" in root]
+
+
+def test_each_process_publishes_under_its_own_environment(cluster, packages):
+    a, b = (cluster.node(name, options=LEARNED) for name in ("a", "b"))
+    for node in (a, b):
+        (node.cache / "team").mkdir()
+    with Writer(a.cache / "team", packages[0]) as one, Writer(a.cache / "team", packages[1]) as two:
+        own, other = one.write("one"), two.write("two")
+        assert one.read(own) == "one" and two.read(other) == "two"
+        assert one.read(other) is None and two.read(own) is None
+    a.sync()
+    with Writer(b.cache / "team", packages[0]) as one, Writer(b.cache / "team", packages[1]) as two:
+        assert one.read("fxgraph/none") is None and two.read("fxgraph/none") is None  # as torch asks first
+        wait_until(lambda: one.read(own) == "one", 20, "what the first environment has published")
+        wait_until(lambda: two.read(other) == "two", 20, "what the second environment has published")
+        assert one.read(other) is None and two.read(own) is None
+    assert sorted(root["path"] for root in branches(b)) == ["team", "team"]
+    assert (b.cache / "team" / own).read_text() == "one", "a program without torch sees all of them"
+    assert (b.cache / "team" / other).read_text() == "two"
+
+
+def test_a_worker_that_is_killed_changes_nothing(cluster, packages):
+    node = cluster.node("a", options=LEARNED)
+    (node.cache / "team").mkdir()
+    with Writer(node.cache / "team", packages[0]) as one, Writer(node.cache / "team", packages[1]) as two:
+        own, other = one.write("one"), two.write("two")
+        for _ in range(3):
+            before = node.worker()
+            os.kill(before, signal.SIGKILL)
+            wait_until(lambda: node.daemons() and node.daemons() != [before], 20, "the next worker")
+            assert one.read(own) == "one" and two.read(other) == "two"
+            assert one.read(other) is None and two.read(own) is None
+        more = one.write("more")
+        assert one.read(more) == "more" and two.read(more) is None
+    node.unmount()
+    node.start(*LEARNED)
+    with Writer(node.cache / "team", packages[0]) as one, Writer(node.cache / "team", packages[1]) as two:
+        assert one.read(own) == "one" and two.read(other) == "two" and two.read(own) is None
+
+
+def test_a_root_is_removed_with_all_that_is_in_it(cluster, packages):
+    node = cluster.node("a", options=LEARNED)
+    root = node.cache / "team"
+    for again in range(2):
+        root.mkdir()
+        with Writer(root, packages[0]) as one, Writer(root, packages[1]) as two:
+            assert one.write(f"same {again}") == two.write(f"same {again}")
+        shutil.rmtree(root)
+        assert not root.exists() and "team" not in os.listdir(node.cache)
+
+
+def test_packages_that_do_not_answer_hold_nobody_up(cluster, packages):
+    node = cluster.node("a", options=LEARNED)
+    (node.cache / "team").mkdir()
+    with hung_files(packages[0], cluster.directory / "hung") as hang:
+        with Writer(node.cache / "team", cluster.directory / "hung") as stuck, Writer(node.cache / "team", packages[1]) as fine:
+            hang()
+            begun = time.monotonic()
+            path = stuck.write("stuck")
+            assert time.monotonic() - begun < 30, "a wait of its own for what is not read, and no more"
+            assert stuck.read(path) == "stuck", "it works as on a local disk"
+            begun = time.monotonic()
+            assert fine.read(fine.write("fine")) == "fine"
+            assert time.monotonic() - begun < 10
+    assert "host.job_unknown" in node.log.read_text()

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "support/lacks.h"
+#include "support/temporary_directory.h"
+#include "vfs/host.h"
+#include "vfs/tree/branch_paths.h"
+
+/// Programs of several environments in one cache root: each is answered for its own.
+namespace inductorfs::testing {
+namespace {
+
+constexpr pid_t kOld = 101;
+constexpr pid_t kNew = 102;
+constexpr pid_t kHidden = 103;
+constexpr pid_t kShell = 104;
+
+class BranchesTest : public ::testing::Test {
+ protected:
+  static HostOptions learning() {
+    HostOptions options;
+    options.jobs = {{kOld, "torch 2.9"}, {kNew, "torch 2.15"}, {kHidden, ""}};
+    return options;
+  }
+  static std::string publish(Host& host, pid_t process, const std::string& root, const std::string& seed) {
+    host.act_as(process);
+    const std::string path = in_code_directory(code_name(seed) + ".py");
+    const std::string prefix = root.empty() ? std::string() : root + "/";
+    EXPECT_TRUE(host.make_directories(prefix + path.substr(0, 2)));
+    EXPECT_TRUE(host.publish_file(prefix + path, "print('" + seed + "')"));
+    EXPECT_TRUE(host.sync());
+    return path;
+  }
+  static std::string read_as(Host& host, pid_t process, const std::string& path) {
+    host.act_as(process);
+    return host.read(path).value_or("absent");
+  }
+  static bool lists(Host& host, pid_t process, const std::string& directory, const std::string& name) {
+    host.act_as(process);
+    const auto names = host.list(directory);
+    return names && std::count(names->begin(), names->end(), name) == 1;
+  }
+
+  std::shared_ptr<remote::MemoryCluster> cluster = remote::make_memory_cluster();
+};
+
+TEST_F(BranchesTest, ArePathsThatNobodySees) {
+  const std::string branch = vfs::branch_name("0123456789abcdef");
+  EXPECT_TRUE(vfs::is_branch_name(branch));
+  EXPECT_EQ(vfs::environment_in("alice/" + branch + "/fxgraph/ab"), "0123456789abcdef");
+  EXPECT_EQ(vfs::environment_in("alice/fxgraph"), "");
+  EXPECT_EQ(vfs::shown_path("alice/" + branch + "/fxgraph/ab"), "alice/fxgraph/ab");
+  EXPECT_EQ(vfs::shown_path(branch + "/fxgraph"), "fxgraph");
+  EXPECT_EQ(vfs::shown_path("alice/" + branch), "alice");
+  EXPECT_EQ(vfs::shown_path(branch), "");
+  EXPECT_EQ(vfs::shown_path("alice/fxgraph"), "alice/fxgraph");
+  EXPECT_EQ(vfs::root_of_branch("alice/" + branch), "alice");
+  EXPECT_EQ(vfs::root_of_branch(branch), "");
+  EXPECT_EQ(vfs::root_of_branch("alice"), "alice");
+}
+
+TEST_F(BranchesTest, BeginAtTheNamesOfALayout) {
+  EXPECT_TRUE(vfs::is_first_name("", "fxgraph"));
+  EXPECT_TRUE(vfs::is_first_name("alice/job", "ab"));
+  EXPECT_TRUE(vfs::is_first_name("alice", triton_key_of("kernel")));
+  EXPECT_FALSE(vfs::is_first_name("alice", "notes.txt"));
+  EXPECT_FALSE(vfs::is_first_name("alice/fxgraph", "ab"));
+  EXPECT_FALSE(vfs::is_first_name(vfs::branch_name("0123456789abcdef"), "fxgraph")) << "there is no branch of a branch";
+  EXPECT_FALSE(vfs::is_first_name("a/b/c/d/e/f/g/h", "fxgraph")) << "too deep for a root in a root";
+}
+
+TEST_F(BranchesTest, KeepTwoEnvironmentsApart) {
+  Host host(cluster, learning());
+  ASSERT_TRUE(host.make_directories("job"));
+  const std::string path = publish(host, kOld, "job", "old");
+  EXPECT_EQ(read_as(host, kOld, "job/" + path), "print('old')");
+  EXPECT_EQ(read_as(host, kNew, "job/" + path), "absent");
+  host.act_as(kNew);
+  ASSERT_TRUE(host.make_directories("job/" + path.substr(0, 2)));
+  ASSERT_TRUE(host.publish_file("job/" + path, "print('new')"));
+  EXPECT_EQ(read_as(host, kNew, "job/" + path), "print('new')");
+  EXPECT_EQ(read_as(host, kOld, "job/" + path), "print('old')");
+  EXPECT_FALSE(host.look_up("job/" + path.substr(0, 2))->keep) << "the kernel asks for each program anew";
+  EXPECT_TRUE(host.look_up("job/" + path)->keep) << "below, it keeps what it kept";
+}
+
+TEST_F(BranchesTest, ShareWithTheirEnvironmentOnOtherHosts) {
+  Host a(cluster, learning());
+  Host b(cluster, learning());
+  ASSERT_TRUE(a.make_directories("job"));
+  ASSERT_TRUE(b.make_directories("team"));
+  const std::string path = publish(a, kNew, "job", "new");
+  b.act_as(kNew);
+  (void)b.exists("team/fxgraph");  // torch's first question; the mount follows the environment from now on
+  EXPECT_TRUE(eventually([&] { return read_as(b, kNew, "team/" + path) == "print('new')"; }));
+  EXPECT_EQ(read_as(b, kOld, "team/" + path), "absent");
+  EXPECT_EQ(read_as(b, kHidden, "team/" + path), "absent") << "who cannot be looked at gets nothing";
+}
+
+TEST_F(BranchesTest, ShareNothingOfWhoCannotBeLookedAt) {
+  Host a(cluster, learning());
+  ASSERT_TRUE(a.make_directories("job"));
+  const std::string path = publish(a, kHidden, "job", "hidden");
+  EXPECT_EQ(read_as(a, kHidden, "job/" + path), "print('hidden')") << "a program meets what it wrote";
+  EXPECT_EQ(a.count("publish.entries"), 0U);
+  EXPECT_EQ(a.file_system->explain("job/" + path).scope, "");
+}
+
+TEST_F(BranchesTest, AreOneDirectoryToAProgramWithoutAnEnvironment) {
+  Host host(cluster, learning());
+  ASSERT_TRUE(host.make_directories("job"));
+  const std::string old_path = publish(host, kOld, "job", "old");
+  const std::string new_path = publish(host, kNew, "job", "new");
+  EXPECT_EQ(read_as(host, kShell, "job/" + old_path), "print('old')");
+  EXPECT_EQ(read_as(host, kShell, "job/" + new_path), "print('new')");
+  EXPECT_TRUE(lists(host, kShell, "job", old_path.substr(0, 2)));
+  EXPECT_TRUE(lists(host, kShell, "job", new_path.substr(0, 2)));
+  EXPECT_TRUE(lists(host, kNew, "job", new_path.substr(0, 2)));
+  ASSERT_NE(old_path.substr(0, 2), new_path.substr(0, 2));
+  EXPECT_FALSE(lists(host, kNew, "job", old_path.substr(0, 2)));
+  host.act_as(kShell);
+  const auto names = host.list("job");
+  ASSERT_TRUE(names);
+  EXPECT_TRUE(std::none_of(names->begin(), names->end(), [](const auto& name) { return vfs::is_branch_name(name); }));
+  EXPECT_EQ(host.make_directory("job/" + vfs::branch_name("0123456789abcdef")).error().code(),
+            ErrorCode::kNotPermitted);
+  EXPECT_FALSE(host.exists("job/" + vfs::branch_name("unknown")));
+  EXPECT_EQ(host.file_system->explain("job/" + new_path).path, "job/" + new_path);
+  EXPECT_TRUE(host.file_system->explain("job/" + new_path).visible);
+}
+
+TEST_F(BranchesTest, GoWithTheirRoot) {
+  Host host(cluster, learning());
+  ASSERT_TRUE(host.make_directories("job"));
+  const std::string path = publish(host, kOld, "job", "same");
+  (void)publish(host, kNew, "job", "same");
+  host.act_as(kShell);
+  EXPECT_FALSE(host.remove_directory("job"));
+  ASSERT_TRUE(host.unlink("job/" + path));
+  ASSERT_TRUE(host.remove_directory("job/" + path.substr(0, 2))) << "as rm -rf does";
+  ASSERT_TRUE(host.remove_directory("job")) << "what was one name to the shell went for everybody";
+  EXPECT_FALSE(host.exists("job"));
+  ASSERT_TRUE(host.make_directory("job"));
+  host.act_as(kOld);
+  EXPECT_FALSE(lists(host, kOld, "job", path.substr(0, 2)));
+}
+
+TEST_F(BranchesTest, GoWithTheirRootAlthoughTheClusterHasMoreInThem) {
+  Host a(cluster, learning());
+  ASSERT_TRUE(a.make_directories("job"));
+  const std::string path = publish(a, kOld, "job", "same");
+  (void)publish(a, kNew, "job", "same");
+  Host b(cluster, learning());
+  ASSERT_TRUE(b.make_directories("team"));
+  for (const pid_t process : {kOld, kNew}) {
+    b.act_as(process);
+    (void)b.exists("team/fxgraph");
+    ASSERT_TRUE(eventually([&] { return b.exists("team/" + path); })) << process;
+  }
+  b.act_as(kShell);
+  ASSERT_TRUE(b.exists("team/" + path));
+  ASSERT_TRUE(b.unlink("team/" + path));
+  const std::string above = "team/" + path.substr(0, 2);
+  ASSERT_TRUE(b.remove_directory(above)) << "the kernel looks the name up once more";
+  ASSERT_TRUE(b.remove_directory("team"));
+}
+
+TEST_F(BranchesTest, KeepWhatBelongsToAnotherUser) {
+  if (::geteuid() != 0) INDUCTORFS_LACKS("root, who alone gives files away");
+  constexpr uid_t kAlice = 1001;
+  constexpr uid_t kBob = 1002;
+  HostOptions options = learning();
+  options.chown_to_caller = true;
+  Host host(cluster, options);
+  host.act_as(kShell);
+  ASSERT_TRUE(host.make_directory("job", 01777));
+  host.user = kBob;
+  const std::string path = publish(host, kOld, "job", "same");
+  host.user = kAlice;
+  ASSERT_EQ(publish(host, kNew, "job", "same"), path);
+  host.act_as(kShell);
+  const std::string above = "job/" + path.substr(0, 2);
+  ASSERT_TRUE(host.unlink("job/" + path));
+  ASSERT_TRUE(host.remove_directory(above));
+  EXPECT_EQ(read_as(host, kOld, "job/" + path), "print('same')") << "bob's, whom alice cannot take it from";
+}
+
+TEST_F(BranchesTest, GoWhenAProgramRemovesARootThatItSeesEmpty) {
+  Host host(cluster, learning());
+  ASSERT_TRUE(host.make_directories("job"));
+  const std::string path = publish(host, kOld, "job", "old");
+  host.act_as(kNew);
+  EXPECT_FALSE(host.remove_directory("job")) << "it has removed nothing there";
+  EXPECT_EQ(read_as(host, kOld, "job/" + path), "print('old')");
+  host.act_as(kNew);
+  (void)host.exists("job/fxgraph");
+  ASSERT_TRUE(host.remove_directory("job")) << "what it had there is gone";
+  EXPECT_EQ(read_as(host, kOld, "job/" + path), "absent");
+}
+
+TEST_F(BranchesTest, GoAlthoughTheyShowWhatNobodyHasFetched) {
+  Host a(cluster, learning());
+  ASSERT_TRUE(a.make_directories("job"));
+  const std::string path = publish(a, kOld, "job", "far");
+  Host b(cluster, learning());
+  ASSERT_TRUE(b.make_directories("team"));
+  b.act_as(kOld);
+  (void)b.exists("team/fxgraph");
+  const std::string above = "team/" + path.substr(0, 2);
+  ASSERT_TRUE(eventually([&] { return b.exists(above); }));
+  ASSERT_TRUE(b.create(above + "/own", "local"));
+  b.act_as(kNew);
+  ASSERT_TRUE(b.make_directory(above));
+  b.act_as(kShell);
+  ASSERT_TRUE(b.remove_directory(above)) << "the one that was used last";
+  ASSERT_TRUE(b.remove_directory("team"));
+}
+
+TEST_F(BranchesTest, AreNotWhatAnotherProgramCallsSo) {
+  if (::geteuid() != 0) INDUCTORFS_LACKS("root, who alone gives files away");
+  HostOptions declared;
+  const TemporaryDirectory store;
+  declared.store = store.path() + "/store";
+  declared.chown_to_caller = true;
+  const std::string branch = vfs::branch_name(vfs::kUnknownEnvironment);
+  {
+    Host before(cluster, declared);
+    ASSERT_TRUE(before.make_directory("job", 01777));
+    before.user = 1001;
+    ASSERT_TRUE(before.make_directory("job/" + branch));
+    ASSERT_TRUE(before.make_directory("job/" + branch + "/fxgraph"));
+  }
+  HostOptions now = learning();
+  now.store = declared.store;
+  now.chown_to_caller = true;
+  Host after(cluster, now);
+  after.act_as(kHidden);
+  EXPECT_FALSE(after.exists("job/fxgraph")) << "what somebody has put there";
+  EXPECT_TRUE(after.make_directory("job/fxgraph")) << "works as a local disk";
+}
+
+TEST_F(BranchesTest, AreLookedForInEachPath) {
+  Host host(cluster, learning());
+  for (const char* path : {"", "/", "//fxgraph", "/job/fxgraph/", "job//", "job/./ab"}) {
+    EXPECT_EQ(host.file_system->explain(path).path, path);
+  }
+}
+
+TEST_F(BranchesTest, LeaveWhatWasThereBeforeToEverybody) {
+  Host host(cluster, learning());
+  host.act_as(kShell);
+  ASSERT_TRUE(host.make_directories("job/ml"));
+  ASSERT_TRUE(host.create("job/ml/notes", "mine"));
+  EXPECT_EQ(read_as(host, kNew, "job/ml/notes"), "mine");
+  EXPECT_EQ(read_as(host, kOld, "job/ml/notes"), "mine");
+}
+
+TEST_F(BranchesTest, AreStillThereForTheNextWorkerAndTheNextMount) {
+  Host host(cluster, learning());
+  ASSERT_TRUE(host.make_directories("job"));
+  const std::string path = publish(host, kOld, "job", "old");
+  host.act_as(kOld);
+  const auto before = host.look_up("job/" + path);
+  ASSERT_TRUE(before);
+  host.take_over();
+  EXPECT_EQ(read_as(host, kOld, "job/" + path), "print('old')");
+  EXPECT_EQ(host.look_up("job/" + path)->node, before->node);
+  EXPECT_EQ(read_as(host, kNew, "job/" + path), "absent");
+  host.restart();
+  EXPECT_EQ(read_as(host, kOld, "job/" + path), "print('old')");
+  EXPECT_EQ(read_as(host, kShell, "job/" + path), "print('old')");
+}
+
+TEST_F(BranchesTest, RenderTritonsGroupsForThePathThatProgramsSee) {
+  Host a(cluster, learning());
+  Host b(cluster, learning());
+  const std::string key = triton_key_of("kernel");
+  a.act_as(kNew);
+  ASSERT_TRUE(a.make_directories("job/triton/0"));
+  ASSERT_TRUE(a.triton_compile("job/triton/0/" + key, "first", kNew));
+  ASSERT_TRUE(a.sync());
+  b.act_as(kNew);
+  ASSERT_TRUE(b.make_directories("team"));
+  (void)b.exists("team/fxgraph");
+  ASSERT_TRUE(b.wait_for_entry("triton/@/" + key + "/__grp__k.json"));
+  const auto group = b.read("team/triton/0/" + key + "/__grp__k.json", kNew);
+  ASSERT_TRUE(group);
+  EXPECT_NE(group->find("\"/mnt/cache/team/triton/0/" + key + "/k.ttir\""), std::string::npos) << *group;
+}
+
+TEST_F(BranchesTest, AreLimited) {
+  HostOptions options = learning();
+  for (pid_t process = 1000; process < 1020; ++process) options.jobs[process] = "torch " + std::to_string(process);
+  Host host(cluster, options);
+  ASSERT_TRUE(host.make_directories("job"));
+  for (pid_t process = 1000; process < 1020; ++process) {
+    host.act_as(process);
+    ASSERT_TRUE(host.make_directory("job/fxgraph")) << process;
+    ASSERT_TRUE(host.exists("job/fxgraph")) << process;
+    if (process >= 1000 + 15) break;
+  }
+  host.act_as(1019);
+  (void)host.make_directory("job/fxgraph");
+  EXPECT_TRUE(host.exists("job/fxgraph")) << "one too many works as on a plain disk";
+  EXPECT_GE(host.count("view.too_many_environments"), 1U);
+}
+
+}  // namespace
+}  // namespace inductorfs::testing

@@ -18,6 +18,7 @@ def installed_by_meson(root):
         names.update(re.findall(r"executable\('([\w.-]+)'[^\n]*(?:\n[^\n=]*)?install: true", text))
         for call in re.findall(r"install_(?:data|man)\((.*)\)", text):
             names.update(Path(name).name for name in re.findall(r"'([^']*/[^']*)'", call.split("install_dir")[0]))
+        names.update(re.findall(r"'(mount[\w.]+)'", "".join(re.findall(r"foreach name : (.*)\n  install_symlink", text))))
     return names
 
 

@@ -30,6 +30,7 @@ def test_the_tree_is_in_order():
     ("meson.build", "systemd/inductorfs@.service", "systemd/other.service", "Meson installs no inductorfs@.service"),
     ("src/cli/meson.build", "executable('inductorfs',", "executable('other',", "other is missing"),
     ("src/cli/meson.build", "docs/man/inductorfs.1'", "docs/man/other.1'", "other.1 is missing"),
+    ("packaging/debian/inductorfs.install", "usr/sbin/mount.inductorfs\n", "", "mount.inductorfs is missing"),
     ("packaging/debian/inductorfs.install", "usr/libexec/inductorfs-supervisor\n", "", "inductorfs-supervisor is missing"),
     ("packaging/debian/control", " libssl-dev,\n", "", "Build-Depends lacks libssl-dev"),
     ("scripts/deps", "libzstd-dev ", "", "the group build lacks libzstd-dev"),

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The helper of mount(8): the program under the name mount.inductorfs, called as mount(8) calls it."""
+from inductorfs_testing import artefacts, compare, places
+from inductorfs_testing.processes import run
+
+
+def helper(cluster, node, *options, source="none"):
+    link = node.root / "mount.inductorfs"
+    if not link.is_symlink():
+        link.symlink_to(places.program())
+    facts = cluster.options()[1]
+    told = ["rw", f"store={node.store}", f"log={node.log}", f"fingerprint={facts}", "no-also", "writers=all", *options]
+    return run([link, source, node.cache, "-o", ",".join(map(str, told))], node.env(), seconds=30)
+
+
+def test_a_mount_by_the_helper_answers_and_a_second_call_does_nothing(cluster, place):
+    done = helper(cluster, place, "nofail", "_netdev", "x-systemd.requires=a.service")
+    assert done.code == 0, done.err
+    marker = artefacts.write_graph(place.cache, "k", "value")
+    assert marker.read_bytes() == b"value"
+    again = helper(cluster, place)
+    assert again.code == 0 and "already" in again.err
+    assert len(compare.mounts_below(place.cache)) == 1
+    place.unmount()
+
+
+def test_a_refused_option_and_a_failed_mount_have_the_exit_codes_of_mount(cluster, place):
+    for option in ("noexec", "ro", "colour=red", "threads=many"):
+        done = helper(cluster, place, option)
+        assert done.code == 1 and option.partition("=")[0] in done.err and done.err.count("\n") == 1, done.err
+    assert helper(cluster, place, source="cache").code == 1
+    (place.cache / "precious").write_text("mine")
+    assert helper(cluster, place).code == 32
+    assert compare.mounts_below(place.cache) == []

@@ -319,7 +319,7 @@ vfs::Job ThisHost::job_of(pid_t thread) const {
 
 std::string ThisHost::environment_text(std::string_view job) const {
   const auto facts = learns() ? learned_->find(job) : std::nullopt;
-  if (!facts) return "not known";
+  if (!facts) return "programs whose environment is not known (host.job_unknown in the log says why)";
   std::string text;
   const auto add = [&](const std::string& what) { text += (text.empty() ? "" : ", ") + what; };
   for (const Facet facet : {Facet::kTorch, Facet::kTriton, Facet::kPython}) {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/host/learned_environments.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <ctime>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "inductorfs/base/fd.h"
@@ -20,6 +19,8 @@
 
 namespace inductorfs::host {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr uint64_t kFileLimit = uint64_t{1} << 20;
 constexpr std::string_view kSuffix = ".json";
@@ -35,17 +36,13 @@ std::string id_of(const fingerprint::Fingerprint& facts) {
 }
 
 /// The names of the directory's files and when they were written, the oldest first.
-std::vector<std::pair<time_t, std::string>> files_in(const std::string& directory) {
-  std::vector<std::pair<time_t, std::string>> files;
-  DIR* const opened = ::opendir(directory.c_str());
-  if (opened == nullptr) return files;
-  while (const dirent* const item = ::readdir(opened)) {
-    const std::string name = item->d_name;
-    struct stat status {};
-    if (!name.ends_with(kSuffix) || ::lstat((directory + "/" + name).c_str(), &status) != 0) continue;
-    if (S_ISREG(status.st_mode)) files.emplace_back(status.st_mtime, name);
+std::vector<std::pair<fs::file_time_type, std::string>> files_in(const std::string& directory) {
+  std::vector<std::pair<fs::file_time_type, std::string>> files;
+  std::error_code error;
+  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+    if (at->path().extension() != kSuffix || at->symlink_status(error).type() != fs::file_type::regular) continue;
+    files.emplace_back(at->last_write_time(error), at->path().filename());
   }
-  ::closedir(opened);
   std::ranges::sort(files);
   return files;
 }
@@ -54,7 +51,7 @@ std::vector<std::pair<time_t, std::string>> files_in(const std::string& director
 
 LearnedEnvironments::LearnedEnvironments(std::string directory) : directory_(std::move(directory)) {
   if (::mkdir(directory_.c_str(), 0700) != 0 && errno != EEXIST) {
-    log::warning("host.environments_not_kept", {{"directory", directory_}, {"why", std::string(strerror(errno))}});
+    log::warning("host.environments_not_kept", {{"why", error_from_errno(errno, "mkdir", directory_).what()}});
   }
   const auto files = files_in(directory_);
   size_t left = files.size();
@@ -109,7 +106,7 @@ void LearnedEnvironments::write(const std::string& id, const fingerprint::Finger
   const bool written = file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
   if (written && ::rename(fresh.c_str(), path.c_str()) == 0) return;
   log::write_limited(log::Level::kWarning, "host.environment_not_kept",
-                     {{"file", path}, {"why", std::string(strerror(errno))}});
+                     {{"why", error_from_errno(errno, "write", path).what()}});
 }
 
 }  // namespace inductorfs::host

@@ -46,10 +46,10 @@ class JobsTest : public ::testing::Test {
 };
 
 TEST_F(JobsTest, StatesTheFactsAsTheProbeWould) {
-  Program program({{kFusion, "1"}, {"HOME", "/root"}});
+  Program program({{kFusion, "0"}, {"HOME", "/root"}});
   site_.load_torch(program);
   const JobFacts job = job_of(program);
-  expect_equal(job, facts_of(site_, {{kFusion, "1"}}));
+  expect_equal(job, facts_of(site_, {{kFusion, "0"}}));
   EXPECT_FALSE(job.facts.has(Facet::kCompiler)) << "the host's counts";
 }
 
@@ -81,7 +81,7 @@ TEST_F(JobsTest, KeepTheFirstAnswerWhateverTheProcessSets) {
   Program program;
   site_.load_torch(program);
   expect_equal(job_of(program), facts_of(site_));
-  program.tell("set " + kFusion + " 1");
+  program.tell("set " + kFusion + " 0");
   expect_equal(job_of(program), facts_of(site_));
 }
 
@@ -89,7 +89,7 @@ TEST_F(JobsTest, GiveAWorkerTheAnswerOfItsParent) {
   Program program;
   site_.load_torch(program);
   expect_equal(job_of(program), facts_of(site_));
-  program.tell("set " + kFusion + " 1");
+  program.tell("set " + kFusion + " 0");
   expect_equal(job_of(program.start("fork")), facts_of(site_));
 }
 
@@ -138,8 +138,8 @@ TEST_F(JobsTest, RememberALimitedNumberOfProcesses) {
   site_.load_torch(two);
   expect_equal(job_of(one), facts_of(site_));
   expect_equal(job_of(two), facts_of(site_));
-  one.tell("set " + kFusion + " 1");
-  expect_equal(job_of(one), facts_of(site_, {{kFusion, "1"}}));
+  one.tell("set " + kFusion + " 0");
+  expect_equal(job_of(one), facts_of(site_, {{kFusion, "0"}}));
 }
 
 /// What a job waits for; printed, and held only against a thousandfold slip.

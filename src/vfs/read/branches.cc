@@ -64,10 +64,17 @@ std::vector<std::string> Branches::seen_by(const std::string& root, const Caller
   if (all.empty()) return all;
   const Job job = host_.job_of(caller.pid);
   if (job.kind == Job::Kind::kNone) return all;
-  const std::string own =
-      join(root, branch_name(job.kind == Job::Kind::kKnown ? job.environment : std::string(kUnknownEnvironment)));
+  const std::string own = branch_for(root, job);
   std::erase_if(all, [&](const std::string& one) { return one != own; });
   return all;
+}
+
+/// Of a program whose branch found no room it is the one that all such programs have.
+std::string Branches::branch_for(const std::string& root, const Job& job) const {
+  const std::string unknown = join(root, branch_name(kUnknownEnvironment));
+  if (job.kind != Job::Kind::kKnown) return unknown;
+  std::string branch = join(root, branch_name(job.environment));
+  return uses_.with([&](const Uses& uses) { return uses.turned_away.contains(branch) ? unknown : std::move(branch); });
 }
 
 std::optional<std::string> Branches::shared_branch(const std::string& root, std::string_view name, Use use) {
@@ -101,9 +108,8 @@ Result<void> Branches::make(const std::string& root, const std::string& branch) 
     if (errno == EEXIST) return {};
     return fail_errno("mkdir", place);
   }
-  // As the root, so that what is made there gets the group that it would have got in the root.
-  if (::geteuid() == 0 &&
-      ::fchownat(disk_.fd(), place.c_str(), status->st_uid, status->st_gid, AT_SYMLINK_NOFOLLOW) != 0) {
+  // What is made there gets the group that it would have got in the root.
+  if (::geteuid() == 0 && ::fchownat(disk_.fd(), place.c_str(), 0, status->st_gid, AT_SYMLINK_NOFOLLOW) != 0) {
     return fail_errno("chown", place);
   }
   if (::fchmodat(disk_.fd(), place.c_str(), status->st_mode & 07777, 0) != 0) return fail_errno("chmod", place);
@@ -111,28 +117,19 @@ Result<void> Branches::make(const std::string& root, const std::string& branch) 
 }
 
 Result<std::string> Branches::own_branch(const std::string& root, const Job& job) {
-  const bool is_known = job.kind == Job::Kind::kKnown;
-  std::string branch = join(root, branch_name(is_known ? job.environment : std::string(kUnknownEnvironment)));
+  std::string branch = branch_for(root, job);
   INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(LocalTree::view(branch)));
-  // Under another policy anybody may make such a name. One that make() has made belongs to whom the root belongs.
-  const uid_t owner = tree_.owner_of(root).value_or(0);
-  if (status && (!S_ISDIR(status->st_mode) || (::geteuid() == 0 && status->st_uid != owner && status->st_uid != 0))) {
-    return std::string();
-  }
-  if (status) return branch;
-  const auto is_turned_away = [&] {
-    if (!is_known) return false;
-    if (uses_.with([&](const Uses& uses) { return uses.turned_away.contains(branch); })) return true;
-    return of(root).size() >= kMost;
-  };
-  if (is_turned_away()) {
+  // Under another policy anybody may make such a name. What make() has made is the daemon's.
+  if (status) return S_ISDIR(status->st_mode) && status->st_uid == ::geteuid() ? branch : std::string();
+  const std::string unknown = join(root, branch_name(kUnknownEnvironment));
+  if (branch != unknown && of(root).size() >= kMost) {
     uses_.with([&](Uses& uses) {
       if (uses.turned_away.size() >= kUsesKept) uses.turned_away.clear();
       uses.turned_away.insert(branch);
     });
     counters_.get("view.too_many_environments").add();
     log::write_limited(log::Level::kWarning, "view.too_many_environments", {{"root", root}, {"most", kMost}});
-    return own_branch(root, Job{Job::Kind::kUnknown, {}});
+    return own_branch(root, job);
   }
   INDUCTORFS_TRY(make(root, branch));
   return branch;

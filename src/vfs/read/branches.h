@@ -62,6 +62,7 @@ class Branches {
 
  private:
   [[nodiscard]] bool has(const std::string& branch, std::string_view name) const;
+  [[nodiscard]] std::string branch_for(const std::string& root, const Job& job) const;
   [[nodiscard]] std::optional<std::string> shared_branch(const std::string& root, std::string_view name, Use use);
   /// Empty where something else has the name.
   [[nodiscard]] Result<std::string> own_branch(const std::string& root, const Job& job);

@@ -166,7 +166,9 @@ std::vector<std::string> RootTree::roots() const {
 
 std::optional<uid_t> RootTree::owner_of(const std::string& root) const {
   const auto status = disk_.stat(LocalTree::view(root));
-  return status && *status ? std::optional((*status)->st_uid) : std::nullopt;
+  if (!status || !*status) return std::nullopt;
+  const auto access = access_of_root({std::string(), root});  // of a branch the root's
+  return access ? std::optional(access->uid) : std::nullopt;
 }
 
 bool RootTree::has_roots_at(const std::string& path) const {

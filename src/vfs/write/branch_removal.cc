@@ -9,6 +9,7 @@
 #include <ctime>
 #include <set>
 
+#include "inductorfs/takeover/request_slots.h"
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
@@ -65,9 +66,10 @@ void BranchRemoval::remove_unused() {
 }
 
 void BranchRemoval::remove(const std::string& path, const Remover& remover) {
+  takeover::note_progress();
   const auto status = disk_.stat(LocalTree::view(path));
   if (!status || !*status) return;
-  // The directory of a branch is the root's; it goes when it is empty.
+  // The directory of a branch is the daemon's; it goes when it is empty.
   if (!remover.may_remove((*status)->st_uid) && !is_branch_name(last_component(path))) return;
   const bool is_directory = S_ISDIR((*status)->st_mode);
   if (is_directory) {

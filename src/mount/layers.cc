@@ -120,6 +120,7 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings
                            const std::vector<vfs::OpenQuestion>& questions, const std::stop_token& stop) {
     return asker->who_writes(questions, stop);
   };
+  for (const config::Also& also : settings.also) options.further_places.push_back(also.name);
   options.quiet_is_complete = settings.writers == config::WritersPolicy::kAll;
   options.where_seen = [views = std::make_shared<ProcessViews>(settings.mountpoint, ::getpid())](
                            pid_t thread, std::string_view path) { return views->path_for(thread, path); };
@@ -205,6 +206,7 @@ host::FactsRequest facts_request(const config::Settings& settings) {
   host::FactsRequest request;
   request.file = settings.fingerprint;
   request.python = settings.python;
+  request.packages_of_jobs = settings.writers == config::WritersPolicy::kLearned && settings.python.empty();
   request.cache_file = settings.store + "/fingerprint.cache";
   request.environment = settings.environment;
   request.reader.program = host::kThisProgram;

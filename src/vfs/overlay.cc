@@ -78,14 +78,18 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
 }
 
 Result<void> Overlay::begin() {
-  if (!options_.resume) return recovery_.run();
+  if (!options_.resume) {
+    INDUCTORFS_TRY(recovery_.run());
+    branch_removal_.remove_empty_common();
+    return {};
+  }
   return Takeover(services_, {tree_, scopes_, sets_, lookup_, views_, key_sets_, stale_, places_, phase_}).run();
 }
 
 Result<void> Overlay::rename(NodeId parent, std::string_view name, NodeId new_parent, std::string_view new_name,
                              RenameMode mode, const Caller& caller) {
   INDUCTORFS_TRY_ASSIGN(const auto source, branches_.route(parent, name, caller, Branches::Use::kRemove));
-  INDUCTORFS_TRY_ASSIGN(const auto target, branches_.route(new_parent, new_name, caller, Branches::Use::kMake));
+  INDUCTORFS_TRY_ASSIGN(const auto target, branches_.route_target(new_parent, new_name, caller, source));
   INDUCTORFS_TRY_ASSIGN(auto from, tree_.site(source.parent, name));
   INDUCTORFS_TRY_ASSIGN(auto to, tree_.site(target.parent, new_name));
   if (takeover::begun_effect()) {
@@ -112,8 +116,8 @@ void Overlay::lookup(NodeId parent, std::string_view name, const Caller& caller,
 void Overlay::removed(NodeId parent, std::string_view name, const Branches::Route& route, const Caller& caller) {
   if (!route.is_for_all) return;
   const NodePtr directory = tree_.nodes().find(parent);
-  const auto root = directory ? tree_.nodes().path_of(*directory) : std::nullopt;
-  if (root) branch_removal_.remove_name(*root, name, caller);
+  const auto path = directory ? tree_.nodes().path_of(*directory) : std::nullopt;
+  if (path) branch_removal_.remove_name(*path, name, caller);
 }
 
 Result<void> Overlay::unlink(NodeId parent, std::string_view name, const Caller& caller) {
@@ -125,9 +129,9 @@ Result<void> Overlay::unlink(NodeId parent, std::string_view name, const Caller&
 
 Result<void> Overlay::remove_directory(NodeId parent, std::string_view name, const Caller& caller) {
   INDUCTORFS_TRY_ASSIGN(const auto route, branches_.route(parent, name, caller, Branches::Use::kRemove));
-  if (branches_.are_on() && !route.is_first) {
+  if (branches_.are_on()) {
     INDUCTORFS_TRY_ASSIGN(const auto where, tree_.site(parent, name));
-    branch_removal_.prepare(where.path, caller);
+    branch_removal_.prepare(where.path, route.is_for_all, caller);
   }
   INDUCTORFS_TRY(names_.remove_directory(route.parent, name, caller));
   removed(parent, name, route, caller);
@@ -179,7 +183,6 @@ void Overlay::stop() {
 }
 
 void Overlay::keep_house(const std::stop_token& stop) {
-  bool prefetched = options_.prefetch_bytes == 0;
   const auto waits = [](Resuming resuming) { return resuming == Resuming::kRequests; };
   const auto goes_on = [&](Resuming resuming) { return !waits(resuming); };
   const auto step_from_now = [] { return std::chrono::steady_clock::now() + kJanitorStep; };
@@ -198,10 +201,7 @@ void Overlay::keep_house(const std::stop_token& stop) {
     if (step % kDeadSetSteps == 0) key_sets_.drop_dead_sets();
     if (step % kDeadSetSteps == 0) services_.store.keep_floor();
     if (step % kUnusedBranchSteps == 0) branch_removal_.remove_unused();
-    if (!prefetched && services_.catalog.status().synced) {
-      prefetched = true;
-      prefetch_.newest();
-    }
+    prefetch_.newest_wanted();
   }
 }
 

@@ -22,6 +22,8 @@ constexpr pid_t kNew = 102;
 constexpr pid_t kHidden = 103;
 constexpr pid_t kShell = 104;
 
+std::string last_part(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
 class BranchesTest : public ::testing::Test {
  protected:
   static HostOptions learning() {
@@ -229,7 +231,7 @@ TEST_F(BranchesTest, AreNotWhatAnotherProgramCallsSo) {
   const TemporaryDirectory store;
   declared.store = store.path() + "/store";
   declared.chown_to_caller = true;
-  const std::string branch = vfs::branch_name(vfs::kUnknownEnvironment);
+  const std::string branch = vfs::branch_name(vfs::unknown_environment(::getuid()));
   {
     Host before(cluster, declared);
     ASSERT_TRUE(before.make_directory("job", 01777));
@@ -260,6 +262,127 @@ TEST_F(BranchesTest, LeaveWhatWasThereBeforeToEverybody) {
   ASSERT_TRUE(host.create("job/ml/notes", "mine"));
   EXPECT_EQ(read_as(host, kNew, "job/ml/notes"), "mine");
   EXPECT_EQ(read_as(host, kOld, "job/ml/notes"), "mine");
+}
+
+TEST_F(BranchesTest, KeepEnvironmentsApartInADirectoryThatIsEverybodys) {
+  Host host(cluster, learning());
+  const std::string path = in_code_directory(code_name("same") + ".py");
+  const std::string above = "job/" + path.substr(0, 2);
+  host.act_as(kShell);
+  ASSERT_TRUE(host.make_directories(above));
+  ASSERT_TRUE(host.create(above + "/notes", "mine"));
+  for (const auto& [process, text] : {std::pair{kOld, "old"}, {kNew, "new"}, {kHidden, "hidden"}}) {
+    host.act_as(process);
+    EXPECT_FALSE(host.exists("job/" + path)) << text;
+    ASSERT_TRUE(host.publish_file("job/" + path, text)) << text;
+    EXPECT_EQ(host.read("job/" + path).value_or("absent"), text);
+    EXPECT_FALSE(host.look_up("job/" + path)->keep) << "the kernel asks for each program anew";
+    EXPECT_EQ(read_as(host, process, above + "/notes"), "mine");
+  }
+  EXPECT_EQ(read_as(host, kOld, "job/" + path), "old");
+  ASSERT_TRUE(host.sync());
+  EXPECT_TRUE(lists(host, kNew, above, last_part(path)));
+  EXPECT_TRUE(lists(host, kNew, above, "notes"));
+  EXPECT_TRUE(lists(host, kShell, above, last_part(path)));
+  Host other(cluster, learning());
+  other.act_as(kShell);
+  ASSERT_TRUE(other.make_directories(above));
+  other.act_as(kNew);
+  EXPECT_TRUE(eventually([&] { return read_as(other, kNew, "job/" + path) == "new"; })) << "it was published";
+  EXPECT_EQ(read_as(other, kOld, "job/" + path), "old");
+  EXPECT_EQ(read_as(other, kHidden, "job/" + path), "absent");
+}
+
+TEST_F(BranchesTest, KeepEnvironmentsApartInFurtherPlaces) {
+  HostOptions options = learning();
+  options.further_places = {"precompiled_headers", "cache/should_pad"};
+  Host host(cluster, options);
+  const std::string code = code_name("header") + ".h";
+  host.act_as(kOld);
+  (void)host.exists("fxgraph");  // there is a branch before the place is made
+  host.act_as(kShell);
+  ASSERT_TRUE(host.make_directory("precompiled_headers", 0700)) << "as the daemon makes it";
+  ASSERT_TRUE(host.make_directories("cache/should_pad"));
+  for (const auto& [process, text] : {std::pair{kOld, "old"}, {kNew, "new"}}) {
+    host.act_as(process);
+    ASSERT_TRUE(host.make_directory("precompiled_headers/ab")) << text;
+    ASSERT_TRUE(host.create("precompiled_headers/ab/" + code, text));
+    ASSERT_TRUE(host.create("cache/should_pad/one", text));
+  }
+  EXPECT_EQ(read_as(host, kOld, "precompiled_headers/ab/" + code), "old");
+  EXPECT_EQ(read_as(host, kNew, "precompiled_headers/ab/" + code), "new");
+  EXPECT_EQ(read_as(host, kOld, "cache/should_pad/one"), "old");
+  EXPECT_EQ(host.look_up("precompiled_headers", kOld)->node, host.look_up("precompiled_headers", kNew)->node)
+      << "the place shows one directory";
+  host.act_as(kNew);
+  EXPECT_EQ(host.look_up("precompiled_headers")->attributes.mode & 07777, 0700U);
+}
+
+TEST_F(BranchesTest, ArePartedAfterAMountThatKnewOneEnvironment) {
+  const TemporaryDirectory store;
+  HostOptions declared;
+  declared.store = store.path() + "/store";
+  const std::string path = in_code_directory(code_name("before") + ".py");
+  const std::string above = path.substr(0, 2);
+  {
+    Host before(cluster, declared);
+    ASSERT_TRUE(before.make_directories(above));
+    ASSERT_TRUE(before.publish_file(path, "of no environment that is known"));
+    ASSERT_TRUE(before.make_directories("alice/fxgraph/ab"));
+    ASSERT_TRUE(before.make_directories("alice/notes"));
+    ASSERT_TRUE(before.sync());
+  }
+  HostOptions now = learning();
+  now.store = declared.store;
+  now.facts = "of no job";
+  Host after(cluster, now);
+  EXPECT_EQ(read_as(after, kOld, path), "absent") << "it was made for other facts";
+  after.act_as(kShell);
+  EXPECT_FALSE(after.exists(above)) << "nothing is in it";
+  EXPECT_FALSE(after.exists("alice/fxgraph"));
+  EXPECT_TRUE(after.exists("alice/notes")) << "a directory of the user's stays";
+  after.act_as(kOld);
+  ASSERT_TRUE(after.make_directory(above));
+  ASSERT_TRUE(after.publish_file(path, "old"));
+  EXPECT_EQ(read_as(after, kNew, path), "absent");
+}
+
+TEST_F(BranchesTest, AreNotWhereAProgramWithoutAnEnvironmentPutsThings) {
+  Host host(cluster, learning());
+  ASSERT_TRUE(host.make_directories("job"));
+  const std::string path = publish(host, kOld, "job", "old");
+  (void)publish(host, kNew, "job", "new");
+  const std::string copied = in_code_directory(code_name("copied") + ".py");
+  host.act_as(kShell);
+  ASSERT_NE(copied.substr(0, 2), path.substr(0, 2));
+  ASSERT_TRUE(host.make_directories("job/" + copied.substr(0, 2)));
+  ASSERT_TRUE(host.create("job/" + copied, "copied"));
+  EXPECT_EQ(read_as(host, kOld, "job/" + copied), "copied") << "everybody's";
+  EXPECT_EQ(read_as(host, kNew, "job/" + copied), "copied");
+  // What it moves keeps its environment.
+  ASSERT_TRUE(host.make_directories("next"));
+  host.act_as(kNew);
+  (void)host.exists("next/fxgraph");
+  host.act_as(kShell);
+  ASSERT_TRUE(host.rename("job/" + path.substr(0, 2), "next/" + path.substr(0, 2)));
+  EXPECT_EQ(read_as(host, kOld, "next/" + path), "print('old')");
+  EXPECT_EQ(read_as(host, kNew, "next/" + path), "absent");
+}
+
+TEST_F(BranchesTest, AreOnesUsersOwnWhereNothingIsKnown) {
+  if (::geteuid() != 0) INDUCTORFS_LACKS("root, who alone gives files away");
+  constexpr uid_t kAlice = 1001;
+  constexpr uid_t kBob = 1002;
+  HostOptions options = learning();
+  options.chown_to_caller = true;
+  Host host(cluster, options);
+  host.act_as(kShell);
+  ASSERT_TRUE(host.make_directory("job", 01777));
+  host.user = kAlice;
+  const std::string path = publish(host, kHidden, "job", "hers");
+  host.user = kBob;
+  EXPECT_EQ(read_as(host, kHidden, "job/" + path), "absent");
+  ASSERT_EQ(publish(host, kHidden, "job", "hers"), path) << "as if nobody had it";
 }
 
 TEST_F(BranchesTest, AreStillThereForTheNextWorkerAndTheNextMount) {

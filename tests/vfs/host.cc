@@ -99,6 +99,7 @@ void Host::start(bool resume, bool requests_finished) {
   vfs_options.owner_uid = ::getuid();
   vfs_options.owner_gid = ::getgid();
   vfs_options.root_mode = options_.root_mode;
+  vfs_options.further_places = options_.further_places;
   vfs_options.chown_to_caller = options_.chown_to_caller;
   vfs_options.quiet_time = options_.quiet_time;
   vfs_options.prefetch_bytes = options_.prefetch_bytes;

@@ -43,11 +43,12 @@ struct HostOptions {
   Milliseconds quiet_time{50};
   Milliseconds sync_patience{5000};  ///< of start() with the cluster
   uint64_t prefetch_bytes = 0;
-  bool chown_to_caller = false;         ///< files belong to Host::user, as under root's daemon
-  bool part_users = false;              ///< FakeEnvironment::part_users()
-  std::map<pid_t, std::string> jobs{};  ///< FakeEnvironment::learn(), unless empty
-  mode_t root_mode = 0755;              ///< of the directory that the mount covers
-  pid_t process = 0;                    ///< whose requests these are; 0: the test's own
+  bool chown_to_caller = false;               ///< files belong to Host::user, as under root's daemon
+  bool part_users = false;                    ///< FakeEnvironment::part_users()
+  std::map<pid_t, std::string> jobs{};        ///< FakeEnvironment::learn(), unless empty
+  mode_t root_mode = 0755;                    ///< of the directory that the mount covers
+  std::vector<std::string> further_places{};  ///< of vfs::FileSystemOptions
+  pid_t process = 0;                          ///< whose requests these are; 0: the test's own
   /// As of vfs::FileSystemOptions.
   decltype(vfs::FileSystemOptions::who_writes) who_writes{};
   bool quiet_is_complete = true;       ///< as well

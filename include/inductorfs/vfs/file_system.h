@@ -133,6 +133,9 @@ struct FileSystemOptions {
   /// files are rendered; empty for who_writes' own processes, which are to meet the files themselves. It may block on
   /// nothing but the kernel's own lists. If there is none, everybody sees the mount at `mountpoint`.
   std::function<std::string(pid_t thread, std::string_view path)> where_seen;
+  /// The directories of the mount that are shown at further places (--also), relative to the mount. Where environments
+  /// are learned, all programs see each of these directories as one, and each environment has names of its own in it.
+  std::vector<std::string> further_places;
   /// The memory in which the node table is recorded for the next worker; it outlives the file system. nullptr: the
   /// table is not recorded.
   const takeover::Region* region = nullptr;

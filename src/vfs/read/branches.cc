@@ -22,8 +22,9 @@ constexpr size_t kUsesKept = 4096;
 
 }  // namespace
 
-bool Branches::has(const std::string& branch, std::string_view name) const {
-  const std::string path = join(branch, std::string(name));
+/// Says whether a branch has something at this path in it, or shows the cluster's.
+bool Branches::has(const std::string& branch, std::string_view below) const {
+  const std::string path = join(branch, below);
   const auto status = disk_.stat(LocalTree::view(path));
   if (status && *status) return true;
   const auto entry = layout::name_of(path);
@@ -59,45 +60,61 @@ std::vector<std::string> Branches::of(const std::string& root) const {
   return paths;
 }
 
-std::vector<std::string> Branches::seen_by(const std::string& root, const Caller& caller) {
-  auto all = of(root);
+std::vector<std::string> Branches::directories_for(const std::string& directory) const {
+  std::vector<std::string> found;
+  for (const CommonDirectory& common : common_readings(directory)) {
+    for (const auto& branch : of(common.root)) found.push_back(common.in(branch));
+  }
+  return found;
+}
+
+std::vector<std::string> Branches::seen_by(const std::string& directory, const Caller& caller) {
+  auto all = directories_for(directory);
   if (all.empty()) return all;
   const Job job = host_.job_of(caller.pid);
   if (job.kind == Job::Kind::kNone) return all;
-  const std::string own = branch_for(root, job);
-  std::erase_if(all, [&](const std::string& one) { return one != own; });
+  std::vector<std::string> own;
+  for (const CommonDirectory& common : common_readings(directory)) {
+    own.push_back(common.in(branch_for(common.root, job, caller.uid)));
+  }
+  std::erase_if(all, [&](const std::string& one) { return std::ranges::find(own, one) == own.end(); });
   return all;
 }
 
-/// Of a program whose branch found no room it is the one that all such programs have.
-std::string Branches::branch_for(const std::string& root, const Job& job) const {
-  const std::string unknown = join(root, branch_name(kUnknownEnvironment));
-  if (job.kind != Job::Kind::kKnown) return unknown;
-  std::string branch = join(root, branch_name(job.environment));
-  return uses_.with([&](const Uses& uses) { return uses.turned_away.contains(branch) ? unknown : std::move(branch); });
+/// Of a program whose branch found no room it is the one that all such programs of its user have.
+std::string Branches::branch_for(const std::string& root, const Job& job, uid_t user) const {
+  std::string of_user = join(root, branch_name(unknown_environment(user)));
+  return uses_.with([&](const Uses& uses) {
+    if (job.kind == Job::Kind::kKnown) {
+      std::string branch = join(root, branch_name(job.environment));
+      if (!uses.turned_away.contains(branch)) return branch;
+    }
+    return uses.turned_away.contains(of_user) ? join(root, branch_name(kUnknownEnvironment)) : std::move(of_user);
+  });
 }
 
-std::optional<std::string> Branches::shared_branch(const std::string& root, std::string_view name, Use use) {
-  const auto all = of(root);
-  const std::string path = join(root, name);
+std::optional<std::string> Branches::shared_branch(const CommonDirectory& common, std::string_view name) {
+  const auto all = of(common.root);
+  const std::string below = common.path_of(name);
+  const std::string path = join(common.root, below);
   // Who has deleted all that is in a directory goes on with that directory, although another branch has one too.
   const std::string shown = uses_.with([&](const Uses& uses) {
     const auto known = uses.shown.find(path);
     return known == uses.shown.end() ? std::string() : known->second;
   });
-  if (std::ranges::find(all, shown) != all.end() && !has(shown, name) &&
-      tree_.nodes().walk(join(shown, name)).missing.empty()) {
+  if (std::ranges::find(all, shown) != all.end() && !has(shown, below) &&
+      tree_.nodes().walk(join(shown, below)).missing.empty()) {
     return shown;
   }
   for (const auto& branch : all) {
-    if (!has(branch, name)) continue;
+    if (!has(branch, below)) continue;
     uses_.with([&](Uses& uses) {
       if (uses.shown.size() >= kUsesKept) uses.shown.clear();
       uses.shown.insert_or_assign(path, branch);
     });
     return branch;
   }
-  return use == Use::kMake && !all.empty() ? std::optional(all.front()) : std::nullopt;
+  return std::nullopt;
 }
 
 Result<void> Branches::make(const std::string& root, const std::string& branch) const {
@@ -116,20 +133,29 @@ Result<void> Branches::make(const std::string& root, const std::string& branch) 
   return {};
 }
 
-Result<std::string> Branches::own_branch(const std::string& root, const Job& job) {
-  std::string branch = branch_for(root, job);
+bool Branches::is_full(const std::string& root, bool of_known) const {
+  const auto all = of(root);
+  const auto is_known = [](const std::string& branch) {
+    return !environment_in(branch).starts_with(kUnknownEnvironment);
+  };
+  return static_cast<size_t>(std::ranges::count(all, of_known, is_known)) >= kMost;
+}
+
+Result<std::string> Branches::own_branch(const std::string& root, const Job& job, uid_t user) {
+  std::string branch = branch_for(root, job, user);
   INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(LocalTree::view(branch)));
   // Under another policy anybody may make such a name. What make() has made is the daemon's.
   if (status) return S_ISDIR(status->st_mode) && status->st_uid == ::geteuid() ? branch : std::string();
-  const std::string unknown = join(root, branch_name(kUnknownEnvironment));
-  if (branch != unknown && of(root).size() >= kMost) {
+  const auto environment = environment_in(branch);
+  const bool is_known = !environment.starts_with(kUnknownEnvironment);
+  if (environment != kUnknownEnvironment && is_full(root, is_known)) {
     uses_.with([&](Uses& uses) {
       if (uses.turned_away.size() >= kUsesKept) uses.turned_away.clear();
       uses.turned_away.insert(branch);
     });
     counters_.get("view.too_many_environments").add();
     log::write_limited(log::Level::kWarning, "view.too_many_environments", {{"root", root}, {"most", kMost}});
-    return own_branch(root, job);
+    return own_branch(root, job, user);
   }
   INDUCTORFS_TRY(make(root, branch));
   return branch;
@@ -148,60 +174,86 @@ void Branches::note_use(const std::string& branch) {
   if (is_due) (void)::utimensat(disk_.fd(), LocalTree::view(branch).c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
 }
 
-Result<Branches::Route> Branches::into(const std::string& branch) const {
-  INDUCTORFS_TRY_ASSIGN(auto node, lookup_.pin_path(branch));
-  const NodeId id = node->id;
-  return Route{id, true, false, std::shared_ptr<void>(node.get(), [this, node](void*) { tree_.unpin(node); })};
+Result<Branches::Route> Branches::into(const std::string& branch, const CommonDirectory& common) const {
+  const std::string directory = common.in(branch);
+  auto node = lookup_.pin_path(directory);
+  if (!node && node.error().code() == ErrorCode::kNotFound && directory != branch) {
+    INDUCTORFS_TRY(tree_.moves().read([&](const Moves&) { return tree_.make_view_directories(directory); }));
+    node = lookup_.pin_path(directory);
+  }
+  if (!node) return fail(std::move(node).error());
+  return Route{(*node)->id, true, false, std::string(environment_in(branch)),
+               std::shared_ptr<void>(node->get(), [this, pinned = *node](void*) { tree_.unpin(pinned); })};
 }
 
-Result<Branches::Route> Branches::route(NodeId parent, std::string_view name, const Caller& caller, Use use) {
+/// The further places are for all programs of a host, like torch's default directory that they stand for.
+bool Branches::is_everybodys(const CommonDirectory& common, std::string_view name) const {
+  const std::string below = common.path_of(name);
+  const auto leads_to = [&](const std::string& place) { return place == below || place.starts_with(below + "/"); };
+  if (common.root.empty() && std::ranges::any_of(tree_.options().further_places, leads_to)) return true;
+  const auto status = disk_.stat(LocalTree::view(join(common.root, below)));
+  return status && *status;
+}
+
+Result<Branches::Route> Branches::route(NodeId parent, std::string_view name, const Caller& caller, Use use,
+                                        const std::string& environment) {
   Route as_it_is{parent};
   if (!are_on()) return as_it_is;
-  if (is_branch_name(name)) return fail(use == Use::kMake ? ErrorCode::kNotPermitted : ErrorCode::kNotFound);
+  const bool is_made = use == Use::kMake || use == Use::kReplace;
+  if (is_branch_name(name)) return fail(is_made ? ErrorCode::kNotPermitted : ErrorCode::kNotFound);
   const NodePtr directory = tree_.nodes().find(parent);
-  const auto root = directory ? tree_.nodes().path_of(*directory) : std::nullopt;
-  if (!root || !is_first_name(*root, name)) return as_it_is;
-  as_it_is.is_first = true;
-  const auto in_root = disk_.stat(LocalTree::view(join(*root, std::string(name))));
-  if (in_root && *in_root) return as_it_is;
-  const Job job = host_.job_of(caller.pid);
-  if (job.kind == Job::Kind::kNone) {
-    as_it_is.is_for_all = true;
-    const auto branch = shared_branch(*root, name, use);
-    if (!branch) return as_it_is;
-    INDUCTORFS_TRY_ASSIGN(auto found, into(*branch));
-    found.is_for_all = true;
-    return found;
+  const auto path = directory ? tree_.nodes().path_of(*directory) : std::nullopt;
+  const auto common = path ? common_directory(*path, name) : std::nullopt;
+  if (!common) {
+    if (path) as_it_is.environment = environment_in(*path);
+    return as_it_is;
   }
-  auto branch = own_branch(*root, job);
+  as_it_is.is_first = true;
+  const bool is_there = is_everybodys(*common, name);
+  if (is_there && use != Use::kRemove) return as_it_is;
+  const Job job = host_.job_of(caller.pid);
+  as_it_is.is_for_all = job.kind == Job::Kind::kNone;
+  if (is_there) return as_it_is;
+  if (as_it_is.is_for_all) return route_for_all(*common, name, use, environment, std::move(as_it_is));
+  auto branch = own_branch(common->root, job, caller.uid);
   // A disk that is full must not keep a program from its miss.
   if (!branch && use == Use::kLook) return as_it_is;
   if (!branch) return fail(std::move(branch).error());
   if (branch->empty()) return as_it_is;
   note_use(*branch);
-  return into(*branch);
+  return into(*branch, *common);
+}
+
+Result<Branches::Route> Branches::route_for_all(const CommonDirectory& common, std::string_view name, Use use,
+                                                const std::string& environment, Route as_it_is) {
+  if (use == Use::kMake) return as_it_is;
+  auto branch = shared_branch(common, name);
+  if (!branch && use == Use::kReplace && !environment.empty()) {
+    branch = join(common.root, branch_name(environment));
+    INDUCTORFS_TRY(make(common.root, *branch));
+  }
+  if (!branch) return as_it_is;
+  INDUCTORFS_TRY_ASSIGN(auto found, into(*branch, common));
+  found.is_for_all = true;
+  return found;
 }
 
 std::string Branches::resolve(const std::string& path) const {
   if (!are_on()) return path;
-  for (size_t begin = 0; begin < path.size();) {
-    const size_t end = std::min(path.find('/', begin), path.size());
-    const std::string directory = begin == 0 ? std::string() : path.substr(0, begin - 1);
-    const std::string name = path.substr(begin, end - begin);
-    if (!is_first_name(directory, name)) {
-      begin = end + 1;
-      continue;
+  const size_t slash = path.rfind('/');
+  const bool is_below = slash != std::string::npos;
+  const std::string name = path.substr(is_below ? slash + 1 : 0);
+  const auto common = common_directory(is_below ? path.substr(0, slash) : std::string(), name);
+  if (!common || name.empty()) return path;
+  const auto in_root = disk_.stat(LocalTree::view(path));
+  if (in_root && *in_root) return path;
+  const std::string below = common->path_of(name);
+  const auto all = of(common->root);
+  // The whole path may be in one that was not used last.
+  for (const std::string& wanted : {below, below.substr(0, below.find('/'))}) {
+    for (const auto& branch : all) {
+      if (has(branch, wanted)) return join(branch, below);
     }
-    const auto in_root = disk_.stat(LocalTree::view(join(directory, name)));
-    if (in_root && *in_root) return path;
-    const auto all = of(directory);
-    // The whole path may be in one that was not used last.
-    for (const bool whole : {true, false}) {
-      for (const auto& branch : all) {
-        if (has(branch, whole ? path.substr(begin) : name)) return join(branch, path.substr(begin));
-      }
-    }
-    return path;
   }
   return path;
 }

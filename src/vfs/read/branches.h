@@ -23,8 +23,9 @@ namespace inductorfs::vfs {
 /// tree with scopes of its own, of which the kernel keeps every name and page. It keeps none of the names that lead
 /// there.
 ///
-/// A program that is neither torch's nor Triton's meets the branch that was used last and has the name. A name that
-/// stands in the root itself, because it was made before the first branch, is everybody's.
+/// A program that is neither torch's nor Triton's meets the branch that was used last and has the name, and what it
+/// makes in a root is in no branch: that is everybody's, like the further places of the mount. In a directory that is
+/// everybody's each environment has names of its own, as in the root itself.
 ///
 /// Safe for concurrent use. Calls block on the local disk, and for a moment when a program is seen for the first time
 /// (Host::job_of); their caller holds no lock.
@@ -33,41 +34,59 @@ class Branches {
   Branches(const Services& services, RootTree& tree, Lookup& lookup)
       : host_(services.host), catalog_(services.catalog), counters_(services.counters), tree_(tree), lookup_(lookup) {}
 
-  enum class Use { kLook, kMake, kRemove };
+  enum class Use {
+    kLook,
+    kMake,  ///< the kernel knows that the program sees no such name
+    kRemove,
+    kReplace,  ///< the target of a rename
+  };
   /// Where a name that a program has asked for is. Immutable value; the directory stays known as long as it lives.
   struct Route {
     NodeId parent{};
     bool is_first = false;        ///< the kernel may not keep the name
     bool is_for_all = false;      ///< the program has no environment of its own
+    std::string environment{};    ///< of the branch; empty when the name is in none
     std::shared_ptr<void> pin{};  ///< of `parent`
   };
   /// kNotFound, or kNotPermitted where it is to be made: the name is that of a branch, which nobody sees.
-  [[nodiscard]] Result<Route> route(NodeId parent, std::string_view name, const Caller& caller, Use use);
+  [[nodiscard]] Result<Route> route(NodeId parent, std::string_view name, const Caller& caller, Use use) {
+    return route(parent, name, caller, use, {});
+  }
+  /// The same for the target of a rename: what a program without an environment takes out of a branch goes into the
+  /// branch of the same environment.
+  [[nodiscard]] Result<Route> route_target(NodeId parent, std::string_view name, const Caller& caller,
+                                           const Route& source) {
+    return route(parent, name, caller, Use::kReplace, source.environment);
+  }
   /// Returns the path of the local tree that a path of a program without an environment leads to.
   [[nodiscard]] std::string resolve(const std::string& path) const;
 
   [[nodiscard]] bool are_on() const { return host_.learns(); }
   /// Returns the paths of the branches of a root, the one that was used last first. It reads the root's directory.
   [[nodiscard]] std::vector<std::string> of(const std::string& root) const;
-  /// Says whether a directory is a root with branches.
-  [[nodiscard]] bool has_branches(const std::string& root) const {
-    return environment_in(root).empty() && !of(root).empty();
-  }
-  /// Returns the paths of those branches that a program sees there.
-  [[nodiscard]] std::vector<std::string> seen_by(const std::string& root, const Caller& caller);
+  /// Returns the directories that environments have for this one; empty when it is no common directory.
+  [[nodiscard]] std::vector<std::string> directories_for(const std::string& directory) const;
+  /// Returns those of them that a program sees.
+  [[nodiscard]] std::vector<std::string> seen_by(const std::string& directory, const Caller& caller);
 
   /// The most environments that share one root; the programs of further ones share nothing there until unused ones are
-  /// removed (BranchRemoval).
-  static constexpr size_t kMost = 16;
+  /// removed (BranchRemoval). Of the users whose programs share nothing, as many have a directory of their own.
+  static constexpr size_t kMost = 64;
 
  private:
-  [[nodiscard]] bool has(const std::string& branch, std::string_view name) const;
-  [[nodiscard]] std::string branch_for(const std::string& root, const Job& job) const;
-  [[nodiscard]] std::optional<std::string> shared_branch(const std::string& root, std::string_view name, Use use);
+  [[nodiscard]] Result<Route> route(NodeId parent, std::string_view name, const Caller& caller, Use use,
+                                    const std::string& environment);
+  [[nodiscard]] Result<Route> route_for_all(const CommonDirectory& common, std::string_view name, Use use,
+                                            const std::string& environment, Route as_it_is);
+  [[nodiscard]] bool is_everybodys(const CommonDirectory& common, std::string_view name) const;
+  [[nodiscard]] bool has(const std::string& branch, std::string_view path) const;
+  [[nodiscard]] std::string branch_for(const std::string& root, const Job& job, uid_t user) const;
+  [[nodiscard]] std::optional<std::string> shared_branch(const CommonDirectory& common, std::string_view name);
   /// Empty where something else has the name.
-  [[nodiscard]] Result<std::string> own_branch(const std::string& root, const Job& job);
+  [[nodiscard]] Result<std::string> own_branch(const std::string& root, const Job& job, uid_t user);
+  [[nodiscard]] bool is_full(const std::string& root, bool of_known) const;
   [[nodiscard]] Result<void> make(const std::string& root, const std::string& branch) const;
-  [[nodiscard]] Result<Route> into(const std::string& branch) const;
+  [[nodiscard]] Result<Route> into(const std::string& branch, const CommonDirectory& common) const;
   void note_use(const std::string& branch);
 
   const Host& host_;

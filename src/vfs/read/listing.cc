@@ -117,13 +117,13 @@ Result<void> Listings::read_directory(NodeId id, uint64_t cookie, const Caller& 
   if (!node->is_directory()) return fail(ErrorCode::kNotDirectory);
   const auto path = nodes_.path_of(*node);
   if (!path) return {};  // deleted, and still somebody's working directory: empty
-  if (const auto name = layout::name_of(*path); tree_.lists_cluster(name)) scopes_.use(name.root);
+  if (const auto name = layout::name_of(*path); tree_.lists_cluster(name)) (void)scopes_.use(name.root);
   const auto branches = branches_shown(*path, caller);
   const bool known = node->listing.with(
       [&](const Listing& listing) { return listing.known && listing.made_for == made_for(branches); });
   if (cookie == 0 || !known) INDUCTORFS_TRY(renew_listing(node, *path, branches));
   // The kernel shows what it keeps of a listing to every process.
-  if (branches_.are_on() && branches_.has_branches(*path)) notifier_.wish_content_forgotten(id);
+  if (branches_.are_on() && !branches_.directories_for(*path).empty()) notifier_.wish_content_forgotten(id);
   if (cookie < 1 && !take({".", node->inode_number, S_IFDIR, 1})) return {};
   if (cookie < 2 && !take({"..", 0, S_IFDIR, 2})) return {};
   node->listing.with([&](const Listing& listing) {

@@ -65,7 +65,7 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
     if (where->as_it_is) where->seen = tree_.path_in_mount(parent_path(where->path));
   }
   if (!tree_.admit(where->entry)) return lookup_without_cluster(*where, caller, done);
-  scopes_.use(where->entry.root);
+  if (scopes_.use(where->entry.root)) prefetch_.want_newest();
   if (directory->key) return lookup_in_key_directory(*where, caller, std::move(done));
   resolve(*where, std::move(done));
 }

@@ -53,6 +53,12 @@ void Prefetch::companions(const codec::Entry& entry) {
   if (!wanted.empty()) fetcher_.prefetch(wanted);
 }
 
+void Prefetch::newest_wanted() {
+  if (options_.prefetch_bytes == 0 || !wants_newest_ || !catalog_.status().synced) return;
+  wants_newest_ = false;
+  newest();
+}
+
 void Prefetch::newest() {
   std::vector<codec::Entry> wanted;
   uint64_t bytes = 0;

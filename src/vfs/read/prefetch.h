@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -25,13 +26,19 @@ class Prefetch {
   void directory(const layout::Name& directory);
   /// Fetches what the writer of this entry published within the same minutes, because one start of a job made it.
   void companions(const codec::Entry& entry);
-  /// Fetches the newest entries of all, after the mount.
-  void newest();
+  /// Has the next newest_wanted() fetch the newest entries of all: after the mount, and when a root has taken up an
+  /// environment.
+  void want_newest() { wants_newest_ = true; }
+  /// Fetches them, if that is wanted and the catalog has them. The janitor calls it.
+  void newest_wanted();
 
  private:
+  void newest();
+
   const FileSystemOptions& options_;
   catalog::Catalog& catalog_;
   Fetcher& fetcher_;
+  std::atomic<bool> wants_newest_{true};
   /// Writer and time of the entries whose companions were fetched lately.
   Guarded<std::vector<std::pair<std::string, int64_t>>> windows_;
 };

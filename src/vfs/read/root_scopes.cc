@@ -64,10 +64,10 @@ bool RootScopes::is_current(const std::string& root, const RootAccess& access) c
   });
 }
 
-void RootScopes::use(const std::string& root, Milliseconds patience) {
-  if (root.empty() || !host_.parts_roots()) return;
+bool RootScopes::use(const std::string& root, Milliseconds patience) {
+  if (root.empty() || !host_.parts_roots()) return false;
   const auto access = tree_.access_of_root({std::string(), root});
-  if (!access || is_current(root, *access)) return;
+  if (!access || is_current(root, *access)) return false;
   // Before the question: one that has gone may stand in the way of this one.
   changing_.with([&](SteadyTime& next) {
     if (std::chrono::steady_clock::now() < next) return;
@@ -78,6 +78,7 @@ void RootScopes::use(const std::string& root, Milliseconds patience) {
   const bool is_new = changing_.with([&](SteadyTime&) { return take_up(root, now); });
   // The first job of a user finds what the cluster has, as that of the mountpoint does.
   if (is_new && patience.count() > 0) (void)catalog_.wait_synced(Deadline::after(patience));
+  return is_new;
 }
 
 /// Returns whether the root has an environment of its own that it had not before.
@@ -137,7 +138,7 @@ void RootScopes::directory_changed(const std::string& path) {
     }
     return paths;
   });
-  for (const auto& root : below) use(root, Milliseconds(0));
+  for (const auto& root : below) (void)use(root, Milliseconds(0));
 }
 
 void RootScopes::host_changed() {

@@ -28,10 +28,11 @@ class RootScopes {
 
   /// Takes up the environment of a root whose names are about to be asked for. When its directory has got another owner
   /// or mode, what it shows changes with that. Blocks until the name service has answered and the entries of a new
-  /// environment have come, but for FileSystemOptions::lookup_patience at most for each.
-  void use(const std::string& root) { use(root, tree_.options().lookup_patience); }
+  /// environment have come, but for FileSystemOptions::lookup_patience at most for each. Returns whether the root has
+  /// an environment of its own that it had not before.
+  bool use(const std::string& root) { return use(root, tree_.options().lookup_patience); }
   /// The same for a worker that takes the mount over, before its catalog has threads.
-  void resume(const std::string& root) { use(root, Milliseconds(0)); }
+  void resume(const std::string& root) { (void)use(root, Milliseconds(0)); }
   /// Takes up what chown(2) or chmod(2) has changed of a directory, or what is at its path after a rename, if roots
   /// that are in use are there or below.
   void directory_changed(const std::string& path);
@@ -67,7 +68,7 @@ class RootScopes {
   [[nodiscard]] Root find(std::string_view root) const;
   [[nodiscard]] const RootEnvironment& environment_in_root(const Root& root) const;
   [[nodiscard]] bool is_current(const std::string& root, const RootAccess& access) const;
-  void use(const std::string& root, Milliseconds patience);
+  bool use(const std::string& root, Milliseconds patience);
   /// How long a question that nobody has asked before may wait for the name service. Before there are requests, what is
   /// found in the local directory asks, too, for all of which together there is kEarly.
   [[nodiscard]] Milliseconds early_patience() const { return std::min(fingerprint::Trust::kFirstWait, early_.left()); }

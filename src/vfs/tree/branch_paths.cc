@@ -2,6 +2,7 @@
 #include "vfs/tree/branch_paths.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "inductorfs/layout/layout.h"
 #include "vfs/tree/local_tree.h"
@@ -31,6 +32,8 @@ Component branch_in(std::string_view path) {
 
 std::string branch_name(std::string_view environment) { return std::string(kPrefix) + std::string(environment); }
 
+std::string unknown_environment(uid_t user) { return std::string(kUnknownEnvironment) + "-" + std::to_string(user); }
+
 bool is_branch_name(std::string_view name) { return name.starts_with(kPrefix); }
 
 std::string_view environment_in(std::string_view path) {
@@ -55,13 +58,51 @@ std::string root_of_branch(std::string_view path) {
 }
 
 bool is_first_name(const std::string& directory, std::string_view name) {
-  const std::string path = join(directory, std::string(name));
+  const std::string path = join(directory, name);
   if (branch_in(path).is_there() || !layout::is_in_a_root(path) || layout::name_of(path).root != directory)
     return false;
   // The branch's directory makes the path longer and deeper, which has limits.
-  const std::string branch = join(directory, branch_name(std::string(16, '0')));
-  const std::string inside = join(branch, std::string(name));
+  const std::string branch = join(directory, branch_name(unknown_environment(UINT32_MAX)));
+  const std::string inside = join(branch, name);
   return layout::is_in_a_root(inside) && layout::name_of(inside).root == branch;
+}
+
+std::string CommonDirectory::in(const std::string& branch) const {
+  return below.empty() ? branch : join(branch, below);
+}
+
+std::string CommonDirectory::path_of(std::string_view name) const {
+  return below.empty() ? std::string(name) : join(below, name);
+}
+
+std::optional<CommonDirectory> common_directory(const std::string& directory, std::string_view name) {
+  const std::string path = join(directory, name);
+  if (branch_in(path).is_there()) return std::nullopt;
+  // The whole path says it, if it has a shape; else the deepest directory above that has one.
+  std::string_view shaped = path;
+  while (!shaped.empty() && !layout::is_in_a_root(shaped)) {
+    const size_t slash = shaped.rfind('/');
+    shaped = shaped.substr(0, slash == std::string_view::npos ? 0 : slash);
+  }
+  if (shaped.empty()) return std::nullopt;
+  CommonDirectory common{layout::name_of(shaped).root, {}};
+  const size_t begin = common.root.empty() ? 0 : common.root.size() + 1;
+  if (directory.size() > common.root.size()) common.below = directory.substr(begin);
+  const std::string below = common.path_of(name);
+  if (!is_first_name(common.root, below.substr(0, below.find('/')))) return std::nullopt;
+  return common;
+}
+
+std::vector<CommonDirectory> common_readings(const std::string& directory) {
+  if (branch_in(directory).is_there()) return {};
+  std::vector<CommonDirectory> readings{{directory, {}}};
+  const size_t slash = directory.rfind('/');
+  const bool is_below = slash != std::string::npos;
+  const auto above = directory.empty() ? std::nullopt
+                                       : common_directory(is_below ? directory.substr(0, slash) : std::string(),
+                                                          std::string_view(directory).substr(is_below ? slash + 1 : 0));
+  if (above) readings.push_back({above->root, above->path_of(directory.substr(is_below ? slash + 1 : 0))});
+  return readings;
 }
 
 }  // namespace inductorfs::vfs

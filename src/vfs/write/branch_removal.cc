@@ -20,32 +20,51 @@ constexpr Caller kNobody{};
 
 }  // namespace
 
-void BranchRemoval::prepare(const std::string& root, const Caller& caller) {
-  if (!branches_.are_on() || !environment_in(root).empty()) return;
-  const auto all = branches_.of(root);
-  if (all.empty()) return;
-  const auto is_free = [this](const std::string& path, bool branches_count) {
-    const auto items = disk_.list(LocalTree::view(path));
-    return items &&
-           std::ranges::all_of(*items, [&](const auto& item) { return !branches_count && is_branch_name(item.name); });
-  };
-  if (!is_free(root, false)) return;
-  // Who has nothing there has removed nothing, and is told that the directory is not empty.
-  const auto seen = branches_.seen_by(root, caller);
-  const bool others_have = std::ranges::any_of(all, [&](const auto& branch) { return !is_free(branch, true); });
-  if (seen.empty() && others_have) return;
-  for (const auto& branch : seen) {
-    if (!is_free(branch, true)) return;
-  }
-  for (const auto& branch : all) remove(branch, Remover{caller.uid});
+bool BranchRemoval::is_free(const std::string& directory, bool branches_count) const {
+  const auto status = disk_.stat(LocalTree::view(directory));
+  if (status && !*status) return true;
+  const auto items = disk_.list(LocalTree::view(directory));
+  return items &&
+         std::ranges::all_of(*items, [&](const auto& item) { return !branches_count && is_branch_name(item.name); });
 }
 
-void BranchRemoval::remove_name(const std::string& root, std::string_view name, const Caller& caller) {
-  for (const auto& branch : branches_.of(root)) {
-    const std::string path = join(branch, name);
+void BranchRemoval::prepare(const std::string& directory, bool is_for_all, const Caller& caller) {
+  if (!branches_.are_on()) return;
+  const auto all = branches_.directories_for(directory);
+  if (all.empty() || !is_free(directory, false)) return;
+  // Who has nothing there has removed nothing, and is told that the directory is not empty.
+  const auto seen = branches_.seen_by(directory, caller);
+  const bool others_have = std::ranges::any_of(all, [&](const auto& one) { return !is_free(one, true); });
+  const bool is_root = is_branch_name(last_component(all.front()));
+  if (others_have && (seen.empty() || !(is_root || is_for_all))) return;
+  if (!std::ranges::all_of(seen, [&](const auto& one) { return is_free(one, true); })) return;
+  for (const auto& one : all) remove(one, Remover{caller.uid});
+}
+
+void BranchRemoval::remove_name(const std::string& directory, std::string_view name, const Caller& caller) {
+  const auto common = common_directory(directory, name);
+  if (!common) return;
+  for (const auto& branch : branches_.of(common->root)) {
+    const std::string path = join(common->in(branch), name);
     const auto status = disk_.stat(LocalTree::view(path));
     if (status && *status) remove(path, Remover{caller.uid});
   }
+}
+
+/// Returns whether the directory is gone.
+bool BranchRemoval::remove_empty_common(const std::string& directory, int depth) {
+  constexpr int kDepth = 24;  // below a root of any depth no layout is deeper
+  if (!branches_.are_on() || depth > kDepth) return false;
+  bool is_empty = true;
+  for (const auto& item : disk_.list(LocalTree::view(directory)).value_or(std::vector<LocalTree::Item>{})) {
+    const bool may_go = item.type == S_IFDIR && !is_branch_name(item.name);
+    if (!may_go || !remove_empty_common(join(directory, item.name), depth + 1)) is_empty = false;
+  }
+  if (!is_empty || directory.empty()) return false;
+  const size_t slash = directory.rfind('/');
+  const std::string above = slash == std::string::npos ? std::string() : directory.substr(0, slash);
+  if (!common_directory(above, last_component(directory))) return false;
+  return ::unlinkat(disk_.fd(), LocalTree::view(directory).c_str(), AT_REMOVEDIR) == 0;
 }
 
 void BranchRemoval::remove_unused() {

@@ -20,11 +20,15 @@ class BranchRemoval {
   BranchRemoval(RootTree& tree, Lookup& lookup, Branches& branches, Names& names, Notifier& notifier)
       : tree_(tree), lookup_(lookup), branches_(branches), names_(names), notifier_(notifier) {}
 
-  /// Before the rmdir(2) of a directory: if it is a root, and `caller` has had something in it and sees nothing there
-  /// now, what others have there goes.
-  void prepare(const std::string& root, const Caller& caller);
-  /// After a program without an environment of its own has removed a name in a root: nobody has it there any more.
-  void remove_name(const std::string& root, std::string_view name, const Caller& caller);
+  /// Before the rmdir(2) of a directory: what environments have for it goes if the caller sees nothing there. In a root
+  /// that is so when `caller` has had something there; in a directory below one only for a program without an
+  /// environment (`is_for_all`), or when nobody has anything there.
+  void prepare(const std::string& directory, bool is_for_all, const Caller& caller);
+  /// After a program without an environment of its own has removed a name: nobody has it there any more.
+  void remove_name(const std::string& directory, std::string_view name, const Caller& caller);
+  /// Removes the empty directories of a layout that are in no branch, from an earlier mount that learned no
+  /// environments. Before there are requests.
+  void remove_empty_common() { (void)remove_empty_common({}, 0); }
   /// Removes the branches of all known roots that nobody has used for kUnused, while a root has too many.
   void remove_unused();
   static constexpr std::chrono::hours kUnused{24};
@@ -35,6 +39,8 @@ class BranchRemoval {
     std::optional<uid_t> user;
     [[nodiscard]] bool may_remove(uid_t owner) const { return !user || *user == 0 || *user == owner; }
   };
+  [[nodiscard]] bool is_free(const std::string& directory, bool branches_count) const;
+  [[nodiscard]] bool remove_empty_common(const std::string& directory, int depth);
   void remove(const std::string& path, const Remover& remover);
   [[nodiscard]] bool remove_shown(const NodePtr& parent, const std::string& path);
 

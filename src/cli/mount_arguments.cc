@@ -109,8 +109,8 @@ Result<void> MountArguments::apply_to(config::Settings& settings) const {
   // Whoever mounts from a job's environment need not repeat its variables. A file of facts has its own.
   std::vector<std::string> own = config::declared_by(config::process_variables());
   if (!own.empty() && !gives("environment") && !gives("fingerprint")) {
-    settings.given.insert(settings.given.begin(),
-                          {config::RawValues{{"environment", std::move(own)}}, "environment of this command", here});
+    settings.given.insert(settings.given.begin(), {config::RawValues{{"environment", std::move(own)}},
+                                                   std::string(config::kOwnVariables), here});
   }
   for (const config::GivenValues& given : settings.given) {
     INDUCTORFS_TRY(apply(given.values, given.where, given.base, settings));

@@ -62,6 +62,11 @@ Result<Frozen> from_json(const Json& json) {
   settings.allow_other = json.at("allow_other").get<bool>();
   // The mount of an earlier release shares with all, and its jobs use what they were shown.
   INDUCTORFS_TRY_ASSIGN(settings.trust, fingerprint::trust_from_string(json.value("trust", "all")));
+  // As the mount of an earlier release, which had no such key, knows one environment.
+  if (const std::string writers = json.value("writers", ""); !writers.empty()) {
+    INDUCTORFS_TRY(apply({{"writers", {writers}}}, "settings", "/", settings));
+  }
+  settings.writers = settings.writers.value_or(WritersPolicy::kMatching);
   settings.also.clear();
   for (const Json& one : json.at("also")) {
     auto also = also_from_json(one);
@@ -93,6 +98,7 @@ std::string freeze(const Settings& settings, const Ownership& ownership) {
                      {"store", settings.store},
                      {"allow_other", settings.allow_other.value_or(false)},
                      {"trust", to_string(settings.trust.value_or(fingerprint::TrustPolicy::kAll))},
+                     {"writers", to_string(settings.writers.value_or(WritersPolicy::kMatching))},
                      {"also", std::move(also)},
                      {"uid", ownership.uid},
                      {"gid", ownership.gid},

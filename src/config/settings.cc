@@ -96,7 +96,7 @@ Result<void> set_writers(Settings& settings, const std::string& value, const std
     settings.writers = policy;
     return {};
   }
-  return fail(ErrorCode::kInvalid, "give matching, learned, pod or all");
+  return fail(ErrorCode::kInvalid, "give learned, matching, pod or all");
 }
 
 Result<void> set_trust(Settings& settings, const std::string& value, const std::string&) {
@@ -223,16 +223,18 @@ constexpr std::array kMountOptions{
            "keep blobs, catalog, private files and log in this local directory", set_path<&Settings::store>},
     Option{"foreground", Kind::kSwitch, "", "false", "stay in the foreground and log to standard error",
            set_switch<&Settings::foreground>},
-    Option{"python", Kind::kText, "PATH", "that of VIRTUAL_ENV, else python3",
-           "share what fits the torch and Triton of this Python interpreter", set_program<&Settings::python>},
+    Option{"python", Kind::kText, "PATH", "that of VIRTUAL_ENV",
+           "declare the environment of this Python interpreter, and share what fits its torch and Triton",
+           set_program<&Settings::python>},
     Option{"fingerprint", Kind::kText, "FILE", "",
            "read the facts of this host from this JSON file instead of probing for them",
            set_path<&Settings::fingerprint>},
-    Option{"writers", Kind::kText, "WHICH", "matching",
-           "publish the artefacts of processes with this mount's environment (matching), of each process under its own "
-           "environment, and show it what fits that (learned), of all processes of the one pod that uses this mount "
-           "(pod), or of all programs, copying tools too (all)",
-           set_writers},
+    Option{
+        "writers", Kind::kText, "WHICH", "learned, but matching if an environment is declared",
+        "publish the artefacts of each process under its own environment, and show it what fits that (learned), only "
+        "those of processes with the environment that is declared for this mount (matching), those of all processes "
+        "of the one pod that uses this mount (pod), or those of all programs, copying tools too (all)",
+        set_writers},
     Option{"trust", Kind::kText, "WHO", "for root user, else all",
            "share what lies in a user's directory with that user's directories on all hosts (user), with those of its "
            "group (group), or with all (all)",
@@ -444,6 +446,15 @@ Result<void> check_trust(const Settings& settings, const User& user) {
                                        "without --allow-other, or with --trust all");
 }
 
+/// Says whether somebody has told the mount which environment its jobs have.
+bool declares_environment(const Settings& settings, const Environment& environment) {
+  const bool has_variables = std::any_of(settings.given.begin(), settings.given.end(), [](const GivenValues& one) {
+    return one.where != kOwnVariables && one.values.contains("environment");
+  });
+  return has_variables || !settings.python.empty() || !settings.fingerprint.empty() ||
+         !environment("VIRTUAL_ENV").value_or("").empty();
+}
+
 }  // namespace
 
 Result<void> complete(Settings& settings, const User& user, const Environment& environment) {
@@ -454,6 +465,9 @@ Result<void> complete(Settings& settings, const User& user, const Environment& e
     add_default_also(settings, torch_default_directory(user, environment));
   }
   if (!settings.allow_other) settings.allow_other = user.uid == 0;
+  if (!settings.writers) {
+    settings.writers = declares_environment(settings, environment) ? WritersPolicy::kMatching : WritersPolicy::kLearned;
+  }
   if (!settings.trust) settings.trust = user.uid == 0 ? TrustPolicy::kUser : TrustPolicy::kAll;
   INDUCTORFS_TRY(check_trust(settings, user));
   return check_places(settings);

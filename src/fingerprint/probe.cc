@@ -19,6 +19,15 @@ Fact unknown_fact(std::string problem, std::string source) {
 
 namespace {
 
+Fingerprint packages_of(const ProbeOptions& options) {
+  if (!options.packages_of_jobs) return read_host(options, HostPart::kPackages);
+  Fingerprint none;
+  for (const Facet facet : {Facet::kPython, Facet::kTorch, Facet::kTriton, Facet::kCuda}) {
+    none.set(facet, unknown_fact("each job has its own, which this mount learns from it", "the mount"));
+  }
+  return none;
+}
+
 /// The name under which torch keeps its timings (`cache/<hash>`), for whoever looks at the directory.
 void add_system_hash(Fingerprint& facts) {
   Fact torch = facts.get(Facet::kTorch);
@@ -65,7 +74,7 @@ Fingerprint probe(const ProbeOptions& options) {
   std::jthread asking = start_thread("gpu-probe", [&gpu, &options](const std::stop_token&) { gpu = ask_gpu(options); });
 
   Fingerprint result;
-  const Fingerprint packages = read_host(options, HostPart::kPackages);
+  const Fingerprint packages = packages_of(options);
   for (const Facet facet : {Facet::kPython, Facet::kTorch, Facet::kTriton}) result.set(facet, packages.get(facet));
   result.set(Facet::kCompiler, read_host(options, HostPart::kCompiler).get(Facet::kCompiler));
   auto [cpu, isa] = cpu_facts();

@@ -42,6 +42,7 @@ bool names_environment(const std::string& text) {
 fingerprint::ProbeOptions options_of(const FactsRequest& request) {
   fingerprint::ProbeOptions options;
   options.python = request.python;
+  options.packages_of_jobs = request.packages_of_jobs;
   options.cache_file = request.cache_file;
   options.environment = request.environment;
   options.deadline = request.deadline;

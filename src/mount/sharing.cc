@@ -43,8 +43,8 @@ std::string remote_warning(const config::Settings& settings, const remote::Remot
 }
 
 std::string namespace_warning(const config::Settings& settings, uint64_t writes) {
-  const bool looks =
-      settings.writers == config::WritersPolicy::kMatching || settings.writers == config::WritersPolicy::kLearned;
+  const auto writers = settings.writers.value_or(config::WritersPolicy::kMatching);
+  const bool looks = writers == config::WritersPolicy::kMatching || writers == config::WritersPolicy::kLearned;
   if (!looks || writes == 0) return {};
   return "nothing that jobs in another PID namespace write is shared, because this daemon cannot look at them; mount "
          "with --writers pod if all processes that use this mount have its environment, or run the daemon in the PID "

@@ -94,7 +94,7 @@ Json facts_part(const StatusFacts& facts) {
           {"last_change", news.last_change},
           {"kept", news.kept},
           {"problem", news.problem},
-          {"writers", to_string(facts.settings.writers)},
+          {"writers", to_string(facts.settings.writers.value_or(config::WritersPolicy::kMatching))},
           {"trust", to_string(facts.settings.trust.value_or(fingerprint::TrustPolicy::kAll))},
           {"environment", facts.settings.environment}};
 }

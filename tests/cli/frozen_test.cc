@@ -47,6 +47,26 @@ TEST(Frozen, AnEmptyRemoteOfAnEarlierReleaseIsALocalMount) {
   EXPECT_EQ(after->settings.remote, "");
 }
 
+TEST(Frozen, AMountKeepsItsPolicy) {
+  config::Settings before = settings_from({"/m", "--store", "/s"});
+  ASSERT_EQ(before.writers, config::WritersPolicy::kLearned);
+  Result<config::Frozen> after = config::thaw(config::freeze(before, {}));
+  ASSERT_TRUE(after.has_value()) << after.error().what();
+  EXPECT_EQ(after->settings.writers, config::WritersPolicy::kLearned);
+  before = settings_from({"/m", "--store", "/s", "--python", "/p"});
+  after = config::thaw(config::freeze(before, {}));
+  ASSERT_TRUE(after.has_value()) << after.error().what();
+  EXPECT_EQ(after->settings.writers, config::WritersPolicy::kMatching);
+  // An earlier release froze no policy.
+  const std::string frozen = config::freeze(settings_from({"/m", "--store", "/s"}), {});
+  config::Json earlier = config::Json::from_cbor(frozen);
+  ASSERT_EQ(earlier.erase("writers"), 1U);
+  const std::vector<uint8_t> bytes = config::Json::to_cbor(earlier);
+  after = config::thaw({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  ASSERT_TRUE(after.has_value()) << after.error().what();
+  EXPECT_EQ(after->settings.writers, config::WritersPolicy::kMatching);
+}
+
 TEST(Frozen, AFileOfOptionsIsNotReadAgain) {
   const testing::TemporaryDirectory directory;
   const std::string file = directory / "c.toml";

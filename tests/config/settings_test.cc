@@ -100,14 +100,13 @@ TEST(MountOptions, DefaultsThatHelpShowsAreThoseInForce) {
   for (const Option& option : mount_options()) {
     const bool literal = option.kind == Option::Kind::kText && option.name != "store" && option.name != "python" &&
                          option.name != "log" && option.name != "ca-file" && option.name != "store-floor" &&
-                         option.name != "trust" && !option.default_text.empty();
+                         option.name != "trust" && option.name != "writers" && !option.default_text.empty();
     if (literal) values[std::string(option.name)] = {std::string(option.default_text)};
   }
   ASSERT_EQ(error_of(apply(values, "help", "/", shown)), "no error");
 
   const Settings defaults;
-  EXPECT_GE(values.size(), 15U) << "a new option may come, none may be left out";
-  EXPECT_EQ(shown.writers, defaults.writers);
+  EXPECT_GE(values.size(), 14U) << "a new option may come, none may be left out";
   EXPECT_EQ(shown.probe_interval, defaults.probe_interval);
   EXPECT_EQ(shown.store_limit, defaults.store_limit);
   EXPECT_EQ(shown.artefact_limit, defaults.artefact_limit);
@@ -164,10 +163,10 @@ TEST(Apply, TakesWhatConcernsFactsAndWriters) {
   EXPECT_EQ(settings.writers, WritersPolicy::kAll);
   for (const char* writers : {"pod", "learned", "matching"}) {
     ASSERT_EQ(error_of(apply({{"writers", {writers}}}, "test", "/base", settings)), "no error");
-    EXPECT_EQ(to_string(settings.writers), writers);
+    EXPECT_EQ(to_string(settings.writers.value()), writers);
   }
   EXPECT_NE(
-      error_of(apply({{"writers", {"POD"}}}, "test", "/base", settings)).find("give matching, learned, pod or all"),
+      error_of(apply({{"writers", {"POD"}}}, "test", "/base", settings)).find("give learned, matching, pod or all"),
       std::string::npos);
   EXPECT_EQ(settings.probe_interval, std::chrono::seconds(0));
   EXPECT_EQ(settings.python, "/base/venv/bin/python");
@@ -358,6 +357,28 @@ TEST(Complete, PartsTheUsersOfRootsMountOnly) {
   Settings own = mounted_at("/m");
   ASSERT_TRUE(complete(own, kAlice, kNoEnvironment).has_value());
   EXPECT_EQ(own.trust, fingerprint::TrustPolicy::kAll);
+}
+
+TEST(Complete, LearnsEnvironmentsWhereNoneIsDeclared) {
+  const auto policy_of = [](const RawValues& values, const Environment& environment, const char* where) {
+    Settings settings = mounted_at("/m");
+    settings.given.push_back({values, where, "/"});
+    EXPECT_EQ(error_of(apply(values, where, "/", settings)), "no error");
+    EXPECT_TRUE(complete(settings, kAlice, environment).has_value());
+    return settings.writers;
+  };
+  const Environment active = [](const std::string& name) {
+    return name == "VIRTUAL_ENV" ? std::optional<std::string>("/venv") : std::nullopt;
+  };
+  const RawValues variable{{"environment", {"TRITON_PTXAS_PATH=/x"}}};
+  EXPECT_EQ(policy_of({}, kNoEnvironment, "command line"), WritersPolicy::kLearned);
+  EXPECT_EQ(policy_of(variable, kNoEnvironment, kOwnVariables.data()), WritersPolicy::kLearned)
+      << "each job has its own";
+  EXPECT_EQ(policy_of(variable, kNoEnvironment, "command line"), WritersPolicy::kMatching);
+  EXPECT_EQ(policy_of({{"python", {"/p"}}}, kNoEnvironment, "command line"), WritersPolicy::kMatching);
+  EXPECT_EQ(policy_of({{"fingerprint", {"/f"}}}, kNoEnvironment, "c.toml"), WritersPolicy::kMatching);
+  EXPECT_EQ(policy_of({}, active, "command line"), WritersPolicy::kMatching);
+  EXPECT_EQ(policy_of({{"writers", {"learned"}}}, active, "command line"), WritersPolicy::kLearned);
 }
 
 TEST(Complete, RefusesToPartUsersWhoseFilesAllBelongToOne) {

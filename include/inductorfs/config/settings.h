@@ -43,6 +43,8 @@ enum class WritersPolicy {
   kAll,
 };
 [[nodiscard]] std::string_view to_string(WritersPolicy policy);
+/// Where `mount` says that a value is one of its own environment variables.
+inline constexpr std::string_view kOwnVariables = "environment of this command";
 
 /// The raw values of options, by name, as a command line or a file gave them. Switches have "true" or "false".
 using RawValues = std::map<std::string, std::vector<std::string>, std::less<>>;
@@ -73,7 +75,8 @@ struct Settings {
   bool foreground = false;
   std::string python;
   std::string fingerprint;
-  WritersPolicy writers = WritersPolicy::kMatching;
+  /// Unset: kMatching if the mount declares an environment, else kLearned.
+  std::optional<WritersPolicy> writers;
   /// Unset: for root `user`, else `all`.
   std::optional<fingerprint::TrustPolicy> trust;
   std::map<std::string, std::string> environment;  ///< declared values of variables of the environment facet

@@ -69,7 +69,10 @@ class Fingerprint {
 };
 
 struct ProbeOptions {
-  std::string python;            ///< interpreter; empty: VIRTUAL_ENV, else python3 in PATH
+  std::string python;  ///< interpreter; empty: VIRTUAL_ENV, else python3 in PATH
+  /// No interpreter is asked: each job brings its own along (Writers::job_of), and python, torch and triton are
+  /// unknown.
+  bool packages_of_jobs = false;
   std::string compiler;          ///< empty: CXX, else g++ (what torch/_inductor/cpp_builder.py would take)
   std::string cache_file;        ///< remembers digests of large files by identity; empty: they are not remembered
   std::string gpu_probe;         ///< program that prints the GPU facts as JSON; empty: this program's own probe

@@ -14,8 +14,9 @@
 namespace inductorfs::host {
 
 struct FactsRequest {
-  std::string file;    ///< output of `inductorfs fingerprint --json`; empty: this host is asked
-  std::string python;  ///< as ProbeOptions::python
+  std::string file;               ///< output of `inductorfs fingerprint --json`; empty: this host is asked
+  std::string python;             ///< as ProbeOptions::python
+  bool packages_of_jobs = false;  ///< as well
   std::string cache_file;
   std::map<std::string, std::string> environment;                ///< the values that the mount declares
   Milliseconds deadline = fingerprint::ProbeOptions{}.deadline;  ///< for each outside command

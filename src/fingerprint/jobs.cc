@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,7 +19,12 @@ namespace {
 constexpr int kAncestorLimit = 16;
 constexpr const char* kSource = "the process";
 
+constexpr const char* kNotInTime = "its packages were not read in time; programs that start later find them read";
+/// As many reasons as Writers::unknown_jobs() says.
+constexpr size_t kReasonsShown = 20;
+
 JobFacts unknown_job(std::string why) { return {JobFacts::Kind::kUnknown, {}, std::move(why)}; }
+JobFacts later(std::string why) { return {JobFacts::Kind::kLater, {}, std::move(why)}; }
 
 bool is_same_package(const Package& one, const Package& other) {
   return one.path == other.path && one.identity == other.identity && one.replaced == other.replaced;
@@ -64,11 +70,11 @@ Fact python_of(const std::string& soabi) {
 
 /// Why nothing can be said of this process's packages; empty when they can be read.
 std::string why_not_readable(const Process& process) {
-  const std::string who = "process " + std::to_string(process.pid);
-  if (!process.whole) return who + " has more mapped files than are examined";
+  if (!process.whole)
+    return "the process has more mapped files than are examined; mount another directory for it, with its --python";
   for (const Package* const package : {&process.torch, &process.triton}) {
     if (package->replaced) {
-      return package->path + " was replaced after " + who + " had loaded it; start the job again";
+      return package->path + " was replaced after the process had loaded it; start the job again";
     }
   }
   return {};
@@ -83,91 +89,205 @@ Fact compiler_of_container() {
 
 }  // namespace
 
+Jobs::Jobs(std::shared_ptr<Sight> sight, const WritersOptions& options)
+    : sight_(std::move(sight)),
+      limit_(options.process_limit),
+      environments_(options.environments),
+      records_(options.environments == nullptr ? std::string() : options.jobs_file, options.proc, limit_) {
+  for (const JobRecord& record : records_.earlier()) restore(record);
+}
+
+/// A process whose environment is not kept any more is asked again.
+void Jobs::restore(const JobRecord& record) {
+  JobFacts job = unknown_job("its environment was not known when it first made something");
+  if (!record.environment.empty()) {
+    auto facts = environments_->find(record.environment);
+    if (!facts) return;
+    job = {JobFacts::Kind::kKnown, std::move(*facts), {}};
+  }
+  const auto stat = sight_->reader().stat_of(record.pid);
+  Entry entry{record.identity, stat ? stat->owner : 0};
+  entry.answer = std::make_shared<const JobFacts>(std::move(job));
+  entry.environment = record.environment;
+  entry.is_restored = true;
+  state_.with([&](State& state) {
+    entry.used = ++state.ticks;
+    state.entries[record.pid] = std::move(entry);
+  });
+}
+
+bool Jobs::Entry::lacks_torch() const {
+  return answer && answer->kind == JobFacts::Kind::kKnown && answer->facts.has(Facet::kTorch) &&
+         !answer->facts.get(Facet::kTorch).known;
+}
+
 std::optional<JobFacts> Jobs::recall(pid_t pid, const ProcessStat& stat) {
   const Answer answer = state_.with([&](State& state) -> Answer {
     const auto found = state.entries.find(pid);
     if (found == state.entries.end() || !(found->second.identity == stat.identity)) return nullptr;
     // Where an exec does not show, the files that are mapped have to be looked at again.
     if (found->second.process && !found->second.process->shows_exec) return nullptr;
+    if (found->second.lacks_torch()) return nullptr;
     found->second.used = ++state.ticks;
     return found->second.answer;
   });
   return answer ? std::optional<JobFacts>(*answer) : std::nullopt;
 }
 
+SteadyTime Jobs::deadline_of(pid_t pid, const ProcessIdentity& identity, const JobQuestion& question) {
+  return state_.with([&](State& state) {
+    // Whoever is forgotten here waits once more.
+    if (state.waiting.size() >= limit_ && !state.waiting.contains(pid)) state.waiting.clear();
+    Waiting& waiting = state.waiting[pid];
+    if (!(waiting.identity == identity)) waiting = {identity};
+    auto& until = question.makes ? waiting.make : waiting.look;
+    if (!until) until = system_clock().now() + question.patience;
+    return *until;
+  });
+}
+
 JobFacts Jobs::learn(pid_t pid, const ProcessStat& stat, const std::shared_ptr<const Writer>& writer,
-                     SteadyTime until) {
-  if (!writer) {
-    return *keep(
-        pid, stat.identity,
-        unknown_job("process " + std::to_string(pid) + " cannot be looked at: it is another user's, or ended"));
-  }
+                     const JobWait& wait) {
+  const Asked asked{pid, stat.identity, stat.owner};
+  const bool makes = wait.question.makes;
+  if (!writer)
+    return without_answer(
+        asked, "it cannot be looked at: it is another user's, or has ended; a mount of root's sees all", makes);
   if (writer->look()) {
     // A worker of a job reads and writes what the job does.
     const auto ancestor = nearest_ancestor(pid);
-    if (ancestor && ancestor->answer) return *keep(pid, stat.identity, *ancestor->answer);
-    return *keep(pid, stat.identity,
-                 unknown_job("process " + std::to_string(pid) +
-                             " could not be looked at in time: its memory map is locked, or its file system is slow"));
+    if (ancestor && ancestor->second.answer) return *settle(asked, *ancestor->second.answer);
+    return without_answer(
+        asked,
+        "it could not be looked at in time: its memory map is locked, or its file system is slow; start it again",
+        makes);
   }
   const Process& process = writer->process();
   if (!process.has_package() && process.whole) return {JobFacts::Kind::kNeither, {}, {}};
-  return *learn_observed(writer, until);
+  return learn_observed(writer, wait);
 }
 
-Jobs::Answer Jobs::keep(pid_t pid, const ProcessIdentity& identity, JobFacts facts) {
+/// Gives a process its answer. The first one counts, unless torch was missing from it.
+Jobs::Answer Jobs::settle(const Asked& asked, JobFacts facts) {
+  std::string name;
+  if (facts.kind == JobFacts::Kind::kKnown && environments_ != nullptr) {
+    name = environments_->take(facts.facts, [this] { return in_use(); });
+    if (name.empty()) {
+      facts = unknown_job("too many environments are in use on this host; start the job again when others have ended");
+    }
+  }
   make_room();
   auto fresh = std::make_shared<const JobFacts>(std::move(facts));
-  return state_.notify_with([&](State& state) {
-    Entry& entry = state.entries[pid];
-    // The first answer counts. One that is being learned is left to the thread that learns it.
-    if (entry.identity == identity && entry.answer) return entry.answer;
-    if (!(entry.identity == identity && entry.process)) entry = {identity, nullptr, fresh, ++state.ticks};
+  bool is_kept = false;
+  auto answer = state_.notify_with([&](State& state) {
+    Entry& entry = state.entries[asked.pid];
+    if (!(entry.identity == asked.identity)) entry = {asked.identity, asked.owner};
+    entry.used = ++state.ticks;
+    entry.is_learning = false;
+    const bool brings_torch =
+        entry.lacks_torch() && fresh->facts.has(Facet::kTorch) && fresh->facts.get(Facet::kTorch).known;
+    if (entry.answer && !brings_torch) return entry.answer;
+    entry.answer = fresh;
+    entry.environment = name;
+    entry.is_restored = false;
+    state.waiting.erase(asked.pid);
+    // A later program of a process whose exec does not show would get the answer of the earlier one.
+    is_kept = !entry.process || entry.process->shows_exec;
     return fresh;
+  });
+  if (is_kept) records_.add({asked.pid, asked.identity, name});
+  return answer;
+}
+
+JobFacts Jobs::without_answer(const Asked& asked, std::string why, bool makes) {
+  if (makes) return *settle(asked, unknown_job(std::move(why)));
+  make_room();
+  return state_.notify_with([&](State& state) {
+    Entry& entry = state.entries[asked.pid];
+    if (!(entry.identity == asked.identity)) entry = {asked.identity, asked.owner};
+    if (entry.answer) return *entry.answer;
+    entry.used = ++state.ticks;
+    entry.why = why;
+    return later(std::move(why));
   });
 }
 
-Jobs::Answer Jobs::learn_observed(const std::shared_ptr<const Writer>& writer, SteadyTime until) {
-  const Process& process = writer->process();
-  make_room();
-  bool begins = false;
-  const auto is_mine = [&process](const Entry& entry) {
-    return entry.identity == process.identity &&
-           (process.shows_exec || !entry.process || have_same_packages(*entry.process, process));
-  };
-  Answer answer = state_.with([&](State& state) {
+/// Whether an entry is of this process, and of the program that it runs now.
+bool Jobs::Entry::is_of(const Process& one) const {
+  return identity == one.identity && (one.shows_exec || !process || have_same_packages(*process, one));
+}
+
+/// Returns the answer of a process, or makes this thread the one that looks for it.
+Jobs::Turn Jobs::take_turn(const Process& process) {
+  return state_.with([&](State& state) -> Turn {
     Entry& entry = state.entries[process.pid];
-    begins = !is_mine(entry) || (!entry.answer && !entry.process);
-    if (begins) entry = {process.identity, std::make_shared<const Process>(process), nullptr, 0};
+    if (!entry.is_of(process)) entry = {process.identity, process.owner};
     entry.used = ++state.ticks;
-    return entry.answer;
+    const bool gets_another = entry.lacks_torch() && !process.torch.path.empty();
+    if (entry.answer && (!gets_another || entry.is_learning)) return {entry.answer, false};
+    if (!entry.process || gets_another) entry.process = std::make_shared<const Process>(process);
+    return {entry.answer, !std::exchange(entry.is_learning, true)};
   });
-  if (answer) return answer;
-  std::shared_ptr<const JobFacts> fresh;
-  if (begins) {
-    // What was read up to a second ago may be older than what the process has set since.
-    const auto now = observe_anew(process);
-    const Writer& observed = now ? *now : *writer;
-    fresh = inherited(observed, until);
-    if (!fresh) fresh = std::make_shared<const JobFacts>(facts_of(observed, until));
-  } else {
-    const auto is_told = [&](const State& state) {
-      const auto found = state.entries.find(process.pid);
-      return found == state.entries.end() || !is_mine(found->second) || found->second.answer;
-    };
-    state_.wait_until(until, is_told, [](const State&) { return 0; });
-    fresh = std::make_shared<const JobFacts>(unknown_job("its environment was not read in time"));
+}
+
+JobFacts Jobs::learn_observed(const std::shared_ptr<const Writer>& writer, const JobWait& wait) {
+  const Process& process = writer->process();
+  const Asked asked{process.pid, process.identity, process.owner};
+  make_room();
+  Turn turn;
+  JobFacts found;
+  do {
+    turn = take_turn(process);
+    if (turn.answer && !turn.learns) return *turn.answer;
+    found = turn.learns ? find_out(*writer, wait) : await_other(asked, wait);
+    // The other thread may have had less time than this one.
+  } while (!turn.learns && found.kind == JobFacts::Kind::kLater && system_clock().now() < wait.until);
+  if (found.kind != JobFacts::Kind::kLater) return *settle(asked, std::move(found));
+  if (turn.learns) {
+    state_.notify_with([&](State& state) {
+      const auto entry = state.entries.find(process.pid);
+      if (entry != state.entries.end() && entry->second.is_of(process)) entry->second.is_learning = false;
+    });
   }
-  return state_.notify_with([&](State& state) {
-    const auto found = state.entries.find(process.pid);
-    if (found == state.entries.end() || !is_mine(found->second)) return fresh;
-    if (!found->second.answer) found->second.answer = fresh;
+  // Until torch is known, the answer without it counts.
+  if (turn.answer) return *turn.answer;
+  if (wait.question.makes) {
+    // What the process makes and what a process makes that it was started by have to be in the same place.
+    const auto ancestor = nearest_ancestor(process.pid);
+    if (ancestor && !ancestor->second.answer) {
+      const Entry& entry = ancestor->second;
+      (void)settle({ancestor->first, entry.identity, entry.owner}, unknown_job(found.why));
+    }
+  }
+  return without_answer(asked, std::move(found.why), wait.question.makes);
+}
+
+JobFacts Jobs::find_out(const Writer& writer, const JobWait& wait) {
+  // What was read up to a second ago may be older than what the process has set since.
+  const auto now = observe_anew(writer.process().pid, writer.process().identity);
+  const Writer& observed = now ? *now : writer;
+  const Answer answer = inherited(observed, wait);
+  return answer ? *answer : facts_of(observed, wait);
+}
+
+/// Waits for the thread that looks for an answer for the same process.
+JobFacts Jobs::await_other(const Asked& asked, const JobWait& wait) {
+  const auto answer_in = [&](const State& state) -> std::optional<Answer> {
+    const auto found = state.entries.find(asked.pid);
+    if (found == state.entries.end() || !(found->second.identity == asked.identity)) return Answer();
+    if (found->second.is_learning && !found->second.answer) return std::nullopt;
     return found->second.answer;
+  };
+  const auto answer = wait.in_steps([&](SteadyTime step) {
+    return state_.wait_until(
+        step, [&](const State& state) { return answer_in(state).has_value(); },
+        [&](const State& state) { return answer_in(state); });
   });
+  return answer && *answer ? **answer : later(kNotInTime);
 }
 
 /// The nearest ancestor that was asked about and still lives.
-std::optional<Jobs::Entry> Jobs::nearest_ancestor(pid_t of) {
+std::optional<std::pair<pid_t, Jobs::Entry>> Jobs::nearest_ancestor(pid_t of) {
   auto stat = sight_->reader().stat_of(of);
   for (int depth = 0; stat && stat->parent > 0 && depth < kAncestorLimit; ++depth) {
     const pid_t pid = stat->parent;
@@ -178,43 +298,38 @@ std::optional<Jobs::Entry> Jobs::nearest_ancestor(pid_t of) {
       if (found == state.entries.end() || !(found->second.identity == stat->identity)) return std::nullopt;
       return found->second;
     });
-    if (entry && entry->process) return entry;
+    if (entry && (entry->process || entry->is_restored)) return std::pair(pid, std::move(*entry));
   }
   return std::nullopt;
 }
 
 /// A job that has changed its variables after its first request keeps its answer, and so have to the workers that it
 /// starts afterwards: they read what the job has written. Their variables are those that the job has now.
-Jobs::Answer Jobs::inherited(const Writer& writer, SteadyTime until) {
-  const auto ancestor = nearest_ancestor(writer.process().pid);
-  if (!ancestor || !have_same_packages(*ancestor->process, writer.process())) return nullptr;
-  const auto now = observe_anew(*ancestor->process);
+Jobs::Answer Jobs::inherited(const Writer& writer, const JobWait& wait) {
+  const auto found = nearest_ancestor(writer.process().pid);
+  if (!found) return nullptr;
+  const auto& [pid, ancestor] = *found;
+  if (ancestor.process && !have_same_packages(*ancestor.process, writer.process())) return nullptr;
+  const auto now = observe_anew(pid, ancestor.identity);
   if (!now) {
-    const bool is_unknown = ancestor->answer && ancestor->answer->kind == JobFacts::Kind::kUnknown;
-    return is_unknown ? ancestor->answer : nullptr;
+    const bool is_unknown = ancestor.answer && ancestor.answer->kind == JobFacts::Kind::kUnknown;
+    return is_unknown ? ancestor.answer : nullptr;
   }
   if (!have_same_packages(now->process(), writer.process()) || values_of_writer(*now) != values_of_writer(writer)) {
     return nullptr;
   }
-  if (ancestor->answer) return ancestor->answer;
-  const pid_t pid = ancestor->process->pid;
-  const auto answer_in = [&](const State& state) -> std::optional<Answer> {
-    const auto found = state.entries.find(pid);
-    if (found == state.entries.end() || !(found->second.identity == ancestor->identity)) return Answer();
-    return found->second.answer ? std::optional<Answer>(found->second.answer) : std::nullopt;
-  };
-  return state_.wait_until(
-      until, [&](const State& state) { return answer_in(state).has_value(); },
-      [&](const State& state) { return answer_in(state).value_or(nullptr); });
+  if (ancestor.answer) return ancestor.answer;
+  const JobFacts answer = await_other({pid, ancestor.identity, ancestor.owner}, wait);
+  return answer.kind == JobFacts::Kind::kLater ? nullptr : std::make_shared<const JobFacts>(answer);
 }
 
 /// Looks at this very process again, with its environment of now. nullptr when that is not possible in time.
-std::shared_ptr<const Writer> Jobs::observe_anew(const Process& process) {
-  const auto stat = sight_->reader().stat_of(process.pid);
-  if (!stat || !(stat->identity == process.identity)) return nullptr;
-  const auto look = sight_->look_at(process.pid, *stat, true);
+std::shared_ptr<const Writer> Jobs::observe_anew(pid_t pid, const ProcessIdentity& identity) {
+  const auto stat = sight_->reader().stat_of(pid);
+  if (!stat || !(stat->identity == identity)) return nullptr;
+  const auto look = sight_->look_at(pid, *stat, true);
   const auto found = look ? sight_->result_of(*look, stat->owner) : std::nullopt;
-  if (!found || !*found || (*found)->process().pid != process.pid) return nullptr;
+  if (!found || !*found || (*found)->process().pid != pid) return nullptr;
   return *found;
 }
 
@@ -239,9 +354,9 @@ Fact environment_of(const Writer& writer, const Fact& meaning) {
 
 }  // namespace
 
-JobFacts Jobs::facts_of(const Writer& writer, SteadyTime until) {
+JobFacts Jobs::facts_of(const Writer& writer, const JobWait& wait) {
   const Process& process = writer.process();
-  if (std::string why = why_not_readable(process); !why.empty()) return unknown_job(std::move(why));
+  if (std::string why = why_not_readable(process); !why.empty()) return later(std::move(why));
   Packages& packages = sight_->packages();
   std::vector<Facet> wanted;
   for (const Facet facet : {Facet::kTorch, Facet::kTriton, Facet::kLibc, Facet::kEnvironment}) {
@@ -258,14 +373,14 @@ JobFacts Jobs::facts_of(const Writer& writer, SteadyTime until) {
                                            kSource));
   Fact meaning;
   for (const Facet facet : wanted) {
-    auto fact = packages.await(facet, process, until);
-    if (!fact) return unknown_job(path_for(facet, process) + " was not read in time; the next job will find it read");
+    auto fact = wait.in_steps([&](SteadyTime step) { return packages.await(facet, process, step); });
+    if (!fact) return later(kNotInTime);
     if (facet == Facet::kEnvironment) {
       meaning = std::move(*fact);
       continue;
     }
     // A C library that says no version matters to compiled libraries only.
-    if (!fact->known && facet != Facet::kLibc) return unknown_job(std::move(fact->problem));
+    if (!fact->known && facet != Facet::kLibc) return later(std::move(fact->problem));
     job.facts.set(facet, std::move(*fact));
   }
   job.facts.set(Facet::kPython, python_of(process.soabi));
@@ -274,8 +389,41 @@ JobFacts Jobs::facts_of(const Writer& writer, SteadyTime until) {
   return job;
 }
 
-size_t Jobs::remembered() const {
-  return state_.with([](const State& state) { return state.entries.size(); });
+std::vector<UnknownJobs> Jobs::unknown() const {
+  std::map<std::pair<uid_t, std::string>, size_t> counts;
+  state_.with([&](const State& state) {
+    for (const auto& [pid, entry] : state.entries) {
+      if (!entry.answer && !entry.why.empty()) ++counts[{entry.owner, entry.why}];
+      if (entry.answer && entry.answer->kind == JobFacts::Kind::kUnknown) ++counts[{entry.owner, entry.answer->why}];
+    }
+  });
+  std::map<uid_t, std::vector<UnknownJobs>> of_users;
+  for (const auto& [key, count] : counts) of_users[key.first].push_back({key.first, key.second, count});
+  for (auto& [user, list] : of_users) std::ranges::sort(list, std::ranges::greater{}, &UnknownJobs::processes);
+  // One user with many reasons must not keep the others' out of the list.
+  std::vector<UnknownJobs> shown;
+  for (size_t turn = 0; shown.size() < std::min(counts.size(), kReasonsShown); ++turn) {
+    for (const auto& [user, list] : of_users) {
+      if (turn < list.size() && shown.size() < kReasonsShown) shown.push_back(list[turn]);
+    }
+  }
+  return shown;
+}
+
+JobEnvironments::Names Jobs::in_use() const {
+  std::vector<std::tuple<pid_t, ProcessIdentity, std::string>> all;
+  state_.with([&](const State& state) {
+    for (const auto& [pid, entry] : state.entries) {
+      if (!entry.environment.empty()) all.emplace_back(pid, entry.identity, entry.environment);
+    }
+  });
+  JobEnvironments::Names names;
+  for (auto& [pid, identity, name] : all) {
+    if (names.contains(name)) continue;
+    const auto stat = sight_->reader().stat_of(pid);
+    if (stat && stat->identity == identity) names.insert(std::move(name));
+  }
+  return names;
 }
 
 /// Leaves room for one more.

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,55 +11,106 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/fingerprint/writers.h"
+#include "job_records.h"
 #include "sight.h"
 
 namespace inductorfs::fingerprint {
 
-/// Learns the environments of processes, and remembers the first answer for as long as the process lives
-/// (Writers::job_of). learn() blocks while packages are read; the threads of one process wait for one answer. Safe for
-/// concurrent use.
+/// How long a request may wait for the answer of Jobs. Immutable value; what it refers to outlives it.
+struct JobWait {
+  SteadyTime until;
+  const JobQuestion& question;
+
+  /// Calls `attempt` with ever later times, to which it blocks at most, until it finds something or the time is over.
+  template <typename Attempt>
+  [[nodiscard]] auto in_steps(Attempt&& attempt) const {
+    constexpr Milliseconds kStep{250};
+    while (true) {
+      const SteadyTime step = std::min<SteadyTime>(until, system_clock().now() + kStep);
+      auto found = attempt(step);
+      if (found || step >= until) return found;
+      question.goes_on();
+    }
+  }
+};
+
+/// Learns the environments of processes, and remembers the answer for as long as the process lives (Writers::job_of).
+/// learn() blocks while packages are read; the threads of one process wait for one answer. Safe for concurrent use.
 class Jobs {
  public:
-  /// Remembers at most `limit` processes; those that have ended go first.
-  Jobs(std::shared_ptr<Sight> sight, size_t limit) : sight_(std::move(sight)), limit_(limit) {}
+  /// Remembers at most WritersOptions::process_limit processes; those that have ended go first.
+  Jobs(std::shared_ptr<Sight> sight, const WritersOptions& options);
 
-  /// Returns the answer that this process has already; empty when it has none. Does not block.
+  /// Returns the answer that this process has already; empty when it has none, or may get another one. Does not block.
   [[nodiscard]] std::optional<JobFacts> recall(pid_t pid, const ProcessStat& stat);
+  /// Returns until when this process waits, which begins with its first request of this kind.
+  [[nodiscard]] SteadyTime deadline_of(pid_t pid, const ProcessIdentity& identity, const JobQuestion& question);
   /// Returns the environment of the process that `writer` observed, or of a process that could not be observed, and
-  /// remembers it for that process. `pid` and `stat` are the process that made the request. Waits until `until` at
-  /// most.
+  /// remembers it for that process. `pid` and `stat` are the process that made the request.
   [[nodiscard]] JobFacts learn(pid_t pid, const ProcessStat& stat, const std::shared_ptr<const Writer>& writer,
-                               SteadyTime until);
-  [[nodiscard]] size_t remembered() const;
+                               const JobWait& wait);
+  [[nodiscard]] std::vector<UnknownJobs> unknown() const;
+  [[nodiscard]] JobEnvironments::Names in_use() const;
 
  private:
   using Answer = std::shared_ptr<const JobFacts>;
   /// A process that was asked about. Immutable value.
   struct Entry {
     ProcessIdentity identity;
-    std::shared_ptr<const Process> process;  ///< as it was when it was asked about first; nullptr: it was not observed
-    Answer answer;                           ///< nullptr: it is being learned
+    uid_t owner = 0;
+    std::shared_ptr<const Process> process{};  ///< as it was asked about first; nullptr: it was not observed by us
+    Answer answer{};                           ///< nullptr: there is none yet
+    std::string environment{};                 ///< the name of the answer, if it has one
+    std::string why{};                         ///< why there is no answer yet
+    bool is_learning = false;                  ///< a thread looks for an answer
+    bool is_restored = false;                  ///< earlier Writers gave the answer
     uint64_t used = 0;
+    [[nodiscard]] bool lacks_torch() const;
+    [[nodiscard]] bool is_of(const Process& one) const;
+  };
+  struct Waiting {
+    ProcessIdentity identity;
+    std::optional<SteadyTime> look{};
+    std::optional<SteadyTime> make{};
   };
   struct State {
     std::map<pid_t, Entry> entries;
+    std::map<pid_t, Waiting> waiting;
     uint64_t ticks = 0;
   };
+  struct Turn {
+    Answer answer{};
+    bool learns = false;
+  };
+  struct Asked {
+    pid_t pid = 0;
+    ProcessIdentity identity;
+    uid_t owner = 0;
+  };
 
-  [[nodiscard]] Answer keep(pid_t pid, const ProcessIdentity& identity, JobFacts facts);
-  [[nodiscard]] Answer learn_observed(const std::shared_ptr<const Writer>& writer, SteadyTime until);
-  [[nodiscard]] std::optional<Entry> nearest_ancestor(pid_t pid);
-  [[nodiscard]] Answer inherited(const Writer& writer, SteadyTime until);
-  [[nodiscard]] JobFacts facts_of(const Writer& writer, SteadyTime until);
-  [[nodiscard]] std::shared_ptr<const Writer> observe_anew(const Process& process);
+  void restore(const JobRecord& record);
+  [[nodiscard]] Answer settle(const Asked& asked, JobFacts facts);
+  [[nodiscard]] JobFacts without_answer(const Asked& asked, std::string why, bool makes);
+  [[nodiscard]] JobFacts learn_observed(const std::shared_ptr<const Writer>& writer, const JobWait& wait);
+  [[nodiscard]] Turn take_turn(const Process& process);
+  [[nodiscard]] JobFacts find_out(const Writer& writer, const JobWait& wait);
+  [[nodiscard]] JobFacts await_other(const Asked& asked, const JobWait& wait);
+  [[nodiscard]] std::optional<std::pair<pid_t, Entry>> nearest_ancestor(pid_t pid);
+  [[nodiscard]] Answer inherited(const Writer& writer, const JobWait& wait);
+  [[nodiscard]] JobFacts facts_of(const Writer& writer, const JobWait& wait);
+  [[nodiscard]] std::shared_ptr<const Writer> observe_anew(pid_t pid, const ProcessIdentity& identity);
   void make_room();
 
   const std::shared_ptr<Sight> sight_;
   const size_t limit_;
+  JobEnvironments* const environments_;
+  JobRecords records_;
   Guarded<State> state_;
 };
 

@@ -22,7 +22,7 @@ class ProcWriters final : public Writers {
   ProcWriters(const WritersOptions& options, Counters& counters, Milliseconds wait)
       : deadline_(options.package_deadline),
         sight_(std::make_shared<Sight>(options, wait)),
-        jobs_(sight_, options.process_limit),
+        jobs_(sight_, options),
         identified_(counters.get("writers.identified")),
         scanned_(counters.get("writers.scanned")),
         unseen_(counters.get("writers.unseen")),
@@ -34,7 +34,9 @@ class ProcWriters final : public Writers {
   std::shared_ptr<const Writer> identify(pid_t tid) override;
   Judgement glance(const Writer* writer, std::span<const Facet> facets, const ExpectedFacts& expected) override;
   Judgement judge(const Writer* writer, std::span<const Facet> facets, const ExpectedFacts& expected) override;
-  JobFacts job_of(pid_t tid, Milliseconds patience) override;
+  JobFacts job_of(pid_t tid, const JobQuestion& question) override;
+  std::vector<UnknownJobs> unknown_jobs() const override { return jobs_.unknown(); }
+  JobEnvironments::Names environments_in_use() const override { return jobs_.in_use(); }
 
  private:
   struct Asker {
@@ -55,7 +57,10 @@ class ProcWriters final : public Writers {
   Jobs jobs_;
   /// Requests in job_of() that have no answer yet, of each user.
   Guarded<std::map<uid_t, size_t>> waiting_;
+  /// A process whose request does not wait is told kLater, which costs it a miss; one that makes something has to be
+  /// told kUnknown, which is for good. Therefore half of the places are kept for the latter.
   static constexpr size_t kWaitingOfOne = 32;
+  static constexpr size_t kLookingOfOne = kWaitingOfOne / 2;
   Counter& identified_;
   Counter& scanned_;
   Counter& unseen_;
@@ -103,22 +108,24 @@ std::shared_ptr<const Writer> ProcWriters::identify(const std::optional<Asker>& 
   return *found;
 }
 
-JobFacts ProcWriters::job_of(pid_t tid, Milliseconds patience) {
+JobFacts ProcWriters::job_of(pid_t tid, const JobQuestion& question) {
   const auto asker = asker_of(tid);
   if (!asker) {
-    return {
-        JobFacts::Kind::kUnknown, {}, "the process cannot be looked at: it is of another pid namespace, or has ended"};
+    return {JobFacts::Kind::kUnknown, {}, "it cannot be looked at: it is of another pid namespace, or has ended"};
   }
   if (auto known = jobs_.recall(asker->pid, asker->stat)) return std::move(*known);
   // Each request that waits keeps a thread that answers the kernel, and other users need some, too.
   const uid_t user = asker->stat.owner;
-  const bool waits = waiting_.with([&](auto& waiting) { return ++waiting[user] <= kWaitingOfOne; });
+  const size_t limit = question.makes ? kWaitingOfOne : kLookingOfOne;
+  const bool waits = waiting_.with([&](auto& waiting) { return ++waiting[user] <= limit; });
+  const JobWait wait{waits ? jobs_.deadline_of(asker->pid, asker->stat.identity, question) : system_clock().now(),
+                     question};
   auto writer = identify(asker);
-  const SteadyTime until = waits ? system_clock().now() + patience : system_clock().now();
   if (writer && writer->look()) {
-    if (const auto found = writer->look()->wait(until)) writer = *found;
+    const auto found = wait.in_steps([&writer](SteadyTime step) { return writer->look()->wait(step); });
+    if (found) writer = *found;
   }
-  JobFacts job = jobs_.learn(asker->pid, asker->stat, writer, until);
+  JobFacts job = jobs_.learn(asker->pid, asker->stat, writer, wait);
   waiting_.with([&](auto& waiting) {
     if (--waiting[user] == 0) waiting.erase(user);
   });

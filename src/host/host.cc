@@ -25,8 +25,8 @@ using fingerprint::Fingerprint;
 /// Sets of facts that are remembered for what the catalog still has in hand.
 constexpr size_t kEarlierLimit = 2 * ThisHost::kMostEnvironments;
 
-/// How long a program waits once, while its packages are read that this host has never seen: 1.4 s for torch 2.15 with
-/// Triton, measured. Below the time after which a worker counts as hung (--hang-timeout).
+/// How long a program waits at its first lookup, and once more before it makes something, while its packages are read
+/// that this host has never seen: 1.4 s for torch 2.15 with Triton, measured.
 constexpr Milliseconds kJobPatience{5'000};
 
 /// x86-64 psABI, "Microarchitecture levels", in the compilers' names of the flags.
@@ -240,8 +240,8 @@ ThisHost::ThisHost(Fingerprint facts, std::unique_ptr<fingerprint::Writers> writ
     : reader_(std::move(reader)),
       trust_(trust, std::move(ask)),
       mountpoint_(mountpoint),
-      writers_(std::move(writers)),
-      learned_(std::move(learned)) {
+      learned_(std::move(learned)),
+      writers_(std::move(writers)) {
   auto state = std::make_shared<const HostState>(std::move(facts),
                                                  trust_of(mountpoint_, fingerprint::Trust::kFirstWait), reader_);
   states_.write([&](States& states) { states.now = std::move(state); });
@@ -285,6 +285,7 @@ std::shared_ptr<const HostState> ThisHost::parted_state(States& states, std::str
                     " users are in use, and more are not kept apart: mount another directory for some of them";
     key = key_of(trust);
   }
+  ++states.made;
   const auto facts = job.empty() ? std::nullopt : learned_->find(job);
   auto state = std::make_shared<const HostState>(
       facts ? fingerprint::with_job(states.now->facts, *facts) : states.now->facts, std::move(trust), reader_);
@@ -301,20 +302,33 @@ std::shared_ptr<const vfs::RootEnvironment> ThisHost::environment_of(const vfs::
         "the environment of the programs that have this is not known; it is learned again when one of them "
         "uses it";
   }
-  return states_.write([&](States& states) -> std::shared_ptr<const vfs::RootEnvironment> {
+  bool has_new_scopes = false;
+  auto environment = states_.write([&](States& states) -> std::shared_ptr<const vfs::RootEnvironment> {
     const fingerprint::Fact& mine = states.now->trust;
     if (job.empty() && trust.known == mine.known && trust.value == mine.value) return nullptr;
-    return parted_state(states, job, std::move(trust));
+    const uint64_t before = states.made;
+    auto state = parted_state(states, job, std::move(trust));
+    has_new_scopes = states.made != before;
+    return state;
   });
+  if (has_new_scopes) new_scopes_();
+  return environment;
 }
 
-vfs::Job ThisHost::job_of(pid_t thread) const {
+vfs::Job ThisHost::job_of(pid_t thread, bool makes) const {
   using Kind = fingerprint::JobFacts::Kind;
-  const fingerprint::JobFacts job = writers_->job_of(thread, kJobPatience);
+  const fingerprint::JobFacts job = writers_->job_of(thread, {makes, kJobPatience, goes_on_});
   if (job.kind == Kind::kNeither) return {};
-  if (job.kind == Kind::kKnown) return {vfs::Job::Kind::kKnown, learned_->take(job.facts)};
+  if (job.kind == Kind::kKnown) {
+    std::string id = learned_->take(job.facts, [this] { return writers_->environments_in_use(); });
+    if (!id.empty()) return {vfs::Job::Kind::kKnown, std::move(id)};
+  }
   log::write_limited(log::Level::kWarning, "host.job_unknown", {{"thread", thread}, {"why", job.why}});
-  return {vfs::Job::Kind::kUnknown, {}};
+  return {job.kind == Kind::kLater ? vfs::Job::Kind::kLater : vfs::Job::Kind::kUnknown, {}};
+}
+
+std::vector<fingerprint::UnknownJobs> ThisHost::unknown_jobs() const {
+  return learns() ? writers_->unknown_jobs() : std::vector<fingerprint::UnknownJobs>();
 }
 
 std::string ThisHost::environment_text(std::string_view job) const {

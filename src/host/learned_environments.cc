@@ -24,6 +24,8 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kFileLimit = uint64_t{1} << 20;
 constexpr std::string_view kSuffix = ".json";
+/// How exactly the disk tells which environment was used last, for the next worker.
+constexpr Milliseconds kNoteAgain{60'000};
 
 std::string id_of(const fingerprint::Fingerprint& facts) {
   std::string text;
@@ -35,7 +37,7 @@ std::string id_of(const fingerprint::Fingerprint& facts) {
   return codec::digest_of(text).to_hex().substr(0, vfs::kEnvironmentIdLength);
 }
 
-/// The names of the directory's files and when they were written, the oldest first.
+/// The names of the directory's files and when these were used, the first one not for longest.
 std::vector<std::pair<fs::file_time_type, std::string>> files_in(const std::string& directory) {
   std::vector<std::pair<fs::file_time_type, std::string>> files;
   std::error_code error;
@@ -66,27 +68,53 @@ LearnedEnvironments::LearnedEnvironments(std::string directory) : directory_(std
     const std::string id = name.substr(0, name.size() - kSuffix.size());
     // One that this release reads in another way is learned again.
     if (!facts || id_of(*facts) != id) continue;
-    state_.with([&](State& state) { state.environments[id] = {std::move(*facts), ++state.last}; });
+    state_.with([&](State& state) { state.environments[id] = {std::move(*facts), ++state.uses}; });
   }
 }
 
-std::string LearnedEnvironments::take(const fingerprint::Fingerprint& facts) {
-  std::string id = id_of(facts);
-  std::string gone;
-  const bool is_new = state_.with([&](State& state) {
-    const auto [known, added] = state.environments.try_emplace(id, Known{facts, state.last + 1});
-    if (!added) return false;
-    ++state.last;
-    if (state.environments.size() > kMost) {
-      const auto first =
-          std::ranges::min_element(state.environments, {}, [](const auto& one) { return one.second.number; });
-      gone = first->first;
-      state.environments.erase(first);
-    }
+std::string LearnedEnvironments::path_of(const std::string& id) const {
+  return directory_ + "/" + id + std::string(kSuffix);
+}
+
+/// Says whether it is known, and notes the use.
+bool LearnedEnvironments::use(const std::string& id) {
+  const SteadyTime now = system_clock().now();
+  bool is_due = false;
+  const bool is_known = state_.with([&](State& state) {
+    const auto known = state.environments.find(id);
+    if (known == state.environments.end()) return false;
+    known->second.used = ++state.uses;
+    is_due = now - known->second.noted >= kNoteAgain;
+    if (is_due) known->second.noted = now;
     return true;
   });
-  if (!gone.empty()) (void)::unlink((directory_ + "/" + gone + std::string(kSuffix)).c_str());
-  if (is_new) write(id, facts);
+  if (is_due) (void)::utimensat(AT_FDCWD, path_of(id).c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+  return is_known;
+}
+
+std::string LearnedEnvironments::take(const fingerprint::Fingerprint& facts, const std::function<Names()>& in_use) {
+  std::string id = id_of(facts);
+  if (use(id)) return id;
+  const bool is_full = state_.with([](const State& state) { return state.environments.size() >= kMost; });
+  const Names used = is_full ? in_use() : Names();
+  std::string gone;
+  const bool has_room = state_.with([&](State& state) {
+    if (state.environments.size() >= kMost && !state.environments.contains(id)) {
+      auto oldest = state.environments.end();
+      for (auto one = state.environments.begin(); one != state.environments.end(); ++one) {
+        if (used.contains(one->first)) continue;
+        if (oldest == state.environments.end() || one->second.used < oldest->second.used) oldest = one;
+      }
+      if (oldest == state.environments.end()) return false;
+      gone = oldest->first;
+      state.environments.erase(oldest);
+    }
+    state.environments.try_emplace(id, Known{facts, ++state.uses, system_clock().now()});
+    return true;
+  });
+  if (!gone.empty()) (void)::unlink(path_of(gone).c_str());
+  if (!has_room) return {};
+  write(id, facts);
   return id;
 }
 
@@ -99,7 +127,7 @@ std::optional<fingerprint::Fingerprint> LearnedEnvironments::find(std::string_vi
 
 /// Whole or not at all; what is not kept is learned again.
 void LearnedEnvironments::write(const std::string& id, const fingerprint::Fingerprint& facts) const {
-  const std::string path = directory_ + "/" + id + std::string(kSuffix);
+  const std::string path = path_of(id);
   const std::string fresh = path + ".new";
   const std::string text = facts.to_json();
   const Fd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));

@@ -22,6 +22,7 @@
 #include "inductorfs/mount/process_views.h"
 #include "inductorfs/places/place.h"
 #include "inductorfs/remote/local_remote.h"
+#include "inductorfs/takeover/request_slots.h"
 
 namespace inductorfs::mount {
 namespace {
@@ -131,23 +132,28 @@ Result<std::unique_ptr<host::ThisHost>> open_host(const config::Settings& settin
                                                   const TakeoverState& takeover, Counters& counters) {
   const host::FactsRequest request = facts_request(settings);
   INDUCTORFS_TRY_ASSIGN(auto facts, takeover.facts ? *takeover.facts : host::learn_facts(request));
-  std::unique_ptr<fingerprint::Writers> writers;
-  if (settings.writers == config::WritersPolicy::kMatching || settings.writers == config::WritersPolicy::kLearned) {
-    fingerprint::WritersOptions options;
-    options.cache_file = request.cache_file;
-    writers = fingerprint::open_writers(options, counters);
-  }
+  fingerprint::WritersOptions options;
+  options.cache_file = request.cache_file;
   std::unique_ptr<host::LearnedEnvironments> learned;
   if (settings.writers == config::WritersPolicy::kLearned) {
-    learned = std::make_unique<host::LearnedEnvironments>(settings.store + "/" + config::kEnvironments);
+    const std::string directory = settings.store + "/" + config::kEnvironments;
+    learned = std::make_unique<host::LearnedEnvironments>(directory);
+    options.environments = learned.get();
+    options.jobs_file = directory + "/processes";
+  }
+  std::unique_ptr<fingerprint::Writers> writers;
+  if (learned || settings.writers == config::WritersPolicy::kMatching) {
+    writers = fingerprint::open_writers(options, counters);
   }
   fingerprint::ReaderOptions reader;
   reader.program = host::kThisProgram;
   reader.deadline = kPlacePatience;
-  return std::make_unique<host::ThisHost>(std::move(facts), std::move(writers), host::PlaceReader(std::move(reader)),
-                                          settings.trust.value_or(fingerprint::TrustPolicy::kAll),
-                                          vfs::RootAccess{ownership.uid, ownership.gid, ownership.mode},
-                                          fingerprint::ask_name_service, std::move(learned));
+  auto host = std::make_unique<host::ThisHost>(
+      std::move(facts), std::move(writers), host::PlaceReader(std::move(reader)),
+      settings.trust.value_or(fingerprint::TrustPolicy::kAll),
+      vfs::RootAccess{ownership.uid, ownership.gid, ownership.mode}, fingerprint::ask_name_service, std::move(learned));
+  host->while_waiting(takeover::note_progress);
+  return host;
 }
 
 }  // namespace

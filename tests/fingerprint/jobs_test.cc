@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
+#include <thread>
+#include <vector>
 
 #include "fingerprint/facts.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/guarded.h"
 #include "support/patience.h"
 #include "writers_fixture.h"
 
@@ -29,7 +38,7 @@ const std::string kFusion = "TRITON_DEFAULT_FP_FUSION";
 class JobsTest : public ::testing::Test {
  protected:
   void SetUp() override { writers_ = testing::open_patient_writers(testing::writers_options(), counters_); }
-  JobFacts job_of(pid_t pid) { return writers_->job_of(pid, kPatience); }
+  JobFacts job_of(pid_t pid) { return writers_->job_of(pid, {true, kPatience}); }
   JobFacts job_of(const Program& program) { return job_of(program.pid()); }
   static void expect_equal(const JobFacts& job, const Fingerprint& expected) {
     ASSERT_EQ(job.kind, JobFacts::Kind::kKnown) << job.why;
@@ -110,22 +119,218 @@ TEST_F(JobsTest, DoNotKnowATorchThatWasReplaced) {
   EXPECT_NE(job.why.find("was replaced"), std::string::npos) << job.why;
 }
 
-TEST_F(JobsTest, StayUnknownWhenAPackageWasNotReadInTime) {
-  WritersOptions options = testing::writers_options();
-  options.package_reader = temporary_ / "reader";
-  testing::write_script(options.package_reader, "read line < " + temporary_.path() + "/fifo");
-  ASSERT_EQ(::mkfifo((temporary_ / "fifo").c_str(), 0600), 0);
-  options.package_deadline = Milliseconds{2'000};
-  writers_ = testing::open_patient_writers(options, counters_);
+/// Packages whose reader waits until let_go().
+class SlowPackages {
+ public:
+  SlowPackages(const TemporaryDirectory& directory, WritersOptions& options) : gate_(directory / "gate") {
+    EXPECT_EQ(::mkfifo(gate_.c_str(), 0600), 0);
+    options.package_reader = directory / "reader";
+    // Reading it ends with the last writer, which is this process.
+    testing::write_script(options.package_reader,
+                          "test -p " + gate_ + " && cat < " + gate_ + "; exec " PACKAGE_READER_PATH " \"$@\"");
+    writer_ = Fd(::open(gate_.c_str(), O_RDWR | O_CLOEXEC));
+    EXPECT_TRUE(writer_);
+  }
+  void let_go() {
+    EXPECT_EQ(::unlink(gate_.c_str()), 0);  // first, or a reader that comes later would wait for a writer
+    writer_.reset();
+  }
+
+ private:
+  const std::string gate_;
+  Fd writer_;
+};
+
+/// Names environments by numbers.
+class NumberedEnvironments final : public JobEnvironments {
+ public:
+  [[nodiscard]] std::string take(const Fingerprint& facts, const std::function<Names()>& in_use) override {
+    used = in_use();
+    if (is_full) return {};
+    const std::string text = facts.to_json();
+    return all.with([&](auto& known) {
+      const auto found = std::ranges::find(known, text);
+      if (found == known.end()) known.push_back(text);
+      return "n" + std::to_string(std::ranges::find(known, text) - known.begin());
+    });
+  }
+  [[nodiscard]] std::optional<Fingerprint> find(std::string_view name) const override {
+    return all.with([&](const auto& known) -> std::optional<Fingerprint> {
+      for (size_t number = 0; number < known.size(); ++number) {
+        if (name == "n" + std::to_string(number)) return Fingerprint::from_json(known[number]).value();
+      }
+      return std::nullopt;
+    });
+  }
+  Guarded<std::vector<std::string>> all;
+  Names used;
+  bool is_full = false;
+};
+
+class JobsOfWorkersTest : public JobsTest {
+ protected:
+  void SetUp() override { next_worker(); }
+  void next_worker() {
+    options_.environments = &environments_;
+    options_.jobs_file = temporary_ / "processes";
+    writers_ = testing::open_patient_writers(options_, counters_);
+  }
+  NumberedEnvironments environments_;
+  WritersOptions options_ = testing::writers_options();
+};
+
+TEST_F(JobsOfWorkersTest, KeepTheAnswerOverTheNextWorker) {
   Program program;
   site_.load_torch(program);
-  const JobFacts job = writers_->job_of(program.pid(), Milliseconds{50});
-  EXPECT_EQ(job.kind, JobFacts::Kind::kUnknown);
+  expect_equal(job_of(program), facts_of(site_));
+  program.tell("set " + kFusion + " 0");
+  for (int worker = 0; worker < 2; ++worker) {
+    next_worker();
+    expect_equal(job_of(program), facts_of(site_));
+    expect_equal(job_of(program.start("thread")), facts_of(site_));
+  }
+}
+
+TEST_F(JobsOfWorkersTest, GiveAWorkerTheAnswerThatItsParentHadBefore) {
+  Program program;
+  site_.load_torch(program);
+  expect_equal(job_of(program), facts_of(site_));
+  program.tell("set " + kFusion + " 0");
+  next_worker();
+  const pid_t child = program.start("fork");
+  expect_equal(job_of(child), facts_of(site_));
+  next_worker();
+  expect_equal(job_of(child), facts_of(site_));
+}
+
+TEST_F(JobsOfWorkersTest, LearnAnewWhatRunsAnotherProgramSince) {
+  Program program;
+  site_.load_torch(program);
+  expect_equal(job_of(program), facts_of(site_));
+  program.tell("set " + kFusion + " 0");
+  program.tell("exec", "ready");
+  site_.load_torch(program);
+  next_worker();
+  expect_equal(job_of(program), facts_of(site_, {{kFusion, "0"}}));
+}
+
+TEST_F(JobsOfWorkersTest, LearnAnewWhoseEnvironmentIsNotKept) {
+  Program program;
+  site_.load_torch(program);
+  expect_equal(job_of(program), facts_of(site_));
+  program.tell("set " + kFusion + " 0");
+  environments_.all.with([](auto& known) { known.clear(); });
+  next_worker();
+  expect_equal(job_of(program), facts_of(site_, {{kFusion, "0"}}));
+}
+
+TEST_F(JobsOfWorkersTest, StayUnknownOverTheNextWorker) {
+  Program program;
+  site_.load_torch(program);
+  environments_.is_full = true;
+  EXPECT_EQ(job_of(program).kind, JobFacts::Kind::kUnknown) << "no room for its environment";
+  environments_.is_full = false;
+  next_worker();
+  EXPECT_EQ(job_of(program).kind, JobFacts::Kind::kUnknown);
+  ASSERT_EQ(writers_->unknown_jobs().size(), 1U);
+  EXPECT_EQ(writers_->unknown_jobs()[0].user, ::geteuid());
+}
+
+TEST_F(JobsOfWorkersTest, NameTheEnvironmentsOfLivingProcesses) {
+  Program one;
+  Program two({{kFusion, "0"}});
+  site_.load_torch(one);
+  site_.load_torch(two);
+  expect_equal(job_of(one), facts_of(site_));
+  expect_equal(job_of(two), facts_of(site_, {{kFusion, "0"}}));
+  EXPECT_EQ(writers_->environments_in_use(), (JobEnvironments::Names{"n0", "n1"}));
+  EXPECT_EQ(environments_.used, (JobEnvironments::Names{"n0"})) << "before the second had its name";
+  one.end();
+  EXPECT_EQ(writers_->environments_in_use(), (JobEnvironments::Names{"n1"}));
+}
+
+class SlowJobsTest : public JobsTest {
+ protected:
+  void SetUp() override { writers_ = testing::open_patient_writers(options_, counters_); }
+  [[nodiscard]] JobFacts look(pid_t pid, Milliseconds patience) {
+    return writers_->job_of(pid, {false, patience, [this] { ++turns_; }});
+  }
+  WritersOptions options_ = testing::writers_options();
+  SlowPackages packages_{temporary_, options_};
+  std::atomic<int> turns_{0};
+};
+
+TEST_F(SlowJobsTest, AreKnownLaterWhenNothingWasMadeBefore) {
+  Program program;
+  site_.load_torch(program);
+  const JobFacts job = look(program.pid(), Milliseconds{600});
+  EXPECT_EQ(job.kind, JobFacts::Kind::kLater);
   EXPECT_NE(job.why.find("not read in time"), std::string::npos) << job.why;
+  EXPECT_GE(turns_, 2) << "it says that it goes on";
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(job_of(program).kind, JobFacts::Kind::kUnknown) << "for good";
-  EXPECT_EQ(job_of(program.start("fork")).kind, JobFacts::Kind::kUnknown) << "its worker too";
+  EXPECT_EQ(look(program.pid(), kPatience).kind, JobFacts::Kind::kLater);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, kPatience) << "all lookups of a process wait together";
+  ASSERT_EQ(writers_->unknown_jobs().size(), 1U);
+  EXPECT_EQ(writers_->unknown_jobs()[0].processes, 1U);
+  packages_.let_go();
+  expect_equal(job_of(program), facts_of(site_));
+  EXPECT_TRUE(writers_->unknown_jobs().empty());
+}
+
+TEST_F(SlowJobsTest, StayUnknownWhenSomethingWasMadeBefore) {
+  Program program;
+  site_.load_torch(program);
+  EXPECT_EQ(look(program.pid(), Milliseconds{1}).kind, JobFacts::Kind::kLater);
+  const pid_t child = program.start("fork");
+  EXPECT_EQ(look(child, Milliseconds{1}).kind, JobFacts::Kind::kLater);
+  EXPECT_EQ(writers_->job_of(child, {true, Milliseconds{300}}).kind, JobFacts::Kind::kUnknown);
+  packages_.let_go();
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(job_of(child).kind, JobFacts::Kind::kUnknown) << "for good";
+  EXPECT_EQ(job_of(program).kind, JobFacts::Kind::kUnknown) << "its parent has to find what it made";
+  EXPECT_EQ(job_of(program.start("fork")).kind, JobFacts::Kind::kUnknown) << "and the other children";
   EXPECT_LT(std::chrono::steady_clock::now() - start, kPatience) << "without a wait";
+}
+
+TEST_F(SlowJobsTest, DoNotWaitWhenTooManyOfTheirUserDo) {
+  constexpr size_t kMany = 20;
+  std::vector<std::unique_ptr<Program>> programs;
+  for (size_t number = 0; number < kMany; ++number) {
+    programs.push_back(std::make_unique<Program>());
+    site_.load_torch(*programs.back());
+  }
+  Guarded<size_t> later{0};
+  std::vector<std::jthread> threads;
+  for (const auto& program : programs) {
+    threads.emplace_back([&, pid = program->pid()] {
+      const bool is_later = look(pid, kPatience).kind == JobFacts::Kind::kLater;
+      later.notify_with([&](size_t& count) { count += is_later ? 1 : 0; });
+    });
+  }
+  const auto have_all = [](size_t count) { return count >= kMany - 16; };
+  EXPECT_TRUE(later.wait_until(std::chrono::steady_clock::now() + kPatience / 2, have_all, have_all));
+  packages_.let_go();
+  threads.clear();
+  EXPECT_EQ(later.with([](size_t count) { return count; }), kMany - 16) << "16 have waited";
+  for (const auto& program : programs) expect_equal(job_of(*program), facts_of(site_));
+}
+
+TEST_F(JobsTest, HaveAnotherAnswerWhenTorchIsThere) {
+  WritersOptions options = testing::writers_options();
+  options.environment_age = Milliseconds{0};
+  writers_ = testing::open_patient_writers(options, counters_);
+  Program program;
+  program.tell("map " + site_.libtriton());
+  const JobFacts before = job_of(program);
+  ASSERT_EQ(before.kind, JobFacts::Kind::kKnown) << before.why;
+  EXPECT_FALSE(before.facts.get(Facet::kTorch).known);
+  program.tell("set " + kFusion + " 0");
+  EXPECT_TRUE(job_of(program).facts.get(Facet::kEnvironment).is_none()) << "the answer stays until then";
+  site_.load_torch(program);
+  expect_equal(job_of(program), facts_of(site_, {{kFusion, "0"}}));
+  program.tell("unset " + kFusion);
+  expect_equal(job_of(program), facts_of(site_, {{kFusion, "0"}}));
+  expect_equal(job_of(program.start("fork")), facts_of(site_, {{kFusion, "0"}}));
 }
 
 TEST_F(JobsTest, RememberALimitedNumberOfProcesses) {

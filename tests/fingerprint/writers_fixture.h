@@ -85,7 +85,7 @@ class WritersOfMount {
   [[nodiscard]] Judgement judge(const Writer* writer, std::span<const Facet> facets) {
     return writers_->judge(writer, facets, expected_);
   }
-  [[nodiscard]] JobFacts job_of(pid_t tid, Milliseconds patience) { return writers_->job_of(tid, patience); }
+  [[nodiscard]] JobFacts job_of(pid_t tid, Milliseconds patience) { return writers_->job_of(tid, {true, patience}); }
   void set_facts(const Fingerprint& facts) { expected_ = ExpectedFacts(facts); }
   [[nodiscard]] Judgement judge_to_the_end(const Writer* writer, std::span<const Facet> facets) {
     return testing::judge_to_the_end(*writers_, writer, facets, expected_);

@@ -39,10 +39,14 @@ class FakeWriters final : public fingerprint::Writers {
                                const fingerprint::ExpectedFacts&) override {
     return {};
   }
-  fingerprint::JobFacts job_of(pid_t process, Milliseconds) override {
+  fingerprint::JobFacts job_of(pid_t process, const fingerprint::JobQuestion& question) override {
+    question.goes_on();
     return jobs.contains(process) ? jobs.at(process) : fingerprint::JobFacts{};
   }
+  [[nodiscard]] std::vector<fingerprint::UnknownJobs> unknown_jobs() const override { return {}; }
+  [[nodiscard]] fingerprint::JobEnvironments::Names environments_in_use() const override { return in_use; }
   std::map<pid_t, fingerprint::JobFacts> jobs;
+  fingerprint::JobEnvironments::Names in_use;
 };
 
 TEST(Scopes, AcceptAnEntryOnlyInTheScopeOfItsFamily) {
@@ -259,13 +263,13 @@ TEST(Host, HasAnEnvironmentForEachJob) {
                                                     {4, {fingerprint::JobFacts::Kind::kNeither, {}, {}}}};
   const ThisHost host = learning_host(directory.path() + "/environments", jobs);
   ASSERT_TRUE(host.learns());
-  const vfs::Job one = host.job_of(1);
+  const vfs::Job one = host.job_of(1, true);
   ASSERT_EQ(one.kind, vfs::Job::Kind::kKnown);
   EXPECT_EQ(one.environment.size(), vfs::kEnvironmentIdLength);
-  EXPECT_EQ(host.job_of(3).environment, one.environment) << "equal facts";
-  EXPECT_NE(host.job_of(2).environment, one.environment);
-  EXPECT_EQ(host.job_of(4).kind, vfs::Job::Kind::kNone);
-  EXPECT_EQ(host.job_of(5).kind, vfs::Job::Kind::kUnknown);
+  EXPECT_EQ(host.job_of(3, true).environment, one.environment) << "equal facts";
+  EXPECT_NE(host.job_of(2, true).environment, one.environment);
+  EXPECT_EQ(host.job_of(4, true).kind, vfs::Job::Kind::kNone);
+  EXPECT_EQ(host.job_of(5, true).kind, vfs::Job::Kind::kUnknown);
 
   const vfs::RootAccess root{0, 0, 0755};
   const auto environment = host.environment_of(root, one.environment, kPatience);
@@ -291,7 +295,7 @@ TEST(Host, KnowsLearnedEnvironmentsAtTheNextMount) {
   std::string scope;
   {
     const ThisHost host = learning_host(place, {{1, job_with("version=1")}});
-    id = host.job_of(1).environment;
+    id = host.job_of(1, true).environment;
     scope = host.environment_of({0, 0, 0755}, id, kPatience)->scope_of(layout::Family::kGeneratedCode, "").id;
   }
   ASSERT_FALSE(scope.empty());
@@ -302,18 +306,57 @@ TEST(Host, KnowsLearnedEnvironmentsAtTheNextMount) {
   EXPECT_EQ(changed.environment_of({0, 0, 0755}, id, kPatience)->expected()->get(Facet::kGpuArch).value, "cc=1.0");
 }
 
-TEST(LearnedEnvironments, AreAtMostSoMany) {
+TEST(Host, TellsOfScopesThatCameIntoUse) {
   const testing::TemporaryDirectory directory;
-  const std::string place = directory.path() + "/environments";
+  ThisHost host = learning_host(directory.path() + "/environments", {{1, job_with("version=1")}});
+  int told = 0;
+  host.on_new_scopes([&told] { ++told; });
+  const std::string id = host.job_of(1, true).environment;
+  EXPECT_EQ(told, 0) << "nobody shares anything yet";
+  for (int again = 0; again < 2; ++again) {
+    ASSERT_NE(host.environment_of({0, 0, 0755}, id, kPatience), nullptr);
+    EXPECT_EQ(told, 1);
+  }
+  EXPECT_EQ(host.environment_of({0, 0, 0755}, {}, kPatience), nullptr);
+  EXPECT_EQ(told, 1) << "the mount's own were told of at its start";
+}
+
+class LearnedEnvironmentsTest : public ::testing::Test {
+ protected:
+  using Names = fingerprint::JobEnvironments::Names;
+  std::string take(LearnedEnvironments& learned, size_t number) {
+    return learned.take(job_with("version=" + std::to_string(number)).facts, [this] { return in_use_; });
+  }
+  const testing::TemporaryDirectory directory_;
+  const std::string place_ = directory_.path() + "/environments";
+  Names in_use_;
+};
+
+TEST_F(LearnedEnvironmentsTest, AreAtMostSoMany) {
   std::vector<std::string> ids;
-  LearnedEnvironments learned(place);
-  for (size_t number = 0; number <= LearnedEnvironments::kMost; ++number)
-    ids.push_back(learned.take(job_with("version=" + std::to_string(number)).facts));
-  EXPECT_FALSE(learned.find(ids.front()));
+  LearnedEnvironments learned(place_);
+  for (size_t number = 0; number < LearnedEnvironments::kMost; ++number) ids.push_back(take(learned, number));
+  EXPECT_EQ(take(learned, 0), ids[0]) << "it was used again";
+  ids.push_back(take(learned, LearnedEnvironments::kMost));
+  EXPECT_FALSE(learned.find(ids[1])) << "of all, it was not used for longest";
+  EXPECT_TRUE(learned.find(ids[0]));
   EXPECT_TRUE(learned.find(ids.back()));
-  const LearnedEnvironments again(place);
-  EXPECT_FALSE(again.find(ids.front()));
+  const LearnedEnvironments again(place_);
+  EXPECT_FALSE(again.find(ids[1]));
+  EXPECT_TRUE(again.find(ids[0]));
   EXPECT_TRUE(again.find(ids.back()));
+}
+
+TEST_F(LearnedEnvironmentsTest, StayWhileAProcessHasThem) {
+  std::vector<std::string> ids;
+  LearnedEnvironments learned(place_);
+  for (size_t number = 0; number < LearnedEnvironments::kMost; ++number) ids.push_back(take(learned, number));
+  in_use_ = Names(ids.begin(), ids.end());
+  EXPECT_EQ(take(learned, 1000), "") << "no room";
+  in_use_.erase(ids[30]);
+  EXPECT_NE(take(learned, 1000), "");
+  EXPECT_FALSE(learned.find(ids[30]));
+  EXPECT_TRUE(learned.find(ids[0]));
 }
 
 TEST(Host, PartsALimitedNumberOfUsers) {

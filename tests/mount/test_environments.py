@@ -66,6 +66,24 @@ def test_a_worker_that_is_killed_changes_nothing(cluster, packages):
         assert one.read(own) == "one" and two.read(other) == "two" and two.read(own) is None
 
 
+def test_a_process_that_sets_a_variable_finds_what_it_wrote_over_a_crash(cluster, packages):
+    node = cluster.node("a", options=LEARNED)
+    (node.cache / "team").mkdir()
+    with Writer(node.cache / "team", packages[0]) as job:
+        own = job.write("own")
+        job.set("TRITON_DEFAULT_FP_FUSION", "0")
+        before = node.worker()
+        os.kill(before, signal.SIGKILL)
+        wait_until(lambda: node.daemons() and node.daemons() != [before], 20, "the next worker")
+        assert job.read(own) == "own", "the job itself"
+        assert job.read_by_child(own) == "own", "a process that it starts after the crash"
+        assert job.read(job.write("more")) == "more"
+        assert node.cli("upgrade", node.cache).code == 0
+        assert job.read(own) == "own" and job.read_by_child(own) == "own"
+    with Writer(node.cache / "team", packages[0], variables={"TRITON_DEFAULT_FP_FUSION": "0"}) as other:
+        assert other.read(own) is None, "the variable makes another environment"
+
+
 def test_a_root_is_removed_with_all_that_is_in_it(cluster, packages):
     node = cluster.node("a", options=LEARNED)
     root = node.cache / "team"

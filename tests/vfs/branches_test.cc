@@ -21,6 +21,7 @@ constexpr pid_t kOld = 101;
 constexpr pid_t kNew = 102;
 constexpr pid_t kHidden = 103;
 constexpr pid_t kShell = 104;
+constexpr pid_t kLate = 105;
 
 std::string last_part(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -28,7 +29,7 @@ class BranchesTest : public ::testing::Test {
  protected:
   static HostOptions learning() {
     HostOptions options;
-    options.jobs = {{kOld, "torch 2.9"}, {kNew, "torch 2.15"}, {kHidden, ""}};
+    options.jobs = {{kOld, "torch 2.9"}, {kNew, "torch 2.15"}, {kHidden, ""}, {kLate, FakeEnvironment::kNotYet}};
     return options;
   }
   static std::string publish(Host& host, pid_t process, const std::string& root, const std::string& seed) {
@@ -113,6 +114,17 @@ TEST_F(BranchesTest, ShareNothingOfWhoCannotBeLookedAt) {
   EXPECT_EQ(read_as(a, kHidden, "job/" + path), "print('hidden')") << "a program meets what it wrote";
   EXPECT_EQ(a.count("publish.entries"), 0U);
   EXPECT_EQ(a.file_system->explain("job/" + path).scope, "");
+}
+
+TEST_F(BranchesTest, ShowNothingToAProgramBeforeItIsKnown) {
+  Host host(cluster, learning());
+  ASSERT_TRUE(host.make_directories("job"));
+  const std::string path = publish(host, kHidden, "job", "hidden");
+  EXPECT_EQ(read_as(host, kLate, "job/" + path), "absent") << "it could go on writing there, and be known then";
+  EXPECT_FALSE(lists(host, kLate, "job", path.substr(0, 2)));
+  host.act_as(kLate);
+  EXPECT_EQ(host.make_directory("job/" + path.substr(0, 2)).error().code(), ErrorCode::kExists)
+      << "what makes something has to be known, or counts as not known from then on";
 }
 
 TEST_F(BranchesTest, AreOneDirectoryToAProgramWithoutAnEnvironment) {

@@ -227,11 +227,12 @@ void FakeEnvironment::learn(std::map<pid_t, std::string> jobs) {
   });
 }
 
-vfs::Job FakeEnvironment::job_of(pid_t thread) const {
+vfs::Job FakeEnvironment::job_of(pid_t thread, bool makes) const {
   return facts_.with([&](const Facts& facts) -> vfs::Job {
     const auto found = facts.jobs.find(thread);
     if (found == facts.jobs.end()) return {};
-    if (found->second.empty()) return {vfs::Job::Kind::kUnknown, {}};
+    if (found->second == kNotYet && !makes) return {vfs::Job::Kind::kLater, {}};
+    if (found->second.empty() || found->second == kNotYet) return {vfs::Job::Kind::kUnknown, {}};
     return {vfs::Job::Kind::kKnown, id_of(found->second)};
   });
 }

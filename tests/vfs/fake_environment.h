@@ -37,7 +37,9 @@ class FakeWriters final : public fingerprint::Writers {
                                 const fingerprint::ExpectedFacts& expected) override;
   fingerprint::Judgement judge(const fingerprint::Writer* writer, std::span<const fingerprint::Facet> facets,
                                const fingerprint::ExpectedFacts& expected) override;
-  fingerprint::JobFacts job_of(pid_t, Milliseconds) override { return {}; }  // FakeEnvironment tells
+  fingerprint::JobFacts job_of(pid_t, const fingerprint::JobQuestion&) override { return {}; }  // FakeEnvironment tells
+  std::vector<fingerprint::UnknownJobs> unknown_jobs() const override { return {}; }
+  fingerprint::JobEnvironments::Names environments_in_use() const override { return {}; }
 
  private:
   struct Process {
@@ -92,8 +94,9 @@ class FakeEnvironment final : public vfs::Host {
   [[nodiscard]] std::vector<std::string> scopes() const;
   /// Roots that belong to other users than root and this process's share with those of the same user.
   void part_users() { parts_ = true; }
-  /// Environments are learned: these processes have environments of these facts; an empty one cannot be found out. All
-  /// others are neither torch nor Triton.
+  /// Environments are learned: these processes have environments of these facts; an empty one cannot be found out, and
+  /// one that is kNotYet not before the process makes something. All others are neither torch nor Triton.
+  static constexpr const char* kNotYet = "not yet";
   void learn(std::map<pid_t, std::string> jobs);
   /// Under the facts of now or any earlier ones: the catalog still finishes with the old scopes when the facts are new.
   [[nodiscard]] bool accepts(const remote::ScopeId& scope, std::string_view path) const;
@@ -105,7 +108,7 @@ class FakeEnvironment final : public vfs::Host {
   std::shared_ptr<const vfs::RootEnvironment> environment_of(const vfs::RootAccess& root, std::string_view job,
                                                              Milliseconds patience) const override;
   bool learns() const override { return learns_; }
-  vfs::Job job_of(pid_t thread) const override;
+  vfs::Job job_of(pid_t thread, bool makes) const override;
   std::string environment_text(std::string_view job) const override { return "facts " + std::string(job); }
   std::shared_ptr<const fingerprint::ExpectedFacts> expected() const override;
   bool may_share(const vfs::RootAccess& root, uid_t user) const override {

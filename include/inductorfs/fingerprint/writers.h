@@ -3,10 +3,15 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/counters.h"
@@ -46,7 +51,8 @@ class ExpectedFacts {
 struct JobFacts {
   enum class Kind {
     kNeither,  ///< it is neither torch nor Triton, and was started by none
-    kUnknown,  ///< it cannot be found out, or was not in time
+    kUnknown,  ///< it could not be found out before the process made something; this stays so
+    kLater,    ///< it could not be found out yet
     kKnown,
   };
   Kind kind = Kind::kUnknown;
@@ -54,7 +60,37 @@ struct JobFacts {
   /// environment. The compiler too, but only where it has to be another than the host's (as an unknown fact: the
   /// process has another root directory).
   Fingerprint facts;
-  std::string why;  ///< of kUnknown
+  std::string why;  ///< of kUnknown and kLater; it names no process, so that many can have the same reason
+};
+
+/// What a request asks of Writers::job_of().
+struct JobQuestion {
+  /// It makes something in the process's name: kLater is no answer to it, because what a process has made must not
+  /// vanish before its eyes.
+  bool makes = false;
+  /// How long a process waits for its answer: all its requests together, and once more those that make something.
+  Milliseconds patience{0};
+  /// Called several times a second while the request waits.
+  std::function<void()> goes_on = [] {};
+};
+
+/// Processes of one user whose environment is not known, for the same reason.
+struct UnknownJobs {
+  uid_t user = 0;
+  std::string why;
+  size_t processes = 0;  ///< those that have ended too, as long as they are remembered
+};
+
+/// Keeps the environments of jobs under short names, for as long as a process or a file has to do with one.
+/// Safe for concurrent use.
+class JobEnvironments {
+ public:
+  using Names = std::set<std::string, std::less<>>;
+  virtual ~JobEnvironments() = default;
+  /// Returns the name of these facts (JobFacts::facts), of letters and digits, and keeps them. Equal facts have equal
+  /// names. When there are too many, one that `in_use` does not name is forgotten; empty when that leaves none.
+  [[nodiscard]] virtual std::string take(const Fingerprint& facts, const std::function<Names()>& in_use) = 0;
+  [[nodiscard]] virtual std::optional<Fingerprint> find(std::string_view name) const = 0;
 };
 
 /// Returns the facts of a job (JobFacts::facts) on a host: the device, the driver and the processor are the host's, and
@@ -85,10 +121,21 @@ class Writers {
                                         const ExpectedFacts& expected) = 0;
   /// Learns the environment of the process that the thread `tid` belongs to, and keeps to the answer for as long as
   /// that process lives, whatever it changes of its environment: what it has written must not vanish before its eyes. A
-  /// process that such a process has started with the same packages and its variables of now has the same answer.
-  /// Blocks for `patience` at most, while child processes read packages that were never seen; what is not known then is
-  /// kUnknown for good. kNeither counts for this call only: a process may load torch later.
-  [[nodiscard]] virtual JobFacts job_of(pid_t tid, Milliseconds patience) = 0;
+  /// process that such a process has started with the same packages and its variables of now has the same answer. Where
+  /// WritersOptions::jobs_file is set, the next Writers keep to the answers too.
+  ///
+  /// Blocks for JobQuestion::patience at most, while child processes read packages that were never seen. What is not
+  /// known then is kLater, until the process asks again and it is known, or until it makes something: then it is
+  /// kUnknown for good. At most 16 requests of one user wait so, and at most 32 of those that make something.
+  ///
+  /// An answer changes in two cases only. kNeither counts for one call: a process may load torch later. And a process
+  /// that had Triton loaded and no torch has another environment as soon as it has torch.
+  [[nodiscard]] virtual JobFacts job_of(pid_t tid, const JobQuestion& question) = 0;
+  /// Returns why processes have no answer of job_of(), 20 reasons at most, those of each user that most processes have
+  /// first.
+  [[nodiscard]] virtual std::vector<UnknownJobs> unknown_jobs() const = 0;
+  /// Returns the names (JobEnvironments) of the environments of processes that live.
+  [[nodiscard]] virtual JobEnvironments::Names environments_in_use() const = 0;
 };
 
 struct WritersOptions {
@@ -101,6 +148,10 @@ struct WritersOptions {
   Milliseconds package_deadline{30'000};
   /// After this time a process's environment, and whether the process has loaded torch, is read again.
   Milliseconds environment_age{1000};
+  /// Names the environments of jobs; it outlives the Writers. nullptr: nobody needs names.
+  JobEnvironments* environments = nullptr;
+  /// Keeps the answers of job_of() for the next Writers, by the names of `environments`; empty: they are not kept.
+  std::string jobs_file;
 };
 [[nodiscard]] std::unique_ptr<Writers> open_writers(const WritersOptions& options, Counters& counters);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -115,6 +116,16 @@ class ThisHost final : public vfs::Host {
   /// finishes its work on the old scopes when the facts are new.
   [[nodiscard]] bool accepts(const remote::ScopeId& scope, std::string_view path) const;
 
+  /// Sets what is called several times a second while a request waits in job_of(). Must be called before the first
+  /// such request.
+  void while_waiting(std::function<void()> goes_on) { goes_on_ = std::move(goes_on); }
+  /// Sets what is called when a cache root or a process brings scopes that were not in use (information()). Must be
+  /// called before the first request; what is called must not block.
+  void on_new_scopes(std::function<void()> tell) { new_scopes_ = std::move(tell); }
+  /// Returns why the environments of processes are not known (fingerprint::Writers::unknown_jobs); only of those that
+  /// asked for it.
+  [[nodiscard]] std::vector<fingerprint::UnknownJobs> unknown_jobs() const;
+
   /// Returns what the scopes of all environments stand for that are in use.
   [[nodiscard]] std::vector<remote::ScopeInformation> information() const;
 
@@ -127,7 +138,7 @@ class ThisHost final : public vfs::Host {
                                                                            std::string_view job,
                                                                            Milliseconds patience) const override;
   [[nodiscard]] bool learns() const override { return learned_ != nullptr; }
-  [[nodiscard]] vfs::Job job_of(pid_t thread) const override;
+  [[nodiscard]] vfs::Job job_of(pid_t thread, bool makes) const override;
   [[nodiscard]] std::string environment_text(std::string_view job) const override;
   [[nodiscard]] bool may_share(const vfs::RootAccess& root, uid_t user) const override;
   [[nodiscard]] bool parts_roots() const override { return learns() || parts_users(); }
@@ -143,6 +154,7 @@ class ThisHost final : public vfs::Host {
     /// By job and trust facet: those that are not `now`. One that nobody else holds goes when there are too many.
     std::map<std::string, std::shared_ptr<const HostState>> parted;
     std::vector<std::shared_ptr<const HostState>> earlier;  ///< newest last
+    uint64_t made = 0;                                      ///< of those in `parted`, how many there ever were
     void retire(std::shared_ptr<const HostState> state);
   };
   [[nodiscard]] bool parts_users() const { return trust_.policy() != fingerprint::TrustPolicy::kAll; }
@@ -155,8 +167,10 @@ class ThisHost final : public vfs::Host {
   mutable fingerprint::Trust trust_;
   const vfs::RootAccess mountpoint_;
   mutable SharedGuarded<States> states_;
-  std::unique_ptr<fingerprint::Writers> writers_;
   std::unique_ptr<LearnedEnvironments> learned_;
+  std::unique_ptr<fingerprint::Writers> writers_;
+  std::function<void()> goes_on_ = [] {};
+  std::function<void()> new_scopes_ = [] {};
 };
 
 // ---- what facts say

@@ -50,6 +50,7 @@ struct Job {
   enum class Kind {
     kNone,     ///< it is neither torch nor Triton, and was started by none
     kUnknown,  ///< it could not be found out, and stays so for as long as the process lives
+    kLater,    ///< it could not be found out yet: the process has made nothing, and finds nothing so far
     kKnown,
   };
   Kind kind = Kind::kNone;
@@ -72,8 +73,9 @@ class Host : public RootEnvironment {
   /// Says whether each program has the environment that is learned from it, and not the mount's. It never changes.
   [[nodiscard]] virtual bool learns() const = 0;
   /// Finds out which environment a program has (fingerprint::Writers::job_of). It blocks for some seconds at most, and
-  /// only when the program's packages were never seen on this host. Only where learns().
-  [[nodiscard]] virtual Job job_of(pid_t thread) const = 0;
+  /// only when the program's packages were never seen on this host. `makes`: the program is about to make something, so
+  /// that its environment has to be settled; the answer is not kLater then. Only where learns().
+  [[nodiscard]] virtual Job job_of(pid_t thread, bool makes) const = 0;
   /// Returns what a Job::environment is, in a few words: "torch 2.15.0, triton 3.9.0, cpython-311".
   [[nodiscard]] virtual std::string environment_text(std::string_view job) const = 0;
   /// Says whether what this user puts into such a root is shared by those who share the root.

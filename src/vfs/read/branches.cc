@@ -71,8 +71,9 @@ std::vector<std::string> Branches::directories_for(const std::string& directory)
 std::vector<std::string> Branches::seen_by(const std::string& directory, const Caller& caller) {
   auto all = directories_for(directory);
   if (all.empty()) return all;
-  const Job job = host_.job_of(caller.pid);
+  const Job job = host_.job_of(caller.pid, false);
   if (job.kind == Job::Kind::kNone) return all;
+  if (job.kind == Job::Kind::kLater) return {};
   std::vector<std::string> own;
   for (const CommonDirectory& common : common_readings(directory)) {
     own.push_back(common.in(branch_for(common.root, job, caller.uid)));
@@ -211,9 +212,11 @@ Result<Branches::Route> Branches::route(NodeId parent, std::string_view name, co
   as_it_is.is_first = true;
   const bool is_there = is_everybodys(*common, name);
   if (is_there && use != Use::kRemove) return as_it_is;
-  const Job job = host_.job_of(caller.pid);
+  const Job job = host_.job_of(caller.pid, is_made);
   as_it_is.is_for_all = job.kind == Job::Kind::kNone;
   if (is_there) return as_it_is;
+  // A miss that the kernel does not keep: the next lookup may find that the environment is known.
+  if (job.kind == Job::Kind::kLater) return fail(ErrorCode::kNotFound);
   if (as_it_is.is_for_all) return route_for_all(*common, name, use, environment, std::move(as_it_is));
   auto branch = own_branch(common->root, job, caller.uid);
   // A disk that is full must not keep a program from its miss.

@@ -68,6 +68,18 @@ for line in sys.stdin:
         except FileNotFoundError:
             print(None, flush=True)
         continue
+    elif kind == "set":
+        os.environ.update([text.split("=", 1)])
+    elif kind == "child":
+        if (child := os.fork()) == 0:
+            try:
+                with open(text) as file:
+                    print(repr(file.read()), flush=True)
+            except FileNotFoundError:
+                print(None, flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        continue
     else:
         artefacts.write_atomic(".", artefacts.code(text, ".py"), text)
     print("written", flush=True)
@@ -107,11 +119,19 @@ class Writer:
         self._tell(f"graph {text}", "written")
         return artefacts.graph(text, text)
 
-    def read(self, path):
+    def read(self, path, kind="read"):
         """What this process finds below the mount; None where it finds nothing."""
-        self._child.stdin.write(f"read {path}\n")
+        self._child.stdin.write(f"{kind} {path}\n")
         self._child.stdin.flush()
         return ast.literal_eval(self._child.stdout.readline())
+
+    def read_by_child(self, path):
+        """What a process finds below the mount that this one starts now."""
+        return self.read(path, "child")
+
+    def set(self, name, value):
+        """Sets a variable of the process."""
+        self._tell(f"set {name}={value}", "written")
 
     def _tell(self, line, answer):
         self._child.stdin.write(line + "\n")

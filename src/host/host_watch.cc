@@ -101,6 +101,12 @@ void HostWatch::look() {
   (void)!::write(wake_.get(), &kOne, sizeof kOne);  // full means raised
 }
 
+void HostWatch::announce_now() {
+  has_scopes_to_announce_ = true;
+  constexpr uint64_t kOne = 1;
+  (void)!::write(wake_.get(), &kOne, sizeof kOne);  // full means raised
+}
+
 FactsNews HostWatch::news() const {
   return news_.with([](const FactsNews& news) { return news; });
 }
@@ -126,6 +132,8 @@ void HostWatch::run() {
     if (stopping_) return;
     activity.emplace("looks at the facts of this host");
     if (asked_.exchange(false)) schedule.probe = now();
+    // While the cluster does not answer, the pause between two tries counts.
+    if (has_scopes_to_announce_.exchange(false) && !schedule.announce) schedule.announce = now();
     if (Schedule::is_due(schedule.timer)) look_around(schedule);
     if (Schedule::is_due(schedule.probe)) probe(schedule);
   }

@@ -99,6 +99,7 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
     if (noted) known = std::move(*noted);
     known.facts = layers_->host->state()->facts;
   });
+  layers_->host->on_new_scopes([this] { host_watch_.announce_now(); });
 }
 
 Result<void> Service::start(const config::Ownership& ownership) {

@@ -115,6 +115,14 @@ TEST_F(Watch, ChangesNothingWhenTheFactsAreTheSame) {
   EXPECT_EQ(watch->news().changes, 0U);
 }
 
+TEST_F(Watch, AnnouncesAtOnceWhatHasComeIntoUse) {
+  const auto watch = start(quick());  // without a timer
+  ASSERT_TRUE(eventually([](const World& world) { return world.announcements == 1; }));
+  watch->announce_now();
+  ASSERT_TRUE(eventually([](const World& world) { return world.announcements == 2; }));
+  EXPECT_EQ(world_.with([](const World& world) { return world.probes; }), 0U) << "the host is not asked for that";
+}
+
 TEST_F(Watch, KeepsAFacetUntilItHasFailedSeveralTimes) {
   const auto watch = start(quick());
   change([](World& world) { world.facts->set(Facet::kTorch, unknown("is being installed")); });

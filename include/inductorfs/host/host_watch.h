@@ -79,6 +79,9 @@ class HostWatch {
   void stop();
   /// Makes the thread look now, whatever the traces say.
   void look();
+  /// Makes the thread call Hooks::announce now, because there are scopes that the cluster was not told of. Does not
+  /// block.
+  void announce_now();
   [[nodiscard]] FactsNews news() const;
   /// Says whether stop() has been called.
   [[nodiscard]] bool stopping() const { return stopping_; }
@@ -104,6 +107,7 @@ class HostWatch {
   Guarded<FactsNews> news_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> asked_{false};
+  std::atomic<bool> has_scopes_to_announce_{false};
   Guarded<bool> looked_{false};  ///< the thread has looked at the places for the first time
   std::jthread thread_;
 };

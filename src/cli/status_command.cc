@@ -152,6 +152,11 @@ std::string status_text(std::string_view json) {
   text += list_text("private", part_of(status, "private_families"),
                     [](const Json& item) { return text_at(item, "family") + ": " + text_at(item, "why"); });
   text += foreign_text(files);
+  text += list_text("not known", part_of(status, "unknown_programs"), [](const Json& item) {
+    const uint64_t count = number_at(item, "processes");
+    return std::to_string(count) + (count == 1 ? " program" : " programs") + " of uid " +
+           std::to_string(number_at(item, "user")) + ": " + text_at(item, "why");
+  });
   text += list_text("refused", part_of(files, "refused"), plain_item);
   text += list_text("warning", part_of(status, "warnings"), plain_item);
   return text;

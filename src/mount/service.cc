@@ -342,7 +342,8 @@ std::string Service::explain(const std::string& path) {
 }
 
 Json Service::what_was_shared() const {
-  return sync_report(settings_, layers_->counters, layers_->file_system->status(), layers_->host->state()->scopes);
+  return sync_report(settings_, layers_->counters, layers_->file_system->status(), layers_->host->state()->scopes,
+                     layers_->host->unknown_jobs());
 }
 
 Result<std::string> Service::sync(Deadline deadline, const std::function<bool()>& cancelled) {

@@ -2,9 +2,11 @@
 #include "inductorfs/mount/sharing.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "inductorfs/base/log.h"
+#include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
 
 namespace inductorfs::mount {
@@ -51,8 +53,31 @@ std::string namespace_warning(const config::Settings& settings, uint64_t writes)
          "namespace of the host (hostPID)";
 }
 
+std::vector<std::string> crowded_roots(const config::Settings& settings, const vfs::FileSystemStatus& files) {
+  constexpr size_t kMost = 10;
+  std::map<std::string, size_t> environments;
+  for (const vfs::RootStatus& root : files.first_roots) {
+    if (!root.environment.empty()) ++environments[root.path];
+  }
+  std::vector<std::string> lines;
+  for (const auto& [path, count] : environments) {
+    if (count < 2 || lines.size() >= kMost) continue;
+    const std::string root = settings.mountpoint + (path.empty() ? "" : "/" + config::printable(path));
+    lines.push_back("programs of " + std::to_string(count) + " environments use " + root +
+                    ": each sees what fits it, and the kernel keeps fewer names; give each environment a directory of "
+                    "its own, as in TORCHINDUCTOR_CACHE_DIR=" +
+                    root + "/NAME");
+  }
+  return lines;
+}
+
+std::string unknown_text(const fingerprint::UnknownJobs& jobs) {
+  return std::to_string(jobs.processes) + (jobs.processes == 1 ? " program" : " programs") + " of uid " +
+         std::to_string(jobs.user) + ": " + config::printable(jobs.why);
+}
+
 Json sync_report(const config::Settings& settings, Counters& counters, const vfs::FileSystemStatus& files,
-                 const host::Scopes& scopes) {
+                 const host::Scopes& scopes, const std::vector<fingerprint::UnknownJobs>& unknown_jobs) {
   if (settings.remote.empty()) return Json::object();
   const auto count = [&counters](const char* name) { return counters.get(name).get(); };
   const uint64_t published = count("publish.published");
@@ -65,11 +90,14 @@ Json sync_report(const config::Settings& settings, Counters& counters, const vfs
   const uint64_t too_large = count("publish.kept_local") - std::min(superseded, count("publish.kept_local"));
   const uint64_t kept_now = count("seal.foreign") + refused + unknown + too_large;
   Json why = Json::array();
+  for (const fingerprint::UnknownJobs& jobs : unknown_jobs) {
+    if (unknown > 0) why.push_back("the environment is not known of " + unknown_text(jobs));
+  }
   std::set<std::string> missing;  // many families miss the same facts
   if (settings.writers == config::WritersPolicy::kLearned) {
     missing.insert(
-        "what their environment lacks, or that it is not known: run inductorfs explain FILE, and see "
-        "host.job_unknown in the log");
+        "what the environments of their programs lack, or that these are not known: run inductorfs explain FILE, and "
+        "see \"not known\" in inductorfs status");
   } else {
     for (const host::PrivateFamily& family : host::private_families(scopes)) missing.insert(family.why);
   }

@@ -75,6 +75,15 @@ Json file_system_part(const vfs::FileSystemStatus& status) {
           {"foreign", status.foreign},   {"foreign_reasons", status.foreign_reasons}, {"in_place", status.in_place}};
 }
 
+/// Programs whose environment is not known, as they are shown.
+Json unknown_part(const std::vector<fingerprint::UnknownJobs>& unknown) {
+  Json list = Json::array();
+  for (const fingerprint::UnknownJobs& jobs : unknown) {
+    list.push_back({{"user", jobs.user}, {"processes", jobs.processes}, {"why", jobs.why}});
+  }
+  return list;
+}
+
 std::string utc(std::time_t time) {
   std::tm parts{};
   std::array<char, 32> text{};
@@ -131,7 +140,7 @@ std::string disk_warning(const std::string& store, uint64_t floor) {
          " of --store-floor, so nothing is fetched from the cluster" + remedy;
 }
 
-Json warnings_of(const StatusFacts& facts) {
+Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
   Json warnings = Json::array();
   if (std::string trouble = writing_trouble(facts.settings.store); !trouble.empty()) {
     warnings.push_back(std::move(trouble));
@@ -168,6 +177,7 @@ Json warnings_of(const StatusFacts& facts) {
   if (std::string warning = namespace_warning(facts.settings, writes); !warning.empty()) {
     warnings.push_back(std::move(warning));
   }
+  for (std::string& warning : crowded_roots(facts.settings, files)) warnings.push_back(std::move(warning));
   for (const std::string& kept : facts.news.kept) {
     warnings.push_back("the last probe did not learn a fact, so its earlier value counts until " +
                        std::to_string(host::HostWatch::kConfirmations) + " probes in a row have failed: " + kept);
@@ -213,6 +223,7 @@ std::string writing_trouble(const std::string& store) {
 }
 
 std::string status_json(const StatusFacts& facts) {
+  const vfs::FileSystemStatus files = facts.layers.file_system->status();
   Json counters = Json::object();
   for (const auto& [name, value] : facts.layers.counters.snapshot()) counters[name] = value;
   return to_line({{"version", INDUCTORFS_VERSION},
@@ -221,10 +232,11 @@ std::string status_json(const StatusFacts& facts) {
                   {"store", store_part(facts)},
                   {"remote", remote_part(facts)},
                   {"catalog", catalog_part(facts.layers.catalog->status())},
-                  {"file_system", file_system_part(facts.layers.file_system->status())},
+                  {"file_system", file_system_part(files)},
+                  {"unknown_programs", unknown_part(facts.layers.host->unknown_jobs())},
                   {"counters", counters},
                   {"also", also_list(facts.also)},
-                  {"warnings", warnings_of(facts)},
+                  {"warnings", warnings_of(facts, files)},
                   {"private_families", private_part(facts.settings, facts.layers.host->state()->scopes)},
                   {"facts", facts_part(facts)},
                   {"takeover", takeover_part(facts.supervision)}});

@@ -56,6 +56,37 @@ TEST(SharingWarning, IsNoneWhereTheJobsBringTheirEnvironmentsAlong) {
   EXPECT_NE(namespace_warning(settings, 1), "") << "they are looked at";
 }
 
+TEST(CrowdedRoots, AreThoseOfSeveralEnvironments) {
+  config::Settings settings;
+  settings.mountpoint = "/cache";
+  vfs::FileSystemStatus files;
+  files.first_roots = {{"a", 0, "everybody", "torch 1"},
+                       {"a", 0, "everybody", "torch 2"},
+                       {"b", 0, "everybody", "torch 1"},
+                       {"c", 0, "everybody", ""},
+                       {"c", 0, "everybody", ""}};
+  const auto lines = crowded_roots(settings, files);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_NE(lines[0].find("2 environments use /cache/a:"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find("TORCHINDUCTOR_CACHE_DIR=/cache/a/NAME"), std::string::npos) << lines[0];
+  files.first_roots.clear();
+  for (int number = 0; number < 100; ++number) {
+    for (int environment = 0; environment < 2; ++environment)
+      files.first_roots.push_back({"r" + std::to_string(number), 0, "everybody", "torch"});
+  }
+  EXPECT_EQ(crowded_roots(settings, files).size(), 10U);
+}
+
+TEST(SyncReport, SaysWhoseEnvironmentIsNotKnown) {
+  Counters counters;
+  counters.get("seal.unknown").add(3);
+  config::Settings settings = with_remote();
+  settings.writers = config::WritersPolicy::kLearned;
+  const Json report = sync_report(settings, counters, {}, all_known(), {{1000, "it cannot be looked at", 2}});
+  EXPECT_EQ(report["nothing_shared"], true);
+  EXPECT_NE(report["why"].dump().find("2 programs of uid 1000: it cannot be looked at"), std::string::npos) << report;
+}
+
 TEST(NamespaceWarning, NamesTheRemedyOnceSuchAProcessHasWritten) {
   EXPECT_EQ(namespace_warning(with_remote(), 0), "");
   const std::string warning = namespace_warning(with_remote(), 1);

@@ -95,8 +95,24 @@ def test_a_root_is_removed_with_all_that_is_in_it(cluster, packages):
         assert not root.exists() and "team" not in os.listdir(node.cache)
 
 
-def test_packages_that_do_not_answer_hold_nobody_up(cluster, packages):
+def test_status_advises_a_directory_for_each_environment(cluster, packages):
     node = cluster.node("a", options=LEARNED)
+    (node.cache / "team").mkdir()
+
+    def advice():
+        return [warning for warning in node.status()["warnings"] if "TORCHINDUCTOR_CACHE_DIR" in warning]
+
+    with Writer(node.cache / "team", packages[0]) as one, Writer(node.cache / "team", packages[1]) as two:
+        one.write("one")
+        assert not advice()
+        two.write("two")
+        assert len(advice()) == 1 and f"2 environments use {node.cache}/team" in advice()[0]
+        assert advice()[0] in node.cli("status", node.cache).out
+
+
+def test_packages_that_do_not_answer_hold_nobody_up(cluster, packages):
+    node = cluster.node("a", options=(*LEARNED, "--hang-timeout", "2"))
+    worker = node.worker()
     (node.cache / "team").mkdir()
     with hung_files(packages[0], cluster.directory / "hung") as hang:
         with Writer(node.cache / "team", cluster.directory / "hung") as stuck, Writer(node.cache / "team", packages[1]) as fine:
@@ -105,6 +121,11 @@ def test_packages_that_do_not_answer_hold_nobody_up(cluster, packages):
             path = stuck.write("stuck")
             assert time.monotonic() - begun < 30, "a wait of its own for what is not read, and no more"
             assert stuck.read(path) == "stuck", "it works as on a local disk"
+            assert node.daemons() == [worker], "a request that waits for packages is no request that hangs"
+            synced = node.cli("sync", node.cache, "--timeout", 60, seconds=80)
+            assert synced.code == 3 and "the environment is not known of 1 program of uid 0: it could not be looked at in time" in synced.err
+            assert [(item["user"], item["processes"]) for item in node.status()["unknown_programs"]] == [(0, 1)]
+            assert "1 program of uid 0: it could not be looked at in time" in node.cli("status", node.cache).out
             begun = time.monotonic()
             assert fine.read(fine.write("fine")) == "fine"
             assert time.monotonic() - begun < 10

@@ -27,11 +27,20 @@ namespace inductorfs::mount {
 /// if no such process has written (`writes`), and where the mount examines no writers.
 [[nodiscard]] std::string namespace_warning(const config::Settings& settings, uint64_t writes);
 
+/// Returns one line for each cache root that programs of several environments use, with the remedy; those of ten roots
+/// at most. A root counts while the kernel knows names in it.
+[[nodiscard]] std::vector<std::string> crowded_roots(const config::Settings& settings,
+                                                     const vfs::FileSystemStatus& files);
+
+/// Says of which user some programs are, and why their environment is not known: "2 programs of uid 1000: ...".
+[[nodiscard]] std::string unknown_text(const fingerprint::UnknownJobs& jobs);
+
 /// Reports what became of everything that was written since this worker began to serve: {"published": groups, "kept":
 /// artefacts that stay on this host, "why": [reasons], "nothing_shared": whether something of a shared family was kept,
 /// no group was published, and none lost its contest to a group that the cluster has}. An empty object without a
-/// remote.
+/// remote. `unknown`: the programs whose environments are not known, where environments are learned.
 [[nodiscard]] config::Json sync_report(const config::Settings& settings, Counters& counters,
-                                       const vfs::FileSystemStatus& files, const host::Scopes& scopes);
+                                       const vfs::FileSystemStatus& files, const host::Scopes& scopes,
+                                       const std::vector<fingerprint::UnknownJobs>& unknown = {});
 
 }  // namespace inductorfs::mount

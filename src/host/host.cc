@@ -391,12 +391,24 @@ layout::Scope ThisHost::scope_of(layout::Family family, std::string_view archite
   return state()->scope_of(family, architecture);
 }
 
-Result<void> ThisHost::check(const layout::Classification& classified, std::string_view bytes, uint64_t size) const {
-  auto result = layout::check_content(classified, bytes, size, state()->limits());
-  if (result || !learns()) return result;
-  const auto parted = states_.read([](const States& states) { return states.parted; });
-  for (const auto& [key, environment] : parted) {
-    if (layout::check_content(classified, bytes, size, environment->limits())) return {};
+Result<void> ThisHost::check(const layout::Classification& classified, std::string_view bytes, uint64_t size,
+                             std::span<const remote::ScopeId> scopes) const {
+  const auto now = state();
+  if (!learns()) return layout::check_content(classified, bytes, size, now->limits());
+  std::vector<std::shared_ptr<const HostState>> all{now};
+  states_.read([&](const States& states) {
+    for (const auto& [key, environment] : states.parted) all.push_back(environment);
+  });
+  std::vector<std::shared_ptr<const HostState>> users;
+  std::ranges::copy_if(all, std::back_inserter(users), [&](const auto& environment) {
+    return std::ranges::any_of(
+        scopes, [&](const auto& scope) { return environment->scopes.accepts(scope, classified.canonical); });
+  });
+  Result<void> result;
+  for (const auto& environment : users.empty() ? all : users) {
+    auto fits = layout::check_content(classified, bytes, size, environment->limits());
+    if (fits) return fits;
+    if (result) result = std::move(fits);
   }
   return result;
 }

@@ -401,10 +401,24 @@ TEST(Host, RefusesACubinOfAnotherArchitecture) {
   const layout::Classification classified = layout::classify("triton/@/" + std::string(52, 'A') + "/k.cubin");
   const auto checked = [&](const char* architecture) {
     const ThisHost host(all_known({{Facet::kGpuArch, architecture}}), nullptr);
-    return host.check(classified, cubin, cubin.size());
+    return host.check(classified, cubin, cubin.size(), {});
   };
   EXPECT_FALSE(checked("cc=8.0").has_value());
   EXPECT_TRUE(checked("cc=9.0").has_value()) << checked("cc=9.0").error().what();
+
+  const testing::TemporaryDirectory directory;
+  auto jobs = std::map<pid_t, fingerprint::JobFacts>{{1, job_with("version=1")}, {2, job_with("version=2")}};
+  jobs[1].facts.set(Facet::kGpuArch, known("cc=8.0"));
+  jobs[2].facts.set(Facet::kGpuArch, known("cc=9.0"));
+  const ThisHost host = learning_host(directory.path() + "/environments", jobs);
+  const auto fits = [&](pid_t process) {
+    const auto environment = host.environment_of({0, 0, 0755}, host.job_of(process, true).environment, kPatience);
+    const std::vector<remote::ScopeId> scopes{environment->scope_of(layout::Family::kTritonKernel, "").id};
+    return host.check(classified, cubin, cubin.size(), scopes).has_value();
+  };
+  EXPECT_TRUE(fits(2));
+  EXPECT_FALSE(fits(1)) << "that it fits another environment in use is not enough";
+  EXPECT_TRUE(host.check(classified, cubin, cubin.size(), {}).has_value()) << "nobody says for whom it is";
 }
 
 }  // namespace

@@ -241,8 +241,8 @@ std::shared_ptr<const fingerprint::ExpectedFacts> FakeEnvironment::expected() co
   return facts_.with([](const Facts& facts) { return std::make_shared<const fingerprint::ExpectedFacts>(facts.now); });
 }
 
-Result<void> FakeEnvironment::check(const layout::Classification& classified, std::string_view bytes,
-                                    uint64_t size) const {
+Result<void> FakeEnvironment::check(const layout::Classification& classified, std::string_view bytes, uint64_t size,
+                                    std::span<const remote::ScopeId>) const {
   if (check_) INDUCTORFS_TRY(check_(classified, bytes, size));
   if (classified.family != layout::Family::kFxGraph) return {};
   const std::string name = classified.canonical.substr(classified.canonical.rfind('/') + 1);

@@ -115,7 +115,8 @@ class FakeEnvironment final : public vfs::Host {
     return !parts_ || user == root.uid || (root.uid == 0 && (root.mode & 022) != 0);
   }
   bool parts_roots() const override { return parts_ || learns_; }
-  Result<void> check(const layout::Classification& classified, std::string_view bytes, uint64_t size) const override;
+  Result<void> check(const layout::Classification& classified, std::string_view bytes, uint64_t size,
+                     std::span<const remote::ScopeId> scopes) const override;
   fingerprint::Writers* writers() const override { return writers_.get(); }
 
  private:

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -142,10 +143,10 @@ class ThisHost final : public vfs::Host {
   [[nodiscard]] std::string environment_text(std::string_view job) const override;
   [[nodiscard]] bool may_share(const vfs::RootAccess& root, uid_t user) const override;
   [[nodiscard]] bool parts_roots() const override { return learns() || parts_users(); }
-  /// Checks under the mount's own facts and, where environments are learned, under those in use: one that it fits is
-  /// enough, because it is shown to those environments alone that follow its scope.
-  [[nodiscard]] Result<void> check(const layout::Classification& classified, std::string_view bytes,
-                                   uint64_t size) const override;
+  /// Checks under the mount's own facts or, where environments are learned, under those of the environments that use
+  /// one of the scopes.
+  [[nodiscard]] Result<void> check(const layout::Classification& classified, std::string_view bytes, uint64_t size,
+                                   std::span<const remote::ScopeId> scopes) const override;
   [[nodiscard]] fingerprint::Writers* writers() const override { return writers_.get(); }
 
  private:

@@ -27,7 +27,7 @@ Result<void> Fit::check(const codec::Entry& entry) {
   std::string head(std::min(entry.size, layout::bytes_to_check(classified, entry.size)), '\0');
   INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(blob.get(), head.data(), head.size(), 0));
   head.resize(got);
-  const auto fits = host_.check(classified, head, entry.size);
+  const auto fits = host_.check(classified, head, entry.size, scopes_of(entry));
   if (fits) {
     fitting_.remember(entry.path, entry.digest, age);
     return fits;
@@ -43,6 +43,20 @@ Result<void> Fit::check(const codec::Entry& entry) {
   }
   hide(entry, fits.error().to_string(), age);
   return fits;
+}
+
+/// The scopes in which this entry is shown in some root.
+std::vector<remote::ScopeId> Fit::scopes_of(const codec::Entry& entry) const {
+  std::vector<remote::ScopeId> scopes;
+  if (!host_.learns()) return scopes;
+  auto roots = tree_.roots();
+  roots.insert(roots.begin(), std::string());
+  for (const auto& root : roots) {
+    auto shown = catalog_.find({entry.path, root});
+    if (!shown || shown->entry.digest != entry.digest) continue;
+    if (std::ranges::find(scopes, shown->scope) == scopes.end()) scopes.push_back(std::move(shown->scope));
+  }
+  return scopes;
 }
 
 /// The entries beside this one in a root that shows it.

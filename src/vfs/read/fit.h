@@ -27,6 +27,7 @@ class Fit {
 
  private:
   void hide(const codec::Entry& entry, const std::string& why, uint64_t age);
+  [[nodiscard]] std::vector<remote::ScopeId> scopes_of(const codec::Entry& entry) const;
   [[nodiscard]] std::vector<catalog::KnownEntry> set_of(const codec::Entry& entry) const;
 
   const Host& host_;

@@ -23,6 +23,9 @@ constexpr const char* kNotInTime = "its packages were not read in time; programs
 /// As many reasons as Writers::unknown_jobs() says.
 constexpr size_t kReasonsShown = 20;
 
+/// After this time requests wait again for what has not come.
+constexpr Milliseconds kWaitAgain{60'000};
+
 JobFacts unknown_job(std::string why) { return {JobFacts::Kind::kUnknown, {}, std::move(why)}; }
 JobFacts later(std::string why) { return {JobFacts::Kind::kLater, {}, std::move(why)}; }
 
@@ -36,6 +39,16 @@ bool have_same_packages(const Process& one, const Process& other) {
   return is_same_package(one.torch, other.torch) && is_same_package(one.triton, other.triton) &&
          is_same_package(one.libc, other.libc) && one.soabi == other.soabi && one.space == other.space &&
          one.root.empty() == other.root.empty() && one.other_root == other.other_root;
+}
+
+/// A name for what has to be read of a process.
+std::string packages_key(const Process& process) {
+  std::string key = process.space + "\n" + process.soabi;
+  for (const Package* const package : {&process.torch, &process.triton, &process.libc}) {
+    key.append("\n").append(package->path).append("\n").append(package->identity);
+  }
+  for (const NamedFile& file : process.files) key.append("\n").append(file.path).append("\n").append(file.identity);
+  return key;
 }
 
 using Values = std::map<std::string, std::string>;
@@ -134,25 +147,30 @@ std::optional<JobFacts> Jobs::recall(pid_t pid, const ProcessStat& stat) {
   return answer ? std::optional<JobFacts>(*answer) : std::nullopt;
 }
 
-SteadyTime Jobs::deadline_of(pid_t pid, const ProcessIdentity& identity, const JobQuestion& question) {
+SteadyTime Jobs::deadline_of(const std::string& key, const JobQuestion& question) {
+  const SteadyTime now = system_clock().now();
   return state_.with([&](State& state) {
     // Whoever is forgotten here waits once more.
-    if (state.waiting.size() >= limit_ && !state.waiting.contains(pid)) state.waiting.clear();
-    Waiting& waiting = state.waiting[pid];
-    if (!(waiting.identity == identity)) waiting = {identity};
-    auto& until = question.makes ? waiting.make : waiting.look;
-    if (!until) until = system_clock().now() + question.patience;
-    return *until;
+    if (state.waiting.size() >= limit_ && !state.waiting.contains(key)) state.waiting.clear();
+    Waiting& waiting = state.waiting[key];
+    SteadyTime& until = question.makes ? waiting.make : waiting.look;
+    if (now >= until + kWaitAgain) until = now + question.patience;
+    return until;
   });
 }
 
+void Jobs::has_come(const std::string& key) {
+  state_.with([&](State& state) { state.waiting.erase(key); });
+}
+
 JobFacts Jobs::learn(pid_t pid, const ProcessStat& stat, const std::shared_ptr<const Writer>& writer,
-                     const JobWait& wait) {
+                     const JobQuestion& question, bool waits) {
   const Asked asked{pid, stat.identity, stat.owner};
-  const bool makes = wait.question.makes;
-  if (!writer)
-    return without_answer(
-        asked, "it cannot be looked at: it is another user's, or has ended; a mount of root's sees all", makes);
+  if (!writer) {
+    return without_answer(asked,
+                          "it cannot be looked at: it is another user's, or has ended; a mount of root's sees all",
+                          question.makes);
+  }
   if (writer->look()) {
     // A worker of a job reads and writes what the job does.
     const auto ancestor = nearest_ancestor(pid);
@@ -160,11 +178,14 @@ JobFacts Jobs::learn(pid_t pid, const ProcessStat& stat, const std::shared_ptr<c
     return without_answer(
         asked,
         "it could not be looked at in time: its memory map is locked, or its file system is slow; start it again",
-        makes);
+        question.makes);
   }
   const Process& process = writer->process();
   if (!process.has_package() && process.whole) return {JobFacts::Kind::kNeither, {}, {}};
-  return learn_observed(writer, wait);
+  const std::string key = packages_key(process);
+  JobFacts job = learn_observed(writer, {waits ? deadline_of(key, question) : system_clock().now(), question});
+  if (job.kind == JobFacts::Kind::kKnown) has_come(key);
+  return job;
 }
 
 /// Gives a process its answer. The first one counts, unless torch was missing from it.
@@ -190,7 +211,6 @@ Jobs::Answer Jobs::settle(const Asked& asked, JobFacts facts) {
     entry.answer = fresh;
     entry.environment = name;
     entry.is_restored = false;
-    state.waiting.erase(asked.pid);
     // A later program of a process whose exec does not show would get the answer of the earlier one.
     is_kept = !entry.process || entry.process->shows_exec;
     return fresh;

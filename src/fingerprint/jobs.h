@@ -49,12 +49,17 @@ class Jobs {
 
   /// Returns the answer that this process has already; empty when it has none, or may get another one. Does not block.
   [[nodiscard]] std::optional<JobFacts> recall(pid_t pid, const ProcessStat& stat);
-  /// Returns until when this process waits, which begins with its first request of this kind.
-  [[nodiscard]] SteadyTime deadline_of(pid_t pid, const ProcessIdentity& identity, const JobQuestion& question);
+  /// Returns until when requests wait for what this key names. All that wait for it wait together, from the first on:
+  /// the kernel asks one after another for processes that look for the same name, or make something in the same
+  /// directory, so that waits of their own would add up. A minute later they wait once more.
+  [[nodiscard]] SteadyTime deadline_of(const std::string& key, const JobQuestion& question);
+  /// Says that what the key names has come.
+  void has_come(const std::string& key);
   /// Returns the environment of the process that `writer` observed, or of a process that could not be observed, and
-  /// remembers it for that process. `pid` and `stat` are the process that made the request.
+  /// remembers it for that process. `pid` and `stat` are the process that made the request. Does not wait for packages
+  /// without `waits`.
   [[nodiscard]] JobFacts learn(pid_t pid, const ProcessStat& stat, const std::shared_ptr<const Writer>& writer,
-                               const JobWait& wait);
+                               const JobQuestion& question, bool waits);
   [[nodiscard]] std::vector<UnknownJobs> unknown() const;
   [[nodiscard]] JobEnvironments::Names in_use() const;
 
@@ -75,13 +80,12 @@ class Jobs {
     [[nodiscard]] bool is_of(const Process& one) const;
   };
   struct Waiting {
-    ProcessIdentity identity;
-    std::optional<SteadyTime> look{};
-    std::optional<SteadyTime> make{};
+    SteadyTime look{};  ///< until when lookups wait
+    SteadyTime make{};  ///< until when those wait that make something
   };
   struct State {
     std::map<pid_t, Entry> entries;
-    std::map<pid_t, Waiting> waiting;
+    std::map<std::string, Waiting> waiting;
     uint64_t ticks = 0;
   };
   struct Turn {

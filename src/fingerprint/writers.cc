@@ -118,14 +118,17 @@ JobFacts ProcWriters::job_of(pid_t tid, const JobQuestion& question) {
   const uid_t user = asker->stat.owner;
   const size_t limit = question.makes ? kWaitingOfOne : kLookingOfOne;
   const bool waits = waiting_.with([&](auto& waiting) { return ++waiting[user] <= limit; });
-  const JobWait wait{waits ? jobs_.deadline_of(asker->pid, asker->stat.identity, question) : system_clock().now(),
-                     question};
   auto writer = identify(asker);
   if (writer && writer->look()) {
+    const std::string key = "user " + std::to_string(user);
+    const JobWait wait{waits ? jobs_.deadline_of(key, question) : system_clock().now(), question};
     const auto found = wait.in_steps([&writer](SteadyTime step) { return writer->look()->wait(step); });
-    if (found) writer = *found;
+    if (found) {
+      writer = *found;
+      jobs_.has_come(key);
+    }
   }
-  JobFacts job = jobs_.learn(asker->pid, asker->stat, writer, wait);
+  JobFacts job = jobs_.learn(asker->pid, asker->stat, writer, question, waits);
   waiting_.with([&](auto& waiting) {
     if (--waiting[user] == 0) waiting.erase(user);
   });

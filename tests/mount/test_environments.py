@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes of several environments in one root of a mount that was told of none (--writers learned), with packages that nobody
 can run: what each sees, over kill -9 of the worker, unmount and a file system of packages that does not answer."""
+import contextlib
 import os
 import shutil
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from inductorfs_testing import environments
@@ -130,3 +132,15 @@ def test_packages_that_do_not_answer_hold_nobody_up(cluster, packages):
             assert fine.read(fine.write("fine")) == "fine"
             assert time.monotonic() - begun < 10
     assert "host.job_unknown" in node.log.read_text()
+
+
+def test_many_that_come_before_their_packages_are_read_wait_together(cluster, packages):
+    node = cluster.node("a", options=LEARNED)
+    (node.cache / "team").mkdir()
+    with hung_files(packages[0], cluster.directory / "hung") as hang, contextlib.ExitStack() as ends, ThreadPoolExecutor(40) as together:
+        jobs = [ends.enter_context(Writer(node.cache / "team", cluster.directory / "hung")) for _ in range(40)]
+        hang()
+        begun = time.monotonic()
+        assert set(together.map(lambda job: job.read("fxgraph/none"), jobs)) == {None}
+        assert time.monotonic() - begun < 30, "the kernel asks for one name one after another; 5 s each would be 200"
+        assert sum(item["processes"] for item in node.status()["unknown_programs"]) == 40

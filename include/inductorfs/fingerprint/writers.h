@@ -68,7 +68,7 @@ struct JobQuestion {
   /// It makes something in the process's name: kLater is no answer to it, because what a process has made must not
   /// vanish before its eyes.
   bool makes = false;
-  /// How long a process waits for its answer: all its requests together, and once more those that make something.
+  /// How long requests wait for the same packages to be read: all lookups together, and all that make something.
   Milliseconds patience{0};
   /// Called several times a second while the request waits.
   std::function<void()> goes_on = [] {};
@@ -124,9 +124,11 @@ class Writers {
   /// process that such a process has started with the same packages and its variables of now has the same answer. Where
   /// WritersOptions::jobs_file is set, the next Writers keep to the answers too.
   ///
-  /// Blocks for JobQuestion::patience at most, while child processes read packages that were never seen. What is not
-  /// known then is kLater, until the process asks again and it is known, or until it makes something: then it is
-  /// kUnknown for good. At most 16 requests of one user wait so, and at most 32 of those that make something.
+  /// Blocks for JobQuestion::patience at most, while child processes read packages that were never seen, and as long
+  /// when the process cannot be looked at. All requests that wait for the same do it together, from the first one on,
+  /// so that a package that is not read holds its processes up once, and once a minute. What is not known then is
+  /// kLater, until the process asks again and it is known, or until it makes something: then it is kUnknown for good.
+  /// At most 16 requests of one user wait so, and at most 32 of those that make something.
   ///
   /// An answer changes in two cases only. kNeither counts for one call: a process may load torch later. And a process
   /// that had Triton loaded and no torch has another environment as soon as it has torch.

@@ -317,11 +317,20 @@ std::shared_ptr<const vfs::RootEnvironment> ThisHost::environment_of(const vfs::
 
 vfs::Job ThisHost::job_of(pid_t thread, bool makes) const {
   using Kind = fingerprint::JobFacts::Kind;
+  const SteadyTime now = system_clock().now();
+  const size_t place = static_cast<size_t>(std::max(thread, 0)) % kRecentJobs;
+  std::string known = recent_jobs_.with([&](const auto& recent) {
+    return recent[place].thread == thread && now < recent[place].until ? recent[place].environment : std::string();
+  });
+  if (!known.empty()) return {vfs::Job::Kind::kKnown, std::move(known)};
   const fingerprint::JobFacts job = writers_->job_of(thread, {makes, kJobPatience, goes_on_});
   if (job.kind == Kind::kNeither) return {};
   if (job.kind == Kind::kKnown) {
     std::string id = learned_->take(job.facts, [this] { return writers_->environments_in_use(); });
-    if (!id.empty()) return {vfs::Job::Kind::kKnown, std::move(id)};
+    if (!id.empty()) {
+      recent_jobs_.with([&](auto& recent) { recent[place] = {thread, now + kAnswerLasts, id}; });
+      return {vfs::Job::Kind::kKnown, std::move(id)};
+    }
   }
   log::write_limited(log::Level::kWarning, "host.job_unknown", {{"thread", thread}, {"why", job.why}});
   return {job.kind == Kind::kLater ? vfs::Job::Kind::kLater : vfs::Job::Kind::kUnknown, {}};

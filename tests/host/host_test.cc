@@ -41,12 +41,14 @@ class FakeWriters final : public fingerprint::Writers {
   }
   fingerprint::JobFacts job_of(pid_t process, const fingerprint::JobQuestion& question) override {
     question.goes_on();
+    ++questions;
     return jobs.contains(process) ? jobs.at(process) : fingerprint::JobFacts{};
   }
   [[nodiscard]] std::vector<fingerprint::UnknownJobs> unknown_jobs() const override { return {}; }
   [[nodiscard]] fingerprint::JobEnvironments::Names environments_in_use() const override { return in_use; }
   std::map<pid_t, fingerprint::JobFacts> jobs;
   fingerprint::JobEnvironments::Names in_use;
+  int questions = 0;
 };
 
 TEST(Scopes, AcceptAnEntryOnlyInTheScopeOfItsFamily) {
@@ -286,6 +288,22 @@ TEST(Host, HasAnEnvironmentForEachJob) {
   const auto gone = host.environment_of(root, "0123456789abcdef", kPatience);
   EXPECT_FALSE(gone->shared_with().known);
   EXPECT_EQ(gone->scope_of(layout::Family::kGeneratedCode, "").id, "") << "shared with nobody";
+}
+
+TEST(Host, AsksOnceForTheRequestsOfOneMoment) {
+  const testing::TemporaryDirectory directory;
+  const ThisHost host = learning_host(directory.path() + "/environments", {{1, job_with("version=1")}});
+  const auto& writers = dynamic_cast<const FakeWriters&>(*host.writers());
+  constexpr int kRequests = 1000;
+  for (int request = 0; request < kRequests; ++request) EXPECT_EQ(host.job_of(1, true).kind, vfs::Job::Kind::kKnown);
+  EXPECT_LT(writers.questions, kRequests);
+  const int before = writers.questions;
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (writers.questions == before && std::chrono::steady_clock::now() < limit) (void)host.job_of(1, true);
+  EXPECT_GT(writers.questions, before) << "the thread may be another program's by then";
+  const int unknown = writers.questions;
+  for (int request = 0; request < 2; ++request) EXPECT_EQ(host.job_of(5, true).kind, vfs::Job::Kind::kUnknown);
+  EXPECT_EQ(writers.questions, unknown + 2) << "that may change at any time";
 }
 
 TEST(Host, KnowsLearnedEnvironmentsAtTheNextMount) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "inductorfs/fingerprint/trust.h"
@@ -171,6 +173,17 @@ class ThisHost final : public vfs::Host {
   std::unique_ptr<LearnedEnvironments> learned_;
   std::unique_ptr<fingerprint::Writers> writers_;
   std::function<void()> goes_on_ = [] {};
+  /// Answers of job_of(), by thread. A start of a job asks for hundreds of names one after another, and each question
+  /// reads /proc and compares facts. An answer counts for kAnswerLasts: a thread's number comes back only after all
+  /// other numbers, and a process that has become another program needs longer to load torch.
+  struct RecentJob {
+    pid_t thread = 0;
+    SteadyTime until{};
+    std::string environment;
+  };
+  static constexpr size_t kRecentJobs = 64;
+  static constexpr Milliseconds kAnswerLasts{20};
+  mutable Guarded<std::array<RecentJob, kRecentJobs>> recent_jobs_;
   std::function<void()> new_scopes_ = [] {};
 };
 

@@ -22,7 +22,7 @@ fuse_entry_param entry_param(const vfs::Found& found) {
   // NodeIds are never reused while the mount lives, so one generation serves for all.
   entry.generation = 1;
   entry.attr = to_stat(found.attributes);
-  entry.attr_timeout = found.keep ? kForever : 0.0;
+  entry.attr_timeout = found.keep || found.keep_attributes ? kForever : 0.0;
   entry.entry_timeout = found.keep ? kForever : 0.0;
   return entry;
 }

@@ -104,7 +104,7 @@ void Overlay::lookup(NodeId parent, std::string_view name, const Caller& caller,
   if (route->is_first) {
     // Another program's next step may be another one.
     done = [pin = route->pin, done = std::move(done)](LookupAnswer answer) {
-      if (answer.found) answer.found->keep = false;
+      if (answer.found) keep_no_name(*answer.found);
       answer.keep_absence = false;
       done(std::move(answer));
     };

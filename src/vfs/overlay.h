@@ -4,6 +4,7 @@
 #include <atomic>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "inductorfs/vfs/file_system.h"
@@ -138,9 +139,10 @@ class Overlay final : public FileSystem {
   Result<Found> make_in_branch(NodeId parent, std::string_view name, const Caller& caller, const Make& make) {
     INDUCTORFS_TRY_ASSIGN(const auto route, branches_.route(parent, name, caller, Branches::Use::kMake));
     auto result = make(route.parent);
-    if (result && route.is_first) result->keep = false;
+    if (result && route.is_first) keep_no_name(*result);
     return result;
   }
+  static void keep_no_name(Found& found) { found.keep_attributes = std::exchange(found.keep, false); }
   void removed(NodeId parent, std::string_view name, const Branches::Route& route, const Caller& caller);
   void keep_house(const std::stop_token& stop);
 

@@ -91,6 +91,7 @@ TEST_F(BranchesTest, KeepTwoEnvironmentsApart) {
   EXPECT_EQ(read_as(host, kNew, "job/" + path), "print('new')");
   EXPECT_EQ(read_as(host, kOld, "job/" + path), "print('old')");
   EXPECT_FALSE(host.look_up("job/" + path.substr(0, 2))->keep) << "the kernel asks for each program anew";
+  EXPECT_TRUE(host.look_up("job/" + path.substr(0, 2))->keep_attributes) << "they are one directory's";
   EXPECT_TRUE(host.look_up("job/" + path)->keep) << "below, it keeps what it kept";
 }
 

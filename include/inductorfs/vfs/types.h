@@ -68,6 +68,8 @@ struct Found {
   Attributes attributes;
   /// True: the kernel may keep the name until it is told otherwise. False: it asks again at the next use.
   bool keep = true;
+  /// True: the kernel may keep the attributes although it may not keep the name, which leads elsewhere for others.
+  bool keep_attributes = false;
 };
 
 /// The answer to a lookup: the name was found; it is absent (kNotFound), and `keep_absence` says whether the kernel may

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kFormat = 1;
 constexpr uint64_t kFileLimit = 1 << 20;
-/// One environment keeps three; a hundred is many environments, and then the oldest knowledge is worth least.
-constexpr size_t kKeptLimit = 100;
+/// One environment keeps five, and eight with a compiler of its own; this is many environments.
+constexpr size_t kKeptLimit = 250;
 /// Below this, hashing costs no more than looking up.
 constexpr off_t kLargeFile = off_t{16} << 20;
 /// libtriton.so of Triton 3.9 has 500 MB. A sparse file of another user may claim to have many TB.
@@ -120,13 +120,20 @@ std::optional<std::string> KeyMemory::find(const std::string& name, std::string_
 
 void KeyMemory::keep(const std::string& name, std::string_view manifest, std::string_view value) {
   const std::string key = key_of(name, manifest);
-  if (kept_.size() >= kKeptLimit && !kept_.contains(key)) kept_.clear();
+  if (kept_.size() >= kKeptLimit && !kept_.contains(key)) {
+    kept_.clear();
+    fresh_.clear();
+  }
   kept_[key] = {std::string(manifest), std::string(value)};
-  changed_ = true;
+  fresh_.insert(key);
 }
 
 Result<void> KeyMemory::save() {
-  if (path_.empty() || !changed_) return {};
+  if (path_.empty() || fresh_.empty()) return {};
+  KeyMemory saved(path_);
+  if (saved.kept_.size() + fresh_.size() > kKeptLimit) saved.kept_.clear();
+  for (const std::string& name : fresh_) saved.kept_[name] = kept_[name];
+  kept_ = std::move(saved.kept_);
   nlohmann::json kept = nlohmann::json::object();
   for (const auto& [name, entry] : kept_) kept[name] = {{"manifest", entry.manifest}, {"value", entry.value}};
   const nlohmann::json root = {{"format", kFormat}, {"kept", std::move(kept)}};
@@ -134,7 +141,7 @@ Result<void> KeyMemory::save() {
   const std::string directory = std::filesystem::path(path_).parent_path().string();
   if (!directory.empty()) INDUCTORFS_TRY(make_directories(directory));
   INDUCTORFS_TRY(write_file_atomically(AT_FDCWD, path_, text, 0600));
-  changed_ = false;
+  fresh_.clear();
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,7 +63,9 @@ class KeyMemory {
   /// Returns the value kept under `name` if it was kept with the same manifest.
   [[nodiscard]] std::optional<std::string> find(const std::string& name, std::string_view manifest) const;
   void keep(const std::string& name, std::string_view manifest, std::string_view value);
-  /// Writes the file, as a whole or not at all, if there is something new in it.
+  /// Adds what is new to the file, which another process may have written meanwhile: the readers of one environment run
+  /// at once, each for a part. The file is written as a whole or not at all. Of two processes that save in the same
+  /// millisecond one may lose what it learned.
   [[nodiscard]] Result<void> save();
 
  private:
@@ -76,7 +79,7 @@ class KeyMemory {
   std::string path_;
   std::string user_;  ///< the user whose containers these are; see of_containers()
   std::map<std::string, Kept> kept_;
-  bool changed_ = false;
+  std::set<std::string> fresh_;  ///< names in kept_ that were not saved yet
 };
 
 /// Returns the digest of a file's content; for a large file it comes from the memory while the file's identity is the

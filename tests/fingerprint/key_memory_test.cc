@@ -58,6 +58,21 @@ TEST(KeyMemory, TreatsGarbageAsEmptyAndReplacesIt) {
   }
 }
 
+/// The readers of torch and Triton begin together, with what the file had then.
+TEST(KeyMemory, KeepsWhatAnotherReaderHasSavedMeanwhile) {
+  const TemporaryDirectory temporary;
+  const std::string file = temporary / "memory.json";
+  KeyMemory torch(file);
+  KeyMemory triton(file);
+  torch.keep("torch_key", "m", "torch's");
+  triton.keep("triton_key", "m", "triton's");
+  ASSERT_TRUE(torch.save());
+  ASSERT_TRUE(triton.save());
+  const KeyMemory next(file);
+  EXPECT_EQ(next.find("torch_key", "m"), "torch's");
+  EXPECT_EQ(next.find("triton_key", "m"), "triton's");
+}
+
 TEST(KeyMemory, HasALimit) {
   const TemporaryDirectory temporary;
   KeyMemory memory(temporary / "memory.json");

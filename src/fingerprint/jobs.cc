@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler_files.h"
 #include "facts.h"
 #include "inductorfs/fingerprint/variables.h"
 #include "named_files.h"
@@ -91,13 +92,6 @@ std::string why_not_readable(const Process& process) {
     }
   }
   return {};
-}
-
-Fact compiler_of_container() {
-  return unknown_fact(
-      "the compiler of a container is not looked at, and C++ artefacts depend on it; to share them, mount in the "
-      "container, or declare the environment of its jobs (--fingerprint)",
-      kSource);
 }
 
 }  // namespace
@@ -335,7 +329,8 @@ Jobs::Answer Jobs::inherited(const Writer& writer, const JobWait& wait) {
     const bool is_unknown = ancestor.answer && ancestor.answer->kind == JobFacts::Kind::kUnknown;
     return is_unknown ? ancestor.answer : nullptr;
   }
-  if (!have_same_packages(now->process(), writer.process()) || values_of_writer(*now) != values_of_writer(writer)) {
+  if (!have_same_packages(now->process(), writer.process()) || values_of_writer(*now) != values_of_writer(writer) ||
+      now->process().compiler != writer.process().compiler) {
     return nullptr;
   }
   if (ancestor.answer) return ancestor.answer;
@@ -379,7 +374,7 @@ JobFacts Jobs::facts_of(const Writer& writer, const JobWait& wait) {
   if (std::string why = why_not_readable(process); !why.empty()) return later(std::move(why));
   Packages& packages = sight_->packages();
   std::vector<Facet> wanted;
-  for (const Facet facet : {Facet::kTorch, Facet::kTriton, Facet::kLibc, Facet::kEnvironment}) {
+  for (const Facet facet : {Facet::kTriton, Facet::kTorch, Facet::kLibc, Facet::kEnvironment, Facet::kCompiler}) {
     const bool replaced = facet == Facet::kLibc && process.libc.replaced;
     if (path_for(facet, process).empty() || replaced) continue;
     wanted.push_back(facet);
@@ -394,18 +389,23 @@ JobFacts Jobs::facts_of(const Writer& writer, const JobWait& wait) {
   Fact meaning;
   for (const Facet facet : wanted) {
     auto fact = wait.in_steps([&](SteadyTime step) { return packages.await(facet, process, step); });
+    if (!fact && facet == Facet::kCompiler) {
+      fact =
+          unknown_fact("the C++ compiler of the process was not read in time; the next job will find it read", kSource);
+    }
     if (!fact) return later(kNotInTime);
     if (facet == Facet::kEnvironment) {
       meaning = std::move(*fact);
       continue;
     }
-    // A C library that says no version matters to compiled libraries only.
-    if (!fact->known && facet != Facet::kLibc) return later(std::move(fact->problem));
+    if (facet == Facet::kCompiler && fact->known && fact->value == kHostCompiler) continue;
+    // A C library that says no version matters to compiled libraries only, and so does the compiler.
+    const bool is_needed_by_all = facet != Facet::kLibc && facet != Facet::kCompiler;
+    if (!fact->known && is_needed_by_all) return later(std::move(fact->problem));
     job.facts.set(facet, std::move(*fact));
   }
   job.facts.set(Facet::kPython, python_of(process.soabi));
   job.facts.set(Facet::kEnvironment, environment_of(writer, meaning));
-  if (process.other_root) job.facts.set(Facet::kCompiler, compiler_of_container());
   return job;
 }
 

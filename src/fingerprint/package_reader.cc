@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "child.h"
+#include "compiler_files.h"
 #include "facts.h"
+#include "inductorfs/fingerprint/libstdcxx.h"
 #include "inductorfs/fingerprint/writers.h"
 #include "key_memory.h"
 #include "package_keys.h"
@@ -24,6 +26,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kErrorLimit = 500;
+/// libstdc++ of gcc 12 has 2 MB.
+constexpr uint64_t kLibraryLimit = uint64_t{64} << 20;
 
 /// The suffixes of extension modules that an interpreter has (CPython, Python/dynload_shlib.c). Without a GIL there is
 /// no stable ABI.
@@ -39,14 +43,49 @@ std::vector<std::string> suffixes_of(const std::string& soabi) {
   return suffixes;
 }
 
-Fact libc_of(const Process& process) {
+/// What binaries may require of the C++ library that the process has loaded. In the details, because no artefact
+/// depends on it by itself.
+void add_libstdcxx(Fact& fact, const PackageRequest& request) {
+  if (request.root.empty() || request.process.libstdcxx.path.empty()) return;
+  const auto root = InRoot::open(request.root);
+  const auto bytes = root ? root->read_regular(request.process.libstdcxx.path, kLibraryLimit) : fail(root.error());
+  if (!bytes) return;
+  for (const auto& [key, prefix] : {std::pair{kGlibcxxKey, kGlibcxxPrefix}, std::pair{kCxxabiKey, kCxxabiPrefix}}) {
+    if (const std::string newest = newest_version(*bytes, prefix); !newest.empty()) add_line(fact.details, key, newest);
+  }
+}
+
+Fact libc_of(const PackageRequest& request) {
+  const Process& process = request.process;
   const Package& libc = process.libc;
   const std::string file = process.root + libc.path;
   struct stat status {};
   std::string version;
   if (stat(file.c_str(), &status) == 0 && identity_of(status) == libc.identity) version = libc_version(file);
   if (version.empty()) return unknown_fact(libc.path + " is no glibc, or cannot be read", libc.path);
-  return known_fact(canonical({{"name", "glibc"}, {"version", version}}), libc.path);
+  Fact fact = known_fact(canonical({{"name", "glibc"}, {"version", version}}), libc.path);
+  add_libstdcxx(fact, request);
+  return fact;
+}
+
+Json to_json(const CompilerCall& call) {
+  return {{"command", call.command}, {"search", call.search}, {"unfollowed", call.unfollowed}};
+}
+
+Result<CompilerCall> compiler_from(const Json& json, const char* name) {
+  CompilerCall call;
+  const auto found = json.find(name);
+  const auto is_text = [&](const char* part) { return found->contains(part) && (*found)[part].is_string(); };
+  if (found == json.end() || !found->is_object() || !is_text("command") || !is_text("search") ||
+      !found->contains("unfollowed") || !(*found)["unfollowed"].is_array()) {
+    return fail(ErrorCode::kInvalid, std::string(name) + " is missing");
+  }
+  call.command = (*found)["command"].get<std::string>();
+  call.search = (*found)["search"].get<std::string>();
+  for (const Json& one : (*found)["unfollowed"]) {
+    if (one.is_string()) call.unfollowed.push_back(one.get<std::string>());
+  }
+  return call;
 }
 
 std::string to_text(const PackageRequest& request) {
@@ -61,6 +100,9 @@ std::string to_text(const PackageRequest& request) {
                      {"torch_in_root", request.torch_in_root},
                      {"triton", process.triton.path},
                      {"libc", process.libc.path},
+                     {"libstdcxx", process.libstdcxx.path},
+                     {"compiler", to_json(process.compiler)},
+                     {"host_compiler", to_json(request.host)},
                      {"libc_identity", process.libc.identity},
                      {"soabi", process.soabi},
                      {"cache", request.cache_file},
@@ -94,6 +136,7 @@ Result<PackageRequest> from_text(std::string_view text) {
                                                         {"torch_in_root", &request.torch_in_root},
                                                         {"triton", &request.process.triton.path},
                                                         {"libc", &request.process.libc.path},
+                                                        {"libstdcxx", &request.process.libstdcxx.path},
                                                         {"libc_identity", &request.process.libc.identity},
                                                         {"soabi", &request.process.soabi},
                                                         {"cache", &request.cache_file},
@@ -105,6 +148,8 @@ Result<PackageRequest> from_text(std::string_view text) {
   }
   INDUCTORFS_TRY_ASSIGN(const auto known, facet_from_string(facet));
   INDUCTORFS_TRY_ASSIGN(request.process.files, files_from(json));
+  INDUCTORFS_TRY_ASSIGN(request.process.compiler, compiler_from(json, "compiler"));
+  INDUCTORFS_TRY_ASSIGN(request.host, compiler_from(json, "host_compiler"));
   request.facet = known;
   request.owner = owner;
   return request;
@@ -129,12 +174,17 @@ Fact package_fact(const PackageRequest& request, KeyMemory& memory) {
 
 Fact read_package_here(const PackageRequest& request) {
   const Process& process = request.process;
-  if (request.facet == Facet::kLibc) return libc_of(process);
+  if (request.facet == Facet::kLibc) return libc_of(request);
   KeyMemory memory = request.owner.empty() ? KeyMemory(request.cache_file)
                                            : KeyMemory::of_containers(request.cache_file, request.owner);
-  Fact fact = request.facet == Facet::kEnvironment
-                  ? named_files_fact(process.files, {process.root, process.torch.path, process.triton.path}, memory)
-                  : package_fact(request, memory);
+  Fact fact;
+  if (request.facet == Facet::kEnvironment) {
+    fact = named_files_fact(process.files, {process.root, process.torch.path, process.triton.path}, memory);
+  } else if (request.facet == Facet::kCompiler) {
+    fact = compiler_files_fact({process.compiler, request.root, request.host}, cpu_facts().first, memory);
+  } else {
+    fact = package_fact(request, memory);
+  }
   (void)memory.save();  // an unwritable memory costs time at the next start, nothing else
   return fact;
 }
@@ -196,6 +246,7 @@ Fact read_package(const PackageRequest& request) {
     led.root = request.process.root;
     led.torch_in_root = request.process.torch.path;
   }
+  if (request.facet == Facet::kCompiler) led.host = own_compiler_call();
   const std::string text = to_text(led);
   ChildOptions options;
   options.environment = {std::string(kPackageRequest) + "=" + text};

@@ -10,18 +10,19 @@
 
 namespace inductorfs::fingerprint {
 
-/// A request to read the torch, triton or libc facet of a process's environment, or the files that its variables name
-/// (the environment facet). A child process reads it and is killed
+/// A request to read the torch, triton, libc or compiler facet of a process's environment, or the files that its
+/// variables name (the environment facet). A child process reads it and is killed
 /// at the deadline, because a package may lie on a file system that does not answer. read_package() blocks until then.
 struct PackageRequest {
   Facet facet = Facet::kTorch;
-  Process process;  ///< its root, owner, packages, files and soabi are used
+  Process process;  ///< its root, owner, packages, files, compiler and soabi are used
   /// The directories from which packages of a process with another root are read; nullptr: they are read through that
   /// root, as long as the process lives.
   std::shared_ptr<const Held> held;
   std::string cache_file;  ///< as ProbeOptions::cache_file
   std::string program;     ///< as WritersOptions::package_reader
   Milliseconds deadline{30'000};
+  CompilerCall host{};  ///< of this daemon itself; set by read_package() for the compiler facet
   std::string owner{};  ///< set in the child, for a process with another root: its user
   /// Set by read_package(), for a process with another root: that root, and the path of torch's directory in it. The
   /// symbolic links of torch's files are followed there.

@@ -161,10 +161,10 @@ std::shared_ptr<const Writer> Sight::with_environment(const std::shared_ptr<cons
   });
   if (!looked || !live) return nullptr;
   if (!live->live) ++start_only_;
-  if (files.empty()) return std::make_shared<const Writer>(process, std::move(*live));
   Process with_files = *process;
   with_files.files = std::move(files);
-  read_while_it_lives(with_files);
+  with_files.compiler = compiler_call(live->values);
+  if (!with_files.files.empty()) read_while_it_lives(with_files);
   return std::make_shared<const Writer>(std::make_shared<const Process>(std::move(with_files)), std::move(*live));
 }
 

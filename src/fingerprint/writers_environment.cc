@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler_call.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/fingerprint/variables.h"
 #include "writers_process.h"
@@ -30,11 +31,13 @@ constexpr int kAttempts = 3;
 
 using Values = std::map<std::string, std::string>;
 
+bool is_read(std::string_view name) { return find_variable(name) != nullptr || names_compiler(name); }
+
 void take(Values& values, std::string_view text) {
   const size_t equals = text.find('=');
   if (equals == std::string_view::npos) return;
   const std::string_view name = text.substr(0, equals);
-  if (find_variable(name) == nullptr) return;
+  if (!is_read(name)) return;
   values.emplace(name, text.substr(equals + 1));  // the first of two wins, as in getenv(3)
 }
 
@@ -95,7 +98,7 @@ void take_text(const Memory& memory, uint64_t address, std::string_view known, V
   }
   const size_t equals = known.find('=');
   const bool named = equals != std::string_view::npos;
-  if (named ? find_variable(known.substr(0, equals)) == nullptr : known.size() >= kFirstPiece) return;
+  if (named ? !is_read(known.substr(0, equals)) : known.size() >= kFirstPiece) return;
   std::string text(kValueLimit, '\0');
   text.resize(memory.read(address, text.data(), text.size()));
   take(values, std::string_view(text).substr(0, text.find('\0')));

@@ -32,6 +32,7 @@ const Package& package_for(Facet facet, const Process& process) {
 }
 
 std::string path_for(Facet facet, const Process& process) {
+  if (facet == Facet::kCompiler) return process.compiler.command;
   if (facet != Facet::kEnvironment) return package_for(facet, process).path;
   return process.files.empty() ? std::string() : process.files.front().path;
 }
@@ -63,6 +64,12 @@ std::string libc_version(const std::string& file) {
 
 namespace {
 
+/// What a libc facet says of the C++ library, it says of processes with another root: for the others this host's own
+/// libraries are looked at (host::limits_of).
+bool says_libstdcxx(Facet facet, const Process& process) {
+  return facet == Facet::kLibc && process.other_root && !process.libstdcxx.path.empty();
+}
+
 /// What the files mean depends on the packages, too: they hold what is used without the variables.
 std::string files_name(const Process& process) {
   std::string name(to_string(Facet::kEnvironment));
@@ -74,13 +81,28 @@ std::string files_name(const Process& process) {
   return name;
 }
 
+/// Which files these are is found out when they are read. The packages stand for the container: another one may have
+/// the same name of a mount namespace later, or be another root in the same namespace.
+std::string compiler_name(const Process& process) {
+  std::string name(to_string(Facet::kCompiler));
+  for (const std::string& part :
+       {process.space, process.other_root ? process.torch.identity + process.libc.identity : "",
+        process.compiler.command, process.compiler.search}) {
+    name.append("\n").append(part);
+  }
+  for (const std::string& variable : process.compiler.unfollowed) name.append("\n").append(variable);
+  return name;
+}
+
 std::string fact_name(Facet facet, const Process& process) {
   if (facet == Facet::kEnvironment) return files_name(process);
+  if (facet == Facet::kCompiler) return compiler_name(process);
   const Package& package = package_for(facet, process);
   std::string name(to_string(facet));
   // The path is part of it: equal identities on two devices of containers that came one after the other are possible.
   name.append("\n").append(process.space).append("\n").append(package.identity).append("\n").append(package.path);
   if (facet != Facet::kLibc) name.append("\n").append(process.soabi);
+  if (says_libstdcxx(facet, process)) name.append("\n").append(process.libstdcxx.identity);
   return name;
 }
 
@@ -92,6 +114,7 @@ std::optional<Fact> own_libc_fact(Facet facet, const Process& process) {
     return !own.empty() && stat(own.c_str(), &status) == 0 ? identity_of(status) : std::string();
   }();
   if (facet != Facet::kLibc || identity.empty() || identity != process.libc.identity) return std::nullopt;
+  if (says_libstdcxx(facet, process)) return std::nullopt;
   return known_fact(canonical({{"name", "glibc"}, {"version", gnu_get_libc_version()}}), process.libc.path);
 }
 
@@ -178,7 +201,9 @@ void Packages::forget_one(CachedFacts& facts) {
 }
 
 void Packages::keep(Guarded<CachedFacts>& facts, const std::string& name, const PackageRequest& request, Fact fact) {
-  const bool held = request.facet == Facet::kLibc || !request.process.root.empty();
+  // A container may get another compiler; its process can be asked again, as the process of a next job is.
+  const bool held =
+      request.facet == Facet::kLibc || (request.facet != Facet::kCompiler && !request.process.root.empty());
   const bool lasts = fact.known && held && unknown_file_in(fact.value).empty();
   facts.notify_with([&](CachedFacts& all) {
     all[name] = {false, std::move(fact), system_clock().now(), lasts, request.process.owner};

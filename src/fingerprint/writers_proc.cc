@@ -147,6 +147,8 @@ void take(Maps& maps, const MappedFile& file) {
     process.torch = {std::string(package_of(file.path, "lib", "torch")), deleted, {}};
   } else if (process.triton.path.empty() && name.starts_with("libtriton")) {
     process.triton = {std::string(package_of(file.path, "_C", "triton")), deleted, {}};
+  } else if (process.libstdcxx.path.empty() && name.starts_with("libstdc++.so.6")) {
+    process.libstdcxx = {std::string(file.path), deleted, {}};
   } else if (process.libc.path.empty() && file.offset == 0 && is_libc(name)) {
     process.libc = {std::string(file.path), deleted, {}};
     maps.libc_start = file.start;
@@ -242,7 +244,7 @@ void ProcReader::enter_root(Process& process) const {
   process.root = root;
   // After chroot(2) alone these paths begin with the root, counted from the root of the mount namespace.
   const std::string prefix = read_link(process.root) + "/";
-  for (Package* const package : {&process.torch, &process.triton, &process.libc}) {
+  for (Package* const package : {&process.torch, &process.triton, &process.libc, &process.libstdcxx}) {
     if (prefix != "//" && package->path.starts_with(prefix)) package->path.erase(0, prefix.size() - 1);
   }
 }
@@ -314,7 +316,10 @@ std::optional<Process> ProcReader::look_at(pid_t pid, const ProcessIdentity& ide
   if (!process.triton.path.empty()) {
     process.triton.identity = package_identity(process.root + process.triton.path, "__init__.py");
   }
-  if (const auto libc = status_of(process.root + process.libc.path)) process.libc.identity = identity_of(*libc);
+  for (Package* const library : {&process.libc, &process.libstdcxx}) {
+    const auto found = library->path.empty() ? std::nullopt : status_of(process.root + library->path);
+    if (found) library->identity = identity_of(*found);
+  }
 
   // A program that names `environ` itself has it in its own data (a copy relocation), and libc uses that one.
   const std::pair<std::string, uint64_t> files[] = {{path(pid, "exe"), maps.executable_start},

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler_call.h"
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
@@ -64,16 +65,19 @@ struct Process {
   Package torch;
   Package triton;
   Package libc;
+  Package libstdcxx;
   std::string soabi;             ///< "cpython-311-x86_64-linux-gnu", from the names of mapped extension modules
   uint64_t environ_address = 0;  ///< address of the variable `environ`; 0: not found
   std::vector<NamedFile> files;  ///< those that its variables name (ProcReader::files_of); empty before these were read
+  CompilerCall compiler;         ///< as `files`
   bool whole = true;             ///< false: it has more mapped files than are examined
   /// false: its addresses are the same after each exec, so that its identity does not show one.
   bool shows_exec = true;
   [[nodiscard]] bool has_package() const { return !torch.path.empty() || !triton.path.empty(); }
 };
 
-/// The variables that matter (variables.h) with their current values. Immutable value.
+/// The variables that matter (variables.h), and those that name the compiler (names_compiler()), with their current
+/// values. Immutable value.
 struct LiveEnvironment {
   std::map<std::string, std::string> values;
   bool live = false;  ///< false: the values at the process's start, because its memory may not be read

@@ -13,6 +13,7 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/fingerprint/libstdcxx.h"
 #include "libraries.h"
 
 namespace inductorfs::host {
@@ -135,8 +136,8 @@ layout::HostLimits limits_of(const Fingerprint& facts, const PlaceReader& reader
     const std::vector<std::string> versions = fingerprint::values_of(said, key);
     return versions.size() == 1 ? versions.front() : here;
   };
-  limits.glibcxx = newest(kGlibcxxKey, places ? places->glibcxx : std::string());
-  limits.cxxabi = newest(kCxxabiKey, places ? places->cxxabi : std::string());
+  limits.glibcxx = newest(fingerprint::kGlibcxxKey, places ? places->glibcxx : std::string());
+  limits.cxxabi = newest(fingerprint::kCxxabiKey, places ? places->cxxabi : std::string());
   // What cannot be looked at has no libraries: better unfit here than a job that cannot load it.
   if (places && places->torch.empty()) return limits;
   const auto elsewhere =

@@ -12,6 +12,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/config/json.h"
+#include "inductorfs/fingerprint/libstdcxx.h"
 #include "inductorfs/fingerprint/variables.h"
 #include "inductorfs/host/host.h"
 #include "inductorfs/host/place_reader.h"
@@ -75,7 +76,8 @@ void add_libstdcxx(Fingerprint& facts, const PlaceReader& reader) {
   const Result<LibraryPlaces> places = reader.library_places(facts);
   if (!places) return;
   Fact libc = facts.get(Facet::kLibc);
-  for (const auto& [key, newest] : {std::pair{kGlibcxxKey, places->glibcxx}, std::pair{kCxxabiKey, places->cxxabi}}) {
+  for (const auto& [key, newest] :
+       {std::pair{fingerprint::kGlibcxxKey, places->glibcxx}, std::pair{fingerprint::kCxxabiKey, places->cxxabi}}) {
     if (!newest.empty()) fingerprint::add_line(libc.details, key, newest);
   }
   facts.set(Facet::kLibc, std::move(libc));

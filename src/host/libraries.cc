@@ -91,23 +91,6 @@ void add_package_libraries(std::vector<std::string>& directories, const std::str
   }
 }
 
-bool is_newer(const std::string& one, const std::string& other) {
-  return std::lexicographical_compare(other.begin(), other.end(), one.begin(), one.end());
-}
-
-/// A dotted version as text that compares as it counts: each number with its length before it.
-std::string comparable(std::string_view version) {
-  std::string text;
-  while (!version.empty()) {
-    const size_t end = std::min(version.find('.'), version.size());
-    const std::string_view number = version.substr(0, end);
-    text.push_back(static_cast<char>(std::min<size_t>(number.size(), CHAR_MAX)));
-    text.append(number);
-    version.remove_prefix(std::min(end + 1, version.size()));
-  }
-  return text;
-}
-
 }  // namespace
 
 std::map<std::string, std::string, std::less<>> parse_loader_cache(std::string_view bytes) {
@@ -129,18 +112,6 @@ std::map<std::string, std::string, std::less<>> parse_loader_cache(std::string_v
     if (!soname.empty() && path.starts_with('/')) found.emplace(soname, path);
   }
   return found;
-}
-
-std::string newest_version(std::string_view bytes, std::string_view prefix) {
-  std::string newest;
-  for (size_t at = bytes.find(prefix); at != std::string_view::npos; at = bytes.find(prefix, at)) {
-    at += prefix.size();
-    size_t end = at;
-    while (end < bytes.size() && ((bytes[end] >= '0' && bytes[end] <= '9') || bytes[end] == '.')) ++end;
-    const std::string version(bytes.substr(at, end - at));
-    if (!version.empty() && (newest.empty() || is_newer(comparable(version), comparable(newest)))) newest = version;
-  }
-  return newest;
 }
 
 std::vector<std::string> library_directories(const std::string& torch, const std::string& python) {

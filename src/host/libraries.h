@@ -13,6 +13,7 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
+#include "inductorfs/fingerprint/libstdcxx.h"
 
 namespace inductorfs::host {
 
@@ -20,8 +21,7 @@ namespace inductorfs::host {
 /// that are no such cache.
 [[nodiscard]] std::map<std::string, std::string, std::less<>> parse_loader_cache(std::string_view bytes);
 
-/// Returns the newest version `prefix`N.N.N that the bytes name ("3.4.30" for "GLIBCXX_"); empty when there is none.
-[[nodiscard]] std::string newest_version(std::string_view bytes, std::string_view prefix);
+using fingerprint::newest_version;
 
 /// Returns the directories, in addition to the loader's own, in which jobs of this interpreter find libraries: those of
 /// torch, of NVIDIA's packages beside it, of the interpreter, and LD_LIBRARY_PATH. Either argument may be empty.

@@ -70,8 +70,8 @@ Json library_places_of(const Fingerprint& facts) {
   const Libraries libraries(directories);
   return {{"torch", torch},
           {"directories", directories},
-          {"glibcxx", libraries.newest_of_libstdcxx("GLIBCXX_")},
-          {"cxxabi", libraries.newest_of_libstdcxx("CXXABI_")}};
+          {"glibcxx", libraries.newest_of_libstdcxx(fingerprint::kGlibcxxPrefix)},
+          {"cxxabi", libraries.newest_of_libstdcxx(fingerprint::kCxxabiPrefix)}};
 }
 
 Json watch(int inotify, const std::vector<std::string>& directories, unsigned events) {

@@ -55,7 +55,7 @@ class JobsTest : public ::testing::Test {
 };
 
 TEST_F(JobsTest, StatesTheFactsAsTheProbeWould) {
-  Program program({{kFusion, "0"}, {"HOME", "/root"}});
+  Program program({{kFusion, "0"}, {"HOME", "/root"}, {"PATH", "/usr/bin:/bin"}});
   site_.load_torch(program);
   const JobFacts job = job_of(program);
   expect_equal(job, facts_of(site_, {{kFusion, "0"}}));
@@ -74,6 +74,32 @@ TEST_F(JobsTest, TellOfACompilerWhatTheyTellOfItsJob) {
   site_.load_torch(program);
   expect_equal(job_of(program.start("spawn")), facts_of(site_));
   expect_equal(job_of(program.start("thread")), facts_of(site_));
+}
+
+TEST_F(JobsTest, LookAtTheCompilerThatTorchWouldRun) {
+  const std::string script = temporary_ / "bin/g++";
+  testing::write_script(script, "exec /usr/bin/g++ \"$@\"");
+  Program by_path({{"PATH", (temporary_ / "bin") + ":/usr/bin"}});
+  site_.load_torch(by_path);
+  const JobFacts job = job_of(by_path);
+  expect_equal(job, facts_of(site_));
+  ASSERT_TRUE(job.facts.has(Facet::kCompiler)) << "another than the host's";
+  const Fact& fact = job.facts.get(Facet::kCompiler);
+  EXPECT_FALSE(fact.known) << fact.value;
+  EXPECT_NE(fact.problem.find(script + " is no program but a script"), std::string::npos) << fact.problem;
+  Program by_name(Environment{{"CXX", "no-such-compiler"}});
+  site_.load_torch(by_name);
+  EXPECT_FALSE(job_of(by_name).facts.get(Facet::kCompiler).known);
+}
+
+TEST_F(JobsTest, GiveAWorkerWithAnotherCompilerItsOwnAnswer) {
+  Program program(Environment{{"PATH", "/usr/bin:/bin"}});
+  site_.load_torch(program);
+  EXPECT_FALSE(job_of(program).facts.has(Facet::kCompiler));
+  program.tell("set CXX no-such-compiler");
+  const pid_t worker = program.start("fork");
+  program.tell("unset CXX");
+  EXPECT_TRUE(job_of(worker).facts.has(Facet::kCompiler));
 }
 
 TEST_F(JobsTest, ForgetThatAProcessHasNoPackage) {

@@ -2,12 +2,17 @@
 // This host's own interpreter and compilers.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 
 #include "fake_packages.h"
+#include "fingerprint/compiler_files.h"
 #include "fingerprint/facts.h"
 #include "support/lacks.h"
 #include "support/temporary_directory.h"
@@ -63,6 +68,97 @@ TEST(RealCompilers, AgreeWithTheCpuFacet) {
     EXPECT_EQ(fact.details.find("warning"), std::string::npos) << name << ": " << fact.details << "\n" << cpu.value;
   }
   if (asked == 0) INDUCTORFS_LACKS("g++ or clang++ for x86-64");
+}
+
+/// The compiler of this host, seen from a mount namespace of its own. Needs external synchronisation.
+class OtherNamespace {
+ public:
+  /// `hides`: this file takes the place of `hidden` there; empty for none.
+  OtherNamespace(const std::string& hides, const std::string& hidden) {
+    int ready[2];
+    int life[2];
+    if (pipe(ready) != 0 || pipe(life) != 0) return;
+    pid_ = fork();
+    if (pid_ == 0) {
+      (void)close(life[1]);
+      const bool done = unshare(CLONE_NEWNS) == 0 && mount("", "/", "", MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                        (hides.empty() || mount(hides.c_str(), hidden.c_str(), "", MS_BIND, nullptr) == 0);
+      char byte = done ? 'y' : 'n';
+      (void)!write(ready[1], &byte, 1);
+      (void)!read(life[0], &byte, 1);
+      _exit(0);
+    }
+    for (const int end : {ready[1], life[0]}) (void)close(end);
+    life_ = life[1];
+    char byte = 'n';
+    made_ = read(ready[0], &byte, 1) == 1 && byte == 'y';
+    (void)close(ready[0]);
+  }
+  ~OtherNamespace() {
+    (void)close(life_);
+    (void)waitpid(pid_, nullptr, 0);
+  }
+  OtherNamespace(const OtherNamespace&) = delete;
+  OtherNamespace& operator=(const OtherNamespace&) = delete;
+  [[nodiscard]] bool made() const { return made_; }
+  [[nodiscard]] std::string root() const { return "/proc/" + std::to_string(pid_) + "/root"; }
+
+ private:
+  pid_t pid_ = -1;
+  int life_ = -1;
+  bool made_ = false;
+};
+
+TEST(RealCompilers, AreTheSameThroughAMountNamespace) {
+  const inductorfs::testing::TemporaryDirectory temporary;
+  const CompilerCall call{"g++", "/usr/bin:/bin"};
+  const CompilerCall none{"no-such-compiler", "/nowhere"};
+  const Fact cpu = cpu_facts().first;
+  KeyMemory memory("");
+  const auto root = InRoot::open("/");
+  ASSERT_TRUE(root);
+  const auto place = find_compiler(*root, call);
+  if (!place) INDUCTORFS_LACKS("g++ in /usr/bin");
+  const auto files = find_compiler_files(*root, place->driver, call);
+  ASSERT_TRUE(files) << files.error().what();
+  std::string assembler;
+  for (const auto& part : files->parts) {
+    if (part.name == "as") assembler = part.path;
+  }
+  const OtherNamespace same("", "");
+  const std::string copy = temporary / "as";
+  std::filesystem::copy_file(assembler, copy);
+  const OtherNamespace copied(copy, assembler);
+  write_text(temporary / "other",
+             "\x7f"
+             "ELF another assembler");
+  std::filesystem::permissions(temporary / "other", std::filesystem::perms::owner_all);
+  const OtherNamespace changed(temporary / "other", assembler);
+  if (!same.made() || !copied.made() || !changed.made()) INDUCTORFS_LACKS("the right to make a mount namespace");
+
+  EXPECT_EQ(compiler_files_fact({call, "", call}, cpu, memory).value, kHostCompiler);
+  EXPECT_EQ(compiler_files_fact({call, same.root(), call}, cpu, memory).value, kHostCompiler);
+  const Fact by_files = compiler_files_fact({call, "", none}, cpu, memory);
+  ASSERT_TRUE(by_files.known) << by_files.problem;
+  const Fact inside = compiler_files_fact({call, copied.root(), call}, cpu, memory);
+  EXPECT_EQ(inside.value, by_files.value) << "an equal file at another inode; " << inside.problem;
+  const Fact other = compiler_files_fact({call, changed.root(), call}, cpu, memory);
+  EXPECT_TRUE(other.known) << other.problem;
+  EXPECT_NE(other.value, by_files.value);
+  EXPECT_NE(other.value, kHostCompiler);
+}
+
+TEST(RealCompilers, AreKnownByTheirFiles) {
+  const auto root = InRoot::open("/");
+  ASSERT_TRUE(root);
+  for (const char* name : {"g++", "clang++"}) {
+    const CompilerCall call{name, "/usr/bin:/bin"};
+    if (!find_compiler(*root, call)) continue;
+    KeyMemory memory("");
+    const Fact fact = compiler_files_fact({call, "", {"no-such-compiler", "/nowhere"}}, cpu_facts().first, memory);
+    EXPECT_TRUE(fact.known) << name << ": " << fact.problem;
+    std::printf("%s: %s\n", name, fact.value.c_str());
+  }
 }
 
 /// What a compiler could choose such an instruction for by itself: copies, loops, atomics, flushes, waits, thread-local

@@ -10,6 +10,7 @@
 
 #include "fingerprint/background.h"
 #include "inductorfs/base/guarded.h"
+#include "inductorfs/fingerprint/libstdcxx.h"
 #include "support/patience.h"
 #include "writers_fixture.h"
 
@@ -109,6 +110,29 @@ TEST_F(PackagesTest, ForgetsNobodysPackageForTheManyOfAnother) {
     (void)packages.ask(Facet::kTorch, theirs);  // most of them are too many
   }
   EXPECT_TRUE(packages.known(Facet::kTorch, mine));
+}
+
+/// So that a binary that needs more is not shown in the container (host::limits_of).
+TEST_F(PackagesTest, SaysWhatTheLibstdcxxOfAContainerOffers) {
+  const std::string root = temporary_ / "container";
+  write_text(root + "/lib/libc.so.6", "GNU C Library (X) stable release version 2.17, by Roland");
+  write_text(root + "/usr/lib64/libstdc++.so.6.0.19", "GLIBCXX_3.4.9 GLIBCXX_3.4.19 CXXABI_1.3.7");
+  fs::create_symlink("/usr/lib64/libstdc++.so.6.0.19", root + "/lib/libstdc++.so.6");
+  PackageRequest request;
+  request.facet = Facet::kLibc;
+  request.process.root = root;
+  request.process.libc.path = "/lib/libc.so.6";
+  struct stat status {};
+  ASSERT_EQ(stat((root + "/lib/libc.so.6").c_str(), &status), 0);
+  request.process.libc.identity = identity_of(status);
+  request.process.libstdcxx.path = "/lib/libstdc++.so.6";
+  request.program = PACKAGE_READER_PATH;
+  const Fact fact = read_package(request);
+  EXPECT_EQ(fact.value, "name=glibc\nversion=2.17") << fact.problem;
+  EXPECT_EQ(value_of(fact.details, kGlibcxxKey), "3.4.19");
+  EXPECT_EQ(value_of(fact.details, kCxxabiKey), "1.3.7");
+  request.process.libstdcxx.path.clear();
+  EXPECT_EQ(read_package(request).details, "") << "this host's is not its";
 }
 
 TEST_F(PackagesTest, SaysWhyAReaderFailed) {

@@ -57,8 +57,8 @@ struct JobFacts {
   };
   Kind kind = Kind::kUnknown;
   /// Of kKnown: the facets torch, triton, python, libc and environment, as probe() would state them in that process's
-  /// environment. The compiler too, but only where it has to be another than the host's (as an unknown fact: the
-  /// process has another root directory).
+  /// environment. The compiler too, but only where torch would run another one in the process than the daemon has found
+  /// for the host: such a compiler is identified by its files, and unknown if it cannot be.
   Fingerprint facts;
   std::string why;  ///< of kUnknown and kLater; it names no process, so that many can have the same reason
 };

@@ -57,10 +57,6 @@ struct PrivateFamily {
 };
 [[nodiscard]] std::vector<PrivateFamily> private_families(const Scopes& scopes);
 
-/// Keys in the details of the libc facet: the newest versions that the host's libstdc++ offers.
-inline constexpr std::string_view kGlibcxxKey = "glibcxx";
-inline constexpr std::string_view kCxxabiKey = "cxxabi";
-
 /// Returns what binaries may require of a host with these facts. What the facts do not say is taken from this host. If
 /// torch is not installed at the place that the facts name (because they are another host's), sonames are not checked.
 /// `reader` looks at the places of the facts, now and whenever a soname is looked for.

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "in_root.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <string_view>
+
+#include "inductorfs/base/handle.h"
+#include "inductorfs/base/regular_file.h"
+
+namespace inductorfs::fingerprint {
+namespace {
+
+/// As the kernel's MAXSYMLINKS.
+constexpr int kLinkLimit = 40;
+/// clang's intrinsics are 250 headers in one directory.
+constexpr size_t kNameLimit = 10'000;
+
+int close_directory(DIR* directory) { return closedir(directory); }
+using Directory = Handle<DIR, close_directory>;
+
+Result<std::string> target_of(const Fd& link, const std::string& path) {
+  std::array<char, PATH_MAX> text{};
+  const ssize_t size = readlinkat(link.get(), "", text.data(), text.size());
+  if (size < 0) return fail_errno("read link", path);
+  return std::string(text.data(), static_cast<size_t>(size));
+}
+
+/// Splits off the first component; empty at the end of the path.
+std::string take_component(std::string& path) {
+  const size_t start = std::min(path.find_first_not_of('/'), path.size());
+  const size_t end = std::min(path.find('/', start), path.size());
+  std::string component = path.substr(start, end - start);
+  path.erase(0, end);
+  return component;
+}
+
+}  // namespace
+
+Result<InRoot> InRoot::open(const std::string& directory) {
+  INDUCTORFS_TRY_ASSIGN(auto root, open_at(AT_FDCWD, directory, O_PATH | O_DIRECTORY));
+  return InRoot(std::move(root));
+}
+
+Result<std::string> InRoot::real_path(const std::string& path) const {
+  std::string real;
+  std::string rest = path;
+  int links = 0;
+  for (std::string component = take_component(rest); !component.empty(); component = take_component(rest)) {
+    if (component == ".") continue;
+    if (component == "..") {
+      real.erase(std::min(real.rfind('/'), real.size()));
+      continue;
+    }
+    const std::string next = real + "/" + component;
+    INDUCTORFS_TRY_ASSIGN(const auto found, open_in_root(root_.get(), next, O_PATH | O_NOFOLLOW));
+    struct stat status {};
+    if (fstat(found.get(), &status) != 0) return fail_errno("stat", next);
+    if (!S_ISLNK(status.st_mode)) {
+      real = next;
+      continue;
+    }
+    if (++links > kLinkLimit) return fail(ErrorCode::kInvalid, path + " has too many symbolic links");
+    INDUCTORFS_TRY_ASSIGN(const auto target, target_of(found, next));
+    if (target.starts_with('/')) real.clear();
+    rest = target + "/" + rest;
+  }
+  return real.empty() ? "/" : real;
+}
+
+Result<Fd> InRoot::open_regular(const std::string& path, uint64_t limit) const {
+  return open_regular_in_root(root_.get(), path, limit);
+}
+
+Result<std::string> InRoot::read_regular(const std::string& path, uint64_t limit) const {
+  INDUCTORFS_TRY_ASSIGN(const auto file, open_regular(path, limit));
+  struct stat status {};
+  if (fstat(file.get(), &status) != 0) return fail_errno("stat", path);
+  std::string bytes(static_cast<size_t>(status.st_size), '\0');
+  const auto got = pread_full(file.get(), bytes.data(), bytes.size(), 0);
+  if (!got) return fail(Error(got.error()).with_context(path));
+  bytes.resize(*got);
+  return bytes;
+}
+
+std::optional<struct stat> InRoot::status(const std::string& path) const {
+  const auto found = open_in_root(root_.get(), path, O_PATH);
+  struct stat status {};
+  if (!found || fstat(found->get(), &status) != 0) return std::nullopt;
+  return status;
+}
+
+bool InRoot::is_directory(const std::string& path) const {
+  const auto found = status(path);
+  return found && S_ISDIR(found->st_mode);
+}
+
+bool InRoot::is_program(const std::string& path) const {
+  const auto found = status(path);
+  return found && S_ISREG(found->st_mode) && (found->st_mode & (S_IXUSR | S_IXGRP | S_IXOTH)) != 0;
+}
+
+Result<std::vector<std::string>> InRoot::names_in(const std::string& directory) const {
+  std::vector<std::string> names;
+  auto found = open_in_root(root_.get(), directory, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
+  if (!found) return names;
+  const Directory open(fdopendir(found->get()));
+  if (!open) return names;
+  (void)found->release();  // the stream closes it
+  while (const dirent* const entry = readdir(open.get())) {
+    const std::string_view name(entry->d_name);
+    if (name == "." || name == "..") continue;
+    if (names.size() >= kNameLimit) return fail(ErrorCode::kTooLarge, directory + " has too many files");
+    names.emplace_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace inductorfs::fingerprint

@@ -35,6 +35,7 @@ class ProcWriters final : public Writers {
   Judgement glance(const Writer* writer, std::span<const Facet> facets, const ExpectedFacts& expected) override;
   Judgement judge(const Writer* writer, std::span<const Facet> facets, const ExpectedFacts& expected) override;
   JobFacts job_of(pid_t tid, const JobQuestion& question) override;
+  void expect(pid_t tid) override;
   std::vector<UnknownJobs> unknown_jobs() const override { return jobs_.unknown(); }
   JobEnvironments::Names environments_in_use() const override { return jobs_.in_use(); }
 
@@ -134,6 +135,14 @@ JobFacts ProcWriters::job_of(pid_t tid, const JobQuestion& question) {
   });
   count();
   return job;
+}
+
+void ProcWriters::expect(pid_t tid) {
+  const auto asker = asker_of(tid);
+  if (!asker || jobs_.recall(asker->pid, asker->stat)) return;
+  const auto writer = identify(asker);
+  if (writer && !writer->look() && writer->process().has_package()) sight_->packages().begin(writer->process());
+  count();
 }
 
 Judgement ProcWriters::judge_with(const Writer* writer, std::span<const Facet> facets, const ExpectedFacts& expected,

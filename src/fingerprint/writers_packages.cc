@@ -147,6 +147,13 @@ bool Packages::lacks(const Process& process) const {
   });
 }
 
+void Packages::begin(const Process& process) {
+  // What takes longest comes first: Triton's library alone has 500 MB.
+  for (const Facet facet : {Facet::kTriton, Facet::kTorch, Facet::kLibc, Facet::kEnvironment, Facet::kCompiler}) {
+    if (!path_for(facet, process).empty()) (void)ask(facet, process);
+  }
+}
+
 void Packages::read_held(const Process& process, const std::shared_ptr<const Held>& held) {
   for (const Facet facet : kReadFacets) {
     if (!path_for(facet, process).empty()) (void)ask(facet, process, held);  // who judges asks for the answer

@@ -39,6 +39,8 @@ class Packages {
   [[nodiscard]] std::optional<Fact> ask(Facet facet, const Process& process) { return ask(facet, process, nullptr); }
   /// Does what ask() does, and waits for the answer until `until`.
   [[nodiscard]] std::optional<Fact> await(Facet facet, const Process& process, SteadyTime until);
+  /// Begins to read what is missing of all that this process's environment depends on.
+  void begin(const Process& process);
   /// Says whether something of this process is neither known nor being read.
   [[nodiscard]] bool lacks(const Process& process) const;
   /// Begins to read what is missing through these descriptors, which stay valid after the process has ended.

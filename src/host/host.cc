@@ -341,6 +341,17 @@ std::vector<fingerprint::UnknownJobs> ThisHost::unknown_jobs() const {
   return learns() ? writers_->unknown_jobs() : std::vector<fingerprint::UnknownJobs>();
 }
 
+void ThisHost::expect_job(pid_t thread) const {
+  const SteadyTime now = system_clock().now();
+  const bool is_due = expected_.with([&](auto& expected) {
+    RecentJob& place = expected[static_cast<size_t>(std::max(thread, 0)) % kRecentJobs];
+    if (place.thread == thread && now < place.until) return false;
+    place = {thread, now + kExpectAgain, {}};
+    return true;
+  });
+  if (is_due) writers_->expect(thread);
+}
+
 std::string ThisHost::environment_text(std::string_view job) const {
   const auto facts = learns() ? learned_->find(job) : std::nullopt;
   if (!facts) return "programs whose environment is not known (host.job_unknown in the log says why)";

@@ -69,6 +69,17 @@ TEST_F(JobsTest, SayTheSameOfAnEqualInstallationAtAnotherPath) {
   expect_equal(job_of(program), facts_of(site_));
 }
 
+TEST_F(JobsTest, ReadWhatIsExpectedBeforeItIsAskedFor) {
+  Program program;
+  site_.load_torch(program);
+  writers_->expect(program.pid());
+  Counter& reads = counters_.get("writers.package_reads");
+  const uint64_t begun = reads.get();
+  EXPECT_GT(begun, 0U);
+  expect_equal(job_of(program), facts_of(site_));
+  EXPECT_EQ(reads.get(), begun) << "nothing is read twice";
+}
+
 TEST_F(JobsTest, TellOfACompilerWhatTheyTellOfItsJob) {
   Program program;
   site_.load_torch(program);

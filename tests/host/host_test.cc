@@ -44,11 +44,13 @@ class FakeWriters final : public fingerprint::Writers {
     ++questions;
     return jobs.contains(process) ? jobs.at(process) : fingerprint::JobFacts{};
   }
+  void expect(pid_t) override { ++expected; }
   [[nodiscard]] std::vector<fingerprint::UnknownJobs> unknown_jobs() const override { return {}; }
   [[nodiscard]] fingerprint::JobEnvironments::Names environments_in_use() const override { return in_use; }
   std::map<pid_t, fingerprint::JobFacts> jobs;
   fingerprint::JobEnvironments::Names in_use;
   int questions = 0;
+  int expected = 0;
 };
 
 TEST(Scopes, AcceptAnEntryOnlyInTheScopeOfItsFamily) {
@@ -304,6 +306,17 @@ TEST(Host, AsksOnceForTheRequestsOfOneMoment) {
   const int unknown = writers.questions;
   for (int request = 0; request < 2; ++request) EXPECT_EQ(host.job_of(5, true).kind, vfs::Job::Kind::kUnknown);
   EXPECT_EQ(writers.questions, unknown + 2) << "that may change at any time";
+}
+
+TEST(Host, ExpectsAProgramOnce) {
+  const testing::TemporaryDirectory directory;
+  const ThisHost host = learning_host(directory.path() + "/environments", {});
+  const auto& writers = dynamic_cast<const FakeWriters&>(*host.writers());
+  host.expect_job(1);
+  host.expect_job(2);
+  EXPECT_EQ(writers.expected, 2);
+  for (int request = 0; request < 1000; ++request) host.expect_job(1);
+  EXPECT_LT(writers.expected, 1000);
 }
 
 TEST(Host, KnowsLearnedEnvironmentsAtTheNextMount) {

@@ -38,6 +38,7 @@ class FakeWriters final : public fingerprint::Writers {
   fingerprint::Judgement judge(const fingerprint::Writer* writer, std::span<const fingerprint::Facet> facets,
                                const fingerprint::ExpectedFacts& expected) override;
   fingerprint::JobFacts job_of(pid_t, const fingerprint::JobQuestion&) override { return {}; }  // FakeEnvironment tells
+  void expect(pid_t) override {}
   std::vector<fingerprint::UnknownJobs> unknown_jobs() const override { return {}; }
   fingerprint::JobEnvironments::Names environments_in_use() const override { return {}; }
 
@@ -109,6 +110,7 @@ class FakeEnvironment final : public vfs::Host {
                                                              Milliseconds patience) const override;
   bool learns() const override { return learns_; }
   vfs::Job job_of(pid_t thread, bool makes) const override;
+  void expect_job(pid_t) const override {}
   std::string environment_text(std::string_view job) const override { return "facts " + std::string(job); }
   std::shared_ptr<const fingerprint::ExpectedFacts> expected() const override;
   bool may_share(const vfs::RootAccess& root, uid_t user) const override {

@@ -133,6 +133,9 @@ class Writers {
   /// An answer changes in two cases only. kNeither counts for one call: a process may load torch later. And a process
   /// that had Triton loaded and no torch has another environment as soon as it has torch.
   [[nodiscard]] virtual JobFacts job_of(pid_t tid, const JobQuestion& question) = 0;
+  /// Begins to read what job_of() will need to know of this process, which has been seen and may ask soon. Blocks for a
+  /// look at the process only; settles nothing.
+  virtual void expect(pid_t tid) = 0;
   /// Returns why processes have no answer of job_of(), 20 reasons at most, those of each user that most processes have
   /// first.
   [[nodiscard]] virtual std::vector<UnknownJobs> unknown_jobs() const = 0;

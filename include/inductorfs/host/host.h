@@ -138,6 +138,7 @@ class ThisHost final : public vfs::Host {
                                                                            Milliseconds patience) const override;
   [[nodiscard]] bool learns() const override { return learned_ != nullptr; }
   [[nodiscard]] vfs::Job job_of(pid_t thread, bool makes) const override;
+  void expect_job(pid_t thread) const override;
   [[nodiscard]] std::string environment_text(std::string_view job) const override;
   [[nodiscard]] bool may_share(const vfs::RootAccess& root, uid_t user) const override;
   [[nodiscard]] bool parts_roots() const override { return learns() || parts_users(); }
@@ -180,6 +181,9 @@ class ThisHost final : public vfs::Host {
   static constexpr size_t kRecentJobs = 64;
   static constexpr Milliseconds kAnswerLasts{20};
   mutable Guarded<std::array<RecentJob, kRecentJobs>> recent_jobs_;
+  /// Threads that expect_job() was told of, as far as they were not seen for kExpectAgain.
+  static constexpr Milliseconds kExpectAgain{1000};
+  mutable Guarded<std::array<RecentJob, kRecentJobs>> expected_;
   std::function<void()> new_scopes_ = [] {};
 };
 

@@ -207,6 +207,7 @@ Result<Branches::Route> Branches::route(NodeId parent, std::string_view name, co
   const auto common = path ? common_directory(*path, name) : std::nullopt;
   if (!common) {
     if (path) as_it_is.environment = environment_in(*path);
+    if (path && as_it_is.environment.empty() && use == Use::kLook) host_.expect_job(caller.pid);
     return as_it_is;
   }
   as_it_is.is_first = true;

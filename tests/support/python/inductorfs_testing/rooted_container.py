@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container with a root of its own, in which jobs run as another user of a user namespace, on another host name, with the mount at another
+"""A container with a root of its own, in which jobs run as other users of a user namespace, on another host name, with the mount at another
 path (containers.py has those that share the host's root)."""
 import json
 import os
@@ -14,7 +14,7 @@ from .containers import TOOLS
 from .processes import PATIENCE, Failed, Job, wait_until
 
 # Makes a root with all that the host's root has, puts the mount there at a path of its own and a tmpfs over the host's path, and
-# runs the command with that root, as another user of a user namespace. The words after the first four name what the container sees
+# runs the command with that root, in a user namespace. The words after the first four name what the container sees
 # elsewhere: a directory and its place, again and again, up to an empty word. Unbindable: the host's directories are bound into the
 # new root, which is below one of them.
 BUILD = """
@@ -44,7 +44,7 @@ pivot_root . .host
 mount -t proc proc /proc
 umount -l /.host
 echo "$user.example" > /proc/sys/kernel/hostname
-exec unshare --user --map-user="$user" --map-group="$user" "$@"
+exec unshare --user "$@"
 """
 # The container's first process: runs the code of each line, as run_in_container() does, and keeps what the kernel knows through it.
 GUEST = f"""
@@ -65,12 +65,12 @@ for line in sys.stdin:
 
 
 class RootedContainer:
-    """A container that lasts: a root, mounts, processes, a host name and a user (12345 there, root here) of its own; the mount is at /cache
-    there, and the host's path is empty. `binds`: {directory of the host: its place in the container, which is there or directly below the
-    root}. Root only; use as a context."""
+    """A container that lasts: a root, mounts, processes, a host name and users of its own; the mount is at /cache there, and the host's path
+    is empty. The first process is user 12345 there and root here; `users`: {number there: number here} of further ones. `binds`: {directory
+    of the host: its place in the container, which is there or directly below the root}. Root only; use as a context."""
     AT, USER = Path("/cache"), 12345
 
-    def __init__(self, cache: Path, binds=None):
+    def __init__(self, cache: Path, binds=None, users=None):
         self._root = Path(tempfile.mkdtemp(prefix="inductorfs-container-"))
         words = [word for bind in (binds or {}).items() for word in bind]
         for place in map(Path, (binds or {}).values()):
@@ -85,6 +85,9 @@ class RootedContainer:
             self._answer(60)
             children = Path(f"/proc/{self._child.pid}/task/{self._child.pid}/children")
             self.pid = int(wait_until(lambda: children.read_text().split(), 10, "the container's first process")[0])
+            numbers = "".join(f"{there} {here} 1\n" for there, here in {self.USER: 0, **(users or {})}.items())
+            for kind in ("uid", "gid"):
+                Path(f"/proc/{self.pid}/{kind}_map").write_text(numbers)
         except BaseException:
             self.close()  # __exit__ is not called for what did not start
             raise
@@ -98,13 +101,14 @@ class RootedContainer:
             raise Failed(f"in the container: {answer['error']}")
         return answer["result"]
 
-    def command(self, *words):
-        """The command line that runs these words in the container."""
-        return [shutil.which("nsenter"), "--target", self.pid, "--mount", "--uts", "--pid", "--user", "--preserve-credentials", "--root", "--", *words]
+    def command(self, *words, user=USER):
+        """The command line that runs these words in the container, as the user with that number there."""
+        who = ["--setuid", user, "--setgid", user]
+        return [shutil.which("nsenter"), "--target", self.pid, "--mount", "--uts", "--pid", "--user", *who, "--root", "--", *words]
 
-    def begin(self, command, env, directory: Path, name) -> Job:
+    def begin(self, command, env, directory: Path, name, user=USER) -> Job:
         """A job in the container, whose temporary directory it has for itself."""
-        return Job(self.command(*command), {**env, "TMPDIR": "/scratch"}, directory, name)
+        return Job(self.command(*command, user=user), {**env, "TMPDIR": "/scratch"}, directory, name)
 
     def _answer(self, seconds):
         if not select.select([self._child.stdout], [], [], seconds * PATIENCE)[0]:

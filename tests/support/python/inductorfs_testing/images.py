@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python environments as container images and shared disks show them: each an overlay of a real one, with other device numbers, at a path of
+its own that every user may read. Root only."""
+import functools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from . import places
+from .fixtures import lack
+
+# A changed module of torch that changes what is computed: where the original has a rectified linear unit, this one adds 1 to it.
+PATCHED = "torch/_inductor/codegen/cpp.py"
+PATCH = [(r'return f"std::max\(\{x\}, decltype\(\{x\}\)\(0\)\)"', 'return f"std::max({x}, decltype({x})(0)) + decltype({x})(1)"'),
+         (r'return f"at::vec::clamp_min\(\{x\}, decltype\(\{x\}\)\(0\)\)"',
+          'return f"at::vec::clamp_min({x}, decltype({x})(0)) + decltype({x})(1)"')]
+# {image: (torch, whether a module is changed)}: two are of equal content, at two paths.
+IMAGES = {"2.15": ("2.15", False), "2.15 again": ("2.15", False), "2.9": ("2.9", False), "2.15 patched": ("2.15", True)}
+
+
+def base_of(python):
+    """Where the interpreter of a virtual environment is installed."""
+    done = subprocess.run([python, "-c", "import sys; print(sys.base_prefix)"], stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+    return Path(done.stdout.strip())
+
+
+def closed(path):
+    """Others than its owner cannot go there."""
+    return any(not parent.stat().st_mode & 0o001 for parent in (path, *path.parents))
+
+
+class Images:
+    """The images of IMAGES; what they consist of is never written to. Needs external synchronisation; use as a context."""
+
+    def __init__(self):
+        if os.geteuid() != 0:
+            lack("overlays: root only")
+        self.root = Path(tempfile.mkdtemp(prefix="inductorfs-images-"))
+        self._mounts = []
+
+    def __enter__(self):
+        self.root.chmod(0o755)
+        try:
+            # The upper directory of an overlay may lie on a tmpfs, and not on another overlay, as which CI has its whole disk.
+            self._mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", self._made("layers"))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        while self._mounts:
+            subprocess.run(["umount", "-l", self._mounts.pop()], check=True)
+        for directory in self.root.iterdir():
+            directory.rmdir()  # never more than a mountpoint: what is not empty is somebody's installation
+        self.root.rmdir()
+
+    @functools.cache
+    def python(self, image):
+        """The interpreter of this image, which is made when it is asked for first."""
+        version, patched = IMAGES[image]
+        changes = self._interpreter(places.venv_python(version))
+        if patched:
+            changes[places.site_packages(version).relative_to(places.venv(version)) / PATCHED] = self._patched(version)
+        return self._overlay(image.replace(" ", "-"), places.venv(version), changes) / "bin" / "python"
+
+    @functools.cached_property
+    def variables(self):
+        """What a job needs in its environment to run these interpreters."""
+        base = base_of(places.venv_python("2.15"))
+        return {"LD_LIBRARY_PATH": str(self._base(base) / "lib")} if closed(base) else {}
+
+    def _interpreter(self, python):
+        """{file of the virtual environment: its content}, as far as it cannot lead to the interpreter where that lies."""
+        base = base_of(python)
+        if not closed(base):
+            return {}
+        moved = self._base(base)
+        settings = (python.parent.parent / "pyvenv.cfg").read_text()
+        return {Path("pyvenv.cfg"): re.sub(r"^home = .*$", f"home = {moved / 'bin'}", settings, flags=re.MULTILINE),
+                Path("bin/python3"): moved / python.resolve().relative_to(base.resolve())}
+
+    @functools.cache
+    def _base(self, base):
+        return self._overlay("interpreter", base, {})
+
+    @staticmethod
+    def _patched(version):
+        text = (places.site_packages(version) / PATCHED).read_text()
+        for pattern, new in PATCH:
+            text, count = re.subn(pattern, new, text)
+            assert count == 1, f"{PATCHED} of torch {version} has {pattern} {count} times"
+        return text
+
+    def _overlay(self, name, lower, changes):
+        """Shows `lower` with these files changed (text) or replaced by links (paths)."""
+        upper, work = (self.root / "layers" / f"{name}-{kind}" for kind in ("upper", "work"))
+        upper.mkdir()
+        work.mkdir()
+        shutil.copymode(lower, upper)
+        for file, content in changes.items():
+            (upper / file).parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, Path):
+                (upper / file).symlink_to(content)
+            else:
+                (upper / file).write_text(content)
+        self._mount("-t", "overlay", "-o", f"lowerdir={lower},upperdir={upper},workdir={work}", "overlay", self._made(name))
+        return self.root / name
+
+    def _made(self, name):
+        (self.root / name).mkdir()
+        return self.root / name
+
+    def _mount(self, *words):
+        done = subprocess.run(["mount", *words], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            lack(f"mount {' '.join(map(str, words))}: {done.stderr.strip()}")
+        self._mounts.append(words[-1])

@@ -11,6 +11,8 @@ One process imports triton and forks the others. Prints one JSON object:
 
   errors    [[round, process, kernel, traceback]]
   mixed     [[round, process, kernel, writers]]  what CompiledKernel loaded came from more than one writer
+  writers   the names of the processes whose files were loaded, sorted
+  kinds     the kinds of files that each kernel was loaded with, as texts, sorted
   compiles  how often a whole compile ran (a hit runs none)
   keys      {round: sorted keys}
 """
@@ -56,7 +58,7 @@ def work(process, cache, arguments, barrier, results):
     from triton.backends.nvidia.compiler import CUDABackend
     from triton.compiler import ASTSource
 
-    out = {"process": process, "errors": [], "mixed": [], "compiles": 0, "keys": {}}
+    out = {"process": process, "errors": [], "mixed": [], "compiles": 0, "keys": {}, "writers": set(), "kinds": set()}
     add_stages = CUDABackend.add_stages
 
     def counted_stages(self, stages, *rest, **keywords):
@@ -64,7 +66,7 @@ def work(process, cache, arguments, barrier, results):
         return add_stages(self, stages, *rest, **keywords)
 
     CUDABackend.add_stages = counted_stages
-    for turn in range(arguments.rounds):
+    for turn in range(arguments.first, arguments.first + arguments.rounds):
         kernels = load_kernels(arguments.scratch, process, turn)
         for name in NAMES:
             barrier.wait(BARRIER_SECONDS)
@@ -72,7 +74,9 @@ def work(process, cache, arguments, barrier, results):
             try:
                 compiled = triton.compile(ASTSource(function, signature, constants), target=GPUTarget("cuda", 90, 32))
                 out["keys"].setdefault(str(turn), []).append(compiled.hash)
-                if len(writers := writers_of(compiled)) != 1:
+                out["writers"].update(writers := writers_of(compiled))
+                out["kinds"].add(" ".join(sorted(compiled.asm)))
+                if len(writers) != 1:
                     out["mixed"].append([turn, process, name, writers])
             except Exception:  # every kind of failure is the result
                 out["errors"].append([turn, process, name, traceback.format_exc()])
@@ -84,6 +88,7 @@ def main():
     parser.add_argument("--node", action="append", required=True)
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="number of the first round")
     parser.add_argument("--scratch", required=True)
     arguments = parser.parse_args()
 
@@ -107,6 +112,7 @@ def main():
             keys.setdefault(turn, set()).update(some)
     print(json.dumps({"errors": sum((out["errors"] for out in outs), []), "mixed": sum((out["mixed"] for out in outs), []),
                       "compiles": sum(out["compiles"] for out in outs),
+                      **{what: sorted(set().union(*(out[what] for out in outs))) for what in ("writers", "kinds")},
                       "keys": {turn: sorted(some) for turn, some in keys.items()}}))
     return 0 if all(worker.exitcode == 0 for worker in workers) else 1
 

@@ -98,7 +98,7 @@ class Job {
 double learned(Writers& writers, const Job& job) {
   constexpr Milliseconds kPatience{60'000};
   const auto begun = Clock::now();
-  const JobFacts facts = writers.job_of(job.pid(), kPatience);
+  const JobFacts facts = writers.job_of(job.pid(), {true, kPatience});
   const double taken = since(begun);
   if (facts.kind == JobFacts::Kind::kKnown) return taken;
   std::fprintf(stderr, "not learned: %s\n", facts.why.c_str());

@@ -229,12 +229,11 @@ constexpr std::array kMountOptions{
     Option{"fingerprint", Kind::kText, "FILE", "",
            "read the facts of this host from this JSON file instead of probing for them",
            set_path<&Settings::fingerprint>},
-    Option{
-        "writers", Kind::kText, "WHICH", "learned, but matching if an environment is declared",
-        "publish the artefacts of each process under its own environment, and show it what fits that (learned), only "
-        "those of processes with the environment that is declared for this mount (matching), those of all processes "
-        "of the one pod that uses this mount (pod), or those of all programs, copying tools too (all)",
-        set_writers},
+    Option{"writers", Kind::kText, "WHICH", "learned; matching where an environment is declared",
+           "publish the artefacts of each process under its own environment, and show it what fits that (learned), "
+           "only those of processes with the environment that is declared for this mount (matching), those of all "
+           "processes of the one pod that uses this mount (pod), or those of all programs, copying tools too (all)",
+           set_writers},
     Option{"trust", Kind::kText, "WHO", "for root user, else all",
            "share what lies in a user's directory with that user's directories on all hosts (user), with those of its "
            "group (group), or with all (all)",

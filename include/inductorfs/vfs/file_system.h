@@ -77,8 +77,8 @@ class Host : public RootEnvironment {
   /// only when the program's packages were never seen on this host. `makes`: the program is about to make something, so
   /// that its environment has to be settled; the answer is not kLater then. Only where learns().
   [[nodiscard]] virtual Job job_of(pid_t thread, bool makes) const = 0;
-  /// Tells that this program uses the mount, so that its packages are read before it asks for a name of its environment.
-  /// Only where learns().
+  /// Tells that this program uses the mount, so that its packages are read before it asks for a name of its
+  /// environment. Only where learns().
   virtual void expect_job(pid_t thread) const = 0;
   /// Returns what a Job::environment is, in a few words: "torch 2.15.0, triton 3.9.0, cpython-311".
   [[nodiscard]] virtual std::string environment_text(std::string_view job) const = 0;

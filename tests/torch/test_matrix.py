@@ -146,7 +146,7 @@ class World:
         command = [self._images.python(step.image), node.root / "workloads" / "matrix_job.py", "--graph", step.number]
         root = SHARED if step.shared else root_of(step.user)
         if step.place == CONTAINER:
-            job = self._container(node).begin(command, self._env(node, RootedContainer.AT / root, HOME="/scratch", USER="someone"),
+            job = self._container(node).begin(command, self._env(node, RootedContainer.AT / root, HOME="/scratch", USER=f"someone{step.user}"),
                                               node.root / "jobs", name, user=USERS[step.user])
         else:
             home = node.root / f"home-{step.user}"

@@ -46,6 +46,9 @@ class Images:
         try:
             # The upper directory of an overlay may lie on a tmpfs, and not on another overlay, as which CI has its whole disk.
             self._mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", self._made("layers"))
+            # All of them before the first container, which sees no mount that is made later.
+            for image in IMAGES:
+                self.python(image)
         except BaseException:
             self.__exit__()
             raise
@@ -60,7 +63,7 @@ class Images:
 
     @functools.cache
     def python(self, image):
-        """The interpreter of this image, which is made when it is asked for first."""
+        """The interpreter of this image."""
         version, patched = IMAGES[image]
         changes = self._interpreter(places.venv_python(version))
         if patched:

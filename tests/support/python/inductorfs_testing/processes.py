@@ -71,6 +71,11 @@ class Job:
             raise Failed(f"{self._child.args} hung for {seconds} s\n{self._read(self._err)[-6000:]}") from None
         return Result(code, self._read(self._out), self._read(self._err), time.monotonic() - self._begin)
 
+    @property
+    def out(self):
+        """What it has printed so far."""
+        return self._read(self._out)
+
     def stop(self):
         try:
             os.killpg(self._child.pid, signal.SIGKILL)

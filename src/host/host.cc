@@ -27,7 +27,7 @@ using fingerprint::Fingerprint;
 constexpr size_t kEarlierLimit = 2 * ThisHost::kMostEnvironments;
 
 /// How long a program waits at its first lookup, and once more before it makes something, while its packages are read
-/// that this host has never seen: 1.4 s for torch 2.15 with Triton, measured.
+/// that this host has never seen: 0.4 s for torch 2.15 with Triton (tests/bench/fingerprint_costs learn).
 constexpr Milliseconds kJobPatience{5'000};
 
 /// x86-64 psABI, "Microarchitecture levels", in the compilers' names of the flags.

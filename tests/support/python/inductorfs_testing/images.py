@@ -38,10 +38,10 @@ class Images:
     def __init__(self):
         if os.geteuid() != 0:
             lack("overlays: root only")
-        self.root = Path(tempfile.mkdtemp(prefix="inductorfs-images-"))
-        self._mounts = []
+        self.root, self._mounts = None, []
 
     def __enter__(self):
+        self.root = Path(tempfile.mkdtemp(prefix="inductorfs-images-"))
         self.root.chmod(0o755)
         try:
             # The upper directory of an overlay may lie on a tmpfs, and not on another overlay, as which CI has its whole disk.

@@ -15,6 +15,8 @@ namespace {
 
 constexpr int kReading = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 
+/// Opens for reading what is open as a path. A device is opened by nobody: already that may do something. By the name of
+/// the thread: some have descriptors of their own (run_loose()).
 Result<Fd> only_regular(Result<Fd> file, const std::string& path, uint64_t limit) {
   if (!file) return file;
   struct stat status {};
@@ -25,13 +27,15 @@ Result<Fd> only_regular(Result<Fd> file, const std::string& path, uint64_t limit
   if (static_cast<uint64_t>(status.st_size) > limit) {
     return fail(ErrorCode::kTooLarge, path + " has more than " + std::to_string(limit) + " bytes");
   }
-  return file;
+  auto opened = open_at(AT_FDCWD, "/proc/thread-self/fd/" + std::to_string(file->get()), kReading);
+  if (!opened) return fail(Error(opened.error().code(), path));
+  return opened;
 }
 
 }  // namespace
 
 Result<Fd> open_regular(int dir, const std::string& path, uint64_t limit) {
-  return only_regular(open_at(dir, path, kReading), path, limit);
+  return only_regular(open_at(dir, path, O_PATH), path, limit);
 }
 
 Result<Fd> open_in_root(int root, const std::string& path, int flags) {
@@ -44,13 +48,17 @@ Result<Fd> open_in_root(int root, const std::string& path, int flags) {
 }
 
 Result<Fd> open_regular_in_root(int root, const std::string& path, uint64_t limit) {
-  return only_regular(open_in_root(root, path, kReading), path, limit);
+  return only_regular(open_in_root(root, path, O_PATH), path, limit);
 }
 
 Result<Fd> open_regular(const std::string& path, uint64_t limit) { return open_regular(AT_FDCWD, path, limit); }
 
 Result<std::string> read_regular(const std::string& path, uint64_t limit) {
   INDUCTORFS_TRY_ASSIGN(const auto file, open_regular(path, limit));
+  return read_whole(file, path);
+}
+
+Result<std::string> read_whole(const Fd& file, const std::string& path) {
   struct stat status {};
   if (fstat(file.get(), &status) != 0) return fail_errno("stat", path);
   std::string bytes(static_cast<size_t>(status.st_size), '\0');

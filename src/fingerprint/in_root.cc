@@ -79,13 +79,7 @@ Result<Fd> InRoot::open_regular(const std::string& path, uint64_t limit) const {
 
 Result<std::string> InRoot::read_regular(const std::string& path, uint64_t limit) const {
   INDUCTORFS_TRY_ASSIGN(const auto file, open_regular(path, limit));
-  struct stat status {};
-  if (fstat(file.get(), &status) != 0) return fail_errno("stat", path);
-  std::string bytes(static_cast<size_t>(status.st_size), '\0');
-  const auto got = pread_full(file.get(), bytes.data(), bytes.size(), 0);
-  if (!got) return fail(Error(got.error()).with_context(path));
-  bytes.resize(*got);
-  return bytes;
+  return read_whole(file, path);
 }
 
 std::optional<struct stat> InRoot::status(const std::string& path) const {

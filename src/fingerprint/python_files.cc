@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/regular_file.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -20,23 +21,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kTextLimit = uint64_t{1} << 20;
+constexpr uint64_t kProgramLimit = uint64_t{1} << 30;
 constexpr size_t kPathLimit = 256;
 /// Minor versions of Python 3 whose rules are those below; others are asked.
 constexpr int kOldestMinor = 8;
 constexpr int kNewestMinor = 14;
 
 /// A regular file's text; empty when there is none. A FIFO of that name is not waited for.
-std::string text_of(const std::string& path) {
-  const auto file = open_at(AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-  struct stat status {};
-  if (!file || fstat(file->get(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
-  if (static_cast<uint64_t>(status.st_size) > kTextLimit) return {};
-  std::string text(static_cast<size_t>(status.st_size), '\0');
-  const auto got = pread_full(file->get(), text.data(), text.size(), 0);
-  if (!got) return {};
-  text.resize(*got);
-  return text;
-}
+std::string text_of(const std::string& path) { return read_regular(path, kTextLimit).value_or(""); }
 
 bool is_file(const std::string& path) {
   std::error_code error;
@@ -117,7 +109,7 @@ class Look {
   }
 
   static bool is_elf(const std::string& path) {
-    const auto file = open_at(AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    const auto file = open_regular(path, kProgramLimit);
     std::string head(4, '\0');
     const auto got = file ? pread_full(file->get(), head.data(), head.size(), 0) : fail(ErrorCode::kNotFound);
     return got && *got == head.size() &&

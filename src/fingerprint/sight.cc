@@ -172,7 +172,7 @@ Sight::Seen Sight::refreshed(Seen seen, pid_t pid, const ProcessIdentity& identi
   const SteadyTime now = system_clock().now();
   const bool same = seen.process && seen.process->shows_exec && seen.process->identity == identity;
   const bool complete = same && !seen.process->torch.path.empty();
-  if (!same || (!complete && now - seen.maps_at >= options_.environment_age)) {
+  if (!same || (!complete && (anew || now - seen.maps_at >= options_.environment_age))) {
     ++scanned_;
     std::optional<Process> process;
     const bool looked = run_loose(kLookName, [&] { process = reader_.look_at(pid, identity); });

@@ -129,6 +129,16 @@ JobFacts ProcWriters::job_of(pid_t tid, const JobQuestion& question) {
       jobs_.has_come(key);
     }
   }
+  // It may have loaded torch since it was looked at.
+  if (writer && !writer->look() && !writer->process().has_package()) {
+    const auto look = sight_->look_at(asker->pid, asker->stat, true);
+    const auto found = look ? look->wait(system_clock().now() + kLookWait) : std::nullopt;
+    if (found) {
+      writer = *found;
+    } else {
+      writer = look ? std::make_shared<const Writer>(look) : nullptr;
+    }
+  }
   JobFacts job = jobs_.learn(asker->pid, asker->stat, writer, question, waits);
   waiting_.with([&](auto& waiting) {
     if (--waiting[user] == 0) waiting.erase(user);

@@ -198,6 +198,18 @@ std::string ProcReader::path(pid_t pid, std::string_view name) const {
   return result;
 }
 
+/// Of a process that hides itself (PR_SET_DUMPABLE) /proc says that it is root's.
+uid_t ProcReader::user_of(pid_t pid) const {
+  std::array<char, kStatLimit> buffer;
+  const std::string_view text = read_once(path(pid, "status"), buffer);
+  constexpr std::string_view kLabel = "\nUid:\t";
+  const size_t at = text.find(kLabel);
+  uid_t user = 0;
+  if (at == std::string_view::npos) return user;
+  const std::string_view rest = text.substr(at + kLabel.size());
+  return parse_number(rest.substr(0, rest.find('\t')), user) ? user : 0;
+}
+
 std::optional<ProcessStat> ProcReader::stat_of(pid_t pid) const {
   std::array<char, kStatLimit> buffer;
   struct stat status {};
@@ -210,7 +222,7 @@ std::optional<ProcessStat> ProcReader::stat_of(pid_t pid) const {
   std::array<std::string_view, kFields> fields;
   for (std::string_view& field : fields) field = take_word(text);
   ProcessStat result;
-  result.owner = status.st_uid;
+  result.owner = status.st_uid == 0 ? user_of(pid) : status.st_uid;
   if (!parse_number(fields[kParentField], result.parent) || !parse_number(fields[kStartField], result.identity.start) ||
       !parse_number(fields[kCodeField], result.identity.code) ||
       !parse_number(fields[kStackField], result.identity.stack)) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/regular_file.h"
 #include "writers_process.h"
 
 namespace inductorfs::fingerprint {
@@ -79,9 +80,9 @@ std::optional<uint64_t> find_value(int fd, const Elf64_Ehdr& header) {
 }  // namespace
 
 std::optional<SymbolPlace> find_environ(const std::string& file) {
-  const auto fd = open_at(AT_FDCWD, file, O_RDONLY | O_NONBLOCK);
-  struct stat status {};
-  if (!fd || fstat(fd->get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  constexpr uint64_t kLimit = uint64_t{4} << 30;
+  const auto fd = open_regular(file, kLimit);
+  if (!fd) return std::nullopt;
   Elf64_Ehdr header;
   if (!read_at(fd->get(), 0, &header, 1) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
       header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != kOurData) {

@@ -287,7 +287,7 @@ std::shared_ptr<const HostState> ThisHost::parted_state(States& states, std::str
     key = key_of(trust);
   }
   ++states.made;
-  const auto facts = job.empty() ? std::nullopt : learned_->find(job);
+  const auto facts = job.empty() || !learned_ ? std::nullopt : learned_->find(job);
   auto state = std::make_shared<const HostState>(
       facts ? fingerprint::with_job(states.now->facts, *facts) : states.now->facts, std::move(trust), reader_);
   return states.parted.try_emplace(key, std::move(state)).first->second;
@@ -425,13 +425,18 @@ Result<void> ThisHost::check(const layout::Classification& classified, std::stri
     return std::ranges::any_of(
         scopes, [&](const auto& scope) { return environment->scopes.accepts(scope, classified.canonical); });
   });
+  // Environments of one scope may differ in what their libraries offer, and none is to load what it cannot.
   Result<void> result;
   for (const auto& environment : users.empty() ? all : users) {
     auto fits = layout::check_content(classified, bytes, size, environment->limits());
-    if (fits) return fits;
-    if (result) result = std::move(fits);
+    if (fits && users.empty()) return fits;
+    if (!fits && result) result = std::move(fits);
   }
   return result;
+}
+
+uint64_t ThisHost::environments_made() const {
+  return states_.read([](const States& states) { return states.made; });
 }
 
 }  // namespace inductorfs::host

@@ -15,6 +15,8 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/regular_file.h"
 #include "inductorfs/codec/digest.h"
+#include "inductorfs/fingerprint/facet_text.h"
+#include "inductorfs/fingerprint/libstdcxx.h"
 #include "inductorfs/vfs/file_system.h"
 
 namespace inductorfs::host {
@@ -33,6 +35,11 @@ std::string id_of(const fingerprint::Fingerprint& facts) {
     if (!facts.has(facet)) continue;
     const fingerprint::Fact& fact = facts.get(facet);
     text.append(to_string(facet)).append(fact.known ? "=" : "?").append(fact.value).append("\n");
+  }
+  // What the libstdc++ offers is in no scope, and decides which binaries a process can load.
+  for (const std::string_view key : {fingerprint::kGlibcxxKey, fingerprint::kCxxabiKey}) {
+    const auto newest = fingerprint::value_of(facts.get(fingerprint::Facet::kLibc).details, key);
+    if (newest) text.append(key).append("=").append(*newest).append("\n");
   }
   return codec::digest_of(text).to_hex().substr(0, vfs::kEnvironmentIdLength);
 }

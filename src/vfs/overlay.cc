@@ -92,6 +92,7 @@ Result<void> Overlay::rename(NodeId parent, std::string_view name, NodeId new_pa
   INDUCTORFS_TRY_ASSIGN(const auto target, branches_.route_target(new_parent, new_name, caller, source));
   INDUCTORFS_TRY_ASSIGN(auto from, tree_.site(source.parent, name));
   INDUCTORFS_TRY_ASSIGN(auto to, tree_.site(target.parent, new_name));
+  INDUCTORFS_TRY(branches_.check_move(from.path, to.path));
   if (takeover::begun_effect()) {
     if (auto done = replay_.run(from, to, mode, caller)) return *done;
   }
@@ -129,9 +130,8 @@ Result<void> Overlay::unlink(NodeId parent, std::string_view name, const Caller&
 
 Result<void> Overlay::remove_directory(NodeId parent, std::string_view name, const Caller& caller) {
   INDUCTORFS_TRY_ASSIGN(const auto route, branches_.route(parent, name, caller, Branches::Use::kRemove));
-  if (branches_.are_on()) {
-    INDUCTORFS_TRY_ASSIGN(const auto where, tree_.site(parent, name));
-    branch_removal_.prepare(where.path, route.is_for_all, caller);
+  if (const auto where = tree_.site(parent, name); where && environment_in(where->path).empty()) {
+    branch_removal_.prepare(where->path, route.is_for_all, caller);
   }
   INDUCTORFS_TRY(names_.remove_directory(route.parent, name, caller));
   removed(parent, name, route, caller);

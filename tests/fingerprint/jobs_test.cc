@@ -69,6 +69,14 @@ TEST_F(JobsTest, SayTheSameOfAnEqualInstallationAtAnotherPath) {
   expect_equal(job_of(program), facts_of(site_));
 }
 
+TEST_F(JobsTest, LookAgainBeforeTheySayThatAProgramHasNothingLoaded) {
+  Program program;
+  for (int request = 0; request < 3; ++request) EXPECT_EQ(job_of(program).kind, JobFacts::Kind::kNeither);
+  writers_->expect(program.pid());
+  site_.load_torch(program);
+  EXPECT_EQ(job_of(program).kind, JobFacts::Kind::kKnown) << "however short the time since the last look";
+}
+
 TEST_F(JobsTest, ReadWhatIsExpectedBeforeItIsAskedFor) {
   Program program;
   site_.load_torch(program);

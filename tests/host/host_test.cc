@@ -236,6 +236,13 @@ TEST(Host, HasAnEnvironmentForEachUser) {
   EXPECT_TRUE(std::any_of(told.begin(), told.end(), [&](const auto& one) { return one.id == scope; }));
 }
 
+TEST(Host, SharesNothingOfALearnedEnvironmentWhereNoneIsLearned) {
+  const ThisHost host = host_of_users();
+  const auto environment = host.environment_of({kAlice, 5, 0755}, "0123456789abcdef", kPatience);
+  ASSERT_NE(environment, nullptr) << "what an earlier mount has left";
+  EXPECT_EQ(environment->scope_of(layout::Family::kGeneratedCode, "").id, "");
+}
+
 TEST(Host, StillAcceptsWhatItsUsersHadUnderEarlierFacts) {
   ThisHost host = host_of_users();
   const std::string before =
@@ -442,14 +449,39 @@ TEST(Host, RefusesACubinOfAnotherArchitecture) {
   jobs[1].facts.set(Facet::kGpuArch, known("cc=8.0"));
   jobs[2].facts.set(Facet::kGpuArch, known("cc=9.0"));
   const ThisHost host = learning_host(directory.path() + "/environments", jobs);
-  const auto fits = [&](pid_t process) {
+  const auto scope_of = [&](pid_t process) {
     const auto environment = host.environment_of({0, 0, 0755}, host.job_of(process, true).environment, kPatience);
-    const std::vector<remote::ScopeId> scopes{environment->scope_of(layout::Family::kTritonKernel, "").id};
+    return environment->scope_of(layout::Family::kTritonKernel, "").id;
+  };
+  const auto fits = [&](const std::vector<remote::ScopeId>& scopes) {
     return host.check(classified, cubin, cubin.size(), scopes).has_value();
   };
-  EXPECT_TRUE(fits(2));
-  EXPECT_FALSE(fits(1)) << "that it fits another environment in use is not enough";
+  EXPECT_TRUE(fits({scope_of(2)}));
+  EXPECT_FALSE(fits({scope_of(1)})) << "that it fits another environment in use is not enough";
+  EXPECT_FALSE(fits({scope_of(1), scope_of(2)})) << "both are shown it";
   EXPECT_TRUE(host.check(classified, cubin, cubin.size(), {}).has_value()) << "nobody says for whom it is";
+}
+
+TEST(Host, ShowsNobodyWhatOneEnvironmentOfItsScopeCannotLoad) {
+  const testing::TemporaryDirectory directory;
+  auto jobs = std::map<pid_t, fingerprint::JobFacts>{{1, job_with("version=1")}, {2, job_with("version=1")}};
+  for (const auto& [process, newest] : {std::pair{1, "3.4.30"}, {2, "3.4.33"}}) {
+    fingerprint::Fact libc = known("name=glibc\nversion=2.36");
+    libc.details = "glibcxx=" + std::string(newest);
+    jobs[process].facts.set(Facet::kLibc, libc);
+  }
+  const ThisHost host = learning_host(directory.path() + "/environments", jobs);
+  const std::string older = host.job_of(1, true).environment;
+  const std::string newer = host.job_of(2, true).environment;
+  EXPECT_NE(older, newer) << "they load different binaries";
+  const uint64_t before = host.environments_made();
+  const auto one = std::dynamic_pointer_cast<const HostState>(host.environment_of({0, 0, 0755}, older, kPatience));
+  EXPECT_GT(host.environments_made(), before) << "what was found to fit is judged again";
+  const auto two = std::dynamic_pointer_cast<const HostState>(host.environment_of({0, 0, 0755}, newer, kPatience));
+  ASSERT_TRUE(one && two);
+  EXPECT_EQ(one->scope_of(layout::Family::kCppBinary, "").id, two->scope_of(layout::Family::kCppBinary, "").id);
+  EXPECT_EQ(one->limits().glibcxx, "3.4.30");
+  EXPECT_EQ(two->limits().glibcxx, "3.4.33");
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ TEST_F(BranchesTest, ShareNothingOfWhoCannotBeLookedAt) {
   ASSERT_TRUE(a.make_directories("job"));
   const std::string path = publish(a, kHidden, "job", "hidden");
   EXPECT_EQ(read_as(a, kHidden, "job/" + path), "print('hidden')") << "a program meets what it wrote";
-  EXPECT_EQ(a.count("publish.entries"), 0U);
+  EXPECT_EQ(a.count("publish.published"), 0U);
   EXPECT_EQ(a.file_system->explain("job/" + path).scope, "");
 }
 
@@ -207,17 +207,89 @@ TEST_F(BranchesTest, KeepWhatBelongsToAnotherUser) {
   EXPECT_EQ(read_as(host, kOld, "job/" + path), "print('same')") << "bob's, whom alice cannot take it from";
 }
 
-TEST_F(BranchesTest, GoWhenAProgramRemovesARootThatItSeesEmpty) {
+TEST_F(BranchesTest, GoWhenAProgramRemovesARootThatItHasEmptied) {
   Host host(cluster, learning());
   ASSERT_TRUE(host.make_directories("job"));
   const std::string path = publish(host, kOld, "job", "old");
   host.act_as(kNew);
   EXPECT_FALSE(host.remove_directory("job")) << "it has removed nothing there";
+  (void)host.exists("job/fxgraph");
+  EXPECT_FALSE(host.remove_directory("job")) << "nor by a look";
   EXPECT_EQ(read_as(host, kOld, "job/" + path), "print('old')");
   host.act_as(kNew);
-  (void)host.exists("job/fxgraph");
+  ASSERT_TRUE(host.make_directory("job/fxgraph"));
+  ASSERT_TRUE(host.remove_directory("job/fxgraph"));
   ASSERT_TRUE(host.remove_directory("job")) << "what it had there is gone";
   EXPECT_EQ(read_as(host, kOld, "job/" + path), "absent");
+}
+
+TEST_F(BranchesTest, LoseNothingByARemovalThatFails) {
+  if (::geteuid() != 0) INDUCTORFS_LACKS("root, who alone gives files away");
+  HostOptions options = learning();
+  options.chown_to_caller = true;
+  Host host(cluster, options);
+  host.act_as(kShell);
+  ASSERT_TRUE(host.make_directory("job", 01777));
+  host.user = 1001;
+  const std::string mine = publish(host, kOld, "job", "mine");
+  host.user = 1002;
+  (void)publish(host, kHidden, "job", "another's");
+  host.user = 1001;
+  host.act_as(kNew);
+  ASSERT_TRUE(host.make_directory("job/fxgraph"));
+  ASSERT_TRUE(host.remove_directory("job/fxgraph"));
+  EXPECT_FALSE(host.remove_directory("job"));
+  EXPECT_EQ(read_as(host, kOld, "job/" + mine), "print('mine')");
+}
+
+TEST_F(BranchesTest, AreNotFilledByLooks) {
+  constexpr pid_t kFirst = 1000;
+  HostOptions options = learning();
+  for (pid_t process = kFirst; process < kFirst + 2 * static_cast<pid_t>(vfs::Branches::kMost); ++process) {
+    options.jobs[process] = "torch " + std::to_string(process);
+  }
+  Host host(cluster, options);
+  ASSERT_TRUE(host.make_directories("job"));
+  for (const auto& [process, facts] : options.jobs) {
+    host.act_as(process);
+    EXPECT_FALSE(host.exists("job/fxgraph"));
+  }
+  const std::string path = publish(host, kNew, "job", "new");
+  EXPECT_EQ(host.count("view.too_many_environments"), 0U);
+  EXPECT_EQ(read_as(host, kNew, "job/" + path), "print('new')");
+  EXPECT_GT(host.count("publish.published"), 0U);
+}
+
+TEST_F(BranchesTest, AreNotLeftBehindByARename) {
+  Host host(cluster, learning());
+  host.act_as(kShell);
+  ASSERT_TRUE(host.make_directories("job/fxgraph"));
+  ASSERT_TRUE(host.make_directories("other"));
+  host.act_as(kNew);
+  ASSERT_TRUE(host.make_directory("job/fxgraph/ab"));
+  const std::string path = publish(host, kNew, "other", "new");
+  host.act_as(kShell);
+  EXPECT_EQ(host.rename("job/fxgraph", "job/fxgraph.old").error().code(), ErrorCode::kCrossDevice);
+  EXPECT_EQ(host.rename("other", "job/fxgraph/root").error().code(), ErrorCode::kCrossDevice);
+  ASSERT_TRUE(host.rename("other", "another")) << "a root takes them with it";
+  EXPECT_EQ(read_as(host, kNew, "another/" + path), "print('new')");
+}
+
+TEST_F(BranchesTest, GoWithTheirRootUnderAnotherPolicyToo) {
+  const TemporaryDirectory store;
+  HostOptions options = learning();
+  options.store = store.path() + "/store";
+  {
+    Host before(cluster, options);
+    ASSERT_TRUE(before.make_directories("job"));
+    (void)publish(before, kNew, "job", "new");
+  }
+  HostOptions declared;
+  declared.store = options.store;
+  Host after(cluster, declared);
+  ASSERT_TRUE(after.exists("job"));
+  EXPECT_TRUE(after.remove_directory("job")) << "it looks empty";
+  EXPECT_FALSE(after.exists("job"));
 }
 
 TEST_F(BranchesTest, GoAlthoughTheyShowWhatNobodyHasFetched) {
@@ -239,26 +311,15 @@ TEST_F(BranchesTest, GoAlthoughTheyShowWhatNobodyHasFetched) {
 }
 
 TEST_F(BranchesTest, AreNotWhatAnotherProgramCallsSo) {
-  if (::geteuid() != 0) INDUCTORFS_LACKS("root, who alone gives files away");
   HostOptions declared;
-  const TemporaryDirectory store;
-  declared.store = store.path() + "/store";
-  declared.chown_to_caller = true;
-  const std::string branch = vfs::branch_name(vfs::unknown_environment(::getuid()));
-  {
-    Host before(cluster, declared);
-    ASSERT_TRUE(before.make_directory("job", 01777));
-    before.user = 1001;
-    ASSERT_TRUE(before.make_directory("job/" + branch));
-    ASSERT_TRUE(before.make_directory("job/" + branch + "/fxgraph"));
-  }
-  HostOptions now = learning();
-  now.store = declared.store;
-  now.chown_to_caller = true;
-  Host after(cluster, now);
-  after.act_as(kHidden);
-  EXPECT_FALSE(after.exists("job/fxgraph")) << "what somebody has put there";
-  EXPECT_TRUE(after.make_directory("job/fxgraph")) << "works as a local disk";
+  Host host(cluster, declared);
+  ASSERT_TRUE(host.make_directory("job"));
+  const std::string branch = "job/" + vfs::branch_name(vfs::unknown_environment(::getuid()));
+  EXPECT_EQ(host.make_directory(branch).error().code(), ErrorCode::kNotPermitted) << "the next mount may learn";
+  EXPECT_EQ(host.create(branch, "file").error().code(), ErrorCode::kNotPermitted);
+  ASSERT_TRUE(host.make_directory("job/mine"));
+  EXPECT_EQ(host.rename("job/mine", branch).error().code(), ErrorCode::kNotPermitted);
+  EXPECT_FALSE(host.exists(branch));
 }
 
 TEST_F(BranchesTest, AreLookedForInEachPath) {

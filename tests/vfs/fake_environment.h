@@ -119,6 +119,7 @@ class FakeEnvironment final : public vfs::Host {
   bool parts_roots() const override { return parts_ || learns_; }
   Result<void> check(const layout::Classification& classified, std::string_view bytes, uint64_t size,
                      std::span<const remote::ScopeId> scopes) const override;
+  uint64_t environments_made() const override { return 0; }
   fingerprint::Writers* writers() const override { return writers_.get(); }
 
  private:

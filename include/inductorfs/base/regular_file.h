@@ -27,5 +27,7 @@ namespace inductorfs {
 
 /// Reads the whole content. Errors are those of open_regular().
 [[nodiscard]] Result<std::string> read_regular(const std::string& path, uint64_t limit);
+/// The same of a file that is open; errors name it by `path`.
+[[nodiscard]] Result<std::string> read_whole(const Fd& file, const std::string& path);
 
 }  // namespace inductorfs

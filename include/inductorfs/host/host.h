@@ -146,6 +146,7 @@ class ThisHost final : public vfs::Host {
   /// one of the scopes.
   [[nodiscard]] Result<void> check(const layout::Classification& classified, std::string_view bytes, uint64_t size,
                                    std::span<const remote::ScopeId> scopes) const override;
+  [[nodiscard]] uint64_t environments_made() const override;
   [[nodiscard]] fingerprint::Writers* writers() const override { return writers_.get(); }
 
  private:

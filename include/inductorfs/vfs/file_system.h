@@ -86,10 +86,12 @@ class Host : public RootEnvironment {
   [[nodiscard]] virtual bool may_share(const RootAccess& root, uid_t user) const = 0;
   /// Says whether environment_of() can be another one than the mountpoint's.
   [[nodiscard]] virtual bool parts_roots() const = 0;
-  /// Checks whether an artefact fits its name and this host (layout::check_content): one of the environments that use
+  /// Checks whether an artefact fits its name and this host (layout::check_content): each of the environments that use
   /// one of these scopes, or any environment where none is in use that does. Never blocks.
   [[nodiscard]] virtual Result<void> check(const layout::Classification& classified, std::string_view bytes,
                                            uint64_t size, std::span<const remote::ScopeId> scopes) const = 0;
+  /// Rises when an environment comes into use, so that check() may answer otherwise.
+  [[nodiscard]] virtual uint64_t environments_made() const = 0;
   /// Finds out which environment a writing process has. nullptr means that every writer counts as having this mount's
   /// environment (`writers = "all"` in the configuration).
   [[nodiscard]] virtual fingerprint::Writers* writers() const = 0;

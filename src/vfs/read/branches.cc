@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <ranges>
 #include <tuple>
 #include <utility>
 
@@ -66,6 +67,35 @@ std::vector<std::string> Branches::directories_for(const std::string& directory)
     for (const auto& branch : of(common.root)) found.push_back(common.in(branch));
   }
   return found;
+}
+
+bool Branches::has_worked(const std::string& directory) const {
+  const size_t begin = directory.find(branch_name(""));
+  if (begin == std::string::npos) return false;
+  const std::string branch = directory.substr(0, directory.find('/', begin));
+  return uses_.with([&](const Uses& uses) { return uses.worked.contains(branch); });
+}
+
+Result<void> Branches::check_move(const std::string& from, const std::string& to) const {
+  if (!are_on()) return {};
+  const auto status = disk_.stat(LocalTree::view(from));
+  if (!status || !*status || !S_ISDIR((*status)->st_mode)) return {};
+  const size_t slash = to.rfind('/');
+  const bool is_below = slash != std::string::npos;
+  // A root in a directory of a layout is none.
+  const bool ends_root =
+      common_directory(is_below ? to.substr(0, slash) : std::string(), to.substr(is_below ? slash + 1 : 0)).has_value();
+  for (const CommonDirectory& common : common_readings(from)) {
+    for (const auto& branch : of(common.root)) {
+      const std::string place = LocalTree::view(common.in(branch));
+      const auto there = disk_.stat(place);
+      const bool stays = !common.below.empty() && there && *there && !disk_.is_empty(place);
+      if (common.below.empty() ? ends_root : stays) {
+        return fail(ErrorCode::kCrossDevice, from + ": programs of several environments have names of their own in it");
+      }
+    }
+  }
+  return {};
 }
 
 std::vector<std::string> Branches::seen_by(const std::string& directory, const Caller& caller) {
@@ -142,6 +172,17 @@ bool Branches::is_full(const std::string& root, bool of_known) const {
   return static_cast<size_t>(std::ranges::count(all, of_known, is_known)) >= kMost;
 }
 
+/// Removes a branch that has nothing on this host: a mere look makes one, so that anybody who may read the root could
+/// fill it.
+bool Branches::make_room(const std::string& root, bool of_known) const {
+  for (const auto& branch : of(root) | std::views::reverse) {
+    if (environment_in(branch).starts_with(kUnknownEnvironment) == of_known) continue;
+    if (!disk_.is_empty(LocalTree::view(branch))) continue;
+    if (::unlinkat(disk_.fd(), LocalTree::view(branch).c_str(), AT_REMOVEDIR) == 0) return true;
+  }
+  return false;
+}
+
 Result<std::string> Branches::own_branch(const std::string& root, const Job& job, uid_t user) {
   std::string branch = branch_for(root, job, user);
   INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(LocalTree::view(branch)));
@@ -149,7 +190,7 @@ Result<std::string> Branches::own_branch(const std::string& root, const Job& job
   if (status) return S_ISDIR(status->st_mode) && status->st_uid == ::geteuid() ? branch : std::string();
   const auto environment = environment_in(branch);
   const bool is_known = !environment.starts_with(kUnknownEnvironment);
-  if (environment != kUnknownEnvironment && is_full(root, is_known)) {
+  if (environment != kUnknownEnvironment && is_full(root, is_known) && !make_room(root, is_known)) {
     uses_.with([&](Uses& uses) {
       if (uses.turned_away.size() >= kUsesKept) uses.turned_away.clear();
       uses.turned_away.insert(branch);
@@ -162,9 +203,13 @@ Result<std::string> Branches::own_branch(const std::string& root, const Job& job
   return branch;
 }
 
-void Branches::note_use(const std::string& branch) {
+void Branches::note_use(const std::string& branch, Use use) {
   const auto now = std::chrono::steady_clock::now();
   const bool is_due = uses_.with([&](Uses& uses) {
+    if (use != Use::kLook) {
+      if (uses.worked.size() >= kUsesKept) uses.worked.clear();
+      uses.worked.insert(branch);
+    }
     if (uses.branches.size() >= kUsesKept && !uses.branches.contains(branch)) uses.branches.clear();
     const auto [used, is_new] = uses.branches.try_emplace(branch);
     used->second.at = ++uses.count;
@@ -199,9 +244,10 @@ bool Branches::is_everybodys(const CommonDirectory& common, std::string_view nam
 Result<Branches::Route> Branches::route(NodeId parent, std::string_view name, const Caller& caller, Use use,
                                         const std::string& environment) {
   Route as_it_is{parent};
-  if (!are_on()) return as_it_is;
   const bool is_made = use == Use::kMake || use == Use::kReplace;
+  // Under each policy: the next mount may be one that learns.
   if (is_branch_name(name)) return fail(is_made ? ErrorCode::kNotPermitted : ErrorCode::kNotFound);
+  if (!are_on()) return as_it_is;
   const NodePtr directory = tree_.nodes().find(parent);
   const auto path = directory ? tree_.nodes().path_of(*directory) : std::nullopt;
   const auto common = path ? common_directory(*path, name) : std::nullopt;
@@ -224,7 +270,7 @@ Result<Branches::Route> Branches::route(NodeId parent, std::string_view name, co
   if (!branch && use == Use::kLook) return as_it_is;
   if (!branch) return fail(std::move(branch).error());
   if (branch->empty()) return as_it_is;
-  note_use(*branch);
+  note_use(*branch, use);
   return into(*branch, *common);
 }
 

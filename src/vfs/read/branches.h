@@ -66,6 +66,12 @@ class Branches {
   [[nodiscard]] std::vector<std::string> of(const std::string& root) const;
   /// Returns the directories that environments have for this one; empty when it is no common directory.
   [[nodiscard]] std::vector<std::string> directories_for(const std::string& directory) const;
+  /// Says whether a program of the environment of this directory, which is a branch or in one, has made or removed a
+  /// first name there while this worker lives.
+  [[nodiscard]] bool has_worked(const std::string& directory) const;
+  /// Checks whether the rename of what is at a path takes all with it that programs see there; else kCrossDevice, which
+  /// `mv` answers by copying.
+  [[nodiscard]] Result<void> check_move(const std::string& from, const std::string& to) const;
   /// Returns those of them that a program sees.
   [[nodiscard]] std::vector<std::string> seen_by(const std::string& directory, const Caller& caller);
 
@@ -87,7 +93,8 @@ class Branches {
   [[nodiscard]] bool is_full(const std::string& root, bool of_known) const;
   [[nodiscard]] Result<void> make(const std::string& root, const std::string& branch) const;
   [[nodiscard]] Result<Route> into(const std::string& branch, const CommonDirectory& common) const;
-  void note_use(const std::string& branch);
+  [[nodiscard]] bool make_room(const std::string& root, bool of_known) const;
+  void note_use(const std::string& branch, Use use);
 
   const Host& host_;
   catalog::Catalog& catalog_;
@@ -105,6 +112,8 @@ class Branches {
     std::map<std::string, std::string> shown;
     /// Branches that found no room, by path: their programs have written elsewhere, and stay there.
     std::set<std::string> turned_away;
+    /// Branches in which somebody has made or removed a first name.
+    std::set<std::string> worked;
     int64_t count = 0;
   };
   mutable Guarded<Uses> uses_;

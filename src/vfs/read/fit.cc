@@ -21,6 +21,9 @@ Result<void> Fit::check(const codec::Entry& entry) {
   const auto classified = layout::classify(entry.path);
   // Canonical group files are checked as a set (ClusterSets::take).
   if (layout::is_group_file(entry.path.substr(entry.path.rfind('/') + 1))) return {};
+  // Another environment may use the scope by now.
+  const uint64_t made = host_.environments_made();
+  if (environments_made_.exchange(made) != made) judge_again();
   if (fitting_.fits(entry.path, entry.digest)) return {};
   const uint64_t age = fitting_.age();
   INDUCTORFS_TRY_ASSIGN(auto blob, store_.open_blob(entry.digest));

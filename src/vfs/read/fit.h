@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -36,6 +37,7 @@ class Fit {
   RootTree& tree_;
   Notifier& notifier_;
   FittingBlobs fitting_;
+  std::atomic<uint64_t> environments_made_{0};
 };
 
 }  // namespace inductorfs::vfs

@@ -14,6 +14,8 @@ constexpr size_t kPrefetchNewest = 20'000;
 constexpr int64_t kCompanionNanoseconds = 10LL * 60 * 1'000'000'000;
 constexpr uint64_t kCompanionBytes = 256ULL << 20;
 constexpr size_t kCompanionsRemembered = 64;
+/// Many users' roots may be taken up at once.
+constexpr std::chrono::seconds kNewestAgain{2};
 
 }  // namespace
 
@@ -54,8 +56,10 @@ void Prefetch::companions(const codec::Entry& entry) {
 }
 
 void Prefetch::newest_wanted() {
-  if (options_.prefetch_bytes == 0 || !wants_newest_ || !catalog_.status().synced) return;
+  const SteadyTime now = std::chrono::steady_clock::now();
+  if (options_.prefetch_bytes == 0 || !wants_newest_ || now < next_newest_ || !catalog_.status().synced) return;
   wants_newest_ = false;
+  next_newest_ = now + kNewestAgain;
   newest();
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/catalog/catalog.h"
 #include "inductorfs/vfs/file_system.h"
@@ -39,6 +40,7 @@ class Prefetch {
   catalog::Catalog& catalog_;
   Fetcher& fetcher_;
   std::atomic<bool> wants_newest_{true};
+  SteadyTime next_newest_{};  ///< the janitor's
   /// Writer and time of the entries whose companions were fetched lately.
   Guarded<std::vector<std::pair<std::string, int64_t>>> windows_;
 };

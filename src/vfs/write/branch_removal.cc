@@ -29,16 +29,36 @@ bool BranchRemoval::is_free(const std::string& directory, bool branches_count) c
 }
 
 void BranchRemoval::prepare(const std::string& directory, bool is_for_all, const Caller& caller) {
-  if (!branches_.are_on()) return;
-  const auto all = branches_.directories_for(directory);
+  const auto all = branches_.are_on() ? branches_.directories_for(directory) : branches_.of(directory);
   if (all.empty() || !is_free(directory, false)) return;
+  const Remover remover{caller.uid};
+  if (!std::ranges::all_of(all, [&](const auto& one) { return may_remove(one, remover); })) return;
+  // What an earlier mount has left, which learned environments: nobody sees it.
+  if (!branches_.are_on()) {
+    for (const auto& one : all) remove(one, remover);
+    return;
+  }
   // Who has nothing there has removed nothing, and is told that the directory is not empty.
   const auto seen = branches_.seen_by(directory, caller);
   const bool others_have = std::ranges::any_of(all, [&](const auto& one) { return !is_free(one, true); });
   const bool is_root = is_branch_name(last_component(all.front()));
-  if (others_have && (seen.empty() || !(is_root || is_for_all))) return;
+  const bool has_worked =
+      is_for_all || std::ranges::any_of(seen, [&](const auto& one) { return branches_.has_worked(one); });
+  if (others_have && (seen.empty() || !has_worked || !(is_root || is_for_all))) return;
   if (!std::ranges::all_of(seen, [&](const auto& one) { return is_free(one, true); })) return;
-  for (const auto& one : all) remove(one, Remover{caller.uid});
+  for (const auto& one : all) remove(one, remover);
+}
+
+/// Says whether all that is at this path may go.
+bool BranchRemoval::may_remove(const std::string& path, const Remover& remover) const {
+  takeover::note_progress();
+  const auto status = disk_.stat(LocalTree::view(path));
+  if (!status || !*status) return true;
+  if (!remover.may_remove((*status)->st_uid) && !is_branch_name(last_component(path))) return false;
+  if (!S_ISDIR((*status)->st_mode)) return true;
+  const auto items = disk_.list(LocalTree::view(path));
+  return items &&
+         std::ranges::all_of(*items, [&](const auto& item) { return may_remove(join(path, item.name), remover); });
 }
 
 void BranchRemoval::remove_name(const std::string& directory, std::string_view name, const Caller& caller) {

@@ -41,6 +41,7 @@ class BranchRemoval {
   };
   [[nodiscard]] bool is_free(const std::string& directory, bool branches_count) const;
   [[nodiscard]] bool remove_empty_common(const std::string& directory, int depth);
+  [[nodiscard]] bool may_remove(const std::string& path, const Remover& remover) const;
   void remove(const std::string& path, const Remover& remover);
   [[nodiscard]] bool remove_shown(const NodePtr& parent, const std::string& path);
 

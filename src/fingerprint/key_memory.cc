@@ -10,7 +10,6 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/regular_file.h"
-#include "read_as.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -131,7 +130,6 @@ void KeyMemory::keep(const std::string& name, std::string_view manifest, std::st
 
 Result<void> KeyMemory::save() {
   if (path_.empty() || fresh_.empty()) return {};
-  const ReadAsSelf self;  // the file is the daemon's
   KeyMemory saved(path_);
   if (saved.kept_.size() + fresh_.size() > kKeptLimit) saved.kept_.clear();
   for (const std::string& name : fresh_) saved.kept_[name] = kept_[name];

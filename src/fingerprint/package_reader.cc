@@ -104,9 +104,6 @@ std::string to_text(const PackageRequest& request) {
                      {"compiler", to_json(process.compiler)},
                      {"host_compiler", to_json(request.host)},
                      {"libc_identity", process.libc.identity},
-                     {"user", process.user.user},
-                     {"group", process.user.group},
-                     {"groups", process.user.groups},
                      {"soabi", process.soabi},
                      {"cache", request.cache_file},
                      {"owner", process.root.empty() && !request.held ? std::string() : std::to_string(process.owner)}};
@@ -124,23 +121,6 @@ Result<std::vector<NamedFile>> files_from(const Json& json) {
     files.push_back({one["variable"].get<std::string>(), one["path"].get<std::string>(), {}});
   }
   return files;
-}
-
-Result<FileUser> user_from(const Json& json) {
-  FileUser user;
-  for (const auto& [name, out] : {std::pair<const char*, uint32_t*>{"user", &user.user}, {"group", &user.group}}) {
-    const auto found = json.find(name);
-    if (found == json.end() || !found->is_number_unsigned()) {
-      return fail(ErrorCode::kInvalid, std::string(name) + " is missing");
-    }
-    *out = found->get<uint32_t>();
-  }
-  const auto groups = json.find("groups");
-  if (groups == json.end() || !groups->is_array()) return fail(ErrorCode::kInvalid, "groups is missing");
-  for (const Json& group : *groups) {
-    if (group.is_number_unsigned()) user.groups.push_back(group.get<gid_t>());
-  }
-  return user;
 }
 
 Result<PackageRequest> from_text(std::string_view text) {
@@ -168,7 +148,6 @@ Result<PackageRequest> from_text(std::string_view text) {
   }
   INDUCTORFS_TRY_ASSIGN(const auto known, facet_from_string(facet));
   INDUCTORFS_TRY_ASSIGN(request.process.files, files_from(json));
-  INDUCTORFS_TRY_ASSIGN(request.process.user, user_from(json));
   INDUCTORFS_TRY_ASSIGN(request.process.compiler, compiler_from(json, "compiler"));
   INDUCTORFS_TRY_ASSIGN(request.host, compiler_from(json, "host_compiler"));
   request.facet = known;
@@ -195,10 +174,9 @@ Fact package_fact(const PackageRequest& request, KeyMemory& memory) {
 
 Fact read_package_here(const PackageRequest& request) {
   const Process& process = request.process;
+  if (request.facet == Facet::kLibc) return libc_of(request);
   KeyMemory memory = request.owner.empty() ? KeyMemory(request.cache_file)
                                            : KeyMemory::of_containers(request.cache_file, request.owner);
-  const ReadAs reader(process.user);
-  if (request.facet == Facet::kLibc) return libc_of(request);
   Fact fact;
   if (request.facet == Facet::kEnvironment) {
     fact = named_files_fact(process.files, {process.root, process.torch.path, process.triton.path}, memory);

@@ -11,7 +11,6 @@
 #include "fingerprint/background.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/fingerprint/libstdcxx.h"
-#include "support/lacks.h"
 #include "support/patience.h"
 #include "writers_fixture.h"
 
@@ -134,36 +133,6 @@ TEST_F(PackagesTest, SaysWhatTheLibstdcxxOfAContainerOffers) {
   EXPECT_EQ(value_of(fact.details, kCxxabiKey), "1.3.7");
   request.process.libstdcxx.path.clear();
   EXPECT_EQ(read_package(request).details, "") << "this host's is not its";
-}
-
-TEST_F(PackagesTest, ReadsWithTheRightsOfTheProcess) {
-  if (::geteuid() != 0) INDUCTORFS_LACKS("root, whose rights are at stake");
-  fs::permissions(std::string(temporary_ / "."), fs::perms(0755));
-  PackageRequest request;
-  request.facet = Facet::kTorch;
-  request.process.torch.path = site_.torch();
-  request.process.user = {1001, 1001, {1002}};
-  request.program = PACKAGE_READER_PATH;
-  request.cache_file = temporary_ / "closed/cache";
-  fs::create_directory(temporary_ / "closed");
-  fs::permissions(std::string(temporary_ / "closed"), fs::perms(0700));
-  const Fact fact = read_package(request);
-  EXPECT_TRUE(fact.known) << fact.problem;
-
-  const std::string secret = temporary_ / "secret";
-  write_text(secret, "__version__ = 'root only'\n");
-  fs::permissions(secret, fs::perms(0600));
-  fs::remove(site_.torch() + "/version.py");
-  fs::create_symlink(secret, site_.torch() + "/version.py");
-  const Fact closed = read_package(request);
-  EXPECT_FALSE(closed.known);
-  EXPECT_EQ((closed.value + closed.problem + closed.details).find("root only"), std::string::npos);
-  ASSERT_EQ(::chown(secret.c_str(), 0, 1002), 0);
-  fs::permissions(secret, fs::perms(0640));
-  EXPECT_TRUE(read_package(request).known) << "its groups count";
-  request.process.user = {};
-  fs::permissions(secret, fs::perms(0600));
-  EXPECT_TRUE(read_package(request).known) << "root's own";
 }
 
 TEST_F(PackagesTest, SaysWhyAReaderFailed) {

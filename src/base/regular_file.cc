@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kReading = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 
-/// Opens for reading what is open as a path. A device is opened by nobody: already that may do something. By the name of
-/// the thread: some have descriptors of their own (run_loose()).
+/// Opens for reading what is open as a path. A device is opened by nobody: already that may do something. By the name
+/// of the thread: some have descriptors of their own (run_loose()).
 Result<Fd> only_regular(Result<Fd> file, const std::string& path, uint64_t limit) {
   if (!file) return file;
   struct stat status {};
@@ -27,8 +27,9 @@ Result<Fd> only_regular(Result<Fd> file, const std::string& path, uint64_t limit
   if (static_cast<uint64_t>(status.st_size) > limit) {
     return fail(ErrorCode::kTooLarge, path + " has more than " + std::to_string(limit) + " bytes");
   }
-  auto opened = open_at(AT_FDCWD, "/proc/thread-self/fd/" + std::to_string(file->get()), kReading);
-  if (!opened) return fail(Error(opened.error().code(), path));
+  const std::string itself = "/proc/thread-self/fd/" + std::to_string(file->get());
+  Fd opened(::open(itself.c_str(), kReading | O_CLOEXEC));
+  if (!opened) return fail_errno("open", path);
   return opened;
 }
 

@@ -359,7 +359,7 @@ def own_job(root, who, together, made_before):
     together.wait(60)
     os.path.exists(root / "fxgraph")
     if made_before:
-        wait_until((root / artefacts.graph("what I made", who)).exists, 30, f"what {who} published")
+        wait_until((root / artefacts.graph("what I made", who)).exists, 120, f"what {who} published")
         assert len(os.listdir(root / os.path.dirname(artefacts.graph("what I made", who)))) == 1
     return artefacts.write_graph(root, "what I made", who).stat().st_uid
 

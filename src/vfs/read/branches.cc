@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <ranges>
 #include <tuple>
 #include <utility>
 
@@ -175,7 +174,9 @@ bool Branches::is_full(const std::string& root, bool of_known) const {
 /// Removes a branch that has nothing on this host: a mere look makes one, so that anybody who may read the root could
 /// fill it.
 bool Branches::make_room(const std::string& root, bool of_known) const {
-  for (const auto& branch : of(root) | std::views::reverse) {
+  auto all = of(root);
+  std::ranges::reverse(all);  // the one that was not used for longest first
+  for (const auto& branch : all) {
     if (environment_in(branch).starts_with(kUnknownEnvironment) == of_known) continue;
     if (!disk_.is_empty(LocalTree::view(branch))) continue;
     if (::unlinkat(disk_.fd(), LocalTree::view(branch).c_str(), AT_REMOVEDIR) == 0) return true;

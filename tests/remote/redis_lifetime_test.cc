@@ -97,7 +97,8 @@ TEST_F(RedisLifetime, AFollowerNoticesThatTheIndexWasEvicted) {
 }
 
 TEST_F(RedisLifetime, AServerThatEvictsWhatIsNearestToItsEndTakesNoIndexThatIsFollowed) {
-  start({.arguments = {"--maxmemory", "20mb", "--maxmemory-policy", "volatile-ttl"}});
+  // As many samples as there are keys: of the few keys here the usual five are all of an index now and then.
+  start({.arguments = {"--maxmemory", "20mb", "--maxmemory-policy", "volatile-ttl", "--maxmemory-samples", "64"}});
   std::vector<codec::Entry> entries;
   for (int i = 0; i < 500; ++i) entries.push_back(entry("small/" + std::to_string(i), "bytes " + std::to_string(i)));
   PublishGroup group = group_of(scope, std::move(entries));

@@ -15,41 +15,45 @@ namespace {
 
 constexpr int kReading = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 
-/// Opens for reading what is open as a path. A device is opened by nobody: already that may do something. By the name
-/// of the thread: some have descriptors of their own (run_loose()).
-Result<Fd> only_regular(Result<Fd> file, const std::string& path, uint64_t limit) {
-  if (!file) return file;
+Result<Fd> open_with(int directory, const std::string& path, int flags, uint64_t resolve) {
+  open_how how{};
+  how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
+  how.resolve = resolve;
+  Fd fd(static_cast<int>(syscall(SYS_openat2, directory, path.c_str(), &how, sizeof how)));
+  if (!fd) return fail_errno("open", path);
+  return fd;
+}
+
+}  // namespace
+
+/// A device is opened by nobody: already that may do something. By the name of the thread: some have descriptors of
+/// their own (run_loose()).
+Result<Fd> reopen_regular(const Fd& file, const std::string& path, uint64_t limit) {
   struct stat status {};
-  if (fstat(file->get(), &status) != 0) return fail_errno("stat", path);
+  if (fstat(file.get(), &status) != 0) return fail_errno("stat", path);
   if (!S_ISREG(status.st_mode)) {
     return fail(ErrorCode::kInvalid, path + " is not a regular file; name a regular file");
   }
   if (static_cast<uint64_t>(status.st_size) > limit) {
     return fail(ErrorCode::kTooLarge, path + " has more than " + std::to_string(limit) + " bytes");
   }
-  const std::string itself = "/proc/thread-self/fd/" + std::to_string(file->get());
+  const std::string itself = "/proc/thread-self/fd/" + std::to_string(file.get());
   Fd opened(::open(itself.c_str(), kReading | O_CLOEXEC));
   if (!opened) return fail_errno("open", path);
   return opened;
 }
 
-}  // namespace
-
 Result<Fd> open_regular(int dir, const std::string& path, uint64_t limit) {
-  return only_regular(open_at(dir, path, O_PATH), path, limit);
+  INDUCTORFS_TRY_ASSIGN(const auto file, open_at(dir, path, O_PATH));
+  return reopen_regular(file, path, limit);
 }
 
 Result<Fd> open_in_root(int root, const std::string& path, int flags) {
-  open_how how{};
-  how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
-  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-  Fd fd(static_cast<int>(syscall(SYS_openat2, root, path.c_str(), &how, sizeof how)));
-  if (!fd) return fail_errno("open", path);
-  return fd;
+  return open_with(root, path, flags, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
 }
 
-Result<Fd> open_regular_in_root(int root, const std::string& path, uint64_t limit) {
-  return only_regular(open_in_root(root, path, O_PATH), path, limit);
+Result<Fd> open_beneath(int directory, const std::string& path, int flags) {
+  return open_with(directory, path, flags, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 }
 
 Result<Fd> open_regular(const std::string& path, uint64_t limit) { return open_regular(AT_FDCWD, path, limit); }

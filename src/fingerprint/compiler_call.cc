@@ -49,8 +49,10 @@ std::string behind_ccache(const InRoot& root, const std::string& search, const s
 
 /// Splits a command into its words; empty when it has quotes, which torch 2.9 and 2.15 read differently.
 Result<std::vector<std::string>> words_of_command(const std::string& command) {
-  if (command.find_first_of("'\"\\\n\t") != std::string::npos) {
-    return fail(ErrorCode::kInvalid, "CXX=" + command + " has quotes or blanks that are not followed" + kRemedy);
+  const auto is_followed = [](unsigned char c) { return c >= ' ' && c != 0x7f && c != '\'' && c != '"' && c != '\\'; };
+  if (!std::ranges::all_of(command, is_followed)) {
+    return fail(ErrorCode::kInvalid,
+                "CXX has quotes, or blanks other than a space, that are not followed" + std::string(kRemedy));
   }
   std::vector<std::string> words;
   for (size_t at = 0; (at = command.find_first_not_of(' ', at)) != std::string::npos;) {

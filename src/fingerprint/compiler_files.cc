@@ -13,6 +13,10 @@ namespace {
 
 /// cc1plus has 35 MB, with debug information 300; libLLVM 110 to 200. A sparse file may claim to have many TB.
 constexpr uint64_t kPartLimit = uint64_t{1} << 30;
+/// All parts of clang 14 with its libraries have 300 MB.
+constexpr uint64_t kPartBytesLimit = uint64_t{2} << 30;
+/// What a compiler without one of its own takes from PATH.
+constexpr const char* kInPath[] = {"as", "ld"};
 constexpr uint64_t kDriverLimit = uint64_t{512} << 20;
 /// clang 14 has 250 files in its resource directory, 10 MB.
 constexpr size_t kPartsLimit = 10'000;
@@ -284,9 +288,15 @@ class Finder {
 Result<std::string> digest_of_parts(const InRoot& root, const std::string& driver, const CompilerFiles& files,
                                     KeyMemory& memory) {
   ManifestMaker maker;
+  uint64_t bytes = 0;
   for (const Part& part : files.parts) {
     const auto status = root.status(part.path);
     if (!status) return fail(ErrorCode::kNotFound, part.path + " cannot be read");
+    bytes += static_cast<uint64_t>(status->st_size);
+    if (bytes > kPartBytesLimit) {
+      return fail(ErrorCode::kTooLarge, driver + " has more than " + std::to_string(kPartBytesLimit) +
+                                            " bytes of parts, more than a compiler can have");
+    }
     maker.add(part.name + " " + part.path, *status, memory);
   }
   const Manifest manifest = maker.finish();
@@ -316,20 +326,26 @@ struct Sighting {
   CompilerPlace place;
 };
 
-/// Only a process of our own root has the host's parts for certain: a container may have no more of the host than the
-/// driver.
+/// A process of our own root has the host's parts, but for those that gcc and clang look for in PATH. A container may
+/// have no more of the host than the driver.
 bool is_hosts(const Sighting& job, const CompilerRequest& request) {
-  const auto root = InRoot::open("/");
-  auto place = root ? find_compiler(*root, request.host) : fail(root.error());
+  const InRoot root = InRoot::host();
+  const auto place = find_compiler(root, request.host);
   if (!place || place->options != job.place.options) return false;
-  if (!is_same_file(job.root.status(job.place.driver), root->status(place->driver))) return false;
-  if (request.root.empty()) return true;
+  if (!is_same_file(job.root.status(job.place.driver), root.status(place->driver))) return false;
+  if (request.root.is_host()) {
+    return std::ranges::all_of(kInPath, [&](const char* name) {
+      const std::string theirs = program_in(root, job.call.search, name);
+      const std::string ours = program_in(root, request.host.search, name);
+      return theirs == ours || is_same_file(root.status(theirs), root.status(ours));
+    });
+  }
   const auto theirs = find_compiler_files(job.root, job.place.driver, job.call);
-  const auto ours = find_compiler_files(*root, place->driver, request.host);
+  const auto ours = find_compiler_files(root, place->driver, request.host);
   return theirs && ours &&
          std::equal(theirs->parts.begin(), theirs->parts.end(), ours->parts.begin(), ours->parts.end(),
                     [&](const Part& one, const Part& other) {
-                      return is_same_file(job.root.status(one.path), root->status(other.path));
+                      return is_same_file(job.root.status(one.path), root.status(other.path));
                     });
 }
 
@@ -359,11 +375,9 @@ Fact compiler_files_fact(const CompilerRequest& request, const Fact& cpu, KeyMem
   const auto unknown = [&command](const Error& why) {
     return unknown_fact("the C++ compiler of the process: " + why.what(), command);
   };
-  const auto root = InRoot::open(request.root.empty() ? "/" : request.root);
-  if (!root) return unknown(root.error());
-  auto place = find_compiler(*root, request.call);
+  auto place = find_compiler(request.root, request.call);
   if (!place) return unknown(place.error());
-  const Sighting job{*root, request.call, std::move(*place)};
+  const Sighting job{request.root, request.call, std::move(*place)};
   if (is_hosts(job, request)) return known_fact(std::string(kHostCompiler), job.place.driver);
   auto text = text_of(job, cpu, memory);
   return text ? known_fact(std::move(*text), job.place.driver) : unknown(text.error());

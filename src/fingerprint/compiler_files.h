@@ -31,8 +31,8 @@ struct CompilerFiles {
 /// A question for the compiler of a process. Immutable value.
 struct CompilerRequest {
   CompilerCall call;
-  std::string root;   ///< the process's root directory; empty: this process's own
-  CompilerCall host;  ///< what the host's own compiler facet is about
+  const InRoot& root;  ///< of the process
+  CompilerCall host;   ///< what the host's own compiler facet is about
 };
 /// The value of compiler_files_fact() for a compiler that is the host's own.
 inline constexpr std::string_view kHostCompiler = "the host's";

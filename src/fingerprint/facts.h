@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cpu_features.h"
+#include "in_root.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/fingerprint/facet_text.h"
 #include "inductorfs/fingerprint/fingerprint.h"
@@ -34,15 +35,14 @@ struct PythonFacts {
   std::vector<std::string> extensions;  ///< importlib.machinery.EXTENSION_SUFFIXES
   std::string torch;                    ///< package folder; empty when there is none
   std::string triton;
-  std::string root{};           ///< the root directory of a process that has another one; empty: this process's own
-  std::string torch_in_root{};  ///< with `root`: the package folder's path there
 };
 [[nodiscard]] Result<PythonFacts> learn_python(const ProbeOptions& options);
 [[nodiscard]] Result<PythonFacts> learn_python(const ProbeOptions& options, KeyMemory& memory);
 [[nodiscard]] Fact python_fact(const Result<PythonFacts>& python);
 
-[[nodiscard]] Fact torch_fact(const Result<PythonFacts>& python, KeyMemory& memory);
-[[nodiscard]] Fact triton_fact(const Result<PythonFacts>& python, KeyMemory& memory);
+/// The packages are those of a process with that root.
+[[nodiscard]] Fact torch_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemory& memory);
+[[nodiscard]] Fact triton_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemory& memory);
 
 /// Says whether a device ran the probe's kernel with the right results. kUntried means that there was no kernel for the
 /// device, or that it was busy; nothing speaks against the device then.
@@ -108,7 +108,7 @@ struct CpuSight {
 inline constexpr const char* kThreadCountInKey = "thread_count_in_key";
 /// Says whether the key of a graph has the number of threads for which its C++ code is made (codecache.py,
 /// FxGraphHashDetails: parallel_num_threads()). Up to torch 2.9 it does not.
-[[nodiscard]] bool keys_thread_count(const std::string& torch_directory);
+[[nodiscard]] bool keys_thread_count(const InRoot& root, const std::string& torch_directory);
 /// Returns the number of cores of these processors, as MKL counts them: torch starts with so many threads
 /// (aten/src/ATen/ParallelOpenMP.cpp, init_num_threads). `cpuinfo` is the text of /proc/cpuinfo.
 [[nodiscard]] size_t core_count(std::string_view cpuinfo, const std::set<size_t>& processors);

@@ -3,21 +3,15 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
-#include "inductorfs/base/fd.h"
-#include "inductorfs/base/regular_file.h"
 #include "inductorfs/codec/digest.h"
 #include "package_keys.h"
 
 namespace inductorfs::fingerprint {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// torch 2.15 has 12,189 files and directories of depth 14, 1.1 GB; 2.9 has 1.7 GB; a debug build several times that. A
 /// link to a directory such as /usr/lib is followed as far as this.
@@ -30,68 +24,55 @@ constexpr std::string_view kLibrary = "lib/libtorch_cpu.so";
 
 /// One file of the package. Immutable value.
 struct File {
-  std::string name;     ///< below the package's directory
-  bool linked = false;  ///< a symbolic link leads to it, which is to be followed in the root of the package's users
+  std::string name;  ///< below the package's directory
   struct stat status {};
 };
 
 /// Lists the files of a package. Needs external synchronisation.
 class PackageFiles {
  public:
-  PackageFiles(const PackagePlace& place, const Fd& root) : place_(place), root_(root) {}
+  PackageFiles(const InRoot& root, const std::string& directory) : root_(root), directory_(directory) {}
 
-  Result<void> list() { return list(place_.directory, "", false, 0); }
+  Result<void> list() { return list("", 0); }
   [[nodiscard]] std::vector<File>& files() { return files_; }
   /// Names of links that lead nowhere, with what they say. A package of headers that is not installed leaves such
   /// links.
   [[nodiscard]] const std::map<std::string, std::string>& broken_links() const { return broken_links_; }
 
-  [[nodiscard]] Result<Fd> open(const File& file) const {
-    if (file.linked) return open_regular_in_root(root_.get(), place_.path + "/" + file.name, kFileBytesLimit);
-    return open_regular(place_.directory + "/" + file.name, kFileBytesLimit);
-  }
-
  private:
-  /// Lists the directory that is called `name` in the package and that `reach` leads to.
-  Result<void> list(const std::string& reach, const std::string& name, bool linked, int depth) {
+  Result<void> list(const std::string& name, int depth) {
     if (depth > kDepthLimit) return too_large("is deeper than " + std::to_string(kDepthLimit) + " directories");
-    std::error_code error;
-    for (fs::directory_iterator at(reach, error), end; !error && at != end; at.increment(error)) {
-      const std::string base = at->path().filename().string();
+    const std::string path = name.empty() ? directory_ : directory_ + "/" + name;
+    INDUCTORFS_TRY_ASSIGN(const auto entries, root_.entries_in(path, kFileLimit));
+    for (const DirectoryEntry& entry : entries) {
+      const std::string& base = entry.name;
       // What Python writes at run time; what editors, version control and NFS (.nfs*) leave. No wheel has such files.
       if (base == "__pycache__" || base.ends_with(".pyc") || base.starts_with('.')) continue;
-      INDUCTORFS_TRY(add(reach + "/" + base, name.empty() ? base : name + "/" + base, linked, depth));
+      INDUCTORFS_TRY(add(name.empty() ? base : name + "/" + base, entry.kind, depth));
     }
-    if (error) return fail(error_from_errno(error.value(), "list", place_.directory + "/" + name));
     return {};
   }
 
-  Result<void> add(const std::string& reach, const std::string& name, bool linked, int depth) {
+  /// Distributions have links to libraries in /usr/lib, and to directories of headers in /usr/include.
+  Result<void> add(const std::string& name, DirectoryEntry::Kind kind, int depth) {
     if (++seen_ > kFileLimit) return too_large("has more than " + std::to_string(kFileLimit) + " files");
     if (name.find_first_of("\n\r") != std::string::npos) {
-      return fail(ErrorCode::kInvalid, place_.directory + " has a file with a line break in its name");
+      return fail(ErrorCode::kInvalid, directory_ + " has a file with a line break in its name");
+    }
+    if (kind == DirectoryEntry::Kind::kDirectory) return list(name, depth + 1);
+    if (kind == DirectoryEntry::Kind::kOther) return {};
+    const std::string path = directory_ + "/" + name;
+    const auto found = root_.open_at_path(path, O_PATH);
+    if (!found && kind == DirectoryEntry::Kind::kLink && found.error().code() == ErrorCode::kNotFound) {
+      INDUCTORFS_TRY_ASSIGN(auto target, root_.read_link(path));
+      broken_links_.emplace(name, std::move(target));
+      return {};
     }
     struct stat status {};
-    if (lstat(reach.c_str(), &status) != 0) return fail_errno("stat", reach);
-    if (S_ISLNK(status.st_mode)) return add_link(reach, name, depth);
-    if (S_ISDIR(status.st_mode)) return list(reach, name, linked, depth + 1);
-    return S_ISREG(status.st_mode) ? add_file({name, linked, status}) : Result<void>();
-  }
-
-  /// Distributions have links to libraries in /usr/lib, and to directories of headers in /usr/include.
-  Result<void> add_link(const std::string& reach, const std::string& name, int depth) {
-    const std::string path = place_.path + "/" + name;
-    const auto target = open_in_root(root_.get(), path, O_PATH);
-    if (!target && target.error().code() == ErrorCode::kNotFound) {
-      std::error_code error;
-      broken_links_.emplace(name, fs::read_symlink(reach, error).string());
-      return error ? Result<void>(fail(error_from_errno(error.value(), "read link", reach))) : Result<void>();
-    }
-    struct stat status {};
-    if (!target) return fail(target.error());
-    if (fstat(target->get(), &status) != 0) return fail_errno("stat", path);
-    if (!S_ISDIR(status.st_mode)) return S_ISREG(status.st_mode) ? add_file({name, true, status}) : Result<void>();
-    return list("/proc/self/fd/" + std::to_string(target->get()), name, true, depth + 1);
+    if (!found) return fail(found.error());
+    if (fstat(found->get(), &status) != 0) return fail_errno("stat", path);
+    if (S_ISDIR(status.st_mode)) return list(name, depth + 1);
+    return S_ISREG(status.st_mode) ? add_file({name, status}) : Result<void>();
   }
 
   Result<void> add_file(File file) {
@@ -102,11 +83,11 @@ class PackageFiles {
   }
 
   [[nodiscard]] Result<void> too_large(const std::string& what) const {
-    return fail(ErrorCode::kTooLarge, place_.directory + " " + what + ", more than a torch can have");
+    return fail(ErrorCode::kTooLarge, directory_ + " " + what + ", more than a torch can have");
   }
 
-  const PackagePlace& place_;
-  const Fd& root_;
+  const InRoot& root_;
+  const std::string& directory_;
   std::vector<File> files_;
   std::map<std::string, std::string> broken_links_;
   size_t seen_ = 0;
@@ -136,11 +117,10 @@ std::string record_name(const std::string& name) {
   return quoted + "\"";
 }
 
-Result<std::string> line_of(const PackageFiles& package, const PackagePlace& place, const File& file,
-                            KeyMemory& memory) {
-  INDUCTORFS_TRY_ASSIGN(const auto open, package.open(file));
-  INDUCTORFS_TRY_ASSIGN(const auto digest,
-                        remembered_digest(open.get(), memory.name_of(place.directory + "/" + file.name), memory));
+Result<std::string> line_of(const InRoot& root, const std::string& directory, const File& file, KeyMemory& memory) {
+  const std::string path = directory + "/" + file.name;
+  INDUCTORFS_TRY_ASSIGN(const auto open, root.open_regular(path, kFileBytesLimit));
+  INDUCTORFS_TRY_ASSIGN(const auto digest, remembered_digest(open.get(), path, memory));
   (void)memory.save();  // an unwritable memory costs time at the next start, nothing else
   return record_name(file.name) + ",sha256=" + base64(digest.raw()) + "," + std::to_string(file.status.st_size);
 }
@@ -159,24 +139,23 @@ Manifest manifest_of_package(PackageFiles& package, const KeyMemory& memory) {
 
 }  // namespace
 
-Result<std::string> files_digest(const PackagePlace& torch, KeyMemory& memory) {
-  INDUCTORFS_TRY_ASSIGN(const Fd root, open_at(AT_FDCWD, torch.root, O_PATH | O_DIRECTORY));
-  PackageFiles package(torch, root);
+Result<std::string> files_digest(const InRoot& root, const std::string& torch_directory, KeyMemory& memory) {
+  PackageFiles package(root, torch_directory);
   INDUCTORFS_TRY(package.list());
   const Manifest manifest = manifest_of_package(package, memory);
   std::vector<File>& files = package.files();
   if (std::none_of(files.begin(), files.end(), [](const File& file) { return file.name == kLibrary; })) {
-    return fail(ErrorCode::kNotFound, torch.directory + " has no " + std::string(kLibrary) +
+    return fail(ErrorCode::kNotFound, torch_directory + " has no " + std::string(kLibrary) +
                                           ", so its libraries cannot be found; install torch from a wheel");
   }
-  const std::string name = "files " + memory.name_of(torch.directory);
+  const std::string name = "files " + torch_directory;
   if (auto known = memory.find(name, manifest.digest)) return *known;
   // What is remembered of large files stays if there is no time for the small ones.
   std::sort(files.begin(), files.end(),
             [](const File& a, const File& b) { return a.status.st_size > b.status.st_size; });
   std::vector<std::string> lines;
   for (const File& file : files) {
-    INDUCTORFS_TRY_ASSIGN(auto line, line_of(package, torch, file, memory));
+    INDUCTORFS_TRY_ASSIGN(auto line, line_of(root, torch_directory, file, memory));
     lines.push_back(std::move(line));
   }
   for (const auto& [link, target] : package.broken_links()) lines.push_back(record_name(link) + ",link=" + target);

@@ -46,12 +46,12 @@ Fingerprint read_here(const HostRequest& request) {
   if (part == HostPart::kPackages) {
     const auto python = learn_python(options, memory);
     learned(Facet::kPython, python_fact(python));
-    learned(Facet::kTorch, torch_fact(python, memory));
+    learned(Facet::kTorch, torch_fact(InRoot::host(), python, memory));
     learned(Facet::kCuda, cuda_of_torch(python));
-    learned(Facet::kTriton, triton_fact(python, memory));
+    learned(Facet::kTriton, triton_fact(InRoot::host(), python, memory));
   } else if (part == HostPart::kEnvironment) {
     const auto files = named_files(options.environment, {});
-    learned(Facet::kEnvironment, named_files_fact(files, {{}, request.torch, request.triton}, memory));
+    learned(Facet::kEnvironment, named_files_fact(files, InRoot::host(), {request.torch, request.triton}, memory));
   } else {
     learned(Facet::kCompiler, compiler_fact(options, cpu_facts().first, memory));
   }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <climits>
 #include <string_view>
 
@@ -31,6 +32,12 @@ Result<std::string> target_of(const Fd& link, const std::string& path) {
   return std::string(text.data(), static_cast<size_t>(size));
 }
 
+DirectoryEntry::Kind kind_of(unsigned char type) {
+  if (type == DT_REG) return DirectoryEntry::Kind::kFile;
+  if (type == DT_DIR) return DirectoryEntry::Kind::kDirectory;
+  return type == DT_LNK ? DirectoryEntry::Kind::kLink : DirectoryEntry::Kind::kOther;
+}
+
 /// Splits off the first component; empty at the end of the path.
 std::string take_component(std::string& path) {
   const size_t start = std::min(path.find_first_not_of('/'), path.size());
@@ -47,6 +54,16 @@ Result<InRoot> InRoot::open(const std::string& directory) {
   return InRoot(std::move(root));
 }
 
+Result<Fd> InRoot::open_at_path(const std::string& path, int flags) const {
+  if (!root_) return open_at(AT_FDCWD, path, flags);
+  for (const auto& [name, directory] : places_) {
+    if (!path.starts_with(name) || path[name.size()] != '/') continue;
+    auto found = open_beneath(directory.get(), path.substr(name.size() + 1), flags);
+    if (found) return found;
+  }
+  return open_in_root(root_.get(), path, flags);
+}
+
 Result<std::string> InRoot::real_path(const std::string& path) const {
   std::string real;
   std::string rest = path;
@@ -58,7 +75,7 @@ Result<std::string> InRoot::real_path(const std::string& path) const {
       continue;
     }
     const std::string next = real + "/" + component;
-    INDUCTORFS_TRY_ASSIGN(const auto found, open_in_root(root_.get(), next, O_PATH | O_NOFOLLOW));
+    INDUCTORFS_TRY_ASSIGN(const auto found, open_at_path(next, O_PATH | O_NOFOLLOW));
     struct stat status {};
     if (fstat(found.get(), &status) != 0) return fail_errno("stat", next);
     if (!S_ISLNK(status.st_mode)) {
@@ -74,7 +91,8 @@ Result<std::string> InRoot::real_path(const std::string& path) const {
 }
 
 Result<Fd> InRoot::open_regular(const std::string& path, uint64_t limit) const {
-  return open_regular_in_root(root_.get(), path, limit);
+  INDUCTORFS_TRY_ASSIGN(const auto file, open_at_path(path, O_PATH));
+  return reopen_regular(file, path, limit);
 }
 
 Result<std::string> InRoot::read_regular(const std::string& path, uint64_t limit) const {
@@ -82,9 +100,15 @@ Result<std::string> InRoot::read_regular(const std::string& path, uint64_t limit
   return read_whole(file, path);
 }
 
+Result<std::string> InRoot::read_link(const std::string& path) const {
+  INDUCTORFS_TRY_ASSIGN(const auto link, open_at_path(path, O_PATH | O_NOFOLLOW));
+  return target_of(link, path);
+}
+
 std::optional<struct stat> InRoot::status(const std::string& path) const {
-  const auto found = open_in_root(root_.get(), path, O_PATH);
   struct stat status {};
+  if (!root_) return ::stat(path.c_str(), &status) == 0 ? std::optional(status) : std::nullopt;
+  const auto found = open_at_path(path, O_PATH);
   if (!found || fstat(found->get(), &status) != 0) return std::nullopt;
   return status;
 }
@@ -94,25 +118,47 @@ bool InRoot::is_directory(const std::string& path) const {
   return found && S_ISDIR(found->st_mode);
 }
 
+bool InRoot::is_regular(const std::string& path) const {
+  const auto found = status(path);
+  return found && S_ISREG(found->st_mode);
+}
+
 bool InRoot::is_program(const std::string& path) const {
   const auto found = status(path);
   return found && S_ISREG(found->st_mode) && (found->st_mode & (S_IXUSR | S_IXGRP | S_IXOTH)) != 0;
 }
 
-Result<std::vector<std::string>> InRoot::names_in(const std::string& directory) const {
-  std::vector<std::string> names;
-  auto found = open_in_root(root_.get(), directory, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
-  if (!found) return names;
-  const Directory open(fdopendir(found->get()));
-  if (!open) return names;
-  (void)found->release();  // the stream closes it
+Result<std::vector<DirectoryEntry>> InRoot::entries_in(const std::string& directory, size_t limit) const {
+  INDUCTORFS_TRY_ASSIGN(auto found, open_at_path(directory, O_RDONLY | O_DIRECTORY | O_NONBLOCK));
+  const Directory open(fdopendir(found.get()));
+  if (!open) return fail_errno("list", directory);
+  const int listed = found.release();  // the stream closes it
+  std::vector<DirectoryEntry> entries;
+  errno = 0;
   while (const dirent* const entry = readdir(open.get())) {
     const std::string_view name(entry->d_name);
     if (name == "." || name == "..") continue;
-    if (names.size() >= kNameLimit) return fail(ErrorCode::kTooLarge, directory + " has too many files");
-    names.emplace_back(name);
+    if (entries.size() >= limit) return fail(ErrorCode::kTooLarge, directory + " has too many files");
+    unsigned char type = entry->d_type;
+    struct stat status {};
+    if (type == DT_UNKNOWN && fstatat(listed, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0) {
+      type = IFTODT(status.st_mode);
+    }
+    entries.push_back({std::string(name), kind_of(type)});
+    errno = 0;
   }
-  std::sort(names.begin(), names.end());
+  if (errno != 0) return fail_errno("list", directory);
+  std::sort(entries.begin(), entries.end(),
+            [](const DirectoryEntry& one, const DirectoryEntry& other) { return one.name < other.name; });
+  return entries;
+}
+
+Result<std::vector<std::string>> InRoot::names_in(const std::string& directory) const {
+  auto entries = entries_in(directory, kNameLimit);
+  if (!entries && entries.error().code() == ErrorCode::kTooLarge) return fail(entries.error());
+  std::vector<std::string> names;
+  if (!entries) return names;
+  for (DirectoryEntry& entry : *entries) names.push_back(std::move(entry.name));
   return names;
 }
 

@@ -14,27 +14,48 @@
 
 namespace inductorfs::fingerprint {
 
+/// What a directory holds under one name. Immutable value.
+struct DirectoryEntry {
+  enum class Kind { kFile, kDirectory, kLink, kOther };
+  std::string name;
+  Kind kind = Kind::kOther;
+};
+
 /// The files of a process as the process sees them: paths are absolute, and no link leads out of its root directory.
-/// Every call blocks as long as the file system does. Immutable after construction.
+/// Every call blocks as long as the file system does. Immutable once its last place is added.
 class InRoot {
  public:
+  /// Returns the files as this process itself sees them.
+  [[nodiscard]] static InRoot host() { return InRoot(Fd()); }
   [[nodiscard]] static Result<InRoot> open(const std::string& directory);
+  /// Says that what the process calls `path` is this open directory: a file system that was mounted there cannot be
+  /// reached from the root any more when the process's mount namespace has ended. `path` has no symbolic link in it.
+  void add_place(const std::string& path, Fd directory) { places_.emplace_back(path, std::move(directory)); }
 
+  [[nodiscard]] bool is_host() const { return !root_; }
+  /// Opens what the path leads to; symbolic links are followed in the root.
+  [[nodiscard]] Result<Fd> open_at_path(const std::string& path, int flags) const;
   /// Returns the path without any symbolic link in it.
   [[nodiscard]] Result<std::string> real_path(const std::string& path) const;
   [[nodiscard]] Result<Fd> open_regular(const std::string& path, uint64_t limit) const;
   /// Reads the whole content. Errors are those of open_regular().
   [[nodiscard]] Result<std::string> read_regular(const std::string& path, uint64_t limit) const;
+  /// Returns what a symbolic link says.
+  [[nodiscard]] Result<std::string> read_link(const std::string& path) const;
   /// Returns the status of what the path leads to; empty when there is nothing, or it cannot be reached.
   [[nodiscard]] std::optional<struct stat> status(const std::string& path) const;
   [[nodiscard]] bool is_directory(const std::string& path) const;
+  [[nodiscard]] bool is_regular(const std::string& path) const;
   [[nodiscard]] bool is_program(const std::string& path) const;
+  /// Returns what a directory holds, sorted by name. kTooLarge when it holds more than `limit`.
+  [[nodiscard]] Result<std::vector<DirectoryEntry>> entries_in(const std::string& directory, size_t limit) const;
   /// Returns the names in a directory, sorted; none when it cannot be read. kTooLarge when there are too many.
   [[nodiscard]] Result<std::vector<std::string>> names_in(const std::string& directory) const;
 
  private:
   explicit InRoot(Fd root) : root_(std::move(root)) {}
-  Fd root_;
+  Fd root_;  ///< none: the host's
+  std::vector<std::pair<std::string, Fd>> places_;
 };
 
 }  // namespace inductorfs::fingerprint

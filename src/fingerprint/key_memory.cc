@@ -9,7 +9,7 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
-#include "inductorfs/base/regular_file.h"
+#include "read_as.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -54,14 +54,16 @@ void ManifestMaker::add(std::string_view name, const struct stat& status, const 
 
 Manifest ManifestMaker::finish() { return {hasher_.finish().to_hex(), too_fresh_}; }
 
-Result<Manifest> manifest_of(const std::vector<std::string>& files) { return manifest_of(files, KeyMemory("")); }
+Result<Manifest> manifest_of(const std::vector<std::string>& files) {
+  return manifest_of(InRoot::host(), files, KeyMemory(""));
+}
 
-Result<Manifest> manifest_of(const std::vector<std::string>& files, const KeyMemory& memory) {
+Result<Manifest> manifest_of(const InRoot& root, const std::vector<std::string>& files, const KeyMemory& memory) {
   ManifestMaker maker;
   for (const std::string& file : files) {
-    struct stat status {};
-    if (stat(file.c_str(), &status) != 0) return fail(ErrorCode::kNotFound, file + " cannot be read");
-    maker.add(memory.name_of(file), status, memory);
+    const auto status = root.status(file);
+    if (!status) return fail(ErrorCode::kNotFound, file + " cannot be read");
+    maker.add(file, *status, memory);
   }
   return maker.finish();
 }
@@ -89,16 +91,6 @@ KeyMemory KeyMemory::of_containers(const std::string& path, const std::string& u
   KeyMemory memory(path.empty() ? path : path + ".containers");
   memory.user_ = user;
   return memory;
-}
-
-std::string KeyMemory::name_of(const std::string& path) const {
-  if (user_.empty() || !path.starts_with("/proc/")) return path;
-  const size_t process = path.find('/', std::string_view("/proc/").size());
-  const size_t place = path.find('/', std::min(process, path.size() - 1) + 1);
-  if (place == std::string::npos) return path;
-  if (path.substr(process, place - process) != "/fd") return path.substr(place);
-  const size_t descriptor = path.find('/', place + 1);
-  return descriptor == std::string::npos ? std::string("/") : path.substr(descriptor);
 }
 
 std::string KeyMemory::identity_of_file(const struct stat& status) const {
@@ -130,6 +122,7 @@ void KeyMemory::keep(const std::string& name, std::string_view manifest, std::st
 
 Result<void> KeyMemory::save() {
   if (path_.empty() || fresh_.empty()) return {};
+  const ReadAsSelf self;  // the file is the daemon's
   KeyMemory saved(path_);
   if (saved.kept_.size() + fresh_.size() > kKeptLimit) saved.kept_.clear();
   for (const std::string& name : fresh_) saved.kept_[name] = kept_[name];
@@ -145,11 +138,11 @@ Result<void> KeyMemory::save() {
   return {};
 }
 
-Result<codec::Digest> remembered_digest(const std::string& path, KeyMemory& memory) {
-  const auto file = open_regular(path, kHashedFileLimit);
+Result<codec::Digest> remembered_digest(const InRoot& root, const std::string& path, KeyMemory& memory) {
+  const auto file = root.open_regular(path, kHashedFileLimit);
   if (!file && file.error().code() != ErrorCode::kNotFound) return fail(file.error());
   if (!file) return fail(ErrorCode::kNotFound, path + " cannot be read");
-  return remembered_digest(file->get(), memory.name_of(path), memory);
+  return remembered_digest(file->get(), path, memory);
 }
 
 Result<codec::Digest> remembered_digest(int file, const std::string& name, KeyMemory& memory) {

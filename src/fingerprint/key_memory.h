@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "in_root.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/codec/digest.h"
 
@@ -43,8 +44,9 @@ class ManifestMaker {
   codec::Hasher hasher_;
   bool too_fresh_ = false;
 };
-/// Does the same with the names and identities that `memory` uses.
-[[nodiscard]] Result<Manifest> manifest_of(const std::vector<std::string>& files, const KeyMemory& memory);
+/// Does the same for files of a process with that root, with the identities that `memory` uses.
+[[nodiscard]] Result<Manifest> manifest_of(const InRoot& root, const std::vector<std::string>& files,
+                                           const KeyMemory& memory);
 
 /// Digests of large files and whole keys of earlier runs, kept in a small JSON file. A file that is absent, damaged or
 /// of another form is an empty memory, which only costs time. Needs external synchronisation.
@@ -52,13 +54,12 @@ class KeyMemory {
  public:
   /// With an empty path, nothing is remembered beyond this object.
   explicit KeyMemory(std::string path);
-  /// Makes a memory for packages below /proc/PID/root or /proc/PID/fd/N. Another container of the same image has equal
-  /// files at other inodes of another device, below another such place; their sizes and times say that they are the
-  /// same. A user who runs a file system can forge these, so each user has a separate memory.
+  /// Makes a memory for packages of processes with another root. Another container of the same image has equal files
+  /// at other inodes of another device; their sizes and times say that they are the same. A user who runs a file system
+  /// can forge these, so each user has a separate memory.
   [[nodiscard]] static KeyMemory of_containers(const std::string& path, const std::string& user);
 
-  /// These return the name of a file or package in the memory, and the identity that tells whether a file is the same.
-  [[nodiscard]] std::string name_of(const std::string& path) const;
+  /// Returns the identity that tells whether a file is the same.
   [[nodiscard]] std::string identity_of_file(const struct stat& status) const;
   /// Returns the value kept under `name` if it was kept with the same manifest.
   [[nodiscard]] std::optional<std::string> find(const std::string& name, std::string_view manifest) const;
@@ -84,7 +85,7 @@ class KeyMemory {
 
 /// Returns the digest of a file's content; for a large file it comes from the memory while the file's identity is the
 /// same.
-[[nodiscard]] Result<codec::Digest> remembered_digest(const std::string& path, KeyMemory& memory);
+[[nodiscard]] Result<codec::Digest> remembered_digest(const InRoot& root, const std::string& path, KeyMemory& memory);
 /// Does the same for an open regular file. `name` is its name in the memory.
 [[nodiscard]] Result<codec::Digest> remembered_digest(int file, const std::string& name, KeyMemory& memory);
 

@@ -2,19 +2,17 @@
 #include "module_tree.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
-#include <system_error>
 #include <utility>
 
 namespace inductorfs::fingerprint {
 namespace {
 
-namespace fs = std::filesystem;
-
 /// Far above torch (2476 modules, depth 9): a link that leads back up must not walk forever.
 constexpr size_t kModuleLimit = 100000;
 constexpr int kDepthLimit = 32;
+/// Of one directory.
+constexpr size_t kNameLimit = 100'000;
 
 struct Listed {
   std::string name;
@@ -22,25 +20,27 @@ struct Listed {
   bool is_file = false;
 };
 
-Result<std::vector<Listed>> sorted_listing(const std::string& folder) {
-  std::error_code error;
+Result<std::vector<Listed>> sorted_listing(const InRoot& root, const std::string& folder) {
+  INDUCTORFS_TRY_ASSIGN(const auto entries, root.entries_in(folder, kNameLimit));
   std::vector<Listed> result;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    std::error_code unreadable;  // a dangling link is no directory, and no error either
-    const bool is_directory = at->is_directory(unreadable);
-    result.push_back({at->path().filename().string(), is_directory, !is_directory && at->is_regular_file(unreadable)});
+  for (const DirectoryEntry& entry : entries) {
+    Listed listed{entry.name, entry.kind == DirectoryEntry::Kind::kDirectory,
+                  entry.kind == DirectoryEntry::Kind::kFile};
+    if (entry.kind == DirectoryEntry::Kind::kLink) {
+      const auto status = root.status(folder + "/" + entry.name);  // a dangling link is neither, and no error
+      listed.is_directory = status && S_ISDIR(status->st_mode);
+      listed.is_file = status && S_ISREG(status->st_mode);
+    }
+    result.push_back(std::move(listed));
   }
-  if (error) return fail(error_from_errno(error.value(), "list", folder));
-  std::sort(result.begin(), result.end(), [](const Listed& a, const Listed& b) { return a.name < b.name; });
   return result;
 }
 
 /// The first of base + suffix that is a file, in the order of the loaders; empty when there is none.
-std::string loaded_file(const std::string& base, const ModuleSuffixes& suffixes) {
+std::string loaded_file(const InRoot& root, const std::string& base, const ModuleSuffixes& suffixes) {
   for (const std::string& suffix : suffixes.all()) {
-    std::error_code error;
     std::string path = base + suffix;
-    if (fs::is_regular_file(path, error)) return path;
+    if (root.is_regular(path)) return path;
   }
   return {};
 }
@@ -59,17 +59,17 @@ std::string listed_file(const std::string& folder, const std::vector<Listed>& li
   return {};
 }
 
-Result<void> walk(const std::string& folder, const std::string& prefix, const ModuleSuffixes& suffixes, WalkOrder order,
-                  int depth, std::vector<Module>& out) {
+Result<void> walk(const InRoot& root, const std::string& folder, const std::string& prefix,
+                  const ModuleSuffixes& suffixes, WalkOrder order, int depth, std::vector<Module>& out) {
   if (depth > kDepthLimit || out.size() > kModuleLimit) {
     return fail(ErrorCode::kTooLarge, folder + " is too deep or has too many modules");
   }
-  INDUCTORFS_TRY_ASSIGN(auto modules, modules_in(folder, suffixes, order));
+  INDUCTORFS_TRY_ASSIGN(auto modules, modules_in(root, folder, suffixes, order));
   for (Module& module : modules) {
     module.name.insert(0, prefix);
     out.push_back(module);
     if (module.folder.empty()) continue;
-    INDUCTORFS_TRY(walk(module.folder, module.name + ".", suffixes, order, depth + 1, out));
+    INDUCTORFS_TRY(walk(root, module.folder, module.name + ".", suffixes, order, depth + 1, out));
   }
   return {};
 }
@@ -91,8 +91,9 @@ std::string_view ModuleSuffixes::module_name(std::string_view file_name) const {
   return file_name;
 }
 
-Result<std::vector<Module>> modules_in(const std::string& folder, const ModuleSuffixes& suffixes, WalkOrder order) {
-  INDUCTORFS_TRY_ASSIGN(auto listing, sorted_listing(folder));
+Result<std::vector<Module>> modules_in(const InRoot& root, const std::string& folder, const ModuleSuffixes& suffixes,
+                                       WalkOrder order) {
+  INDUCTORFS_TRY_ASSIGN(auto listing, sorted_listing(root, folder));
   std::vector<Module> result;
   std::set<std::string, std::less<>> seen;
   for (const Listed& entry : listing) {
@@ -101,7 +102,7 @@ Result<std::vector<Module>> modules_in(const std::string& folder, const ModuleSu
     module.name = suffixes.module_name(entry.name);
     if (module.name == "__init__" || seen.contains(module.name)) continue;
     if (module.name.empty() && entry.is_directory && entry.name.find('.') == std::string::npos) {
-      module.file = loaded_file(path + "/__init__", suffixes);
+      module.file = loaded_file(root, path + "/__init__", suffixes);
       if (module.file.empty()) continue;
       module.name = entry.name;
       module.folder = path;
@@ -118,9 +119,10 @@ Result<std::vector<Module>> modules_in(const std::string& folder, const ModuleSu
   return result;
 }
 
-Result<std::vector<Module>> walk_modules(const std::string& folder, const ModuleSuffixes& suffixes, WalkOrder order) {
+Result<std::vector<Module>> walk_modules(const InRoot& root, const std::string& folder, const ModuleSuffixes& suffixes,
+                                         WalkOrder order) {
   std::vector<Module> result;
-  INDUCTORFS_TRY(walk(folder, "", suffixes, order, 0, result));
+  INDUCTORFS_TRY(walk(root, folder, "", suffixes, order, 0, result));
   return result;
 }
 

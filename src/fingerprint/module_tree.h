@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "in_root.h"
 #include "inductorfs/base/result.h"
 
 namespace inductorfs::fingerprint {
@@ -33,15 +34,15 @@ class ModuleSuffixes {
 enum class WalkOrder { kFileName, kModuleName };
 
 /// Returns the modules directly in `folder`, as pkgutil._iter_file_finder_modules (CPython Lib/pkgutil.py) finds them.
-[[nodiscard]] Result<std::vector<Module>> modules_in(const std::string& folder, const ModuleSuffixes& suffixes,
-                                                     WalkOrder order);
+[[nodiscard]] Result<std::vector<Module>> modules_in(const InRoot& root, const std::string& folder,
+                                                     const ModuleSuffixes& suffixes, WalkOrder order);
 
 /// Returns all modules below `folder`, a package before its members, with dotted names. `folder`'s own __init__ is not
 /// included. kModuleName is the order of torch._inductor.codecache.build_code_hash, kFileName that of
 /// pkgutil.walk_packages (which also imports each package; a package that cannot be imported would keep its row and
 /// lose its members).
-[[nodiscard]] Result<std::vector<Module>> walk_modules(const std::string& folder, const ModuleSuffixes& suffixes,
-                                                       WalkOrder order);
+[[nodiscard]] Result<std::vector<Module>> walk_modules(const InRoot& root, const std::string& folder,
+                                                       const ModuleSuffixes& suffixes, WalkOrder order);
 
 /// Returns the value of a top-level `NAME = 'text'` or `NAME: annotation = "text"` of Python source. `None` is an empty
 /// text; kNotFound when there is no such line.

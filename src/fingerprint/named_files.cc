@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "named_files.h"
 
-#include <fcntl.h>
-
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "facts.h"
 #include "inductorfs/base/fd.h"
-#include "inductorfs/base/regular_file.h"
 #include "inductorfs/fingerprint/variables.h"
 
 namespace inductorfs::fingerprint {
@@ -18,14 +15,11 @@ namespace {
 /// ptxas of CUDA 13.2 has 52 MB. A sparse file of another user may claim to have many TB.
 constexpr uint64_t kNamedFileLimit = uint64_t{1} << 30;
 
-/// Opens files below one root, and digests them. Needs external synchronisation.
+/// Digests files of one root. Needs external synchronisation.
 class FileReader {
  public:
-  FileReader(const FilePlaces& places, KeyMemory& memory) : places_(places), memory_(memory) {
-    if (places.root.empty()) return;
-    auto root = open_at(AT_FDCWD, places.root, O_PATH | O_DIRECTORY);
-    if (root) root_ = std::move(*root);
-  }
+  FileReader(const InRoot& root, const PackagePlaces& packages, KeyMemory& memory)
+      : root_(root), packages_(packages), memory_(memory) {}
 
   /// Returns the value of a line of named_files_fact().
   [[nodiscard]] std::string meaning(const NamedFile& file, const FileKind& kind) {
@@ -44,14 +38,8 @@ class FileReader {
 
   static std::string quoted(const std::string& text) { return "\"" + text + "\""; }
 
-  [[nodiscard]] Result<Fd> open(const std::string& path) const {
-    if (places_.root.empty()) return open_regular(path, kNamedFileLimit);
-    if (!root_) return fail(ErrorCode::kUnavailable, path + ": the root of the process cannot be opened");
-    return open_regular_in_root(root_.get(), path, kNamedFileLimit);
-  }
-
   [[nodiscard]] Result<codec::Digest> digest_of(const std::string& path, const FileKind& kind) {
-    auto file = open(path);
+    auto file = root_.open_regular(path, kNamedFileLimit);
     if (!file && file.error().code() == ErrorCode::kNotFound)
       return fail(ErrorCode::kNotFound, path + " does not exist");
     if (!file) return fail(file.error());
@@ -69,7 +57,7 @@ class FileReader {
   /// Returns the content that is used when the variable is unset; empty when the packages have no such file.
   [[nodiscard]] Result<Content> usual_of(const FileKind& kind) {
     for (const auto& [package, name] :
-         {std::pair(places_.torch, kind.in_torch), std::pair(places_.triton, kind.in_triton)}) {
+         {std::pair(packages_.torch, kind.in_torch), std::pair(packages_.triton, kind.in_triton)}) {
       if (package.empty() || name.empty()) continue;
       auto digest = digest_of(package + "/" + std::string(name), kind);
       if (digest) return Content(*digest);
@@ -78,9 +66,9 @@ class FileReader {
     return Content();
   }
 
-  const FilePlaces& places_;
+  const InRoot& root_;
+  const PackagePlaces& packages_;
   KeyMemory& memory_;
-  Fd root_;
 };
 
 }  // namespace
@@ -97,8 +85,9 @@ std::vector<NamedFile> named_files(const std::map<std::string, std::string>& env
   return files;
 }
 
-Fact named_files_fact(const std::vector<NamedFile>& files, const FilePlaces& places, KeyMemory& memory) {
-  FileReader reader(places, memory);
+Fact named_files_fact(const std::vector<NamedFile>& files, const InRoot& root, const PackagePlaces& packages,
+                      KeyMemory& memory) {
+  FileReader reader(root, packages, memory);
   std::string text;
   for (const NamedFile& file : files) {
     const Variable* const variable = find_variable(file.variable);

@@ -24,9 +24,8 @@ struct NamedFile {
 [[nodiscard]] std::vector<NamedFile> named_files(const std::map<std::string, std::string>& environment,
                                                  const std::string& torch);
 
-/// Where these files and the packages lie. Immutable value.
-struct FilePlaces {
-  std::string root;    ///< the directory that is the root of the paths; empty: this process's own root
+/// Where the packages lie. Immutable value.
+struct PackagePlaces {
   std::string torch;   ///< the package's directory; empty when there is none
   std::string triton;  ///< as torch
 };
@@ -35,7 +34,8 @@ inline constexpr std::string_view kUsualFile = "usual";
 /// Returns a line for each of these files: NAME=kUsualFile, NAME=content_value() for a file of other content, and
 /// NAME=not_known_value() for one that cannot be read; "none" when there are no files. It reads the files, never runs
 /// one, and blocks as long as their file system does.
-[[nodiscard]] Fact named_files_fact(const std::vector<NamedFile>& files, const FilePlaces& places, KeyMemory& memory);
+[[nodiscard]] Fact named_files_fact(const std::vector<NamedFile>& files, const InRoot& root,
+                                    const PackagePlaces& packages, KeyMemory& memory);
 
 /// Returns the canonical value of `variable` in the text of named_files_fact(); empty when it means the same as unset.
 [[nodiscard]] std::string named_value(const Fact& fact, const std::string& variable);

@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "facts.h"
-#include "inductorfs/base/regular_file.h"
 #include "inductorfs/codec/digest.h"
 #include "package_keys.h"
 
@@ -15,24 +14,24 @@ std::string or_none(const std::string& text) { return text.empty() ? std::string
 
 /// Whether libtorch is built with the string and list classes of C++11, as torch.compiled_with_cxx11_abi() says. No
 /// text file of the package says it (TorchConfig.cmake stopped to): the mangled names of its smallest library do.
-std::string cxx11_abi(const std::string& library) {
+std::string cxx11_abi(const InRoot& root, const std::string& library) {
   constexpr uint64_t kLibraryLimit = uint64_t{64} << 20;
-  const auto bytes = read_regular(library, kLibraryLimit);
+  const auto bytes = root.read_regular(library, kLibraryLimit);
   if (!bytes) return "unknown";
   return bytes->find("NSt7__cxx1112basic_string") != std::string::npos ? "yes" : "no";
 }
 
-std::string torch_details(const std::string& torch, KeyMemory& memory) {
+std::string torch_details(const InRoot& root, const std::string& torch, KeyMemory& memory) {
   const std::string file = torch + "/version.py";
   const std::string library = torch + "/lib/libc10.so";
-  const auto manifest = manifest_of({file, library}, memory);
-  const std::string remembered = "torch details " + memory.name_of(torch);
+  const auto manifest = manifest_of(root, {file, library}, memory);
+  const std::string remembered = "torch details " + torch;
   if (manifest) {
     if (auto known = memory.find(remembered, manifest->digest)) return *known;
   }
-  Lines lines = {{"cxx11_abi", cxx11_abi(library)}};
+  Lines lines = {{"cxx11_abi", cxx11_abi(root, library)}};
   for (const char* name : {"cuda", "hip", "git_version", "debug"}) {
-    const auto value = assigned_in_file(file, name);
+    const auto value = assigned_in_file(root, file, name);
     if (value && !value->empty()) lines.emplace_back(name, *value);
   }
   std::string details = canonical(lines);
@@ -41,13 +40,11 @@ std::string torch_details(const std::string& torch, KeyMemory& memory) {
 }
 
 /// What torch's libraries, headers and other files are. `by_files` says that the RECORD did not tell.
-Result<std::string> contents_of_torch(const PythonFacts& python, KeyMemory& memory, bool& by_files) {
-  auto record = record_digest(python.torch, memory);
+Result<std::string> contents_of_torch(const InRoot& root, const std::string& torch, KeyMemory& memory, bool& by_files) {
+  auto record = record_digest(root, torch, memory);
   by_files = !record && (record.error().code() == ErrorCode::kNotFound || record.error().code() == ErrorCode::kInvalid);
   if (!by_files) return record;
-  PackagePlace place = {python.torch, python.root, python.torch_in_root};
-  if (place.root.empty()) place = {python.torch, "/", python.torch};
-  auto digest = files_digest(place, memory);
+  auto digest = files_digest(root, torch, memory);
   if (digest) return digest;
   return fail(digest.error().code(),
               record.error().what() + ", and it cannot be known by its files: " + digest.error().what());
@@ -55,35 +52,35 @@ Result<std::string> contents_of_torch(const PythonFacts& python, KeyMemory& memo
 
 }  // namespace
 
-Fact torch_fact(const Result<PythonFacts>& python, KeyMemory& memory) {
+Fact torch_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemory& memory) {
   if (!python) return unknown_fact(kNoPython);
   const std::string& torch = python->torch;
   if (torch.empty()) return known_fact(std::string(kNone), python->executable);
   const std::string version_file = torch + "/version.py";
-  const auto version = assigned_in_file(version_file, "__version__");
+  const auto version = assigned_in_file(root, version_file, "__version__");
   if (!version) return unknown_fact(version.error().what(), torch);
-  const auto revision = assigned_in_file(version_file, "git_version");
-  const auto key = torch_key(torch, python->extensions, memory);
+  const auto revision = assigned_in_file(root, version_file, "git_version");
+  const auto key = torch_key(root, torch, python->extensions, memory);
   if (!key) return unknown_fact("torch_key: " + key.error().what(), torch);
   bool by_files = false;
-  const auto contents = contents_of_torch(*python, memory, by_files);
+  const auto contents = contents_of_torch(root, torch, memory, by_files);
   if (!contents) return unknown_fact(contents.error().what(), torch);
   Fact fact = known_fact(
       canonical({{"version", *version}, {"key", *key}, {"git", or_none(revision.value_or(""))}, {"record", *contents}}),
       torch);
-  fact.details = torch_details(torch, memory);
-  if (!keys_thread_count(torch)) add_line(fact.details, kThreadCountInKey, "no");
+  fact.details = torch_details(root, torch, memory);
+  if (!keys_thread_count(root, torch)) add_line(fact.details, kThreadCountInKey, "no");
   if (by_files) add_line(fact.details, "known_by", "its files, as there is no RECORD that names them");
   return fact;
 }
 
-Fact triton_fact(const Result<PythonFacts>& python, KeyMemory& memory) {
+Fact triton_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemory& memory) {
   if (!python) return unknown_fact(kNoPython);
   const std::string& triton = python->triton;
   if (triton.empty()) return known_fact(std::string(kNone), python->executable);
-  const auto version = assigned_in_file(triton + "/__init__.py", "__version__");
+  const auto version = assigned_in_file(root, triton + "/__init__.py", "__version__");
   if (!version) return unknown_fact(version.error().what(), triton);
-  const auto key = triton_key(triton, python->extensions, memory);
+  const auto key = triton_key(root, triton, python->extensions, memory);
   if (!key) return unknown_fact("triton_key: " + key.error().what(), triton);
   Fact fact = known_fact(canonical({{"version", *version}, {"key", codec::digest_of(*key).to_hex()}}), triton);
   fact.details = canonical({{"triton_key", *key}});
@@ -94,11 +91,12 @@ Fact cuda_of_torch(const Result<PythonFacts>& python) {
   if (!python) return unknown_fact(kNoPython);
   if (python->torch.empty()) return known_fact(canonical({{"torch", or_none("")}}), python->executable);
   const std::string file = python->torch + "/version.py";
-  const auto cuda = assigned_in_file(file, "cuda");
+  const InRoot root = InRoot::host();
+  const auto cuda = assigned_in_file(root, file, "cuda");
   if (!cuda) return unknown_fact(cuda.error().what(), file);
   Lines lines = {{"torch", or_none(*cuda)}};
   // A ROCm build has cuda None; its HIP version is what tells two such builds apart.
-  const auto hip = assigned_in_file(file, "hip");
+  const auto hip = assigned_in_file(root, file, "hip");
   if (hip && !hip->empty()) lines.emplace_back("hip", *hip);
   return known_fact(canonical(lines), file);
 }

@@ -4,40 +4,37 @@
 #include <string>
 #include <vector>
 
+#include "in_root.h"
 #include "inductorfs/base/result.h"
 #include "key_memory.h"
 
 namespace inductorfs::fingerprint {
 
-/// These do what the functions of the contract header do, with a memory that the caller saves.
-[[nodiscard]] Result<std::string> torch_key(const std::string& torch_directory,
+/// These do what the functions of the contract header do, with a memory that the caller saves. Paths are those of a
+/// process with the root directory `root`.
+[[nodiscard]] Result<std::string> torch_key(const InRoot& root, const std::string& torch_directory,
                                             const std::vector<std::string>& suffixes, KeyMemory& memory);
-[[nodiscard]] Result<std::string> triton_key(const std::string& triton_directory,
+[[nodiscard]] Result<std::string> triton_key(const InRoot& root, const std::string& triton_directory,
                                              const std::vector<std::string>& suffixes, KeyMemory& memory);
 
 /// Returns `name` as a package's file assigns it, e.g. __version__ of torch/version.py.
-[[nodiscard]] Result<std::string> assigned_in_file(const std::string& file, std::string_view name);
+[[nodiscard]] Result<std::string> assigned_in_file(const InRoot& root, const std::string& file, std::string_view name);
 
 /// Returns the SHA-256 over the lines of the installed wheel's RECORD that name a file of torch/ with its sha256,
 /// sorted. It identifies the libraries and headers, which torch_key does not cover. Byte code is left out (pip compiles
 /// it at install), and so is everything that depends on where the wheel was installed. It says what was installed, not
 /// what was changed since. kNotFound when torch was not installed from a wheel; kInvalid when its RECORD says nothing.
-[[nodiscard]] Result<std::string> record_digest(const std::string& torch_directory);
-[[nodiscard]] Result<std::string> record_digest(const std::string& torch_directory, KeyMemory& memory);
+[[nodiscard]] Result<std::string> record_digest(const InRoot& root, const std::string& torch_directory,
+                                                KeyMemory& memory);
 /// Returns the SHA-256 over these lines, sorted.
 [[nodiscard]] std::string digest_of_lines(std::vector<std::string_view> lines);
 
-/// Where the files of an installed package are read. Immutable value.
-struct PackagePlace {
-  std::string directory;  ///< the package's directory, by a path that leads there from this process
-  std::string root;       ///< the root directory of the processes that use it, in which its symbolic links are followed
-  std::string path;       ///< the package's directory, by a path in `root`
-};
 /// Returns the digest of a torch that has no RECORD: what record_digest() would return of a wheel with these files. It
 /// reads every file but byte code and what begins with a dot, 1 to 2 GB the first time. What it learns of large files
 /// it saves at once in `memory`, so that a reader that is killed at its deadline has not read them in vain.
 ///
 /// kNotFound when libtorch_cpu.so is not there, kTooLarge when there is more than a torch can have.
-[[nodiscard]] Result<std::string> files_digest(const PackagePlace& torch, KeyMemory& memory);
+[[nodiscard]] Result<std::string> files_digest(const InRoot& root, const std::string& torch_directory,
+                                               KeyMemory& memory);
 
 }  // namespace inductorfs::fingerprint

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "package_reader.h"
 
-#include <sys/stat.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,28 +43,36 @@ std::vector<std::string> suffixes_of(const std::string& soabi) {
   return suffixes;
 }
 
+/// A request as the child has it. Immutable value.
+struct ChildRequest {
+  Facet facet = Facet::kTorch;
+  Process process;
+  std::string cache_file;
+  CompilerCall host;  ///< of the daemon itself
+  std::string root;   ///< a path that leads to the root directory of the process; empty: it has the daemon's
+  /// As Held::places, by paths that lead there.
+  std::vector<std::pair<std::string, std::string>> places;
+};
+
 /// What binaries may require of the C++ library that the process has loaded. In the details, because no artefact
 /// depends on it by itself.
-void add_libstdcxx(Fact& fact, const PackageRequest& request) {
-  if (request.root.empty() || request.process.libstdcxx.path.empty()) return;
-  const auto root = InRoot::open(request.root);
-  const auto bytes = root ? root->read_regular(request.process.libstdcxx.path, kLibraryLimit) : fail(root.error());
+void add_libstdcxx(Fact& fact, const InRoot& root, const Process& process) {
+  if (root.is_host() || process.libstdcxx.path.empty()) return;
+  const auto bytes = root.read_regular(process.libstdcxx.path, kLibraryLimit);
   if (!bytes) return;
   for (const auto& [key, prefix] : {std::pair{kGlibcxxKey, kGlibcxxPrefix}, std::pair{kCxxabiKey, kCxxabiPrefix}}) {
     if (const std::string newest = newest_version(*bytes, prefix); !newest.empty()) add_line(fact.details, key, newest);
   }
 }
 
-Fact libc_of(const PackageRequest& request) {
-  const Process& process = request.process;
+Fact libc_of(const InRoot& root, const Process& process) {
   const Package& libc = process.libc;
-  const std::string file = process.root + libc.path;
-  struct stat status {};
+  const auto status = root.status(libc.path);
   std::string version;
-  if (stat(file.c_str(), &status) == 0 && identity_of(status) == libc.identity) version = libc_version(file);
+  if (status && identity_of(*status) == libc.identity) version = libc_version(root, libc.path);
   if (version.empty()) return unknown_fact(libc.path + " is no glibc, or cannot be read", libc.path);
   Fact fact = known_fact(canonical({{"name", "glibc"}, {"version", version}}), libc.path);
-  add_libstdcxx(fact, request);
+  add_libstdcxx(fact, root, process);
   return fact;
 }
 
@@ -90,23 +98,32 @@ Result<CompilerCall> compiler_from(const Json& json, const char* name) {
 
 std::string to_text(const PackageRequest& request) {
   const Process& process = request.process;
+  const auto path_of = [](const Fd& fd) {
+    return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd.get());
+  };
   Json files = Json::array();
   for (const NamedFile& file : process.files) files.push_back({{"variable", file.variable}, {"path", file.path}});
-  const Json json = {{"files", std::move(files)},
-                     {"facet", to_string(request.facet)},
-                     {"root", process.root},
-                     {"torch", process.torch.path},
-                     {"torch_root", request.root},
-                     {"torch_in_root", request.torch_in_root},
-                     {"triton", process.triton.path},
-                     {"libc", process.libc.path},
-                     {"libstdcxx", process.libstdcxx.path},
-                     {"compiler", to_json(process.compiler)},
-                     {"host_compiler", to_json(request.host)},
-                     {"libc_identity", process.libc.identity},
-                     {"soabi", process.soabi},
-                     {"cache", request.cache_file},
-                     {"owner", process.root.empty() && !request.held ? std::string() : std::to_string(process.owner)}};
+  Json places = Json::object();
+  if (request.held) {
+    for (const auto& [path, directory] : request.held->places) places[path] = path_of(directory);
+  }
+  const Json json = {
+      {"files", std::move(files)},
+      {"facet", to_string(request.facet)},
+      {"root", request.held ? path_of(request.held->root) : process.root},
+      {"places", std::move(places)},
+      {"torch", process.torch.path},
+      {"triton", process.triton.path},
+      {"libc", process.libc.path},
+      {"libstdcxx", process.libstdcxx.path},
+      {"compiler", to_json(process.compiler)},
+      {"host_compiler", to_json(request.facet == Facet::kCompiler ? own_compiler_call() : CompilerCall())},
+      {"libc_identity", process.libc.identity},
+      {"user", process.user.user},
+      {"group", process.user.group},
+      {"groups", process.user.groups},
+      {"soabi", process.soabi},
+      {"cache", request.cache_file}};
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
@@ -123,109 +140,97 @@ Result<std::vector<NamedFile>> files_from(const Json& json) {
   return files;
 }
 
-Result<PackageRequest> from_text(std::string_view text) {
+Result<FileUser> user_from(const Json& json) {
+  FileUser user;
+  for (const auto& [name, out] : {std::pair<const char*, uint32_t*>{"user", &user.user}, {"group", &user.group}}) {
+    const auto found = json.find(name);
+    if (found == json.end() || !found->is_number_unsigned()) {
+      return fail(ErrorCode::kInvalid, std::string(name) + " is missing");
+    }
+    *out = found->get<uint32_t>();
+  }
+  const auto groups = json.find("groups");
+  if (groups == json.end() || !groups->is_array()) return fail(ErrorCode::kInvalid, "groups is missing");
+  for (const Json& group : *groups) {
+    if (group.is_number_unsigned()) user.groups.push_back(group.get<gid_t>());
+  }
+  return user;
+}
+
+Result<ChildRequest> from_text(std::string_view text) {
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) return fail(ErrorCode::kInvalid, "the request is no JSON object");
-  PackageRequest request;
+  ChildRequest request;
   std::string facet;
-  std::string owner;
   const std::pair<const char*, std::string*> texts[] = {{"facet", &facet},
-                                                        {"root", &request.process.root},
+                                                        {"root", &request.root},
                                                         {"torch", &request.process.torch.path},
-                                                        {"torch_root", &request.root},
-                                                        {"torch_in_root", &request.torch_in_root},
                                                         {"triton", &request.process.triton.path},
                                                         {"libc", &request.process.libc.path},
                                                         {"libstdcxx", &request.process.libstdcxx.path},
                                                         {"libc_identity", &request.process.libc.identity},
                                                         {"soabi", &request.process.soabi},
-                                                        {"cache", &request.cache_file},
-                                                        {"owner", &owner}};
+                                                        {"cache", &request.cache_file}};
   for (const auto& [name, out] : texts) {
     const auto found = json.find(name);
     if (found == json.end() || !found->is_string()) return fail(ErrorCode::kInvalid, std::string(name) + " is missing");
     *out = found->get<std::string>();
   }
-  INDUCTORFS_TRY_ASSIGN(const auto known, facet_from_string(facet));
+  const auto places = json.find("places");
+  if (places == json.end() || !places->is_object()) return fail(ErrorCode::kInvalid, "places is missing");
+  for (const auto& [path, place] : places->items()) {
+    if (place.is_string()) request.places.emplace_back(path, place.get<std::string>());
+  }
+  INDUCTORFS_TRY_ASSIGN(request.facet, facet_from_string(facet));
   INDUCTORFS_TRY_ASSIGN(request.process.files, files_from(json));
+  INDUCTORFS_TRY_ASSIGN(request.process.user, user_from(json));
   INDUCTORFS_TRY_ASSIGN(request.process.compiler, compiler_from(json, "compiler"));
   INDUCTORFS_TRY_ASSIGN(request.host, compiler_from(json, "host_compiler"));
-  request.facet = known;
-  request.owner = owner;
   return request;
 }
 
-/// Paths of descriptors, and what the process itself calls these places.
-using Replacements = std::vector<std::pair<std::string, std::string>>;
+/// The files as the process sees them.
+Result<InRoot> root_of(const ChildRequest& request) {
+  if (request.root.empty()) return InRoot::host();
+  INDUCTORFS_TRY_ASSIGN(auto root, InRoot::open(request.root));
+  for (const auto& [path, place] : request.places) {
+    if (auto directory = open_at(AT_FDCWD, place, O_PATH | O_DIRECTORY)) root.add_place(path, std::move(*directory));
+  }
+  return root;
+}
 
-Fact package_fact(const PackageRequest& request, KeyMemory& memory) {
+Fact package_fact(const ChildRequest& request, const InRoot& root, KeyMemory& memory) {
   const Process& process = request.process;
   PythonFacts python;
   python.soabi = process.soabi;
   python.extensions = suffixes_of(process.soabi);
-  python.torch = process.root + process.torch.path;
-  python.triton = process.root + process.triton.path;
-  python.root = request.root;
-  python.torch_in_root = request.torch_in_root;
-  return request.facet == Facet::kTorch ? torch_fact(python, memory) : triton_fact(python, memory);
+  python.torch = process.torch.path;
+  python.triton = process.triton.path;
+  return request.facet == Facet::kTorch ? torch_fact(root, python, memory) : triton_fact(root, python, memory);
 }
 
-}  // namespace
-
-Fact read_package_here(const PackageRequest& request) {
+/// Reads without a deadline.
+Fact read_here(const ChildRequest& request) {
   const Process& process = request.process;
-  if (request.facet == Facet::kLibc) return libc_of(request);
-  KeyMemory memory = request.owner.empty() ? KeyMemory(request.cache_file)
-                                           : KeyMemory::of_containers(request.cache_file, request.owner);
+  const auto root = root_of(request);
+  if (!root) {
+    return unknown_fact("the root directory of the process cannot be opened: " + root.error().what(),
+                        path_for(request.facet, process));
+  }
+  KeyMemory memory = root->is_host() ? KeyMemory(request.cache_file)
+                                     : KeyMemory::of_containers(request.cache_file, std::to_string(process.user.user));
+  const ReadAs reader(process.user);
+  if (request.facet == Facet::kLibc) return libc_of(*root, process);
   Fact fact;
   if (request.facet == Facet::kEnvironment) {
-    fact = named_files_fact(process.files, {process.root, process.torch.path, process.triton.path}, memory);
+    fact = named_files_fact(process.files, *root, {process.torch.path, process.triton.path}, memory);
   } else if (request.facet == Facet::kCompiler) {
-    fact = compiler_files_fact({process.compiler, request.root, request.host}, cpu_facts().first, memory);
+    fact = compiler_files_fact({process.compiler, *root, request.host}, cpu_facts().first, memory);
   } else {
-    fact = package_fact(request, memory);
+    fact = package_fact(request, *root, memory);
   }
   (void)memory.save();  // an unwritable memory costs time at the next start, nothing else
   return fact;
-}
-
-namespace {
-
-/// The request with paths that lead through this process's descriptors.
-PackageRequest through_descriptors(const PackageRequest& request, Replacements& replaced) {
-  PackageRequest result = request;
-  Process& process = result.process;
-  const auto place_of = [](const Fd& fd) {
-    return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd.get());
-  };
-  if (request.facet == Facet::kEnvironment) {
-    process.root = place_of(request.held->root);
-    return result;
-  }
-  process.root.clear();
-  result.root = place_of(request.held->root);
-  result.torch_in_root = process.torch.path;
-  replaced.emplace_back(result.root, "");
-  const auto lead = [&](const Fd& fd, std::string& path, bool is_file) {
-    if (path.empty()) return;
-    const std::string place = place_of(fd);
-    const size_t slash = is_file ? path.size() : path.rfind('/');
-    replaced.emplace_back(place, path.substr(0, slash));
-    path = place + path.substr(slash);
-  };
-  lead(request.held->torch, process.torch.path, false);
-  lead(request.held->triton, process.triton.path, false);
-  lead(request.held->libc, process.libc.path, true);
-  // Longest first: the path of descriptor 1 begins those of 10 to 19.
-  std::sort(replaced.begin(), replaced.end(),
-            [](const auto& one, const auto& other) { return one.first.size() > other.first.size(); });
-  return result;
-}
-
-void replace_all(std::string& text, const std::string& from, const std::string& to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
 }
 
 }  // namespace
@@ -240,16 +245,8 @@ Fact read_package(const PackageRequest& request) {
   const std::string path = path_for(request.facet, request.process);
   if (std::getenv(kPackageRequest) != nullptr) return unknown_fact("this process is itself a reader of packages", path);
   const std::string program = request.program.empty() ? "/proc/self/exe" : request.program;
-  Replacements replaced;
-  PackageRequest led = request.held ? through_descriptors(request, replaced) : request;
-  if (!request.held) {
-    led.root = request.process.root;
-    led.torch_in_root = request.process.torch.path;
-  }
-  if (request.facet == Facet::kCompiler) led.host = own_compiler_call();
-  const std::string text = to_text(led);
   ChildOptions options;
-  options.environment = {std::string(kPackageRequest) + "=" + text};
+  options.environment = {std::string(kPackageRequest) + "=" + to_text(request)};
   options.bare = true;
   const auto child = run_child({program, "package-facts"}, request.deadline, options);
   if (!child && child.error().code() == ErrorCode::kTimedOut) {
@@ -262,25 +259,19 @@ Fact read_package(const PackageRequest& request) {
                         path);
   }
   const auto answer = Fingerprint::from_json(child->out);
-  if (!answer) return unknown_fact(path + ": " + answer.error().what(), path);
-  Fact fact = answer->get(request.facet);
-  for (const auto& [place, name] : replaced) {
-    replace_all(fact.problem, place, name);
-    replace_all(fact.source, place, name);
-  }
-  return fact;
+  return answer ? answer->get(request.facet) : unknown_fact(path + ": " + answer.error().what(), path);
 }
 
 int run_package_reader() {
   const char* const text = std::getenv(kPackageRequest);
   const auto request =
-      text == nullptr ? Result<PackageRequest>(fail(ErrorCode::kInvalid, "there is no request")) : from_text(text);
+      text == nullptr ? Result<ChildRequest>(fail(ErrorCode::kInvalid, "there is no request")) : from_text(text);
   if (!request) {
     (void)std::fprintf(stderr, "inductorfs: package-facts: %s\n", request.error().what().c_str());
     return 2;
   }
   Fingerprint answer;
-  answer.set(request->facet, read_package_here(*request));
+  answer.set(request->facet, read_here(*request));
   const std::string json = answer.to_json();
   const bool written = std::fwrite(json.data(), 1, json.size(), stdout) == json.size() && std::fflush(stdout) == 0;
   return written ? 0 : 1;

@@ -15,27 +15,19 @@ namespace inductorfs::fingerprint {
 /// at the deadline, because a package may lie on a file system that does not answer. read_package() blocks until then.
 struct PackageRequest {
   Facet facet = Facet::kTorch;
-  Process process;  ///< its root, owner, packages, files, compiler and soabi are used
+  Process process;  ///< its root, user, packages, files, compiler and soabi are used
   /// The directories from which packages of a process with another root are read; nullptr: they are read through that
   /// root, as long as the process lives.
   std::shared_ptr<const Held> held;
   std::string cache_file;  ///< as ProbeOptions::cache_file
   std::string program;     ///< as WritersOptions::package_reader
   Milliseconds deadline{30'000};
-  CompilerCall host{};  ///< of this daemon itself; set by read_package() for the compiler facet
-  std::string owner{};  ///< set in the child, for a process with another root: its user
-  /// Set by read_package(), for a process with another root: that root, and the path of torch's directory in it. The
-  /// symbolic links of torch's files are followed there.
-  std::string root{};
-  std::string torch_in_root{};
 };
+/// Reads with the rights of the process's user, and follows no symbolic link out of the process's root.
 [[nodiscard]] Fact read_package(const PackageRequest& request);
 
 /// Returns the fact for a package that could not be read before the deadline.
 [[nodiscard]] Fact package_not_in_time(const std::string& path, Milliseconds deadline);
-
-/// Reads as read_package() does, in this process and without a deadline.
-[[nodiscard]] Fact read_package_here(const PackageRequest& request);
 
 /// The environment variable in which the child finds the request. A process that has it starts no such child.
 inline constexpr const char* kPackageRequest = "INDUCTORFS_PACKAGE_REQUEST";

@@ -2,20 +2,18 @@
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
-#include "inductorfs/base/regular_file.h"
 #include "inductorfs/codec/digest.h"
 #include "package_keys.h"
 
 namespace inductorfs::fingerprint {
 namespace {
 
-namespace fs = std::filesystem;
-
 /// torch 2.15: 15 thousand lines, 1.6 MB.
 constexpr uint64_t kRecordLimit = uint64_t{64} << 20;
+/// What a directory of packages may hold.
+constexpr size_t kPackageLimit = 100'000;
 
 bool is_content_line(std::string_view line) {
   // A path with a comma is quoted (RECORD is CSV).
@@ -38,17 +36,17 @@ void collect(std::string_view text, std::vector<std::string_view>& lines) {
 }
 
 /// torch-VERSION.dist-info beside the package. More than one is what an interrupted upgrade leaves: none is believed.
-Result<std::string> record_file(const fs::path& site) {
-  std::error_code error;
+Result<std::string> record_file(const InRoot& root, const std::string& site) {
+  INDUCTORFS_TRY_ASSIGN(const auto entries, root.entries_in(site, kPackageLimit));
   std::vector<std::string> found;
-  for (fs::directory_iterator at(site, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    if (name.starts_with("torch-") && name.ends_with(".dist-info")) found.push_back(at->path().string() + "/RECORD");
+  for (const DirectoryEntry& entry : entries) {
+    if (entry.name.starts_with("torch-") && entry.name.ends_with(".dist-info")) {
+      found.push_back((site + "/").append(entry.name).append("/RECORD"));
+    }
   }
-  if (error) return fail(error_from_errno(error.value(), "list", site.string()));
-  if (found.size() > 1) return fail(ErrorCode::kInvalid, site.string() + " holds more than one torch-*.dist-info");
-  if (found.empty() || !fs::exists(found.front(), error)) {
-    return fail(ErrorCode::kNotFound, site.string() + " has no RECORD of torch: install torch from a wheel");
+  if (found.size() > 1) return fail(ErrorCode::kInvalid, site + " holds more than one torch-*.dist-info");
+  if (found.empty() || !root.status(found.front())) {
+    return fail(ErrorCode::kNotFound, site + " has no RECORD of torch: install torch from a wheel");
   }
   return found.front();
 }
@@ -65,23 +63,19 @@ std::string digest_of_lines(std::vector<std::string_view> lines) {
   return hasher.finish().to_hex();
 }
 
-Result<std::string> record_digest(const std::string& torch_directory, KeyMemory& memory) {
-  INDUCTORFS_TRY_ASSIGN(const auto file, record_file(fs::path(torch_directory).parent_path()));
-  INDUCTORFS_TRY_ASSIGN(const auto manifest, manifest_of({file}, memory));
-  const std::string name = "record " + memory.name_of(torch_directory);
+Result<std::string> record_digest(const InRoot& root, const std::string& torch_directory, KeyMemory& memory) {
+  const std::string site = std::filesystem::path(torch_directory).parent_path().string();
+  INDUCTORFS_TRY_ASSIGN(const auto file, record_file(root, site));
+  INDUCTORFS_TRY_ASSIGN(const auto manifest, manifest_of(root, {file}, memory));
+  const std::string name = "record " + torch_directory;
   if (auto known = memory.find(name, manifest.digest)) return *known;
-  INDUCTORFS_TRY_ASSIGN(const auto text, read_regular(file, kRecordLimit));
+  INDUCTORFS_TRY_ASSIGN(const auto text, root.read_regular(file, kRecordLimit));
   std::vector<std::string_view> lines;
   collect(text, lines);
   if (lines.empty()) return fail(ErrorCode::kInvalid, file + " names no file of torch with its sha256");
   std::string digest = digest_of_lines(std::move(lines));
   if (!manifest.too_fresh) memory.keep(name, manifest.digest, digest);
   return digest;
-}
-
-Result<std::string> record_digest(const std::string& torch_directory) {
-  KeyMemory nothing("");
-  return record_digest(torch_directory, nothing);
 }
 
 }  // namespace inductorfs::fingerprint

@@ -9,7 +9,6 @@
 
 #include "facts.h"
 #include "inductorfs/base/fd.h"
-#include "inductorfs/base/regular_file.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -66,8 +65,8 @@ size_t core_count(std::string_view cpuinfo, const std::set<size_t>& processors) 
   return cores.empty() ? processors.size() : cores.size();
 }
 
-bool keys_thread_count(const std::string& torch_directory) {
-  const auto source = read_regular(torch_directory + "/_inductor/codecache.py", kSourceLimit);
+bool keys_thread_count(const InRoot& root, const std::string& torch_directory) {
+  const auto source = root.read_regular(torch_directory + "/_inductor/codecache.py", kSourceLimit);
   return !source || source->find("parallel_num_threads(") != std::string::npos;
 }
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
-#include "inductorfs/base/regular_file.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "module_tree.h"
@@ -20,9 +17,9 @@ constexpr const char* kExtraFiles[] = {"codegen/aoti_runtime/interface.cpp", "co
 
 /// The list differs between 2.6, 2.7, 2.8 and 2.14 (codecache.py, torch_key: `extra_files = (...)`), so it is read from
 /// that very file: a development build between two versions has the list of its own code.
-std::vector<std::string> extra_files(const std::string& inductor) {
+std::vector<std::string> extra_files(const InRoot& root, const std::string& inductor) {
   std::vector<std::string> result;
-  const auto source = read_regular(inductor + "/codecache.py", kModuleFileLimit);
+  const auto source = root.read_regular(inductor + "/codecache.py", kModuleFileLimit);
   const size_t start = source ? source->find("extra_files = (") : std::string::npos;
   if (start == std::string::npos) return {std::begin(kExtraFiles), std::end(kExtraFiles)};
   const size_t end = source->find(")\n", start);
@@ -36,16 +33,16 @@ std::vector<std::string> extra_files(const std::string& inductor) {
   return result;
 }
 
-Result<void> hash_file(codec::Hasher& hasher, const std::string& path) {
-  INDUCTORFS_TRY_ASSIGN(const auto bytes, read_regular(path, kModuleFileLimit));
+Result<void> hash_file(codec::Hasher& hasher, const InRoot& root, const std::string& path) {
+  INDUCTORFS_TRY_ASSIGN(const auto bytes, root.read_regular(path, kModuleFileLimit));
   hasher.update(bytes);
   return {};
 }
 
 }  // namespace
 
-Result<std::string> assigned_in_file(const std::string& file, std::string_view name) {
-  const auto source = read_regular(file, kModuleFileLimit);
+Result<std::string> assigned_in_file(const InRoot& root, const std::string& file, std::string_view name) {
+  const auto source = root.read_regular(file, kModuleFileLimit);
   if (!source && source.error().code() != ErrorCode::kNotFound) return fail(source.error());
   if (!source) return fail(ErrorCode::kNotFound, file + " cannot be read");
   auto text = assigned_text(*source, name);
@@ -53,35 +50,34 @@ Result<std::string> assigned_in_file(const std::string& file, std::string_view n
   return text;
 }
 
-Result<std::string> torch_key(const std::string& torch_directory, const std::vector<std::string>& suffixes,
-                              KeyMemory& memory) {
+Result<std::string> torch_key(const InRoot& root, const std::string& torch_directory,
+                              const std::vector<std::string>& suffixes, KeyMemory& memory) {
   const std::string version_file = torch_directory + "/version.py";
-  INDUCTORFS_TRY_ASSIGN(const auto version, assigned_in_file(version_file, "__version__"));
+  INDUCTORFS_TRY_ASSIGN(const auto version, assigned_in_file(root, version_file, "__version__"));
   INDUCTORFS_TRY_ASSIGN(const auto modules,
-                        walk_modules(torch_directory, ModuleSuffixes(suffixes), WalkOrder::kModuleName));
+                        walk_modules(root, torch_directory, ModuleSuffixes(suffixes), WalkOrder::kModuleName));
 
   std::vector<std::string> files = {version_file};
   for (const Module& module : modules) files.push_back(module.file);
   std::vector<std::string> extras;
   const std::string inductor = torch_directory + "/_inductor";
-  for (const std::string& extra : extra_files(inductor)) {
+  for (const std::string& extra : extra_files(root, inductor)) {
     std::string path = inductor;
     path.append("/").append(extra);
-    std::error_code error;
-    if (std::filesystem::exists(path, error)) extras.push_back(std::move(path));
+    if (root.status(path)) extras.push_back(std::move(path));
   }
   files.insert(files.end(), extras.begin(), extras.end());
-  INDUCTORFS_TRY_ASSIGN(const auto manifest, manifest_of(files, memory));
-  const std::string name = "torch_key " + memory.name_of(torch_directory);
+  INDUCTORFS_TRY_ASSIGN(const auto manifest, manifest_of(root, files, memory));
+  const std::string name = "torch_key " + torch_directory;
   if (auto known = memory.find(name, manifest.digest)) return *known;
 
   codec::Hasher hasher;
   hasher.update(version);
   for (const Module& module : modules) {
     hasher.update(module.name);
-    INDUCTORFS_TRY(hash_file(hasher, module.file));
+    INDUCTORFS_TRY(hash_file(hasher, root, module.file));
   }
-  for (const std::string& extra : extras) INDUCTORFS_TRY(hash_file(hasher, extra));
+  for (const std::string& extra : extras) INDUCTORFS_TRY(hash_file(hasher, root, extra));
   std::string key = hasher.finish().to_hex();
   if (!manifest.too_fresh) memory.keep(name, manifest.digest, key);
   return key;
@@ -89,7 +85,7 @@ Result<std::string> torch_key(const std::string& torch_directory, const std::vec
 
 Result<std::string> torch_key(const std::string& torch_directory, const std::vector<std::string>& suffixes) {
   KeyMemory nothing("");
-  return torch_key(torch_directory, suffixes, nothing);
+  return torch_key(InRoot::host(), torch_directory, suffixes, nothing);
 }
 
 }  // namespace inductorfs::fingerprint

@@ -2,7 +2,6 @@
 #include <charconv>
 #include <utility>
 
-#include "inductorfs/base/regular_file.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "module_tree.h"
@@ -28,10 +27,10 @@ Version parse_version(const std::string& text) {
 
 /// The file that defines triton_key; it is the first one hashed. Its text decides, since a build between two versions
 /// carries the number of either; the version decides where the text does not say.
-std::string defining_file(const std::string& triton, const Version& version) {
+std::string defining_file(const InRoot& root, const std::string& triton, const Version& version) {
   const std::string candidates[] = {triton + "/runtime/cache.py", triton + "/compiler/compiler.py"};
   for (const std::string& candidate : candidates) {
-    const auto source = read_regular(candidate, kSourceLimit);
+    const auto source = root.read_regular(candidate, kSourceLimit);
     if (source && source->find("def triton_key(") != std::string::npos) return candidate;
   }
   return version >= kKeyInCache ? candidates[0] : candidates[1];
@@ -44,35 +43,35 @@ Result<void> append(std::vector<std::string>& files, Result<std::vector<Module>>
 }
 
 /// All files of the key, in the order of triton_key().
-Result<std::vector<std::string>> keyed_files(const std::string& triton, const ModuleSuffixes& suffixes,
-                                             const Version& version) {
-  std::vector<std::string> files = {defining_file(triton, version)};
-  INDUCTORFS_TRY(append(files, walk_modules(triton + "/compiler", suffixes, WalkOrder::kFileName)));
-  INDUCTORFS_TRY(append(files, walk_modules(triton + "/backends", suffixes, WalkOrder::kFileName)));
+Result<std::vector<std::string>> keyed_files(const InRoot& root, const std::string& triton,
+                                             const ModuleSuffixes& suffixes, const Version& version) {
+  std::vector<std::string> files = {defining_file(root, triton, version)};
+  INDUCTORFS_TRY(append(files, walk_modules(root, triton + "/compiler", suffixes, WalkOrder::kFileName)));
+  INDUCTORFS_TRY(append(files, walk_modules(root, triton + "/backends", suffixes, WalkOrder::kFileName)));
   files.push_back(triton + "/_C/libtriton.so");
   const std::string language = triton + "/language";
-  INDUCTORFS_TRY(append(files, version >= kWholeLanguage ? walk_modules(language, suffixes, WalkOrder::kFileName)
-                                                         : modules_in(language, suffixes, WalkOrder::kFileName)));
+  INDUCTORFS_TRY(append(files, version >= kWholeLanguage ? walk_modules(root, language, suffixes, WalkOrder::kFileName)
+                                                         : modules_in(root, language, suffixes, WalkOrder::kFileName)));
   return files;
 }
 
 }  // namespace
 
-Result<std::string> triton_key(const std::string& triton_directory, const std::vector<std::string>& suffixes,
-                               KeyMemory& memory) {
+Result<std::string> triton_key(const InRoot& root, const std::string& triton_directory,
+                               const std::vector<std::string>& suffixes, KeyMemory& memory) {
   const std::string version_file = triton_directory + "/__init__.py";
-  INDUCTORFS_TRY_ASSIGN(const auto version, assigned_in_file(version_file, "__version__"));
+  INDUCTORFS_TRY_ASSIGN(const auto version, assigned_in_file(root, version_file, "__version__"));
   INDUCTORFS_TRY_ASSIGN(const auto files,
-                        keyed_files(triton_directory, ModuleSuffixes(suffixes), parse_version(version)));
+                        keyed_files(root, triton_directory, ModuleSuffixes(suffixes), parse_version(version)));
   std::vector<std::string> watched = files;
   watched.push_back(version_file);
-  INDUCTORFS_TRY_ASSIGN(const auto manifest, manifest_of(watched, memory));
-  const std::string name = "triton_key " + memory.name_of(triton_directory);
+  INDUCTORFS_TRY_ASSIGN(const auto manifest, manifest_of(root, watched, memory));
+  const std::string name = "triton_key " + triton_directory;
   if (auto known = memory.find(name, manifest.digest)) return *known;
 
   std::string key = version;
   for (size_t i = 0; i < files.size(); ++i) {
-    INDUCTORFS_TRY_ASSIGN(const auto digest, remembered_digest(files[i], memory));
+    INDUCTORFS_TRY_ASSIGN(const auto digest, remembered_digest(root, files[i], memory));
     if (i > 0) key += '-';
     key += digest.to_hex();
   }
@@ -83,7 +82,7 @@ Result<std::string> triton_key(const std::string& triton_directory, const std::v
 Result<std::string> triton_key(const std::string& triton_directory, const std::vector<std::string>& suffixes,
                                const std::string& cache_file) {
   KeyMemory memory(cache_file);
-  auto key = triton_key(triton_directory, suffixes, memory);
+  auto key = triton_key(InRoot::host(), triton_directory, suffixes, memory);
   if (key) (void)memory.save();  // an unwritable memory costs time at the next start, nothing else
   return key;
 }

@@ -43,8 +43,8 @@ std::string own_libc() {
   return info.dli_fname;
 }
 
-std::string libc_version(const std::string& file) {
-  const auto bytes = read_regular(file, kLibcLimit);
+std::string libc_version(const InRoot& root, const std::string& file) {
+  const auto bytes = root.read_regular(file, kLibcLimit);
   if (!bytes) return {};
   // What `ldd --version` and running the library print (glibc, csu/version.c: banner).
   constexpr std::string_view kBanner = "GNU C Library";

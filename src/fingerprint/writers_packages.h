@@ -80,6 +80,6 @@ class Packages {
 /// Returns the file of this process's own C library; empty when it cannot be told.
 [[nodiscard]] std::string own_libc();
 /// Returns "2.36" from the banner in a C library's file; empty when it has none.
-[[nodiscard]] std::string libc_version(const std::string& file);
+[[nodiscard]] std::string libc_version(const InRoot& root, const std::string& file);
 
 }  // namespace inductorfs::fingerprint

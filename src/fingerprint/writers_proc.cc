@@ -198,16 +198,27 @@ std::string ProcReader::path(pid_t pid, std::string_view name) const {
   return result;
 }
 
-/// Of a process that hides itself (PR_SET_DUMPABLE) /proc says that it is root's.
-uid_t ProcReader::user_of(pid_t pid) const {
+FileUser ProcReader::user_of(pid_t pid) const {
   std::array<char, kStatLimit> buffer;
   const std::string_view text = read_once(path(pid, "status"), buffer);
-  constexpr std::string_view kLabel = "\nUid:\t";
-  const size_t at = text.find(kLabel);
-  uid_t user = 0;
-  if (at == std::string_view::npos) return user;
-  const std::string_view rest = text.substr(at + kLabel.size());
-  return parse_number(rest.substr(0, rest.find('\t')), user) ? user : 0;
+  const auto line = [text](std::string_view label) {
+    const size_t at = text.find(label);
+    if (at == std::string_view::npos) return std::string_view();
+    const std::string_view rest = text.substr(at + label.size());
+    return rest.substr(0, rest.find('\n'));
+  };
+  FileUser found;
+  const auto number = [](std::string_view words, auto& out) {
+    return parse_number(words.substr(0, words.find_first_of("\t ")), out);
+  };
+  if (!number(line("\nUid:\t"), found.user)) return {};
+  (void)number(line("\nGid:\t"), found.group);
+  for (std::string_view rest = line("\nGroups:\t"); !rest.empty();) {
+    gid_t group = 0;
+    if (number(rest, group)) found.groups.push_back(group);
+    rest.remove_prefix(std::min(rest.find(' '), rest.size() - 1) + 1);
+  }
+  return found;
 }
 
 std::optional<ProcessStat> ProcReader::stat_of(pid_t pid) const {
@@ -222,7 +233,8 @@ std::optional<ProcessStat> ProcReader::stat_of(pid_t pid) const {
   std::array<std::string_view, kFields> fields;
   for (std::string_view& field : fields) field = take_word(text);
   ProcessStat result;
-  result.owner = status.st_uid == 0 ? user_of(pid) : status.st_uid;
+  // Of a process that hides itself (PR_SET_DUMPABLE) the directory is root's.
+  result.owner = status.st_uid == 0 ? user_of(pid).user : status.st_uid;
   if (!parse_number(fields[kParentField], result.parent) || !parse_number(fields[kStartField], result.identity.start) ||
       !parse_number(fields[kCodeField], result.identity.code) ||
       !parse_number(fields[kStackField], result.identity.stack)) {
@@ -273,18 +285,15 @@ bool ProcReader::has_random_addresses(pid_t pid) const {
 }
 
 Held ProcReader::hold(const Process& process) const {
-  Fd root(open(process.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  const auto open_inside = [&root](const std::string& name, int flags) {
-    auto fd = open_in_root(root.get(), name, O_PATH | flags);
-    return fd ? std::move(*fd) : Fd();
-  };
-  const auto parent_of = [](const std::string& name) { return name.substr(0, name.rfind('/') + 1); };
   Held held;
-  if (!root) return held;
-  if (!process.torch.path.empty()) held.torch = open_inside(parent_of(process.torch.path), O_DIRECTORY);
-  if (!process.triton.path.empty()) held.triton = open_inside(parent_of(process.triton.path), O_DIRECTORY);
-  if (!process.libc.path.empty()) held.libc = open_inside(process.libc.path, 0);
-  held.root = std::move(root);
+  held.root = Fd(open(process.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!held.root) return held;
+  for (const Package* const package : {&process.torch, &process.triton, &process.libc, &process.libstdcxx}) {
+    const std::string directory = package->path.substr(0, package->path.rfind('/'));
+    if (package->path.empty() || directory.empty()) continue;
+    auto place = open_in_root(held.root.get(), directory, O_PATH | O_DIRECTORY);
+    if (place) held.places.emplace_back(directory, std::move(*place));
+  }
   return held;
 }
 
@@ -317,6 +326,7 @@ std::optional<Process> ProcReader::look_at(pid_t pid, const ProcessIdentity& ide
   const auto stat = stat_of(pid);
   if (!stat || !(stat->identity == identity)) return std::nullopt;  // another process has the number by now
   process.owner = stat->owner;
+  process.user = user_of(pid);
   if (!process.has_package()) return std::move(process);
   enter_root(process);
   process.torch.identity = package_identity(process.root + process.torch.path, "version.py");

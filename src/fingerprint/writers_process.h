@@ -16,6 +16,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
 #include "named_files.h"
+#include "read_as.h"
 
 /// Reads what /proc tells of a process. Its content is another user's: every size has a limit, and it is trusted for
 /// nothing but whether an artefact is published.
@@ -44,13 +45,11 @@ struct Package {
   std::string identity;
 };
 
-/// The directories and the C library in which a process of another root has its packages, by descriptor: they can be
-/// read after the process has ended, and its mount namespace with it. Immutable after construction.
+/// The directories in which a process of another root has its packages, by descriptor: they can be read after the
+/// process has ended, and its mount namespace with it. Immutable after construction.
 struct Held {
-  Fd root;   ///< the process's root directory, from which the files that its variables name are opened
-  Fd torch;  ///< the directory that holds the package's directory, its dist-info and mostly Triton
-  Fd triton;
-  Fd libc;
+  Fd root;                                         ///< the process's root directory
+  std::vector<std::pair<std::string, Fd>> places;  ///< path in the root of a directory that holds a package or library
 };
 
 /// What the mapped files of a process tell about it. Immutable after construction.
@@ -70,6 +69,7 @@ struct Process {
   uint64_t environ_address = 0;  ///< address of the variable `environ`; 0: not found
   std::vector<NamedFile> files;  ///< those that its variables name (ProcReader::files_of); empty before these were read
   CompilerCall compiler;         ///< as `files`
+  FileUser user;                 ///< with whose rights its files are read
   bool whole = true;             ///< false: it has more mapped files than are examined
   /// false: its addresses are the same after each exec, so that its identity does not show one.
   bool shows_exec = true;
@@ -117,8 +117,8 @@ class ProcReader {
   [[nodiscard]] std::optional<ProcessStat> stat_of(pid_t pid) const;
   /// Returns the process that a thread belongs to.
   [[nodiscard]] std::optional<pid_t> process_of(pid_t tid) const;
-  /// Returns the real user of a process, 0 when the kernel does not tell.
-  [[nodiscard]] uid_t user_of(pid_t pid) const;
+  /// Returns the real user of a process with its groups; root when the kernel does not tell.
+  [[nodiscard]] FileUser user_of(pid_t pid) const;
   /// Examines a process. This and the functions below may block for ever: on the process's memory map, which the
   /// process may hold while it waits for a write of its own to this very mount, and on the file systems that it uses.
   /// Empty when the mapped files may not be seen, or the process has none (a kernel thread, a zombie).

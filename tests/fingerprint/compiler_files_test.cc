@@ -33,7 +33,7 @@ std::string gcc_driver(const std::string& version) {
 /// A made-up image with a compiler. Needs external synchronisation.
 class Image {
  public:
-  explicit Image(std::string root) : root_(std::move(root)) {}
+  explicit Image(std::string root) : root_(std::move(root)) { fs::create_directories(root_); }
   void program(const std::string& path, const std::string& text) const {
     write_text(root_ + path, text);
     fs::permissions(root_ + path, fs::perms::owner_all);
@@ -68,7 +68,9 @@ class Image {
     KeyMemory memory("");
     Fact cpu = known_fact("arch=x86_64", "test");
     if (!flags.empty()) cpu.details = canonical({{kOnlyAskedForKey, flags}});
-    return compiler_files_fact({call, root_, {"no-such-compiler", "/nowhere"}}, cpu, memory);
+    const auto root = InRoot::open(root_);
+    return root ? compiler_files_fact({call, *root, {"no-such-compiler", "/nowhere"}}, cpu, memory)
+                : unknown_fact(root.error().what());
   }
   [[nodiscard]] Fact fact(const std::string& command = "g++") const {
     return fact({command, "/usr/local/bin:/usr/bin"});
@@ -192,8 +194,14 @@ TEST_F(CompilerFilesTest, DoNotKnowWhatTheyCannotTell) {
   expect_unknown(image_.fact("bin/g++"), "bin/g++ is not found as an absolute path");
   expect_unknown(image_.fact("g++ -B/opt/tools"), "CXX has -B/opt/tools");
   expect_unknown(image_.fact("g++ '-m32'"), "has quotes");
+  expect_unknown(image_.fact("g++\x1b[31m"), "has quotes");
   expect_unknown(image_.fact(compiler_call({{"PATH", "/usr/bin"}, {"COMPILER_PATH", "/x"}})), "COMPILER_PATH is set");
   EXPECT_NE(image_.fact("g++ -m32").value, image_.fact("g++").value);
+  for (const char* part : {"/usr/bin/as", "/usr/bin/ld"}) {
+    ASSERT_EQ(truncate((image_.root() + part).c_str(), off_t{1100} << 20), 0);
+  }
+  expect_unknown(image_.fact(), "more than a compiler can have");
+  ASSERT_EQ(truncate((image_.root() + "/usr/bin/ld").c_str(), 100), 0);
   fs::remove(image_.root() + "/usr/bin/as");
   expect_unknown(image_.fact(), "has no as");
 }

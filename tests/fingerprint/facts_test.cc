@@ -147,11 +147,11 @@ TEST(CoreCount, CountsTheCoresOfItsProcessorsOnce) {
 
 TEST(ThreadCount, IsInTheCpuIsaFacetWhereTorchsKeyDoesNotHaveIt) {
   const TemporaryDirectory torch;
-  EXPECT_TRUE(keys_thread_count(torch.path())) << "no Inductor, no graphs";
+  EXPECT_TRUE(keys_thread_count(InRoot::host(), torch.path())) << "no Inductor, no graphs";
   write_text(torch / "_inductor/codecache.py", "from .utils import x\nself.torch_version = torch_key()\n");
-  EXPECT_FALSE(keys_thread_count(torch.path()));
+  EXPECT_FALSE(keys_thread_count(InRoot::host(), torch.path()));
   write_text(torch / "_inductor/codecache.py", "self.cpp_runtime_thread_count = parallel_num_threads()\n");
-  EXPECT_TRUE(keys_thread_count(torch.path()));
+  EXPECT_TRUE(keys_thread_count(InRoot::host(), torch.path()));
 
   Fact old = known_fact("version=2.9.1", "/torch");
   old.details = "thread_count_in_key=no";

@@ -31,7 +31,8 @@ class FilesDigest : public ::testing::Test {
     write_text(torch_ + "/" + kLibrary, "TORCH");
   }
   static Result<std::string> digest_of(const std::string& root, const std::string& path, KeyMemory& memory) {
-    return files_digest({root + path, root, path}, memory);
+    const auto opened = InRoot::open(root);
+    return opened ? files_digest(*opened, path, memory) : fail(opened.error());
   }
   [[nodiscard]] std::string digest() const {
     KeyMemory nothing("");
@@ -60,7 +61,8 @@ TEST_F(FilesDigest, IsThatOfTheRecordOfAWheelWithTheseFiles) {
              "\"torch/say\"\"so\"\".h\",sha256=pBeqSXXFWpuXXM2GmmREWT_ub_8oaL96WBFQn2a3Ik0,2\n"
              "torch/__pycache__/a.cpython-311.pyc,,\n"
              "torch-9.9.9.dist-info/RECORD,,\n");
-  EXPECT_EQ(digest(), record_digest(torch_).value_or("?"));
+  KeyMemory nothing("");
+  EXPECT_EQ(digest(), record_digest(InRoot::host(), torch_, nothing).value_or("?"));
 }
 
 TEST_F(FilesDigest, IsTheSameInTwoPlacesAndAnotherForAnyFile) {
@@ -159,7 +161,7 @@ TEST_F(FilesDigest, ReadsNoLargeFileASecondTime) {
   KeyMemory memory("");
   struct stat status {};
   ASSERT_EQ(stat(library.c_str(), &status), 0);
-  memory.keep("sha256 " + library, identity_of(status), codec::digest_of("planted").to_hex());
+  memory.keep(std::string("sha256 /opt/torch/") + kLibrary, identity_of(status), codec::digest_of("planted").to_hex());
   EXPECT_NE(digest_of(root_, "/opt/torch", memory).value_or(before), before);
 }
 
@@ -172,7 +174,7 @@ TEST_F(FilesDigest, IsRememberedUntilAFileChanges) {
   const std::string file = temporary_ / "memory.json";
   const auto read = [&] {
     KeyMemory memory(file);
-    const auto digest = files_digest({torch_, "/", torch_}, memory);
+    const auto digest = files_digest(InRoot::host(), torch_, memory);
     EXPECT_TRUE(memory.save());
     return digest.value_or("?");
   };

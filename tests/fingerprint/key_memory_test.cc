@@ -134,11 +134,12 @@ TEST(RememberedDigest, TakesALargeFileFromTheMemoryAndASmallOneFromItsBytes) {
     ASSERT_EQ(stat(path.c_str(), &status), 0);
     memory.keep("sha256 " + path, identity_of(status), planted);
   }
-  EXPECT_EQ(remembered_digest(large, memory)->to_hex(), planted);
-  EXPECT_EQ(remembered_digest(small, memory)->to_hex(), codec::digest_of("s").to_hex());
+  EXPECT_EQ(remembered_digest(InRoot::host(), large, memory)->to_hex(), planted);
+  EXPECT_EQ(remembered_digest(InRoot::host(), small, memory)->to_hex(), codec::digest_of("s").to_hex());
   // Another identity: the bytes decide again.
   write_text(large, std::string(17 << 20, 'm'));
-  EXPECT_EQ(remembered_digest(large, memory)->to_hex(), codec::digest_of(std::string(17 << 20, 'm')).to_hex());
+  EXPECT_EQ(remembered_digest(InRoot::host(), large, memory)->to_hex(),
+            codec::digest_of(std::string(17 << 20, 'm')).to_hex());
 }
 
 /// A key is remembered by the identities of all its files: a planted value proves that it was not computed.
@@ -181,18 +182,11 @@ TEST(RememberedKey, IsComputedAgainWhenTheMemoryIsGarbage) {
   EXPECT_EQ(codec::digest_of(*key).to_hex(), testing::kTritonTreeKeyDigest);
 }
 
-/// Two containers of one image: equal files, other inodes' device, another place to reach them.
+/// Two containers of one image: equal files at other inodes of another device.
 TEST(KeyMemory, KnowsAPackageOfAContainerInTheNextOne) {
   const TemporaryDirectory temporary;
   const std::string cache = temporary / "memory.json";
   KeyMemory memory = KeyMemory::of_containers(cache, "1000");
-  EXPECT_EQ(memory.name_of("/proc/12/fd/7/torch/a.py"), "/torch/a.py");
-  const std::string their_root = "/proc/12/root";  // as the kernel shows the root of process 12
-  EXPECT_EQ(memory.name_of(their_root + "/opt/torch/a.py"), "/opt/torch/a.py");
-  EXPECT_EQ(memory.name_of("/opt/torch/a.py"), "/opt/torch/a.py");
-  EXPECT_EQ(memory.name_of("/proc/12"), "/proc/12");
-  EXPECT_EQ(KeyMemory(cache).name_of("/proc/12/fd/7/torch/a.py"), "/proc/12/fd/7/torch/a.py");
-
   struct stat here {};
   ASSERT_EQ(stat(temporary.path().c_str(), &here), 0);
   struct stat there = here;

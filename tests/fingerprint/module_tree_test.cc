@@ -45,9 +45,10 @@ TEST(WalkModules, FollowsPackagesAndSkipsWhatPythonSkips) {
                                 {"__pycache__/b1.cpython-311.pyc", ""},
                                 {"notes.txt", ""}});
   const ModuleSuffixes suffixes(kSuffixes311);
-  EXPECT_EQ(names(walk_modules(temporary.path(), suffixes, WalkOrder::kModuleName)), "b b.a b.z b1 b_x");
-  EXPECT_EQ(names(walk_modules(temporary.path(), suffixes, WalkOrder::kFileName)), "b b.a b.z b1 b_x");
-  EXPECT_EQ(names(modules_in(temporary.path(), suffixes, WalkOrder::kFileName)), "b b1 b_x");
+  EXPECT_EQ(names(walk_modules(InRoot::host(), temporary.path(), suffixes, WalkOrder::kModuleName)),
+            "b b.a b.z b1 b_x");
+  EXPECT_EQ(names(walk_modules(InRoot::host(), temporary.path(), suffixes, WalkOrder::kFileName)), "b b.a b.z b1 b_x");
+  EXPECT_EQ(names(modules_in(InRoot::host(), temporary.path(), suffixes, WalkOrder::kFileName)), "b b1 b_x");
 }
 
 TEST(WalkModules, OrdersByFileOrByModuleName) {
@@ -55,14 +56,15 @@ TEST(WalkModules, OrdersByFileOrByModuleName) {
   // '-' sorts before '.', so the two orders differ here.
   write_tree(temporary.path(), {{"a-b.py", ""}, {"a.py", ""}});
   const ModuleSuffixes suffixes(kSuffixes311);
-  EXPECT_EQ(names(walk_modules(temporary.path(), suffixes, WalkOrder::kFileName)), "a-b a");
-  EXPECT_EQ(names(walk_modules(temporary.path(), suffixes, WalkOrder::kModuleName)), "a a-b");
+  EXPECT_EQ(names(walk_modules(InRoot::host(), temporary.path(), suffixes, WalkOrder::kFileName)), "a-b a");
+  EXPECT_EQ(names(walk_modules(InRoot::host(), temporary.path(), suffixes, WalkOrder::kModuleName)), "a a-b");
 }
 
 TEST(WalkModules, ChoosesTheFileInTheLoadersOrder) {
   const TemporaryDirectory temporary;
   write_tree(temporary.path(), {{"m.abi3.so", ""}, {"m.py", ""}, {"m.pyc", ""}});
-  const auto modules = walk_modules(temporary.path(), ModuleSuffixes(kSuffixes311), WalkOrder::kFileName);
+  const auto modules =
+      walk_modules(InRoot::host(), temporary.path(), ModuleSuffixes(kSuffixes311), WalkOrder::kFileName);
   ASSERT_TRUE(modules);
   ASSERT_EQ(modules->size(), 1U);
   EXPECT_EQ(modules->front().file, temporary / "m.abi3.so");
@@ -72,7 +74,8 @@ TEST(WalkModules, EndsWhenALinkLeadsBackUp) {
   const TemporaryDirectory temporary;
   write_tree(temporary.path(), {{"p/__init__.py", ""}});
   std::filesystem::create_directory_symlink(temporary / "p", temporary / "p/again");
-  const auto modules = walk_modules(temporary.path(), ModuleSuffixes(kSuffixes311), WalkOrder::kFileName);
+  const auto modules =
+      walk_modules(InRoot::host(), temporary.path(), ModuleSuffixes(kSuffixes311), WalkOrder::kFileName);
   ASSERT_FALSE(modules);
   EXPECT_EQ(modules.error().code(), ErrorCode::kTooLarge);
 }

@@ -186,9 +186,12 @@ TEST_F(NamedFilesTest, LinksOfAContainerDoNotLeadOutOfIt) {
   fs::create_directory_symlink("/cuda-13", root + "/usr/local/cuda");
   fs::create_symlink(file("outside", elf("outside")), root + "/stray");
   KeyMemory memory("");
-  const Fact fact = named_files_fact({{kPtxas, "/usr/local/cuda/bin/ptxas", {}}}, {root, "/torch", "/triton"}, memory);
+  const auto inside = InRoot::open(root);
+  ASSERT_TRUE(inside);
+  const Fact fact =
+      named_files_fact({{kPtxas, "/usr/local/cuda/bin/ptxas", {}}}, *inside, {"/torch", "/triton"}, memory);
   EXPECT_EQ(fact.value, std::string(kPtxas) + "=" + content("inside"));
-  const Fact stray = named_files_fact({{kPtxas, "/stray", {}}}, {root, "/torch", "/triton"}, memory);
+  const Fact stray = named_files_fact({{kPtxas, "/stray", {}}}, *inside, {"/torch", "/triton"}, memory);
   EXPECT_EQ(stray.value, std::string(kPtxas) + "=" + not_known_value("/stray does not exist"));
 }
 

@@ -37,6 +37,11 @@ std::string triton_key_of(const Files& files, const Files& more = {}) {
 
 std::string hex(std::string_view text) { return codec::digest_of(text).to_hex(); }
 
+Result<std::string> digest_of_record(const std::string& torch) {
+  KeyMemory nothing("");
+  return record_digest(InRoot::host(), torch, nothing);
+}
+
 TEST(TorchKey, EqualsTheRecordedKeyOfTheSmallTree) {
   EXPECT_EQ(torch_key_of(testing::torch_tree()), testing::kTorchTreeKey);
 }
@@ -115,7 +120,7 @@ TEST(TritonKey, NeedsItsLibrary) {
 std::string record_of(const std::string& record) {
   const TemporaryDirectory site;
   write_text(site / "torch-9.9.9.dist-info/RECORD", record);
-  const auto digest = record_digest(site / "torch");
+  const auto digest = digest_of_record(site / "torch");
   return digest ? *digest : digest.error().to_string();
 }
 
@@ -145,19 +150,19 @@ TEST(RecordDigest, IsRememberedUntilTheFileChanges) {
   write_text(record, "torch/a.py,sha256=AAA,3\n");
   KeyMemory memory("");
   memory.keep("record " + (site / "torch"), manifest_of({record})->digest, "planted");
-  EXPECT_EQ(record_digest(site / "torch", memory).value_or("?"), "planted");
+  EXPECT_EQ(record_digest(InRoot::host(), site / "torch", memory).value_or("?"), "planted");
   write_text(record, "torch/a.py,sha256=AAB,30\n");
-  EXPECT_EQ(record_digest(site / "torch", memory).value_or("?"), hex("torch/a.py,sha256=AAB,30\n"));
+  EXPECT_EQ(record_digest(InRoot::host(), site / "torch", memory).value_or("?"), hex("torch/a.py,sha256=AAB,30\n"));
 }
 
 TEST(RecordDigest, RefusesWhatProvesNothing) {
   EXPECT_NE(record_of("").find("names no file"), std::string::npos);
   EXPECT_NE(record_of("torch/a.py,,\n").find("names no file"), std::string::npos);
   const TemporaryDirectory site;
-  EXPECT_EQ(record_digest(site / "torch").error().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(digest_of_record(site / "torch").error().code(), ErrorCode::kNotFound);
   write_text(site / "torch-1.dist-info/RECORD", "torch/a.py,sha256=AAA,3\n");
   write_text(site / "torch-2.dist-info/RECORD", "torch/a.py,sha256=AAB,3\n");
-  EXPECT_EQ(record_digest(site / "torch").error().code(), ErrorCode::kInvalid);
+  EXPECT_EQ(digest_of_record(site / "torch").error().code(), ErrorCode::kInvalid);
 }
 
 }  // namespace

@@ -101,7 +101,10 @@ class OtherNamespace {
   OtherNamespace(const OtherNamespace&) = delete;
   OtherNamespace& operator=(const OtherNamespace&) = delete;
   [[nodiscard]] bool made() const { return made_; }
-  [[nodiscard]] std::string root() const { return "/proc/" + std::to_string(pid_) + "/root"; }
+  [[nodiscard]] InRoot files() const {
+    auto root = InRoot::open("/proc/" + std::to_string(pid_) + "/root");
+    return root ? std::move(*root) : InRoot::host();
+  }
 
  private:
   pid_t pid_ = -1;
@@ -115,11 +118,10 @@ TEST(RealCompilers, AreTheSameThroughAMountNamespace) {
   const CompilerCall none{"no-such-compiler", "/nowhere"};
   const Fact cpu = cpu_facts().first;
   KeyMemory memory("");
-  const auto root = InRoot::open("/");
-  ASSERT_TRUE(root);
-  const auto place = find_compiler(*root, call);
+  const InRoot root = InRoot::host();
+  const auto place = find_compiler(root, call);
   if (!place) INDUCTORFS_LACKS("g++ in /usr/bin");
-  const auto files = find_compiler_files(*root, place->driver, call);
+  const auto files = find_compiler_files(root, place->driver, call);
   ASSERT_TRUE(files) << files.error().what();
   std::string assembler;
   for (const auto& part : files->parts) {
@@ -136,26 +138,32 @@ TEST(RealCompilers, AreTheSameThroughAMountNamespace) {
   const OtherNamespace changed(temporary / "other", assembler);
   if (!same.made() || !copied.made() || !changed.made()) INDUCTORFS_LACKS("the right to make a mount namespace");
 
-  EXPECT_EQ(compiler_files_fact({call, "", call}, cpu, memory).value, kHostCompiler);
-  EXPECT_EQ(compiler_files_fact({call, same.root(), call}, cpu, memory).value, kHostCompiler);
-  const Fact by_files = compiler_files_fact({call, "", none}, cpu, memory);
+  EXPECT_EQ(compiler_files_fact({call, root, call}, cpu, memory).value, kHostCompiler);
+  EXPECT_EQ(compiler_files_fact({call, same.files(), call}, cpu, memory).value, kHostCompiler);
+  const std::string first = temporary / "first";
+  std::filesystem::create_directory(first);
+  const CompilerCall with_first{"g++", first + ":/usr/bin:/bin"};
+  EXPECT_EQ(compiler_files_fact({with_first, root, call}, cpu, memory).value, kHostCompiler) << "another PATH alone";
+  std::filesystem::copy_file(temporary / "other", first + "/as");
+  const Fact with_other = compiler_files_fact({with_first, root, call}, cpu, memory);
+  EXPECT_NE(with_other.value, kHostCompiler) << "gcc takes its assembler from PATH";
+  const Fact by_files = compiler_files_fact({call, root, none}, cpu, memory);
   ASSERT_TRUE(by_files.known) << by_files.problem;
-  const Fact inside = compiler_files_fact({call, copied.root(), call}, cpu, memory);
+  const Fact inside = compiler_files_fact({call, copied.files(), call}, cpu, memory);
   EXPECT_EQ(inside.value, by_files.value) << "an equal file at another inode; " << inside.problem;
-  const Fact other = compiler_files_fact({call, changed.root(), call}, cpu, memory);
+  const Fact other = compiler_files_fact({call, changed.files(), call}, cpu, memory);
   EXPECT_TRUE(other.known) << other.problem;
   EXPECT_NE(other.value, by_files.value);
   EXPECT_NE(other.value, kHostCompiler);
 }
 
 TEST(RealCompilers, AreKnownByTheirFiles) {
-  const auto root = InRoot::open("/");
-  ASSERT_TRUE(root);
+  const InRoot root = InRoot::host();
   for (const char* name : {"g++", "clang++"}) {
     const CompilerCall call{name, "/usr/bin:/bin"};
-    if (!find_compiler(*root, call)) continue;
+    if (!find_compiler(root, call)) continue;
     KeyMemory memory("");
-    const Fact fact = compiler_files_fact({call, "", {"no-such-compiler", "/nowhere"}}, cpu_facts().first, memory);
+    const Fact fact = compiler_files_fact({call, root, {"no-such-compiler", "/nowhere"}}, cpu_facts().first, memory);
     EXPECT_TRUE(fact.known) << name << ": " << fact.problem;
     std::printf("%s: %s\n", name, fact.value.c_str());
   }

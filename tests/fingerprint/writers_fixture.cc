@@ -121,8 +121,8 @@ Fingerprint facts_of(const Site& site, const Environment& declared) {
   python.executable = "python";
   KeyMemory memory("");
   Fingerprint facts;
-  facts.set(Facet::kTorch, torch_fact(python, memory));
-  facts.set(Facet::kTriton, triton_fact(python, memory));
+  facts.set(Facet::kTorch, torch_fact(InRoot::host(), python, memory));
+  facts.set(Facet::kTriton, triton_fact(InRoot::host(), python, memory));
   facts.set(Facet::kPython, python_fact(python));
   facts.set(Facet::kLibc, libc_fact());
   facts.set(Facet::kEnvironment, known_fact(environment_text(declared), "declared"));

@@ -270,19 +270,19 @@ TEST_F(WritersJudgeTest, StaysTrueAfterTheWriterHasEnded) {
 }
 
 TEST(LibcVersion, IsReadFromTheFilesBanner) {
-  EXPECT_EQ(libc_version(own_libc()), gnu_get_libc_version());
+  EXPECT_EQ(libc_version(InRoot::host(), own_libc()), gnu_get_libc_version());
   const TemporaryDirectory temporary;
   write_text(
       temporary / "libc.so.6",
       std::string(5000, '\0') + "GNU C Library (Debian GLIBC 2.31-13+deb11u6) stable release version 2.31.\nBy ...");
-  EXPECT_EQ(libc_version(temporary / "libc.so.6"), "2.31");
+  EXPECT_EQ(libc_version(InRoot::host(), temporary / "libc.so.6"), "2.31");
   for (const char* text :
        {"", "GNU C Library", "GNU C Library without", "musl libc", "GNU C Library release version "}) {
     write_text(temporary / "other", text);
-    EXPECT_EQ(libc_version(temporary / "other"), "") << text;
+    EXPECT_EQ(libc_version(InRoot::host(), temporary / "other"), "") << text;
   }
-  EXPECT_EQ(libc_version(temporary / "absent"), "");
-  EXPECT_EQ(libc_version("/dev/zero"), "") << "no file";
+  EXPECT_EQ(libc_version(InRoot::host(), temporary / "absent"), "");
+  EXPECT_EQ(libc_version(InRoot::host(), "/dev/zero"), "") << "no file";
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "fingerprint/background.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/fingerprint/libstdcxx.h"
+#include "support/lacks.h"
 #include "support/patience.h"
 #include "writers_fixture.h"
 
@@ -133,6 +134,59 @@ TEST_F(PackagesTest, SaysWhatTheLibstdcxxOfAContainerOffers) {
   EXPECT_EQ(value_of(fact.details, kCxxabiKey), "1.3.7");
   request.process.libstdcxx.path.clear();
   EXPECT_EQ(read_package(request).details, "") << "this host's is not its";
+}
+
+TEST_F(PackagesTest, ReadsWithTheRightsOfTheProcess) {
+  if (::geteuid() != 0) INDUCTORFS_LACKS("root, whose rights are at stake");
+  fs::permissions(std::string(temporary_ / "."), fs::perms(0755));
+  PackageRequest request;
+  request.facet = Facet::kTorch;
+  request.process.torch.path = site_.torch();
+  request.process.user = {1001, 1001, {1002}};
+  request.program = PACKAGE_READER_PATH;
+  request.cache_file = temporary_ / "closed/cache";
+  fs::create_directory(temporary_ / "closed");
+  fs::permissions(std::string(temporary_ / "closed"), fs::perms(0700));
+  const Fact fact = read_package(request);
+  EXPECT_TRUE(fact.known) << fact.problem;
+
+  const std::string secret = temporary_ / "secret";
+  write_text(secret, "__version__ = 'root only'\n");
+  fs::permissions(secret, fs::perms(0600));
+  fs::remove(site_.torch() + "/version.py");
+  fs::create_symlink(secret, site_.torch() + "/version.py");
+  const Fact closed = read_package(request);
+  EXPECT_FALSE(closed.known);
+  EXPECT_EQ((closed.value + closed.problem + closed.details).find("root only"), std::string::npos);
+  ASSERT_EQ(::chown(secret.c_str(), 0, 1002), 0);
+  fs::permissions(secret, fs::perms(0640));
+  EXPECT_TRUE(read_package(request).known) << "its groups count";
+  request.process.user = {};
+  fs::permissions(secret, fs::perms(0600));
+  EXPECT_TRUE(read_package(request).known) << "root's own";
+}
+
+/// A container's root user is no root of the host, and what its links say is meant inside.
+TEST_F(PackagesTest, FollowsNoLinkOfAContainerToTheHost) {
+  const std::string root = temporary_ / "container";
+  fs::create_directories(root + "/opt");
+  fs::copy(site_.torch(), root + "/opt/torch", fs::copy_options::recursive);
+  PackageRequest request;
+  request.facet = Facet::kTorch;
+  request.process.root = root;
+  request.process.torch.path = "/opt/torch";
+  request.program = PACKAGE_READER_PATH;
+  const std::string version = root + "/opt/torch/version.py";
+  const std::string outside = temporary_ / "outside.py";
+  fs::rename(version, outside);
+  fs::create_symlink(outside, version);
+  const Fact stray = read_package(request);
+  EXPECT_FALSE(stray.known) << stray.value;
+  EXPECT_NE(stray.problem.find("/opt/torch/version.py"), std::string::npos) << stray.problem;
+  EXPECT_EQ(stray.problem.find(root), std::string::npos) << "paths are the process's: " << stray.problem;
+  fs::create_directories(root + fs::path(outside).parent_path().string());
+  fs::copy_file(outside, root + outside);
+  EXPECT_FALSE(read_package(request).value.empty()) << "the link's file inside";
 }
 
 TEST_F(PackagesTest, SaysWhyAReaderFailed) {

@@ -141,6 +141,18 @@ Fact Trust::group_fact(uid_t owner, gid_t group, Milliseconds patience) {
                       {});
 }
 
+bool Trust::is_asking(uid_t owner, gid_t group) const {
+  if (policy_ == TrustPolicy::kAll || owner == 0) return false;
+  const Account of_owner = policy_ == TrustPolicy::kUser ? Account::kUser : Account::kGroupsOf;
+  return names_->known.with([&](const std::map<Key, Name>& known) {
+    const auto waits = [&known](const Key& key) {
+      const auto found = known.find(key);
+      return found != known.end() && found->second.asking && !found->second.answered;
+    };
+    return waits({of_owner, owner}) || waits({Account::kGroup, group});
+  });
+}
+
 bool Trust::is_member(uid_t user, gid_t group) {
   const Answer groups = ask(Account::kGroupsOf, user, Milliseconds(0));
   return groups.known && (" " + groups.text + " ").find(" " + std::to_string(group) + " ") != std::string::npos;

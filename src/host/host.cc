@@ -374,6 +374,10 @@ std::string ThisHost::environment_text(std::string_view job) const {
   return text;
 }
 
+bool ThisHost::is_asking(const vfs::RootAccess& root) const {
+  return parts_users() && trust_.is_asking(root.uid, root.gid);
+}
+
 bool ThisHost::may_share(const vfs::RootAccess& root, uid_t user) const {
   if (!parts_users() || user == root.uid) return true;
   // Who may write to a directory of root's is for root to say; below one that is root's alone, others have no say.

@@ -111,10 +111,13 @@ TEST_F(TrustTest, IsNotKnownWhileTheServiceDoesNotAnswer) {
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(trust.of(1001, 0, 0700).known);
   EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(10)) << "only the first one waits";
   EXPECT_EQ(service->asked, 1);
+  EXPECT_TRUE(trust.is_asking(1001, 0));
+  EXPECT_FALSE(trust.is_asking(1002, 0)) << "nobody has asked";
   service->held.notify_with([](bool& now) { now = false; });
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (!trust.of(1001, 0, 0700).known && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
   EXPECT_EQ(trust.of(1001, 0, 0700).value, "user=alice");
+  EXPECT_FALSE(trust.is_asking(1001, 0));
 }
 
 TEST_F(TrustTest, TakesNoNameThatCouldPassForAnotherLine) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -40,7 +41,7 @@ class FakeWriters final : public fingerprint::Writers {
   fingerprint::JobFacts job_of(pid_t, const fingerprint::JobQuestion&) override { return {}; }  // FakeEnvironment tells
   void expect(pid_t) override {}
   std::vector<fingerprint::UnknownJobs> unknown_jobs() const override { return {}; }
-  fingerprint::JobEnvironments::Names environments_in_use() const override { return {}; }
+  fingerprint::JobEnvironments::InUse environments_in_use() const override { return {}; }
 
  private:
   struct Process {
@@ -95,6 +96,11 @@ class FakeEnvironment final : public vfs::Host {
   [[nodiscard]] std::vector<std::string> scopes() const;
   /// Roots that belong to other users than root and this process's share with those of the same user.
   void part_users() { parts_ = true; }
+  /// Whether the name service takes its time: meanwhile nobody knows whose a user's root is.
+  void ask(bool asks) {
+    asks_ = asks;
+    facts_.with([](Facts& facts) { facts.parted.clear(); });
+  }
   /// Environments are learned: these processes have environments of these facts; an empty one cannot be found out, and
   /// one that is kNotYet not before the process makes something. All others are neither torch nor Triton.
   static constexpr const char* kNotYet = "not yet";
@@ -113,6 +119,7 @@ class FakeEnvironment final : public vfs::Host {
   void expect_job(pid_t) const override {}
   std::string environment_text(std::string_view job) const override { return "facts " + std::string(job); }
   std::shared_ptr<const fingerprint::ExpectedFacts> expected() const override;
+  bool is_asking(const vfs::RootAccess& root) const override { return asks_ && root.uid != 0; }
   bool may_share(const vfs::RootAccess& root, uid_t user) const override {
     return !parts_ || user == root.uid || (root.uid == 0 && (root.mode & 022) != 0);
   }
@@ -132,6 +139,7 @@ class FakeEnvironment final : public vfs::Host {
 
   mutable Guarded<Facts> facts_;
   bool parts_ = false;
+  std::atomic<bool> asks_ = false;
   bool learns_ = false;
   std::shared_ptr<FakeWriters> writers_;
   Check check_;

@@ -68,6 +68,25 @@ TEST_F(RootScopes, ShowAUserWhatTheSameUserMadeAndNobodyElse) {
   EXPECT_NE(b.file_system->explain("bob/" + path).scope, b.file_system->explain("work/" + path).scope);
 }
 
+/// Many users begin at once, or the name service is slow: what their jobs make meanwhile waits for the names.
+TEST_F(RootScopes, ShareWhatWasMadeBeforeTheUserHadAName) {
+  Host a(cluster, options());
+  Host b(cluster, options());
+  a.environment.ask(true);
+  use_as_root(a, "alice", kAlice);
+  const std::string path = write(a, "alice", "hers");
+  const std::string key = "triton/0/" + triton_key_of("kernel");
+  ASSERT_TRUE(a.make_directories("alice/" + key));
+  ASSERT_TRUE(a.triton_compile("alice/" + key, "hers", ::getpid()));
+  EXPECT_FALSE(a.file_system->sync(Deadline::after(Milliseconds(300)))) << "it waits";
+  a.environment.ask(false);
+  EXPECT_TRUE(a.sync());
+  use_as_root(b, "work", kAlice);
+  EXPECT_TRUE(shows(b, "work/" + path)) << a.file_system->explain("alice/" + path).why;
+  ASSERT_TRUE(b.make_directories("work/triton/0"));
+  EXPECT_TRUE(shows(b, "work/" + key + "/__grp__k.json"));
+}
+
 TEST_F(RootScopes, ShowWhatEverybodySharesInDirectoriesOfRootAlone) {
   Host a(cluster, options());
   Host b(cluster, options());

@@ -52,6 +52,9 @@ class Trust {
   /// for `patience` at most, and only when a number is asked for the first time. An answer is asked for anew in the
   /// background, after kKeep, or kAskAgain when it was none.
   [[nodiscard]] Fact of(uid_t owner, gid_t group, mode_t mode, Milliseconds patience = kFirstWait);
+  /// Says whether the name service is being asked, for the first time, about what of() of this owner and group depends
+  /// on: then of() has another answer soon. Does not block.
+  [[nodiscard]] bool is_asking(uid_t owner, gid_t group) const;
   /// Says whether a user is known to be in a group. Does not block: false until the name service has answered.
   [[nodiscard]] bool is_member(uid_t user, gid_t group);
   static constexpr Milliseconds kFirstWait{250};

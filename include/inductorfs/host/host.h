@@ -140,6 +140,7 @@ class ThisHost final : public vfs::Host {
   [[nodiscard]] vfs::Job job_of(pid_t thread, bool makes) const override;
   void expect_job(pid_t thread) const override;
   [[nodiscard]] std::string environment_text(std::string_view job) const override;
+  [[nodiscard]] bool is_asking(const vfs::RootAccess& root) const override;
   [[nodiscard]] bool may_share(const vfs::RootAccess& root, uid_t user) const override;
   [[nodiscard]] bool parts_roots() const override { return learns() || parts_users(); }
   /// Checks under the mount's own facts or, where environments are learned, under those of the environments that use

@@ -82,6 +82,8 @@ class Host : public RootEnvironment {
   virtual void expect_job(pid_t thread) const = 0;
   /// Returns what a Job::environment is, in a few words: "torch 2.15.0, triton 3.9.0, cpython-311".
   [[nodiscard]] virtual std::string environment_text(std::string_view job) const = 0;
+  /// Says whether the owner of such a root is being asked for, so that environment_of() has another answer soon.
+  [[nodiscard]] virtual bool is_asking(const RootAccess& root) const = 0;
   /// Says whether what this user puts into such a root is shared by those who share the root.
   [[nodiscard]] virtual bool may_share(const RootAccess& root, uid_t user) const = 0;
   /// Says whether environment_of() can be another one than the mountpoint's.

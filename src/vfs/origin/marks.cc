@@ -58,16 +58,17 @@ void Provenance::add(const WriterVerdict& verdict) {
     case fingerprint::Match::kUnknown:
       return make_private(verdict.judgement.why);
   }
-  add_scope(verdict.scope);
+  if (!verdict.scope.empty()) add_scope(verdict.scope);
 }
 
 WriterVerdict Marks::glance(const std::string& path, layout::Family family, std::string_view architecture,
                             pid_t process) const {
   const auto& rule = layout::rule_of(family);
   layout::Scope scope;
+  const bool settling = rule.shared && is_settling(path);  // before the scope: the name may come in between
   if (rule.shared) scope = scope_of(path, family, architecture);
   WriterVerdict verdict{scope.id, {}, nullptr};
-  if (scope.id.empty()) {
+  if (scope.id.empty() && !settling) {
     verdict.judgement = {fingerprint::Match::kUnknown, scope.why_private};
     // Another reason than the family's own: only artefacts for this device are private.
     const bool own = !architecture.empty() && scope_of(path, family).why_private != scope.why_private;
@@ -77,7 +78,7 @@ WriterVerdict Marks::glance(const std::string& path, layout::Family family, std:
   if (process == kOtherNamespace) counters_.get("writers.other_namespace").add();
   fingerprint::Writers* const writers = host_.writers();
   if (writers == nullptr) {
-    verdict.judgement.match = fingerprint::Match::kMatches;
+    verdict.judgement.match = scope.id.empty() ? fingerprint::Match::kLater : fingerprint::Match::kMatches;
     return verdict;
   }
   if (process == kOtherNamespace) {
@@ -85,7 +86,10 @@ WriterVerdict Marks::glance(const std::string& path, layout::Family family, std:
     return verdict;
   }
   verdict.writer = writers->identify(process);
-  verdict.judgement = writers->glance(verdict.writer.get(), rule.facets, *scopes_.expected(path));
+  verdict.judgement.match = fingerprint::Match::kLater;
+  if (!scope.id.empty()) {
+    verdict.judgement = writers->glance(verdict.writer.get(), rule.facets, *scopes_.expected(path));
+  }
   return verdict;
 }
 

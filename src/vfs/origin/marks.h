@@ -37,17 +37,20 @@ class Marks {
       std::span<const std::shared_ptr<const fingerprint::Writer>> writers) const;
   /// Says whether everybody's files may be shared; otherwise a file without a known writer cannot be.
   [[nodiscard]] bool everyone_fits() const { return host_.writers() == nullptr; }
+  /// Says whether files that are in no environment's branch stay here.
+  [[nodiscard]] bool learns() const { return host_.learns(); }
 
   /// Reads the marks of a file, by its path below the file system's directory.
   [[nodiscard]] Provenance read(const std::string& place) const;
   void write(const std::string& place, const Provenance& before, const Provenance& now) const;
 
-  /// RootScopes::scope_of() and is_settled()
+  /// RootScopes::scope_of(), is_settled() and is_settling()
   [[nodiscard]] layout::Scope scope_of(const std::string& path, layout::Family family,
                                        std::string_view architecture = {}) const {
     return scopes_.scope_of(path, family, architecture);
   }
   [[nodiscard]] bool is_settled(const std::string& path) const { return scopes_.is_settled(path); }
+  [[nodiscard]] bool is_settling(const std::string& path) const { return scopes_.is_settling(path); }
   /// Returns why a local file is not to be shared because of the user whose it is; empty when it may be.
   [[nodiscard]] std::string why_not_shared(const std::string& path) const;
   [[nodiscard]] std::string why_not_shared(const std::string& path, uid_t owner) const {

@@ -47,7 +47,7 @@ void Origin::saw_writer(const NodePtr& node, const std::string& path, pid_t writ
   node->content.with([&](Content& content) { content.last_writer = writer; });
   const bool stays = change_provenance(node, [&](Provenance& now) {
     if (anew) now = {};
-    if (verdict.scope.empty() && verdict.other_device.empty()) {
+    if (verdict.says_nothing()) {
       now.scopes.clear();
       now.unjudged.clear();
     } else {
@@ -94,7 +94,7 @@ void Origin::saw_writer_of_set(const NodePtr& directory, const std::string& path
 void Origin::mark_set(const std::string& place, const std::vector<std::string>& names, Provenance& set,
                       const WriterVerdict& verdict) const {
   set = {};
-  if (verdict.scope.empty() && verdict.other_device.empty()) return;
+  if (verdict.says_nothing()) return;
   set.add(verdict);
   for (const auto& name : names) {
     const Provenance before = marks_.read(join(place, name));
@@ -106,7 +106,7 @@ void Origin::mark_set(const std::string& place, const std::vector<std::string>& 
 }
 
 /// Judges the writers that wait for it. Never waits for a judgement.
-Standing Origin::judge_writers(const NodePtr& node, const std::string& path) {
+Standing Origin::judge_writers(const NodePtr& node, const std::string& path, const std::string& scope) {
   const auto waiting = node->content.with([](const Content& content) {
     return content.provenance ? content.provenance->unjudged
                               : std::vector<std::shared_ptr<const fingerprint::Writer>>{};
@@ -120,14 +120,15 @@ Standing Origin::judge_writers(const NodePtr& node, const std::string& path) {
     more = now.unjudged.size() > waiting.size();  // one that wrote while the others were judged
     if (more || now.is_private()) return;
     now.unjudged.clear();
-    if (!why.empty()) now.make_private(why);
+    if (!why.empty()) return now.make_private(why);
+    if (now.scopes.empty()) now.add_scope(scope);  // it was not known when they wrote
   });
   if (stays) marks_.stays_here(path, why, 1);
   return more ? Standing::kChanged : Standing::kMatches;
 }
 
 Standing Origin::standing(const NodePtr& node, const std::string& path, const std::string& scope) {
-  if (const auto judged = judge_writers(node, path); judged != Standing::kMatches) return judged;
+  if (const auto judged = judge_writers(node, path, scope); judged != Standing::kMatches) return judged;
   // The node's, whatever has the path by now: a rename may come in between.
   Provenance now;
   std::string why = marks_.why_not_shared(path);
@@ -151,7 +152,7 @@ Standing Origin::standing_of_set(const NodePtr& directory, const std::string& pa
   const auto any = marks_.scope_of(path, kKernel).id;
   const auto fits = [&](const Provenance& found) { return found.is_for(scope.id) || found.is_for(any); };
   if (!set.unjudged.empty()) {
-    if (!fits(set)) return Standing::kStays;
+    if (!set.scopes.empty() && !fits(set)) return Standing::kStays;
     const auto why = marks_.judge(path, kKernel, set.unjudged);
     if (!why) return Standing::kUnjudged;
     if (!why->empty()) {
@@ -159,6 +160,7 @@ Standing Origin::standing_of_set(const NodePtr& directory, const std::string& pa
       keep_set_private(path, *why);
     } else {
       set.unjudged.clear();
+      if (set.scopes.empty()) set.add_scope(scope.id);  // as in judge_writers()
       change_set(path, [&](Provenance& now) { now.add_scope(scope.id); });
     }
     directory->key->state.with([&](KeyState& state) { state.provenance = set; });
@@ -167,7 +169,7 @@ Standing Origin::standing_of_set(const NodePtr& directory, const std::string& pa
     const std::string file = join(path, name);
     const auto walked = nodes_.walk(file);
     if (walked.missing.empty()) {
-      if (const auto judged = judge_writers(walked.node, file); judged != Standing::kMatches) return judged;
+      if (const auto judged = judge_writers(walked.node, file, scope.id); judged != Standing::kMatches) return judged;
     }
     if (!moves_.read(
             [&](const Moves&) { return disk_.stat(LocalTree::view(file)).value_or(std::nullopt).has_value(); })) {

@@ -52,7 +52,7 @@ class Origin {
 
  private:
   bool change_provenance(const NodePtr& node, const std::function<void(Provenance&)>& change);
-  [[nodiscard]] Standing judge_writers(const NodePtr& node, const std::string& path);
+  [[nodiscard]] Standing judge_writers(const NodePtr& node, const std::string& path, const std::string& scope);
 
   Counters& counters_;
   RootTree& tree_;

@@ -40,8 +40,8 @@ RootScopes::Root RootScopes::root_with(std::string_view path, const RootAccess& 
   return root;
 }
 
-/// As the root is now. One that nobody has used yet, or whose directory has another owner than when it was used last,
-/// is found out about each time, without a wait.
+/// As the root is now. One that nobody has used yet, whose directory has another owner than when it was used last, or
+/// whose owner had no name then, is found out about each time, without a wait.
 RootScopes::Root RootScopes::find(std::string_view root) const {
   if (!host_.parts_roots()) return {};
   const auto access = tree_.access_of_root({std::string(), std::string(root)});
@@ -50,7 +50,7 @@ RootScopes::Root RootScopes::find(std::string_view root) const {
     const auto found = roots.find(root);
     return found == roots.end() ? std::nullopt : std::optional(found->second);
   });
-  if (known && is_same(known->access, *access)) return *known;
+  if (known && known->is_settled && is_same(known->access, *access)) return *known;
   if (root.empty() && !known) return {*access, nullptr, host_.shared_with().known};
   return root_with(root, *access, early_patience());
 }
@@ -168,6 +168,12 @@ std::shared_ptr<const fingerprint::ExpectedFacts> RootScopes::expected(std::stri
 }
 
 bool RootScopes::is_settled(std::string_view path) const { return find(layout::name_of(path).root).is_settled; }
+
+bool RootScopes::is_settling(std::string_view path) const {
+  if (!host_.parts_roots()) return false;
+  const auto access = tree_.access_of_root(layout::name_of(path));
+  return access && host_.is_asking(*access);
+}
 
 std::string RootScopes::why_not_shared(std::string_view path, uid_t owner) const {
   if (!host_.parts_roots()) return {};

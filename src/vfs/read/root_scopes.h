@@ -49,6 +49,9 @@ class RootScopes {
   /// Says whether the environment of this path's root is known. Until then nothing there is shared, and nothing is out
   /// of date.
   [[nodiscard]] bool is_settled(std::string_view path) const;
+  /// Says whether the name service is being asked for the owner of this path's root: what is_settled() and scope_of()
+  /// say afterwards may be another thing.
+  [[nodiscard]] bool is_settling(std::string_view path) const;
   /// Returns why a file of this user, which lies at this path, is not to be shared; empty when it may be. In a user's
   /// root what other users have put there is not his.
   [[nodiscard]] std::string why_not_shared(std::string_view path, uid_t owner) const;

@@ -12,10 +12,16 @@ namespace inductorfs::vfs {
 
 /// The result of examining a process that wrote a file, or gave the file its name.
 struct WriterVerdict {
-  std::string scope;  ///< of the file's family on this host now; empty: the family is not shared, and nothing is marked
+  /// Of the file's family on this host now. Empty: the family is not shared, and nothing is marked, unless the
+  /// judgement is kLater; then it is known when the file is judged.
+  std::string scope;
   fingerprint::Judgement judgement;
   std::shared_ptr<const fingerprint::Writer> writer;  ///< kLater: the sealing thread is to judge it
   std::string other_device{};  ///< why the file is private: it was made for a device that this host does not have
+
+  [[nodiscard]] bool says_nothing() const {
+    return scope.empty() && other_device.empty() && judgement.match != fingerprint::Match::kLater;
+  }
 };
 
 /// What is known of all writers of a file that stands under a final name of a shared family. On the disk it is two

@@ -145,7 +145,9 @@ SealOutcome Sealing::seal(const SealItem& item) {
   const auto classified = layout::classify(item.path);
   const auto& rule = layout::rule_of(classified.family);
   if (!rule.shared) return SealOutcome::kDone;
+  const bool settling = marks_.is_settling(item.path);  // before the scope: the name may come in between
   const auto scope = marks_.scope_of(item.path, classified.family);
+  if (scope.id.empty() && settling) return SealOutcome::kUnjudged;
   if (scope.id.empty()) {
     counters_.get("seal.unknown").add();  // a fact of this host is not known
     return SealOutcome::kDone;
@@ -305,8 +307,10 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
     return SealOutcome::kDone;
   }
   if (in_place_.set_is_unfinished(*path)) return SealOutcome::kDone;  // the last of its files comes with the set
+  const bool settling = marks_.is_settling(*path);                    // as in seal()
   const auto scope =
       marks_.scope_of(*path, layout::Family::kTritonKernel, marks_.architecture_of_set(LocalTree::view(*path)));
+  if (scope.id.empty() && settling) return SealOutcome::kUnjudged;
   if (const auto known = origin_.standing_of_set(item.node, *path, scope); known != Standing::kMatches)
     return outcome_of(known);
   catalog::Publish publish;

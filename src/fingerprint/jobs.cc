@@ -114,6 +114,7 @@ void Jobs::restore(const JobRecord& record) {
   }
   const auto stat = sight_->reader().stat_of(record.pid);
   Entry entry{record.identity, stat ? stat->owner : 0};
+  job.user = entry.owner;
   entry.answer = std::make_shared<const JobFacts>(std::move(job));
   entry.environment = record.environment;
   entry.is_restored = true;
@@ -185,10 +186,13 @@ JobFacts Jobs::learn(pid_t pid, const ProcessStat& stat, const std::shared_ptr<c
 /// Gives a process its answer. The first one counts, unless torch was missing from it.
 Jobs::Answer Jobs::settle(const Asked& asked, JobFacts facts) {
   std::string name;
+  facts.user = asked.owner;
   if (facts.kind == JobFacts::Kind::kKnown && environments_ != nullptr) {
-    name = environments_->take(facts.facts, [this] { return in_use(); });
+    name = environments_->take(facts.facts, asked.owner, [this] { return in_use(); });
     if (name.empty()) {
-      facts = unknown_job("too many environments are in use on this host; start the job again when others have ended");
+      facts = unknown_job(
+          "too many environments are in use on this host at once; start the job again when others have ended, or mount "
+          "another directory for it");
     }
   }
   make_room();
@@ -430,20 +434,31 @@ std::vector<UnknownJobs> Jobs::unknown() const {
   return shown;
 }
 
-JobEnvironments::Names Jobs::in_use() const {
-  std::vector<std::tuple<pid_t, ProcessIdentity, std::string>> all;
+JobEnvironments::InUse Jobs::in_use() const {
+  std::vector<std::pair<Asked, std::string>> all;
   state_.with([&](const State& state) {
     for (const auto& [pid, entry] : state.entries) {
-      if (!entry.environment.empty()) all.emplace_back(pid, entry.identity, entry.environment);
+      if (!entry.environment.empty()) all.push_back({{pid, entry.identity, entry.owner}, entry.environment});
     }
   });
-  JobEnvironments::Names names;
-  for (auto& [pid, identity, name] : all) {
-    if (names.contains(name)) continue;
-    const auto stat = sight_->reader().stat_of(pid);
-    if (stat && stat->identity == identity) names.insert(std::move(name));
+  JobEnvironments::InUse users;
+  for (const auto& [process, name] : all) {
+    if (users.contains(name) && users[name].contains(process.owner)) continue;
+    const auto stat = sight_->reader().stat_of(process.pid);
+    if (stat && stat->identity == process.identity) users[name].insert(process.owner);
   }
-  return names;
+  return users;
+}
+
+/// The oldest of the user who has the most: one who has many has no other's asked again.
+void Jobs::forget_one(std::map<pid_t, Entry>& entries) {
+  std::map<uid_t, size_t> counts;
+  for (const auto& [pid, entry] : entries) ++counts[entry.owner];
+  entries.erase(std::min_element(entries.begin(), entries.end(), [&](const auto& one, const auto& other) {
+    const Entry& a = one.second;
+    const Entry& b = other.second;
+    return std::tuple(counts[b.owner], a.used) < std::tuple(counts[a.owner], b.used);
+  }));
 }
 
 /// Leaves room for one more.
@@ -463,10 +478,7 @@ void Jobs::make_room() {
       const auto found = state.entries.find(pid);
       if (found != state.entries.end() && found->second.identity == identity) state.entries.erase(found);
     }
-    while (state.entries.size() >= limit_ && !state.entries.empty()) {
-      state.entries.erase(std::min_element(state.entries.begin(), state.entries.end(),
-                                           [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
-    }
+    while (state.entries.size() >= limit_ && !state.entries.empty()) forget_one(state.entries);
   });
 }
 

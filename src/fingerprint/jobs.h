@@ -61,7 +61,7 @@ class Jobs {
   [[nodiscard]] JobFacts learn(pid_t pid, const ProcessStat& stat, const std::shared_ptr<const Writer>& writer,
                                const JobQuestion& question, bool waits);
   [[nodiscard]] std::vector<UnknownJobs> unknown() const;
-  [[nodiscard]] JobEnvironments::Names in_use() const;
+  [[nodiscard]] JobEnvironments::InUse in_use() const;
 
  private:
   using Answer = std::shared_ptr<const JobFacts>;
@@ -109,6 +109,7 @@ class Jobs {
   [[nodiscard]] Answer inherited(const Writer& writer, const JobWait& wait);
   [[nodiscard]] JobFacts facts_of(const Writer& writer, const JobWait& wait);
   [[nodiscard]] std::shared_ptr<const Writer> observe_anew(pid_t pid, const ProcessIdentity& identity);
+  static void forget_one(std::map<pid_t, Entry>& entries);
   void make_room();
 
   const std::shared_ptr<Sight> sight_;

@@ -37,7 +37,7 @@ class ProcWriters final : public Writers {
   JobFacts job_of(pid_t tid, const JobQuestion& question) override;
   void expect(pid_t tid) override;
   std::vector<UnknownJobs> unknown_jobs() const override { return jobs_.unknown(); }
-  JobEnvironments::Names environments_in_use() const override { return jobs_.in_use(); }
+  JobEnvironments::InUse environments_in_use() const override { return jobs_.in_use(); }
 
  private:
   struct Asker {

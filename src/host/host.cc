@@ -327,7 +327,7 @@ vfs::Job ThisHost::job_of(pid_t thread, bool makes) const {
   const fingerprint::JobFacts job = writers_->job_of(thread, {makes, kJobPatience, goes_on_});
   if (job.kind == Kind::kNeither) return {};
   if (job.kind == Kind::kKnown) {
-    std::string id = learned_->take(job.facts, [this] { return writers_->environments_in_use(); });
+    std::string id = learned_->take(job.facts, job.user, [this] { return writers_->environments_in_use(); });
     if (!id.empty()) {
       recent_jobs_.with([&](auto& recent) { recent[place] = {thread, now + kAnswerLasts, id}; });
       return {vfs::Job::Kind::kKnown, std::move(id)};

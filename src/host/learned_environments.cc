@@ -99,22 +99,44 @@ bool LearnedEnvironments::use(const std::string& id) {
   return is_known;
 }
 
-std::string LearnedEnvironments::take(const fingerprint::Fingerprint& facts, const std::function<Names()>& in_use) {
+/// Empty: there is none that may go for this user.
+std::string LearnedEnvironments::least_needed(const State& state, uid_t user, const InUse& in_use) {
+  std::map<uid_t, size_t> counts;
+  for (const auto& [name, users] : in_use) {
+    if (users.size() == 1 && state.environments.contains(name)) ++counts[*users.begin()];
+  }
+  const size_t own = counts[user];
+  // By what may go first: nobody's, then that of the user with the most.
+  const auto rank = [&](const std::string& name) -> size_t {
+    const auto used = in_use.find(name);
+    if (used == in_use.end()) return kMost + 1;
+    if (used->second.size() != 1) return 0;
+    const size_t count = counts[*used->second.begin()];
+    return count > own + 1 ? count : 0;
+  };
+  std::string found;
+  std::pair<size_t, uint64_t> best{0, 0};
+  for (const auto& [name, known] : state.environments) {
+    const std::pair<size_t, uint64_t> now{rank(name), known.used};
+    if (now.first == 0 || now.first < best.first || (now.first == best.first && now.second > best.second)) continue;
+    best = now;
+    found = name;
+  }
+  return found;
+}
+
+std::string LearnedEnvironments::take(const fingerprint::Fingerprint& facts, uid_t user,
+                                      const std::function<InUse()>& in_use) {
   std::string id = id_of(facts);
   if (use(id)) return id;
   const bool is_full = state_.with([](const State& state) { return state.environments.size() >= kMost; });
-  const Names used = is_full ? in_use() : Names();
+  const InUse used = is_full ? in_use() : InUse();
   std::string gone;
   const bool has_room = state_.with([&](State& state) {
     if (state.environments.size() >= kMost && !state.environments.contains(id)) {
-      auto oldest = state.environments.end();
-      for (auto one = state.environments.begin(); one != state.environments.end(); ++one) {
-        if (used.contains(one->first)) continue;
-        if (oldest == state.environments.end() || one->second.used < oldest->second.used) oldest = one;
-      }
-      if (oldest == state.environments.end()) return false;
-      gone = oldest->first;
-      state.environments.erase(oldest);
+      gone = least_needed(state, user, used);
+      if (gone.empty()) return false;
+      state.environments.erase(gone);
     }
     state.environments.try_emplace(id, Known{facts, ++state.uses, system_clock().now()});
     return true;

@@ -189,7 +189,7 @@ class SlowPackages {
 /// Names environments by numbers.
 class NumberedEnvironments final : public JobEnvironments {
  public:
-  [[nodiscard]] std::string take(const Fingerprint& facts, const std::function<Names()>& in_use) override {
+  [[nodiscard]] std::string take(const Fingerprint& facts, uid_t, const std::function<InUse()>& in_use) override {
     used = in_use();
     if (is_full) return {};
     const std::string text = facts.to_json();
@@ -208,7 +208,7 @@ class NumberedEnvironments final : public JobEnvironments {
     });
   }
   Guarded<std::vector<std::string>> all;
-  Names used;
+  InUse used;
   bool is_full = false;
 };
 
@@ -288,10 +288,10 @@ TEST_F(JobsOfWorkersTest, NameTheEnvironmentsOfLivingProcesses) {
   site_.load_torch(two);
   expect_equal(job_of(one), facts_of(site_));
   expect_equal(job_of(two), facts_of(site_, {{kFusion, "0"}}));
-  EXPECT_EQ(writers_->environments_in_use(), (JobEnvironments::Names{"n0", "n1"}));
-  EXPECT_EQ(environments_.used, (JobEnvironments::Names{"n0"})) << "before the second had its name";
+  EXPECT_EQ(writers_->environments_in_use(), (JobEnvironments::InUse{{"n0", {::geteuid()}}, {"n1", {::geteuid()}}}));
+  EXPECT_EQ(environments_.used, (JobEnvironments::InUse{{"n0", {::geteuid()}}})) << "before the second had its name";
   one.end();
-  EXPECT_EQ(writers_->environments_in_use(), (JobEnvironments::Names{"n1"}));
+  EXPECT_EQ(writers_->environments_in_use(), (JobEnvironments::InUse{{"n1", {::geteuid()}}}));
 }
 
 class SlowJobsTest : public JobsTest {

@@ -46,9 +46,9 @@ class FakeWriters final : public fingerprint::Writers {
   }
   void expect(pid_t) override { ++expected; }
   [[nodiscard]] std::vector<fingerprint::UnknownJobs> unknown_jobs() const override { return {}; }
-  [[nodiscard]] fingerprint::JobEnvironments::Names environments_in_use() const override { return in_use; }
+  [[nodiscard]] fingerprint::JobEnvironments::InUse environments_in_use() const override { return in_use; }
   std::map<pid_t, fingerprint::JobFacts> jobs;
-  fingerprint::JobEnvironments::Names in_use;
+  fingerprint::JobEnvironments::InUse in_use;
   int questions = 0;
   int expected = 0;
 };
@@ -361,13 +361,12 @@ TEST(Host, TellsOfScopesThatCameIntoUse) {
 
 class LearnedEnvironmentsTest : public ::testing::Test {
  protected:
-  using Names = fingerprint::JobEnvironments::Names;
-  std::string take(LearnedEnvironments& learned, size_t number) {
-    return learned.take(job_with("version=" + std::to_string(number)).facts, [this] { return in_use_; });
+  std::string take(LearnedEnvironments& learned, size_t number, uid_t user = kAlice) {
+    return learned.take(job_with("version=" + std::to_string(number)).facts, user, [this] { return in_use_; });
   }
   const testing::TemporaryDirectory directory_;
   const std::string place_ = directory_.path() + "/environments";
-  Names in_use_;
+  fingerprint::JobEnvironments::InUse in_use_;
 };
 
 TEST_F(LearnedEnvironmentsTest, AreAtMostSoMany) {
@@ -389,12 +388,28 @@ TEST_F(LearnedEnvironmentsTest, StayWhileAProcessHasThem) {
   std::vector<std::string> ids;
   LearnedEnvironments learned(place_);
   for (size_t number = 0; number < LearnedEnvironments::kMost; ++number) ids.push_back(take(learned, number));
-  in_use_ = Names(ids.begin(), ids.end());
+  for (const std::string& id : ids) in_use_[id] = {kAlice};
   EXPECT_EQ(take(learned, 1000), "") << "no room";
   in_use_.erase(ids[30]);
   EXPECT_NE(take(learned, 1000), "");
   EXPECT_FALSE(learned.find(ids[30]));
   EXPECT_TRUE(learned.find(ids[0]));
+}
+
+TEST_F(LearnedEnvironmentsTest, OfAUserWithTheMostGoForThoseOfAnother) {
+  std::vector<std::string> ids;
+  LearnedEnvironments learned(place_);
+  for (size_t number = 0; number < LearnedEnvironments::kMost; ++number) ids.push_back(take(learned, number));
+  for (const std::string& id : ids) in_use_[id] = {kAlice};
+  in_use_[ids[0]] = {kAlice, kAlice + 1};
+  const std::string his = take(learned, 1000, kAlice + 1);
+  EXPECT_NE(his, "");
+  EXPECT_TRUE(learned.find(ids[0])) << "two users have it";
+  EXPECT_FALSE(learned.find(ids[1])) << "her oldest";
+  in_use_.erase(ids[1]);
+  in_use_[his] = {kAlice + 1};
+  EXPECT_EQ(take(learned, 1001), "") << "she has the most";
+  EXPECT_TRUE(learned.find(his));
 }
 
 TEST(Host, PartsALimitedNumberOfUsers) {

@@ -61,6 +61,7 @@ struct JobFacts {
   /// for the host: such a compiler is identified by its files, and unknown if it cannot be.
   Fingerprint facts;
   std::string why;  ///< of kUnknown and kLater; it names no process, so that many can have the same reason
+  uid_t user = 0;   ///< of kKnown: whose process it is
 };
 
 /// What a request asks of Writers::job_of().
@@ -85,11 +86,14 @@ struct UnknownJobs {
 /// Safe for concurrent use.
 class JobEnvironments {
  public:
-  using Names = std::set<std::string, std::less<>>;
+  /// By name: the users with a living process that has the environment.
+  using InUse = std::map<std::string, std::set<uid_t>, std::less<>>;
   virtual ~JobEnvironments() = default;
   /// Returns the name of these facts (JobFacts::facts), of letters and digits, and keeps them. Equal facts have equal
-  /// names. When there are too many, one that `in_use` does not name is forgotten; empty when that leaves none.
-  [[nodiscard]] virtual std::string take(const Fingerprint& facts, const std::function<Names()>& in_use) = 0;
+  /// names. When there are too many, one that `in_use` does not name is forgotten. If all are in use, it is one that
+  /// only a user has who has more of them than `user`, who asks for this one; empty when there is no such user.
+  [[nodiscard]] virtual std::string take(const Fingerprint& facts, uid_t user,
+                                         const std::function<InUse()>& in_use) = 0;
   [[nodiscard]] virtual std::optional<Fingerprint> find(std::string_view name) const = 0;
 };
 
@@ -140,7 +144,7 @@ class Writers {
   /// first.
   [[nodiscard]] virtual std::vector<UnknownJobs> unknown_jobs() const = 0;
   /// Returns the names (JobEnvironments) of the environments of processes that live.
-  [[nodiscard]] virtual JobEnvironments::Names environments_in_use() const = 0;
+  [[nodiscard]] virtual JobEnvironments::InUse environments_in_use() const = 0;
 };
 
 struct WritersOptions {

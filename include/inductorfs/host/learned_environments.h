@@ -24,10 +24,12 @@ class LearnedEnvironments final : public fingerprint::JobEnvironments {
   /// Reads what is kept in this directory, which is made when it is missing. What cannot be read is learned again.
   explicit LearnedEnvironments(std::string directory);
 
-  [[nodiscard]] std::string take(const fingerprint::Fingerprint& facts, const std::function<Names()>& in_use) override;
+  [[nodiscard]] std::string take(const fingerprint::Fingerprint& facts, uid_t user,
+                                 const std::function<InUse()>& in_use) override;
   [[nodiscard]] std::optional<fingerprint::Fingerprint> find(std::string_view id) const override;
 
-  /// The most that are kept. Of more, the one goes that was not used for longest and that no living process has.
+  /// The most that are kept. Of more, the one goes that was not used for longest and that no living process has, or
+  /// that only the user has who has the most.
   static constexpr size_t kMost = 64;
 
  private:
@@ -42,6 +44,7 @@ class LearnedEnvironments final : public fingerprint::JobEnvironments {
   };
   [[nodiscard]] bool use(const std::string& id);
   [[nodiscard]] std::string path_of(const std::string& id) const;
+  [[nodiscard]] static std::string least_needed(const State& state, uid_t user, const InUse& in_use);
   void write(const std::string& id, const fingerprint::Fingerprint& facts) const;
 
   const std::string directory_;

@@ -56,6 +56,15 @@ std::string facts_text(const Json& facts) {
   return text;
 }
 
+/// Whose artefacts are shared with whom; nothing of a daemon that does not tell.
+std::string writers_text(const std::string& policy) {
+  if (policy == "learned") return line("writers", "learned: each program's own environment says what fits it");
+  if (policy == "matching")
+    return line("writers", "matching: what programs of this mount's environment write is shared");
+  if (policy == "pod") return line("writers", "pod: every program counts as having this mount's environment");
+  return policy == "all" ? line("writers", "all: whatever is written is shared, whoever writes it") : std::string();
+}
+
 /// Nothing while nothing has happened.
 std::string takeover_text(const Json& takeover) {
   const uint64_t restarts = number_at(takeover, "restarts");
@@ -78,8 +87,8 @@ std::string takeover_text(const Json& takeover) {
 std::string foreign_text(const Json& files) {
   const uint64_t count = number_at(files, "foreign");
   if (count == 0) return {};
-  std::string text = line("foreign", std::to_string(count) + " artefacts stay here: their writers do not have this " +
-                                         "mount's environment (see --python, --environment, --writers)");
+  std::string text =
+      line("foreign", std::to_string(count) + " artefacts stay here, because of the programs that wrote them:");
   for (const Json& reason : part_of(files, "foreign_reasons")) text += line("", plain_item(reason));
   return text;
 }
@@ -144,6 +153,7 @@ std::string status_text(std::string_view json) {
   text += line("traffic", counter_text(part_of(status, "counters")));
   const Json& facts = part_of(status, "facts");
   text += line("facts", facts_text(facts));
+  text += writers_text(text_at(facts, "writers"));
   text += takeover_text(part_of(status, "takeover"));
   text += list_text("last change", part_of(facts, "last_change"), plain_item);
   text += list_text("also", part_of(status, "also"), [](const Json& item) {

@@ -63,6 +63,9 @@ class SyncCommand final : public Subcommand {
 }  // namespace
 
 std::string sync_text(const Json& report) {
+  if (report.contains("remote") && !flag_at(report, "remote")) {
+    return "all that was written is complete; nothing is shared, because the mount has no --remote\n";
+  }
   if (!report.contains("published")) return {};
   const uint64_t kept = number_at(report, "kept");
   std::string text = "published " + counted(number_at(report, "published"), "group");

@@ -300,8 +300,8 @@ std::shared_ptr<const vfs::RootEnvironment> ThisHost::environment_of(const vfs::
   if (!job.empty() && (!learns() || !learned_->find(job))) {
     trust = {};
     trust.problem =
-        "the environment of the programs that have this is not known; it is learned again when one of them "
-        "uses it";
+        "in which environment this was made is not known: its programs could not be looked at in time, or more "
+        "environments are in use here than are kept apart; see \"not known\" in inductorfs status";
   }
   bool has_new_scopes = false;
   auto environment = states_.write([&](States& states) -> std::shared_ptr<const vfs::RootEnvironment> {

@@ -78,7 +78,7 @@ std::string unknown_text(const fingerprint::UnknownJobs& jobs) {
 
 Json sync_report(const config::Settings& settings, Counters& counters, const vfs::FileSystemStatus& files,
                  const host::Scopes& scopes, const std::vector<fingerprint::UnknownJobs>& unknown_jobs) {
-  if (settings.remote.empty()) return Json::object();
+  if (settings.remote.empty()) return Json::object({{"remote", false}});
   const auto count = [&counters](const char* name) { return counters.get(name).get(); };
   const uint64_t published = count("publish.published");
   // What was found on the disk at the start counts as kept, but is no outcome of this sync.

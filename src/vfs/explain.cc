@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include "vfs/tree/branch_paths.h"
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
@@ -18,9 +19,10 @@ std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const In
            ": it is published when nobody has it open for writing and nothing was written to it for --quiet-time";
   }
   const auto waiting = sealer.waiting_paths(kWaitingLookedThrough);
-  const std::string directory = path.substr(0, path.rfind('/'));
+  const std::string shown = shown_path(path);
+  const std::string directory = shown.substr(0, shown.rfind('/'));
   for (const auto& known : waiting) {
-    if (known == path || known == directory) return "written on this host, and about to be published";
+    if (known == shown || known == directory) return "written on this host, and about to be published";
   }
   if (tree.mark_of(LocalTree::view(path), LocalTree::kChangedName)) {
     return "changed in place on this host after it was published or fetched, so it stays here";
@@ -107,9 +109,17 @@ void Explainer::explain_place(Explanation& result) {
     } else if (seal) {
       result.why = "written on this host, and sealed";
     } else {
-      const bool shared = layout::rule_of(layout::classify(result.path).family).shared && !result.scope.empty();
-      result.why =
-          shared ? why_not_sealed(disk_, sealer_, in_place_, result.path) : "written on this host, and private";
+      const bool is_shared = layout::rule_of(layout::classify(result.path).family).shared;
+      const bool is_in_no_branch = is_shared && marks_.learns() && environment_in(result.path).empty();
+      if (is_shared && !result.scope.empty()) {
+        result.why = why_not_sealed(disk_, sealer_, in_place_, result.path);
+      } else if (is_in_no_branch) {
+        result.why =
+            "a program that has neither torch nor Triton loaded made it, so that it is known for no environment; to "
+            "share copied files, mount with --python and --writers all";
+      } else {
+        result.why = "written on this host, and private";
+      }
     }
     return;
   }

@@ -184,8 +184,9 @@ TEST(SyncText, NamesTheFactThatIsNotKnown) {
 TEST(SyncText, IsEmptyForALocalCacheAndForAnotherVersion) {
   Counters counters;
   counters.get("seal.foreign").add();
-  EXPECT_EQ(mount::sync_report(config::Settings{}, counters, {}, all_known()), Json::object());
-  EXPECT_EQ(sync_text(Json::object()), "");
+  EXPECT_EQ(sync_text(mount::sync_report(config::Settings{}, counters, {}, all_known())),
+            "all that was written is complete; nothing is shared, because the mount has no --remote\n");
+  EXPECT_EQ(sync_text(Json::object()), "") << "an earlier daemon";
 }
 
 TEST(SyncText, DoesNotTakeWhatIsTooLargeForShared) {

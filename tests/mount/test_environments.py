@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from inductorfs_testing import environments
+from inductorfs_testing import artefacts, environments
 from inductorfs_testing.environments import Writer
 from inductorfs_testing.hung_files import hung_files
 from inductorfs_testing.processes import wait_until
@@ -47,6 +47,15 @@ def test_each_process_publishes_under_its_own_environment(cluster, packages):
     assert sorted(root["path"] for root in branches(b)) == ["team", "team"]
     assert (b.cache / "team" / own).read_text() == "one", "a program without torch sees all of them"
     assert (b.cache / "team" / other).read_text() == "two"
+
+
+def test_what_a_shell_makes_stays_here_and_explain_says_why(cluster):
+    node = cluster.node("a", options=LEARNED)
+    name = artefacts.code("copied")
+    artefacts.write_atomic(node.cache, name, "int zero;")
+    node.sync()
+    assert "neither torch nor Triton" in node.explain(name)
+    assert node.status()["facts"]["writers"] == "learned"
 
 
 def test_a_worker_that_is_killed_changes_nothing(cluster, packages):

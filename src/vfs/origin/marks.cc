@@ -5,6 +5,7 @@
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
+#include "vfs/tree/branch_paths.h"
 #include "vfs/tree/user_lines.h"
 
 namespace inductorfs::vfs {
@@ -170,7 +171,7 @@ bool Marks::is_for_these_facts(const std::string& path, const Provenance& found)
 void Marks::stays_here(const std::string& path, const std::string& why, uint64_t files) {
   counters_.get("seal.foreign").add(files);
   remember(path, why, files);
-  log::write_limited(log::Level::kWarning, "seal.foreign", {{"path", path}, {"why", why}});
+  log::write_limited(log::Level::kWarning, "seal.foreign", {{"path", shown_path(path)}, {"why", why}});
 }
 
 void Marks::still_here(const std::string& path, const std::string& why) {

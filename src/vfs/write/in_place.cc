@@ -252,9 +252,9 @@ void InPlace::take_answer(const Item& item, OpenState state) {
       if (item.unknown + 1 < kMostUnknown) return put_off(item, state, tree_.options().quiet_time);
       if (seals_when_quiet(item.path)) return finish(item);  // the time alone is its sign
       counters_.get("seal.in_place_unknown").add();
-      log::write_limited(
-          log::Level::kWarning, "seal.in_place_unknown",
-          {{"path", item.path}, {"why", "the kernel does not tell whether somebody has it open for writing"}});
+      log::write_limited(log::Level::kWarning, "seal.in_place_unknown",
+                         {{"path", shown_path(item.path)},
+                          {"why", "the kernel does not tell whether somebody has it open for writing"}});
       return drop(item);
   }
 }
@@ -354,7 +354,8 @@ std::vector<std::string> InPlace::reasons(size_t limit) const {
     for (const bool looked_at : {true, false}) {
       if (!found.empty()) break;
       for (const auto& [key, item] : state.items) {
-        if (item.state.has_value() == looked_at && found.size() < limit) found.push_back(item.path + ": " + why(item));
+        if (item.state.has_value() == looked_at && found.size() < limit)
+          found.push_back(shown_path(item.path) + ": " + why(item));
       }
     }
     return found;

@@ -9,6 +9,7 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/takeover/request_slots.h"
+#include "vfs/tree/branch_paths.h"
 #include "vfs/tree/paths.h"
 
 /// Triton key directories: whose files one shows (see KeyState).
@@ -149,7 +150,7 @@ void KeySets::commit_if_complete(const Site& site, const SetOwner& set_writer, p
       why_private = state.provenance.why_private;
       if (auto done = commit(directory, path, state, set_writer); !done) {
         log::write_limited(log::Level::kWarning, "triton.commit_failed",
-                           {{"path", path}, {"error", done.error().to_string()}});
+                           {{"path", shown_path(path)}, {"error", done.error().to_string()}});
         return false;
       }
       return true;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "inductorfs/base/log.h"
+#include "vfs/tree/branch_paths.h"
 #include "vfs/tree/user_lines.h"
 
 namespace inductorfs::vfs {
@@ -14,7 +15,8 @@ constexpr size_t kKept = 20;
 }  // namespace
 
 void Refusals::add(const std::string& path, const std::string& why, std::optional<uid_t> owner) {
-  const std::string text = path + ": " + why;
+  const std::string shown = shown_path(path);
+  const std::string text = shown + ": " + why;
   const bool is_new = lines_.with([&](std::vector<Line>& lines) {
     // One file that is refused again and again must not push out the others.
     const auto known = std::find_if(lines.begin(), lines.end(), [&](const Line& line) { return line.path == path; });
@@ -25,7 +27,7 @@ void Refusals::add(const std::string& path, const std::string& why, std::optiona
     return !same;
   });
   if (is_new) counters_.get("seal.refused").add();
-  log::write_limited(log::Level::kWarning, "seal.refused", {{"path", path}, {"why", why}});
+  log::write_limited(log::Level::kWarning, "seal.refused", {{"path", shown}, {"why", why}});
 }
 
 /// A job makes as many directories as it has kernels, and recovery may set many files aside: the first ones are enough.

@@ -6,6 +6,7 @@
 
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/thread.h"
+#include "vfs/tree/branch_paths.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -99,7 +100,7 @@ size_t Sealer::waiting() const {
 
 void Sealer::add_paths(const State::Timed& from, size_t limit, std::vector<std::string>& to) {
   for (const auto& [id, timed] : from) {
-    if (to.size() < limit) to.push_back(timed.second.path);
+    if (to.size() < limit) to.push_back(shown_path(timed.second.path));
   }
 }
 
@@ -109,12 +110,12 @@ std::vector<std::string> Sealer::waiting_paths(size_t limit) const {
     for (const auto& [user, items] : state.ready) {
       for (const auto& item : items) {
         if (paths.size() >= limit) break;
-        paths.push_back(item.path);
+        paths.push_back(shown_path(item.path));
       }
     }
     add_paths(state.quiet, limit, paths);
     for (const auto& [due, item] : state.unjudged) {
-      if (paths.size() < limit) paths.push_back(item.path);
+      if (paths.size() < limit) paths.push_back(shown_path(item.path));
     }
     return paths;
   });
@@ -123,7 +124,7 @@ std::vector<std::string> Sealer::waiting_paths(size_t limit) const {
 std::vector<std::string> Sealer::paths_without_room(size_t limit) const {
   return state_.with([&](const State& state) {
     std::vector<std::string> paths;
-    if (state.retried) paths.push_back(*state.retried);
+    if (state.retried) paths.push_back(shown_path(*state.retried));
     add_paths(state.no_room, limit, paths);
     return paths;
   });
@@ -162,7 +163,7 @@ std::vector<std::string> Sealer::still_written(size_t limit) const {
     const SteadyTime now = std::chrono::steady_clock::now();
     std::vector<std::string> paths;
     for (const auto& [id, timed] : state.quiet) {
-      if (paths.size() < limit && restless_at(timed.second) <= now) paths.push_back(timed.second.path);
+      if (paths.size() < limit && restless_at(timed.second) <= now) paths.push_back(shown_path(timed.second.path));
     }
     return paths;
   });

@@ -9,6 +9,7 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/takeover/request_slots.h"
+#include "vfs/tree/branch_paths.h"
 #include "vfs/tree/paths.h"
 
 /// Sealing: a private file under its final name becomes an immutable blob with an entry, on its way to the cluster.
@@ -128,7 +129,7 @@ SealOutcome Sealing::not_sealed(const std::string& path, const Error& error) {
   // What waits holds a node each, and its bytes are read again for each try.
   if (error.code() == ErrorCode::kNoSpace && sealer_.waiting() < kMostWaitingForRoom) {
     counters_.get("seal.no_room").add();
-    log::write_limited(log::Level::kWarning, "seal.no_room", {{"path", path}, {"why", error.to_string()}});
+    log::write_limited(log::Level::kWarning, "seal.no_room", {{"path", shown_path(path)}, {"why", error.to_string()}});
     return SealOutcome::kNoRoom;
   }
   refuse(path, error.to_string());

@@ -198,7 +198,7 @@ std::string ProcReader::path(pid_t pid, std::string_view name) const {
   return result;
 }
 
-FileUser ProcReader::user_of(pid_t pid) const {
+std::optional<FileUser> ProcReader::user_of(pid_t pid) const {
   std::array<char, kStatLimit> buffer;
   const std::string_view text = read_once(path(pid, "status"), buffer);
   const auto line = [text](std::string_view label) {
@@ -211,8 +211,7 @@ FileUser ProcReader::user_of(pid_t pid) const {
   const auto number = [](std::string_view words, auto& out) {
     return parse_number(words.substr(0, words.find_first_of("\t ")), out);
   };
-  if (!number(line("\nUid:\t"), found.user)) return {};
-  (void)number(line("\nGid:\t"), found.group);
+  if (!number(line("\nUid:\t"), found.user) || !number(line("\nGid:\t"), found.group)) return std::nullopt;
   for (std::string_view rest = line("\nGroups:\t"); !rest.empty();) {
     gid_t group = 0;
     if (number(rest, group)) found.groups.push_back(group);
@@ -234,7 +233,12 @@ std::optional<ProcessStat> ProcReader::stat_of(pid_t pid) const {
   for (std::string_view& field : fields) field = take_word(text);
   ProcessStat result;
   // Of a process that hides itself (PR_SET_DUMPABLE) the directory is root's.
-  result.owner = status.st_uid == 0 ? user_of(pid).user : status.st_uid;
+  result.owner = status.st_uid;
+  if (status.st_uid == 0) {
+    const auto user = user_of(pid);
+    if (!user) return std::nullopt;
+    result.owner = user->user;
+  }
   if (!parse_number(fields[kParentField], result.parent) || !parse_number(fields[kStartField], result.identity.start) ||
       !parse_number(fields[kCodeField], result.identity.code) ||
       !parse_number(fields[kStackField], result.identity.stack)) {
@@ -323,10 +327,11 @@ std::optional<Process> ProcReader::look_at(pid_t pid, const ProcessIdentity& ide
   process.identity = identity;
   process.whole = *whole;
   process.shows_exec = has_random_addresses(pid);
+  auto user = user_of(pid);
   const auto stat = stat_of(pid);
-  if (!stat || !(stat->identity == identity)) return std::nullopt;  // another process has the number by now
+  if (!user || !stat || !(stat->identity == identity)) return std::nullopt;  // another process has the number by now
   process.owner = stat->owner;
-  process.user = user_of(pid);
+  process.user = std::move(*user);
   if (!process.has_package()) return std::move(process);
   enter_root(process);
   process.torch.identity = package_identity(process.root + process.torch.path, "version.py");

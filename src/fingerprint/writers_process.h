@@ -117,8 +117,8 @@ class ProcReader {
   [[nodiscard]] std::optional<ProcessStat> stat_of(pid_t pid) const;
   /// Returns the process that a thread belongs to.
   [[nodiscard]] std::optional<pid_t> process_of(pid_t tid) const;
-  /// Returns the real user of a process with its groups; root when the kernel does not tell.
-  [[nodiscard]] FileUser user_of(pid_t pid) const;
+  /// Returns the real user of a process with its groups. Empty when the kernel does not tell.
+  [[nodiscard]] std::optional<FileUser> user_of(pid_t pid) const;
   /// Examines a process. This and the functions below may block for ever: on the process's memory map, which the
   /// process may hold while it waits for a write of its own to this very mount, and on the file systems that it uses.
   /// Empty when the mapped files may not be seen, or the process has none (a kernel thread, a zombie).

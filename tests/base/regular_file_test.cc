@@ -3,8 +3,11 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <climits>
 #include <filesystem>
 
 #include "support/temporary_directory.h"
@@ -26,6 +29,23 @@ TEST(RegularFile, RefusesWhatIsNoFileOrTooLarge) {
   for (const std::string& path : {fifo, temporary / "link", std::string("/dev/zero"), temporary.path()}) {
     EXPECT_EQ(read_regular(path, 100).error().code(), ErrorCode::kInvalid) << path;
   }
+}
+
+/// Opening a device may already do something: rewind a tape, hang up a line, take the other end of a FIFO.
+TEST(RegularFile, OpensNothingElse) {
+  const TemporaryDirectory temporary;
+  const std::string fifo = temporary / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const Fd watch(inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+  ASSERT_GE(inotify_add_watch(watch.get(), fifo.c_str(), IN_OPEN), 0);
+  const auto opens = [&watch] {
+    char event[sizeof(inotify_event) + NAME_MAX + 1];
+    return ::read(watch.get(), event, sizeof event) > 0;
+  };
+  EXPECT_EQ(read_regular(fifo, 100).error().code(), ErrorCode::kInvalid);
+  EXPECT_FALSE(opens());
+  ASSERT_TRUE(open_at(AT_FDCWD, fifo, O_RDONLY | O_NONBLOCK));
+  EXPECT_TRUE(opens()) << "the watch sees it";
 }
 
 TEST(RegularFile, IsWhatReadFileReadsToo) {

@@ -41,7 +41,8 @@ class LookTest : public ::testing::Test {
     std::string stat = std::to_string(pid) + " (job) S 1";
     for (int field = 5; field <= 52; ++field) stat += field == 22 ? " 100" : " 0";
     write_text(folder + "/stat", stat + "\n");
-    write_text(folder + "/status", "Name:\tx\nTgid:\t" + std::to_string(pid) + "\n");
+    write_text(folder + "/status",
+               "Name:\tx\nTgid:\t" + std::to_string(pid) + "\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\n");
     write_text(folder + "/environ", "");
     fs::create_symlink("/", folder + "/root");
     fs::create_directories(folder + "/ns");

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "fingerprint/writers_process.h"
+#include "support/lacks.h"
 #include "writers_fixture.h"
 
 extern char** environ;
@@ -25,7 +31,8 @@ class FakeProcTest : public ::testing::Test {
   void add(pid_t pid, pid_t parent, const std::string& maps, const std::string& environment = {}) {
     const std::string folder = proc_ + "/" + std::to_string(pid);
     write_text(folder + "/stat", stat_line(pid, parent, "a) (b 7 S 1", 100));
-    write_text(folder + "/status", "Name:\tx\nUmask:\t0022\nTgid:\t" + std::to_string(pid) + "\nNgid:\t0\n");
+    write_text(folder + "/status", "Name:\tx\nUmask:\t0022\nTgid:\t" + std::to_string(pid) +
+                                       "\nNgid:\t0\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\n");
     write_text(folder + "/maps", maps);
     write_text(folder + "/environ", environment);
     fs::remove(folder + "/root");
@@ -376,6 +383,36 @@ TEST_F(FakeProcTest, ReadsTheArrayInMemory) {
   EXPECT_EQ(environment->values,
             (std::map<std::string, std::string>{
                 {"TRITON_F32_DEFAULT", "first"}, {"DISABLE_PTXAS_OPT", "1"}, {"PTXAS_OPTIONS", "across a page"}}));
+}
+
+/// /proc says of a process that hides itself that it is root's: its packages would be read with root's rights.
+TEST(ProcReader, NamesTheUserOfAProcessThatHidesItself) {
+  if (::geteuid() != 0) INDUCTORFS_LACKS("the right to become another user");
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool hidden = ::setgid(1002) == 0 && ::setuid(1001) == 0 && ::prctl(PR_SET_DUMPABLE, 0) == 0;
+    const char byte = hidden ? 'y' : 'n';
+    (void)!::write(ready[1], &byte, 1);
+    (void)::pause();
+    ::_exit(0);
+  }
+  char byte = 'n';
+  EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(byte, 'y');
+  const ProcReader reader("/proc");
+  struct stat status {};
+  EXPECT_EQ(::stat(("/proc/" + std::to_string(child) + "/stat").c_str(), &status), 0);
+  EXPECT_EQ(status.st_uid, 0U) << "as the kernel shows it";
+  const auto stat = reader.stat_of(child);
+  EXPECT_TRUE(stat && stat->owner == 1001);
+  const auto user = reader.user_of(child);
+  EXPECT_TRUE(user && user->user == 1001 && user->group == 1002);
+  (void)::kill(child, SIGKILL);
+  (void)::waitpid(child, nullptr, 0);
+  for (const int end : ready) (void)::close(end);
+  EXPECT_FALSE(reader.user_of(child)) << "nobody's files are read as root's";
 }
 
 TEST(FindEnviron, FindsTheVariableOfTheCLibrary) {

@@ -5,12 +5,17 @@
 #include <string_view>
 
 #include "inductorfs/config/json.h"
+#include "inductorfs/config/settings.h"
 
 /// Makes text from the daemon's answers, which are JSON and may be another version's. Each function is defined with its
 /// command.
 namespace inductorfs::cli {
 
 [[nodiscard]] std::string status_text(std::string_view json);
+/// Returns two or three lines for each of these answers; `error` of one says why there is no answer.
+[[nodiscard]] std::string mounts_text(const config::Json& mounts);
+/// Returns a configuration file with these options; those that nobody gave stand in comments, with their defaults.
+[[nodiscard]] std::string configuration_text(const config::Settings& settings, bool origin);
 [[nodiscard]] std::string explanation_text(std::string_view json);
 /// Returns "published 23 groups; kept 4 artefacts on this host: why; why"; empty for another version's answer without
 /// numbers.

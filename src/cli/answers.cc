@@ -15,6 +15,16 @@ int fail_with(const Error& error) {
   return kExitFailed;
 }
 
+int fail_options(const Error& error) {
+  (void)fail_with(error);
+  return kExitUsage;
+}
+
+int fail_query(const Error& error, bool json) {
+  if (json) (void)print(config::to_pretty({{"error", error.what()}, {"code", to_string(error.code())}}) + "\n");
+  return fail_with(error);
+}
+
 int print(const std::string& text) {
   if (::fputs(text.c_str(), stdout) >= 0 && ::fflush(stdout) == 0) return kExitDone;
   return fail_with(error_from_errno(errno, "write", "standard output"));

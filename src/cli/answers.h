@@ -16,6 +16,10 @@ inline constexpr Milliseconds kQueryPatience{10000};
 
 /// Prints the one line of an error to standard error; returns kExitFailed.
 [[nodiscard]] int fail_with(const Error& error);
+/// Does the same for options that cannot work, wherever they stand; returns kExitUsage.
+[[nodiscard]] int fail_options(const Error& error);
+/// Does the same for a question whose answer was to be JSON: then standard output has the error as JSON, too.
+[[nodiscard]] int fail_query(const Error& error, bool json);
 /// Prints an answer to standard output; returns kExitDone, or kExitFailed after an error when it cannot be written.
 [[nodiscard]] int print(const std::string& text);
 [[nodiscard]] std::string pretty(const std::string& json);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command_line.h"
 
-#include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "inductorfs/base/log.h"
 #include "inductorfs/cli/run.h"
 #include "inductorfs/config/paths.h"
+#include "inductorfs/config/text.h"
 
 namespace inductorfs::cli {
 namespace {
@@ -21,33 +20,6 @@ CommandLine usage(const CLI::App& app, std::string_view what) {
   return {nullptr, nullptr,
           "inductorfs: usage: " + config::printable(log::redact_url(what)) + ": see " + command + " --help\n",
           kExitUsage};
-}
-
-/// The least number of letters that must be put in, taken out or replaced to make `b` of `a`.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t corner = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = corner + (a[i] == b[j] ? 0 : 1);
-      corner = std::exchange(row[j + 1], std::min({row[j] + 1, row[j + 1] + 1, replaced}));
-    }
-  }
-  return row.back();
-}
-
-/// "; did you mean ...?" with the name that is nearest to `word`. Empty: none is near. Of two names that are equally
-/// near the one with the same first letter: "umount" is "unmount", not "mount".
-std::string suggestion(std::string_view word, const std::vector<std::string>& names) {
-  constexpr size_t kNear = 2;
-  const auto far = [&](const std::string& name) {
-    return std::pair(distance(word, name), name.substr(0, 1) != word.substr(0, 1));
-  };
-  const auto nearest =
-      std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) { return far(a) < far(b); });
-  if (nearest == names.end() || far(*nearest).first > kNear) return {};
-  return "; did you mean " + *nearest + "?";
 }
 
 /// For a word that CLI11 has no place for. CLI11 itself names all of them, the last one first, or says that a command
@@ -66,7 +38,7 @@ std::string unknown_word(CLI::App& app, const std::string& word) {
     }
   }
   const std::string kind = is_option ? "no option " : chosen.empty() ? "no command " : "unexpected argument ";
-  return kind + word.substr(0, word.find('=')) + suggestion(word.substr(0, word.find('=')), names);
+  return kind + word.substr(0, word.find('=')) + config::suggestion(word.substr(0, word.find('=')), names);
 }
 
 CommandLine report(CLI::App& app, const CLI::ParseError& problem) {

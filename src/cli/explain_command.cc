@@ -55,10 +55,10 @@ class ExplainCommand final : public Subcommand {
   }
   [[nodiscard]] int run(const config::Environment& environment) override {
     const Result<LocatedPath> path = locate_path(absolute(path_), environment);
-    if (!path) return fail_with(path.error());
+    if (!path) return fail_query(path.error(), json_);
     const auto explanation =
         ask_daemon(path->mount, control::explain_request(path->relative), kQueryPatience, environment);
-    if (!explanation) return fail_with(explanation.error());
+    if (!explanation) return fail_query(explanation.error(), json_);
     return print(json_ ? pretty(*explanation) : explanation_text(*explanation));
   }
 

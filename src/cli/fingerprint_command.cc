@@ -29,13 +29,13 @@ class FingerprintCommand final : public Subcommand {
   }
   [[nodiscard]] int run(const config::Environment&) override {
     const Result<fingerprint::Fingerprint> facts = learn();
-    if (!facts) return fail_with(facts.error());
+    if (!facts) return fail_query(facts.error(), json_);
     if (families_) return show(host::families_report(*facts), host::families_text);
     if (compare_.empty()) return show(host::fingerprint_report(*facts), host::fingerprint_text);
     host::FactsRequest other;
     other.file = absolute(compare_);
     const Result<fingerprint::Fingerprint> theirs = host::learn_facts(other);
-    if (!theirs) return fail_with(theirs.error());
+    if (!theirs) return fail_query(theirs.error(), json_);
     return show(host::comparison_report(*facts, *theirs), host::comparison_text);
   }
 

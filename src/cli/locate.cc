@@ -10,6 +10,7 @@
 #include <climits>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "inductorfs/config/also_json.h"
@@ -165,7 +166,7 @@ Result<Located> locate_mount(const std::string& mountpoint, const config::Enviro
   }
   if (!mounted) {
     return fail(ErrorCode::kNotFound,
-                "no inductorfs mount: " + mountpoint + ": list mounts with \"findmnt -t fuse.inductorfs\"");
+                "no inductorfs mount: " + mountpoint + ": \"inductorfs status\" lists all mounts");
   }
   const bool own = !owner || *owner == ::geteuid() || ::geteuid() == 0;
   if (!own && *owner != 0) {
@@ -204,6 +205,23 @@ std::vector<Located> own_mounts(const config::Environment& environment) {
   return mounts;
 }
 
+std::vector<Located> all_mounts(const config::Environment& environment) {
+  std::map<std::string, Located> mounts;
+  for (const Shown& shown : ask_all(environment)) {
+    mounts.emplace(shown.mountpoint, Located{shown.socket, shown.mountpoint});
+  }
+  const std::vector<MountEntry> table = read_mount_table();
+  for (const MountEntry& entry : table) {
+    // A bind mount is the same mount at a further place.
+    if (entry.is_ours() && places::find_main_mount(table, entry) == &entry) {
+      mounts.try_emplace(entry.mount_point, Located{{}, entry.mount_point});
+    }
+  }
+  std::vector<Located> found;
+  for (auto& [mountpoint, mount] : mounts) found.push_back(std::move(mount));
+  return found;
+}
+
 Result<std::string> ask_any_worker(const Located& mount, const std::string& request, Deadline deadline,
                                    const config::Environment& environment) {
   Result<std::string> answer = control::ask(mount.socket, request, deadline);
@@ -229,7 +247,7 @@ Result<LocatedPath> locate_path(const std::string& path, const config::Environme
   const std::optional<std::string> real = with_real_parent(table, path);
   if (real && *real != path) return locate_path(*real, environment);
   return fail(ErrorCode::kNotFound,
-              "the path lies in no inductorfs mount: " + path + ": list mounts with \"findmnt -t fuse.inductorfs\"");
+              "the path lies in no inductorfs mount: " + path + ": \"inductorfs status\" lists all mounts");
 }
 
 }  // namespace inductorfs::cli

@@ -101,6 +101,8 @@ Result<void> MountArguments::apply_to(config::Settings& settings) const {
     settings.given.push_back({std::move(configuration.values), file, config::absolute_path("..", file)});
     settings.families = std::move(configuration.families);
   }
+  INDUCTORFS_TRY_ASSIGN(auto from_variables, config::given_by(config::process_variables(), here));
+  for (config::GivenValues& one : from_variables) settings.given.push_back(std::move(one));
   settings.given.push_back({values(), "command line", here});
   const auto gives = [&settings](const char* option) {
     return std::any_of(settings.given.begin(), settings.given.end(),

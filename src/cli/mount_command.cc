@@ -76,9 +76,9 @@ class MountCommand final : public Subcommand {
   [[nodiscard]] Result<void> check() const override { return options_.check(); }
   [[nodiscard]] int run(const config::Environment& environment) override {
     Result<config::Settings> settings = options_.settings(path_, config::current_user(environment), environment);
-    if (!settings) return fail_with(settings.error());
+    if (!settings) return fail_options(settings.error());
     if (const auto changed = config::change_families(*settings, options_.file()); !changed) {
-      return fail_with(changed.error());
+      return fail_options(changed.error());
     }
     return mount_with(std::move(*settings));
   }

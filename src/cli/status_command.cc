@@ -19,6 +19,9 @@ using config::text_at;
 
 namespace {
 
+/// Each mount of a list has less time than one that was asked for.
+constexpr Milliseconds kListPatience{2'000};
+
 std::string remote_text(const Json& remote) {
   const auto configured = remote.find("configured");
   if (configured == remote.end() || !configured->is_boolean() || !configured->get<bool>()) return "none: a local cache";
@@ -113,18 +116,45 @@ std::string roots_text(const Json& files, const Json& counters) {
 class StatusCommand final : public Subcommand {
  public:
   [[nodiscard]] std::string_view name() const override { return "status"; }
-  [[nodiscard]] std::string_view help() const override { return "Show the state of a mount"; }
+  [[nodiscard]] std::string_view help() const override {
+    return "Show the state of the mount that a path lies in, or list all mounts of this host";
+  }
   void add_to(CLI::App& app) override {
-    add_mountpoint(app, path_);
+    add_path(app, "PATH", path_, "directory of the mount, or a path in it")->required(false);
     add_json(app, json_);
   }
   [[nodiscard]] int run(const config::Environment& environment) override {
-    const auto status = ask_daemon_at(path_, control::status_request(), kQueryPatience, environment);
-    if (!status) return fail_with(status.error());
+    if (path_.empty()) return list(environment);
+    const std::string path = absolute(path_);
+    auto mount = locate_mount(path, environment);
+    if (!mount && mount.error().code() == ErrorCode::kNotFound) {
+      auto around = locate_path(path, environment);
+      if (around) mount = std::move(around->mount);
+    }
+    if (!mount) return fail_query(mount.error(), json_);
+    const auto status = ask_daemon(*mount, control::status_request(), kQueryPatience, environment);
+    if (!status) return fail_query(status.error(), json_);
     return print(json_ ? pretty(*status) : status_text(*status));
   }
 
  private:
+  /// Each is asked for itself: one that does not answer hides no other.
+  [[nodiscard]] int list(const config::Environment& environment) const {
+    Json all = Json::array();
+    for (const Located& mount : all_mounts(environment)) {
+      auto status = mount.socket.empty()
+                        ? fail(ErrorCode::kUnavailable,
+                               "its daemon does not answer here: run inductorfs status " + mount.mountpoint)
+                        : ask_daemon(mount, control::status_request(), kListPatience, environment);
+      Json one = status ? Json::parse(*status, nullptr, false) : Json::object();
+      if (!one.is_object()) one = Json::object();
+      one["mountpoint"] = mount.mountpoint;
+      if (!status) one["error"] = status.error().what();
+      all.push_back(std::move(one));
+    }
+    return print(json_ ? config::to_pretty(all) + "\n" : mounts_text(all));
+  }
+
   std::string path_;
   bool json_ = false;
 };
@@ -169,6 +199,29 @@ std::string status_text(std::string_view json) {
   });
   text += list_text("refused", part_of(files, "refused"), plain_item);
   text += list_text("warning", part_of(status, "warnings"), plain_item);
+  return text;
+}
+
+std::string mounts_text(const Json& mounts) {
+  if (!mounts.is_array() || mounts.empty()) {
+    return "no inductorfs mount of this user or of root is here: inductorfs mount MOUNTPOINT makes one\n";
+  }
+  std::string text;
+  for (const Json& mount : mounts) {
+    const std::string error = text_at(mount, "error");
+    const Json& store = part_of(mount, "store");
+    text += text_at(mount, "mountpoint") + "\n";
+    if (!error.empty()) {
+      text += "    " + error + "\n";
+      continue;
+    }
+    text += "    remote " + remote_text(part_of(mount, "remote")) + "\n    " +
+            std::to_string(number_at(part_of(mount, "catalog"), "entries")) + " entries, " +
+            std::to_string(number_at(part_of(mount, "catalog"), "queued")) + " queued; store " +
+            human_bytes(number_at(store, "bytes")) + " of " + human_bytes(number_at(store, "size_limit")) + "; " +
+            std::to_string(number_at(part_of(mount, "file_system"), "foreign")) + " artefacts stay here, " +
+            std::to_string(part_of(mount, "warnings").size()) + " warnings\n";
+  }
   return text;
 }
 

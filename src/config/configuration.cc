@@ -6,6 +6,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/config/settings.h"
+#include "inductorfs/config/text.h"
 
 namespace inductorfs::config {
 namespace {
@@ -46,9 +47,11 @@ std::optional<std::vector<std::string>> to_values(const toml::node& node, Option
   return values;
 }
 
-tl::unexpected<Error> unknown_key(const std::string& name, const std::string& where) {
-  return fail(ErrorCode::kInvalid,
-              "unknown key \"" + printable(name) + "\": " + where + ": inductorfs.conf(5) lists all keys");
+tl::unexpected<Error> unknown_key(const std::string& name, const std::string& where,
+                                  const std::vector<std::string>& known) {
+  return fail(ErrorCode::kInvalid, "unknown key \"" + printable(name) + "\"" +
+                                       suggestion(name.substr(name.rfind('.') + 1), known) + ": " + where +
+                                       ": inductorfs.conf(5) lists all keys");
 }
 
 tl::unexpected<Error> wrong_type(const std::string& name, const std::string& where, const std::string& expected) {
@@ -102,7 +105,7 @@ Result<layout::RuleChange> to_change(const std::string& family, const toml::tabl
       INDUCTORFS_TRY_ASSIGN(auto facets, to_facets(node, where));
       change.facets = std::move(facets);
     } else {
-      return unknown_key("families." + family + "." + name, where);
+      return unknown_key("families." + family + "." + name, where, {"shared", "pattern", "facets"});
     }
   }
   return change;
@@ -144,7 +147,11 @@ Result<Configuration> to_configuration(const toml::table& table, const std::stri
     const std::span<const Option> options = mount_options();
     const auto option =
         std::find_if(options.begin(), options.end(), [&](const Option& known) { return known.name == name; });
-    if (option == options.end()) return unknown_key(name, position(path, node.source()));
+    if (option == options.end()) {
+      std::vector<std::string> known{"families"};
+      for (const Option& one : options) known.emplace_back(one.name);
+      return unknown_key(name, position(path, node.source()), known);
+    }
     INDUCTORFS_TRY_ASSIGN(auto given, to_option(*option, node, path));
     configuration.values.emplace(name, std::move(given));
   }

@@ -64,6 +64,16 @@ Result<void> set_program(Settings& settings, const std::string& value, const std
   return {};
 }
 
+/// The precompiled header of torch 2.15 alone has 152 MB; with less than this the store would evict all the time.
+constexpr uint64_t kLeastStore = uint64_t{64} << 20;
+
+Result<void> set_store_limit(Settings& settings, const std::string& value, const std::string&) {
+  INDUCTORFS_TRY_ASSIGN(const auto size, parse_size(value));
+  if (size < kLeastStore) return fail(ErrorCode::kInvalid, "give at least 64M; use some G for precompiled headers");
+  settings.store_limit = size;
+  return {};
+}
+
 template <uint64_t Settings::*Field>
 Result<void> set_size(Settings& settings, const std::string& value, const std::string&) {
   INDUCTORFS_TRY_ASSIGN(const auto size, parse_size(value));
@@ -252,7 +262,7 @@ constexpr std::array kMountOptions{
            set_log_level},
     Option{"store-limit", Kind::kText, "BYTES", kSizeText<defaults::kStoreBytes>,
            "keep at most BYTES of blobs on the local disk; sizes are written as 512M, 20G or 1.5 GiB (powers of 1024)",
-           set_size<&Settings::store_limit>},
+           set_store_limit},
     Option{"store-floor", Kind::kText, "BYTES", "2 % of the disk, at most 1G",
            "leave at least BYTES free on the local disk; 0 disables the limit", set_size<&Settings::store_floor>},
     Option{"artefact-limit", Kind::kText, "BYTES", kSizeText<defaults::kLargestArtefact>,
@@ -404,6 +414,40 @@ Result<void> apply(const RawValues& values, const std::string& where, const std:
     }
   }
   return {};
+}
+
+std::string variable_of(const Option& option) {
+  std::string name = "INDUCTORFS_";
+  for (const char c : option.name)
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+Result<std::vector<GivenValues>> given_by(const std::map<std::string, std::string>& variables,
+                                          const std::string& base) {
+  std::vector<GivenValues> given;
+  for (const Option& option : mount_options()) {
+    const std::string variable = variable_of(option);
+    const auto found = variables.find(variable);
+    if (found == variables.end()) continue;
+    const std::string& text = found->second;
+    std::vector<std::string> values{text};
+    if (option.kind == Kind::kList) {
+      values.clear();
+      for (size_t at = 0; at < text.size();) {
+        const size_t end = std::min(text.find(',', at), text.size());
+        if (end > at) values.push_back(text.substr(at, end - at));
+        at = end + 1;
+      }
+    }
+    const bool is_switch = option.kind == Kind::kSwitch || option.kind == Kind::kToggle;
+    if (is_switch && text != "true" && text != "false") {
+      return fail(refuse_value(option.name, text, "variable " + variable,
+                               Error(ErrorCode::kInvalid, "give true or false, or unset the variable")));
+    }
+    given.push_back({{{std::string(option.name), std::move(values)}}, "variable " + variable, base});
+  }
+  return given;
 }
 
 std::vector<std::string> declared_by(const std::map<std::string, std::string>& variables) {

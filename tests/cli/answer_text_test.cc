@@ -189,6 +189,19 @@ TEST(SyncText, IsEmptyForALocalCacheAndForAnotherVersion) {
   EXPECT_EQ(sync_text(Json::object()), "") << "an earlier daemon";
 }
 
+TEST(MountsText, HasALineForWhatDoesNotAnswer) {
+  const Json mounts =
+      Json::parse(R"([{"mountpoint":"/a","remote":{"configured":false},"catalog":{"entries":3,"queued":1},
+      "store":{"bytes":1024,"size_limit":2048},"file_system":{"foreign":2},"warnings":["w"]},
+      {"mountpoint":"/b","error":"its daemon does not answer"}])");
+  EXPECT_EQ(mounts_text(mounts),
+            "/a\n    remote none: a local cache\n"
+            "    3 entries, 1 queued; store 1.0 KiB of 2.0 KiB; 2 artefacts stay here, 1 warnings\n"
+            "/b\n    its daemon does not answer\n");
+  EXPECT_TRUE(mounts_text(Json::array()).starts_with("no inductorfs mount"));
+  EXPECT_TRUE(mounts_text(Json::object()).starts_with("no inductorfs mount"));
+}
+
 TEST(SyncText, DoesNotTakeWhatIsTooLargeForShared) {
   Counters counters;
   counters.get("publish.kept_local").add(2);

@@ -28,6 +28,7 @@ TEST(CommandLine, KnowsEveryCommand) {
   EXPECT_EQ(chosen({"mount", "/m"}), "mount");
   EXPECT_EQ(chosen({"unmount", "/m"}), "unmount");
   EXPECT_EQ(chosen({"status", "/m"}), "status");
+  EXPECT_EQ(chosen({"status"}), "status");
   EXPECT_EQ(chosen({"sync", "/m"}), "sync");
   EXPECT_EQ(chosen({"explain", "/m/x"}), "explain");
   EXPECT_EQ(chosen({"upgrade", "/m"}), "upgrade");
@@ -76,13 +77,13 @@ TEST(CommandLine, ShowsNoCommandThatOnlyOursStart) {
 
 TEST(CommandLine, AnswersAWrongOneWithOneLineAndCodeTwo) {
   for (const CommandLine& wrong :
-       {parse({}), parse({"mount"}), parse({"status"}), parse({"paint", "/m"}),
-        parse({"mount", "/m", "--colour", "red"}), parse({"sync", "/m", "--timeout", "x"}),
-        parse({"sync", "/m", "--timeout", "-1"}), parse({"mount", "/m", "--threads", "many"}),
-        parse({"mount", "/m", "--store-limit", "1.5"}), parse({"mount", "/m", "--also", "x"}),
-        parse({"status", "/m", "/n"}), parse({"fingerprint", "--families", "--compare", "f"}),
-        parse({"mount", "/m", "--writers", "some"}), parse({"fingerprint", "--environment", "HOME=/x"}),
-        parse({"upgrade"}), parse({"upgrade", "/m", "--all"}), parse({"check"})}) {
+       {parse({}), parse({"mount"}), parse({"sync"}), parse({"paint", "/m"}), parse({"mount", "/m", "--colour", "red"}),
+        parse({"sync", "/m", "--timeout", "x"}), parse({"sync", "/m", "--timeout", "-1"}),
+        parse({"mount", "/m", "--threads", "many"}), parse({"mount", "/m", "--store-limit", "1.5"}),
+        parse({"mount", "/m", "--also", "x"}), parse({"status", "/m", "/n"}),
+        parse({"fingerprint", "--families", "--compare", "f"}), parse({"mount", "/m", "--writers", "some"}),
+        parse({"fingerprint", "--environment", "HOME=/x"}), parse({"upgrade"}), parse({"upgrade", "/m", "--all"}),
+        parse({"check"})}) {
     EXPECT_FALSE(wrong.command);
     EXPECT_EQ(wrong.exit_code, 2);
     EXPECT_EQ(wrong.text.find("inductorfs: usage: "), 0U) << wrong.text;
@@ -93,7 +94,7 @@ TEST(CommandLine, AnswersAWrongOneWithOneLineAndCodeTwo) {
 TEST(CommandLine, TakesAnEmptyPathForNoDirectory) {
   for (const auto& [wrong, name] :
        {std::pair{parse({"mount", ""}), "MOUNTPOINT"}, std::pair{parse({"unmount", "", "--lazy"}), "MOUNTPOINT"},
-        std::pair{parse({"status", ""}), "MOUNTPOINT"}, std::pair{parse({"sync", ""}), "MOUNTPOINT"},
+        std::pair{parse({"status", ""}), "PATH"}, std::pair{parse({"sync", ""}), "MOUNTPOINT"},
         std::pair{parse({"explain", ""}), "PATH"}, std::pair{parse({"check", "--store", ""}), "--store"},
         std::pair{parse({"check", "--store="}), "--store"}, std::pair{parse({"upgrade", ""}), "MOUNTPOINT"}}) {
     EXPECT_FALSE(wrong.command);

@@ -127,7 +127,7 @@ TEST(MountOptions, DefaultsThatHelpShowsAreThoseInForce) {
 TEST(Apply, SetsEveryKindOfValue) {
   Settings settings = mounted_at("/m");
   const RawValues values{{"remote", {"redis://h"}}, {"store", {"s"}},         {"also", {"a=/x", "b/c=y"}},
-                         {"no-also", {"false"}},    {"log-level", {"debug"}}, {"store-limit", {"1M"}},
+                         {"no-also", {"false"}},    {"log-level", {"debug"}}, {"store-limit", {"64M"}},
                          {"quiet-time", {"5"}},     {"threads", {"3"}},       {"allow-other", {"false"}},
                          {"start-timeout", {"7"}},  {"prefix", {"team.a"}},   {"foreground", {"true"}}};
 
@@ -137,7 +137,7 @@ TEST(Apply, SetsEveryKindOfValue) {
   EXPECT_EQ(settings.store, "/base/s");
   EXPECT_EQ(settings.also, (std::vector<Also>{{"a", "/x"}, {"b/c", "/base/y"}}));
   EXPECT_EQ(settings.log_level, log::Level::kDebug);
-  EXPECT_EQ(settings.store_limit, 1U << 20);
+  EXPECT_EQ(settings.store_limit, 64U << 20);
   EXPECT_EQ(settings.quiet_time, Milliseconds(5));
   EXPECT_EQ(settings.threads, 3U);
   EXPECT_EQ(settings.allow_other, std::optional<bool>(false));
@@ -199,7 +199,8 @@ TEST(Apply, NamesTheOptionTheValueAndWhatItMayBe) {
     const char* expected;
   };
   for (const Case& c :
-       {Case{"store-limit", "10X", "store-limit \"10X\": here: give a number of bytes"},
+       {Case{"store-limit", "63M", "store-limit \"63M\": here: give at least 64M"},
+        Case{"store-limit", "10X", "store-limit \"10X\": here: give a number of bytes"},
         Case{"threads", "0", "threads \"0\": here: give a whole number from 1 to 256"},
         Case{"quiet-time", "soon", "quiet-time \"soon\": here: give a whole number"},
         Case{"log-level", "loud", "log-level \"loud\": here: give one of debug, info, warning, error"},
@@ -230,7 +231,9 @@ TEST_F(ConfigurationFile, HasTheNamesOfTheCommandLine) {
 }
 
 TEST_F(ConfigurationFile, NamesAnUnknownKeyAndItsLine) {
-  EXPECT_EQ(error("threads = 4\nstore_limit = 1\n").find("unknown key \"store_limit\": " + file_ + ":2: "), 0U);
+  EXPECT_EQ(error("threads = 4\nstore_limit = 1\n")
+                .find("unknown key \"store_limit\"; did you mean store-limit?: " + file_ + ":2: "),
+            0U);
   EXPECT_EQ(error("[remote]\nurl = \"x\"\n").find("wrong type for \"remote\": " + file_ + ":1: give a string"), 0U);
   EXPECT_EQ(error("mountpoint = \"/m\"\n").find("unknown key \"mountpoint\""), 0U);
 }
@@ -264,7 +267,10 @@ TEST_F(ConfigurationFile, TakesChangesOfFamilies) {
 TEST_F(ConfigurationFile, NamesAMistakeInAFamily) {
   EXPECT_EQ(error("families = 3\n").find("wrong type for \"families\": " + file_ + ":1: "), 0U);
   EXPECT_EQ(error("[families]\nx = 1\n").find("wrong type for \"families.x\": " + file_ + ":2: "), 0U);
-  EXPECT_EQ(error("[families.x]\nshard = true\n").find("unknown key \"families.x.shard\": " + file_ + ":2: "), 0U);
+  EXPECT_EQ(error("[families.x]\nshard = true\n")
+                .find("unknown key \"families.x.shard\"; did you mean shared?: " + file_ + ":2: "),
+            0U);
+  EXPECT_EQ(error("[families.x]\ncolour = 1\n").find("unknown key \"families.x.colour\": " + file_ + ":2: "), 0U);
   EXPECT_EQ(error("[families.x]\nshared = 1\n").find("wrong type for \"shared\": " + file_ + ":2: "), 0U);
   EXPECT_EQ(error("[families.x]\nfacets = [\"weather\"]\n").find("no such facet: \"weather\": " + file_ + ":2: "), 0U);
 }
@@ -413,6 +419,33 @@ TEST(Complete, RefusesPlacesThatLieInEachOther) {
             }).find("must not hide the store"),
             std::string::npos);
   EXPECT_EQ(error([](Settings& s) { s.store = "/m/c2"; }), "no error");
+}
+
+TEST(GivenBy, TakesEachOptionFromItsVariable) {
+  for (const Option& option : mount_options()) {
+    const std::string name = variable_of(option);
+    EXPECT_TRUE(name.starts_with("INDUCTORFS_")) << name;
+    EXPECT_EQ(name.find_first_of("-abcdefghijklmnopqrstuvwxyz"), std::string::npos) << name;
+  }
+  const auto given = given_by({{"INDUCTORFS_STORE_LIMIT", "80G"},
+                               {"INDUCTORFS_ALSO", "a=/x,b=/y,"},
+                               {"INDUCTORFS_NO_ALSO", "false"},
+                               {"INDUCTORFS_BUILD", "no option"},
+                               {"HOME", "/root"}},
+                              "/base");
+  ASSERT_TRUE(given);
+  RawValues all;
+  for (const GivenValues& one : *given) {
+    EXPECT_EQ(one.base, "/base");
+    ASSERT_EQ(one.values.size(), 1U);
+    EXPECT_TRUE(one.where.starts_with("variable INDUCTORFS_")) << one.where;
+    all.insert(*one.values.begin());
+  }
+  EXPECT_EQ(all, (RawValues{{"store-limit", {"80G"}}, {"also", {"a=/x", "b=/y"}}, {"no-also", {"false"}}}));
+  const auto bad = given_by({{"INDUCTORFS_FOREGROUND", "1"}}, "/");
+  ASSERT_FALSE(bad);
+  EXPECT_EQ(bad.error().what(),
+            "foreground \"1\": variable INDUCTORFS_FOREGROUND: give true or false, or unset the variable");
 }
 
 }  // namespace

@@ -132,7 +132,7 @@ def test_store_that_is_a_file(cluster, place):
 
 
 def test_store_within_the_mountpoint(cluster, place):
-    refused(mount(cluster, place, store=place.cache / "store"), re.escape(str(place.cache)), "must not contain each other")
+    refused(mount(cluster, place, store=place.cache / "store"), re.escape(str(place.cache)), "must not contain each other", code=2)
 
 
 @pytest.mark.parametrize("damage", [b"garbage" * 1000, b"", None], ids=["garbage", "empty", "bits"])
@@ -323,7 +323,8 @@ def test_wrong_password(cluster, place, given):
 def test_a_file_that_is_a_fifo_is_not_waited_for(cluster, place, option):
     fifo = place.root / "fifo"
     os.mkfifo(fifo)
-    refused(mount(cluster, place, option, fifo, remote=cluster.redis.url), re.escape(str(fifo)), "is not a regular file; name a")
+    refused(mount(cluster, place, option, fifo, remote=cluster.redis.url), re.escape(str(fifo)), "is not a regular file; name a",
+            code=2 if option == "--config" else 1)
     not_mounted(place)
 
 
@@ -455,7 +456,7 @@ def test_commands_on_what_is_no_mount(cluster, place):
 
 
 @pytest.mark.parametrize("words", [["mount"], ["nonsense"], ["mount", "/tmp/x", "--nonsense"], ["mount", "/tmp/x", "--threads", "0"],
-                                   ["mount", "/tmp/x", "--store-limit", "many"], ["status"], [],
+                                   ["mount", "/tmp/x", "--store-limit", "many"], ["sync"], [],
                                    ["mount", "/tmp/x", "--also", "x"], ["mount", "/tmp/x", "--log-level", "loud"]])
 def test_usage(place, words):
     done = run([PROGRAM, *words], place.env(), 20)

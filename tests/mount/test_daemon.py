@@ -417,13 +417,13 @@ def test_version():
 
 def test_the_command_line_wins_over_the_file(cluster, place):
     file = place.root / "node.toml"
-    file.write_text(f'remote = "unix:///nonexistent"\nstore = "{place.store}"\nstore-limit = "16M"\nno-also = true\n'
+    file.write_text(f'remote = "unix:///nonexistent"\nstore = "{place.store}"\nstore-limit = "80M"\nno-also = true\n'
                     f'log = "{place.log}"\nprefix = "other"\nwriters = "all"\n')
     facts = cluster.options()[:2]
     done = run([PROGRAM, "mount", place.cache, "--config", file, "--remote", cluster.redis.url, *facts], place.env(), 30)
     assert (done.code, done.err) == (0, "")
     told = place.status()
-    assert told["remote"]["reachable"] is True and told["store"]["size_limit"] == 16 << 20
+    assert told["remote"]["reachable"] is True and told["store"]["size_limit"] == 80 << 20
     artefacts.write_graph(place.cache, "k", "value")
     place.sync()
     assert mounts.published(cluster) and all(key.startswith(b"other:") for key in cluster.redis.keys())

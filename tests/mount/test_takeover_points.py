@@ -220,7 +220,7 @@ def test_a_set_is_committed_whole(armed, point):
 
 # ---- beside requests, and in the middle of a takeover
 
-STORE_LIMIT = 8 << 20
+STORE_LIMIT = 64 << 20
 MOST_KILLS = 40
 
 
@@ -262,7 +262,7 @@ class Job:
         self.kernel()
         for _ in range(10):
             self._turn += 1
-            name, text = artefacts.code(f"big {self._turn}"), mounts.text(1 << 20, self._turn).decode()
+            name, text = artefacts.code(f"big {self._turn}"), mounts.text(8 << 20, self._turn).decode()
             self.keep(artefacts.write_atomic(self.node.cache, name, text), text)
             wait_until(lambda: str(name) in mounts.published(self.cluster), 20, "the publish")
 

@@ -350,9 +350,9 @@ def test_rmtree_of_everything_is_local_and_leaves_a_working_mount(cluster):
 # ---- 10: bounded
 
 def test_the_store_limit_holds_and_nothing_breaks(cluster):
-    limit = 8 << 20
+    limit = 64 << 20
     a, b = cluster.quick("a"), cluster.quick("b", "--store-limit", limit, "--prefetch", "0")
-    data = {artefacts.code(f"big {index}"): text(1 << 20, index) for index in range(30)}
+    data = {artefacts.code(f"big {index}"): text(8 << 20, index) for index in range(30)}
     for name, content in data.items():
         artefacts.write_atomic(a.cache, name, content)
     a.sync(60)

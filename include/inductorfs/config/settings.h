@@ -129,6 +129,12 @@ struct Option {
 /// be; `where` says which source gave it ("command line", or the file's path).
 [[nodiscard]] Result<void> apply(const RawValues& values, const std::string& where, const std::string& base,
                                  Settings& settings);
+/// Returns the variable of this process's environment that gives an option: INDUCTORFS_STORE_LIMIT for store-limit.
+[[nodiscard]] std::string variable_of(const Option& option);
+/// Returns the options that these variables give, each with its variable as the source. The items of a list have commas
+/// between them; a switch is true or false. kInvalid for a switch that is neither.
+[[nodiscard]] Result<std::vector<GivenValues>> given_by(const std::map<std::string, std::string>& variables,
+                                                        const std::string& base);
 /// Returns what --environment would declare for a job that has these variables: NAME=VALUE for each variable of the
 /// environment facet whose value does not mean the same as unset. A value that is no printable text is left out.
 [[nodiscard]] std::vector<std::string> declared_by(const std::map<std::string, std::string>& variables);

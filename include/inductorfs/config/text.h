@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "inductorfs/config/json.h"
 
@@ -30,6 +31,10 @@ namespace inductorfs::config {
 [[nodiscard]] std::string plain_item(const Json& item);
 /// Returns every line of the value, printable, behind the margin; empty for an empty value.
 [[nodiscard]] std::string indented(std::string_view value, std::string_view margin = "    ");
+
+/// Returns "; did you mean NAME?" with the name that is nearest to `word`; empty when none is near. Of two that are
+/// equally near it is the one with the same first letter: "umount" is "unmount", not "mount".
+[[nodiscard]] std::string suggestion(std::string_view word, const std::vector<std::string>& names);
 
 /// Returns a size such as "1.5 GiB".
 [[nodiscard]] std::string human_bytes(uint64_t bytes);

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where options come from: a file, a variable, the command line; and what `config` and `status` say of them and of all mounts."""
+import json
+import os
+
+import pytest
+from inductorfs_testing import places
+from inductorfs_testing.processes import run
+
+PROGRAM = places.program()
+
+
+def with_variables(place, **variables):
+    return {**place.env(), **variables}
+
+
+@pytest.fixture(name="file")
+def a_file(place):
+    path = place.root / "node.toml"
+    path.write_text(f'store = "{place.store}"\nstore-limit = "80M"\nthreads = 3\nno-also = true\n')
+    return path
+
+
+def test_a_variable_comes_before_the_file_and_the_command_line_before_both(cluster, place, file):
+    words = [PROGRAM, "mount", place.cache, "--config", file, "--threads", "2", *cluster.options()]
+    done = run(words, with_variables(place, INDUCTORFS_STORE_LIMIT="96M", INDUCTORFS_THREADS="5"), 30)
+    assert (done.code, done.err) == (0, "")
+    assert place.status()["store"]["size_limit"] == 96 << 20
+    shown = run([PROGRAM, "config", "show", "--origin", "--config", file, "--threads", "2"],
+                with_variables(place, INDUCTORFS_STORE_LIMIT="96M", INDUCTORFS_THREADS="5"), 20).out.splitlines()
+    assert 'store-limit = "96M"  # variable INDUCTORFS_STORE_LIMIT' in shown
+    assert 'threads = "2"  # command line' in shown
+    assert f"no-also = true  # {file}" in shown
+    assert any(line.startswith("# quiet-time: ") for line in shown)
+
+
+def test_what_config_shows_is_a_configuration(place, file):
+    file.write_text(f'store = "{place.store}"\n[environment]\nTRITON_DEFAULT_FP_FUSION = 0\n')
+    shown = run([PROGRAM, "config", "show", "--config", file, "--also", 'a=/x "y"', "--also", "b=/z"], place.env(), 20)
+    again = place.root / "again.toml"
+    again.write_text(shown.out)
+    done = run([PROGRAM, "config", "show", "--config", again], place.env(), 20)
+    assert (done.code, done.out) == (0, shown.out)
+
+
+@pytest.mark.parametrize(("variables", "text", "told"), [
+    ({"INDUCTORFS_STORE_LIMIT": "1"}, "", "variable INDUCTORFS_STORE_LIMIT: give at least 64M"),
+    ({"INDUCTORFS_NO_ALSO": "yes"}, "", "variable INDUCTORFS_NO_ALSO: give true or false"),
+    ({"INDUCTORFS_REMOTE": ""}, "", "give a URL"),
+    ({}, "store_limit = 1\n", "did you mean store-limit?"),
+    ({}, "[families.triton]\npatern = \"x\"\n", "did you mean pattern?"),
+    ({}, "store-limit = \"63M\"\n", "give at least 64M"),
+])
+def test_a_wrong_option_has_one_exit_code_wherever_it_stands(place, variables, text, told):
+    file = place.root / "node.toml"
+    file.write_text(text)
+    for words in (["mount", place.cache], ["config", "check"]):
+        done = run([PROGRAM, *words, "--config", file], with_variables(place, **variables), 20)
+        assert done.code == 2 and told in done.err and done.err.count("\n") == 1, (words, done.code, done.err)
+
+
+def test_status_lists_all_mounts_and_finds_that_of_a_path(cluster):
+    a, b = cluster.node("a"), cluster.node("b")
+    (a.cache / "team").mkdir()
+    inside = json.loads(a.cli("status", a.cache / "team" / "absent", "--json").out)
+    assert inside["mountpoint"] == str(a.cache)
+    listed = json.loads(a.cli("status", "--json").out)
+    assert {str(a.cache), str(b.cache)} <= {mount["mountpoint"] for mount in listed}
+    text = a.cli("status").out
+    assert f"{a.cache}\n    remote unix://" in text and f"{b.cache}\n" in text
+
+
+def test_a_question_that_fails_answers_in_json_too(place):
+    for command in ("status", "explain"):
+        done = run([PROGRAM, command, place.root, "--json"], dict(os.environ), 20)
+        assert done.code == 1 and json.loads(done.out)["code"] == "not_found", done.out
+        assert json.loads(done.out)["error"] in done.err and "lists all mounts" in done.err

@@ -28,7 +28,12 @@ class FingerprintCommand final : public Subcommand {
     return options_.check();
   }
   [[nodiscard]] int run(const config::Environment&) override {
-    const Result<fingerprint::Fingerprint> facts = learn();
+    const auto settings = options_.facts_settings();
+    if (!settings) return fail_options(settings.error());
+    if (const auto changed = config::change_families(*settings, options_.file()); !changed) {
+      return fail_options(changed.error());
+    }
+    const Result<fingerprint::Fingerprint> facts = learn(*settings);
     if (!facts) return fail_query(facts.error(), json_);
     if (families_) return show(host::families_report(*facts), host::families_text);
     if (compare_.empty()) return show(host::fingerprint_report(*facts), host::fingerprint_text);
@@ -40,9 +45,7 @@ class FingerprintCommand final : public Subcommand {
   }
 
  private:
-  [[nodiscard]] Result<fingerprint::Fingerprint> learn() const {
-    INDUCTORFS_TRY_ASSIGN(const auto settings, options_.facts_settings());
-    INDUCTORFS_TRY(config::change_families(settings, options_.file()));
+  [[nodiscard]] Result<fingerprint::Fingerprint> learn(const config::Settings& settings) const {
     host::FactsRequest request;
     request.file = settings.fingerprint;
     request.python = settings.python;

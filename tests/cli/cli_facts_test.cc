@@ -56,8 +56,8 @@ TEST_F(Cli, ShowsTheFamiliesThatAConfigurationMakes) {
   EXPECT_TRUE(shared.at("tables"));
 
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, file, "[families.lock]\nshared = true\n").has_value());
-  expect_refusal(run({"fingerprint", "--families", "--fingerprint", facts_, "--config", file}), {file, "lock"});
-  expect_refusal(run(mount_arguments({"--config", file})), {file, "lock"});
+  expect_refusal(run({"fingerprint", "--families", "--fingerprint", facts_, "--config", file}), {file, "lock"}, 2);
+  expect_refusal(run(mount_arguments({"--config", file})), {file, "lock"}, 2);
   EXPECT_FALSE(is_mounted());
 }
 

@@ -102,9 +102,9 @@ class Cli : public ::testing::Test {
     return all;
   }
 
-  /// Expects exit code 1 and one line that has all the parts.
-  void expect_refusal(const Outcome& outcome, const std::vector<std::string>& parts) {
-    EXPECT_EQ(outcome.code, 1) << outcome.err;
+  /// Expects this exit code and one line that has all the parts.
+  void expect_refusal(const Outcome& outcome, const std::vector<std::string>& parts, int code = 1) {
+    EXPECT_EQ(outcome.code, code) << outcome.err;
     EXPECT_EQ(outcome.out, "");
     EXPECT_TRUE(is_one_line(outcome.err)) << outcome.err;
     EXPECT_EQ(outcome.err.find("inductorfs: "), 0U) << outcome.err;

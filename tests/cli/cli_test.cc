@@ -38,16 +38,16 @@ TEST_F(Cli, RefusesABadMountInOneLine) {
   expect_refusal(run(mount_arguments({"--remote", "http://x"})), {"http"});
   expect_refusal(run(mount_arguments({"--remote", "redis://h", "--password-file", "/no/such/file"})),
                  {"/no/such/file"});
-  expect_refusal(run(mount_arguments({"--config", "/no/such.toml"})), {"/no/such.toml"});
+  expect_refusal(run(mount_arguments({"--config", "/no/such.toml"})), {"/no/such.toml"}, 2);
   expect_refusal(run({"mount", mount_, "--store", store_, "--fingerprint", store_ + "/none"}), {"fingerprint"});
-  expect_refusal(run({"mount", mount_, "--store", mount_ + "/in"}), {"store"});
+  expect_refusal(run({"mount", mount_, "--store", mount_ + "/in"}), {"store"}, 2);
   EXPECT_FALSE(is_mounted());
 }
 
 TEST_F(Cli, NamesAnUnknownKeyOfItsConfiguration) {
   const std::string file = directory_ / "c.toml";
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, file, "stoer = \"x\"\n").has_value());
-  expect_refusal(run(mount_arguments({"--config", file})), {"stoer", file + ":1"});
+  expect_refusal(run(mount_arguments({"--config", file})), {"stoer", file + ":1"}, 2);
 }
 
 TEST_F(Cli, SaysThatNothingIsMounted) {

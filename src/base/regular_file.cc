@@ -15,15 +15,6 @@ namespace {
 
 constexpr int kReading = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 
-Result<Fd> open_with(int directory, const std::string& path, int flags, uint64_t resolve) {
-  open_how how{};
-  how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
-  how.resolve = resolve;
-  Fd fd(static_cast<int>(syscall(SYS_openat2, directory, path.c_str(), &how, sizeof how)));
-  if (!fd) return fail_errno("open", path);
-  return fd;
-}
-
 }  // namespace
 
 /// A device is opened by nobody: already that may do something. By the name of the thread: some have descriptors of
@@ -49,11 +40,12 @@ Result<Fd> open_regular(int dir, const std::string& path, uint64_t limit) {
 }
 
 Result<Fd> open_in_root(int root, const std::string& path, int flags) {
-  return open_with(root, path, flags, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
-}
-
-Result<Fd> open_beneath(int directory, const std::string& path, int flags) {
-  return open_with(directory, path, flags, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+  open_how how{};
+  how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+  Fd fd(static_cast<int>(syscall(SYS_openat2, root, path.c_str(), &how, sizeof how)));
+  if (!fd) return fail_errno("open", path);
+  return fd;
 }
 
 Result<Fd> open_regular(const std::string& path, uint64_t limit) { return open_regular(AT_FDCWD, path, limit); }

@@ -329,6 +329,7 @@ struct Sighting {
 /// A process of our own root has the host's parts, but for those that gcc and clang look for in PATH. A container may
 /// have no more of the host than the driver.
 bool is_hosts(const Sighting& job, const CompilerRequest& request) {
+  if (!job.call.unfollowed.empty()) return false;
   const InRoot root = InRoot::host();
   const auto place = find_compiler(root, request.host);
   if (!place || place->options != job.place.options) return false;

@@ -56,11 +56,6 @@ Result<InRoot> InRoot::open(const std::string& directory) {
 
 Result<Fd> InRoot::open_at_path(const std::string& path, int flags) const {
   if (!root_) return open_at(AT_FDCWD, path, flags);
-  for (const auto& [name, directory] : places_) {
-    if (!path.starts_with(name) || path[name.size()] != '/') continue;
-    auto found = open_beneath(directory.get(), path.substr(name.size() + 1), flags);
-    if (found) return found;
-  }
   return open_in_root(root_.get(), path, flags);
 }
 

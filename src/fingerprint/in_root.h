@@ -22,16 +22,12 @@ struct DirectoryEntry {
 };
 
 /// The files of a process as the process sees them: paths are absolute, and no link leads out of its root directory.
-/// Every call blocks as long as the file system does. Immutable once its last place is added.
+/// Every call blocks as long as the file system does. Immutable after construction.
 class InRoot {
  public:
   /// Returns the files as this process itself sees them.
   [[nodiscard]] static InRoot host() { return InRoot(Fd()); }
   [[nodiscard]] static Result<InRoot> open(const std::string& directory);
-  /// Says that what the process calls `path` is this open directory: a file system that was mounted there cannot be
-  /// reached from the root any more when the process's mount namespace has ended. `path` has no symbolic link in it.
-  void add_place(const std::string& path, Fd directory) { places_.emplace_back(path, std::move(directory)); }
-
   [[nodiscard]] bool is_host() const { return !root_; }
   /// Opens what the path leads to; symbolic links are followed in the root.
   [[nodiscard]] Result<Fd> open_at_path(const std::string& path, int flags) const;
@@ -55,7 +51,6 @@ class InRoot {
  private:
   explicit InRoot(Fd root) : root_(std::move(root)) {}
   Fd root_;  ///< none: the host's
-  std::vector<std::pair<std::string, Fd>> places_;
 };
 
 }  // namespace inductorfs::fingerprint

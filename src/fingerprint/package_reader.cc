@@ -50,8 +50,6 @@ struct ChildRequest {
   std::string cache_file;
   CompilerCall host;  ///< of the daemon itself
   std::string root;   ///< a path that leads to the root directory of the process; empty: it has the daemon's
-  /// As Held::places, by paths that lead there.
-  std::vector<std::pair<std::string, std::string>> places;
 };
 
 /// What binaries may require of the C++ library that the process has loaded. In the details, because no artefact
@@ -98,20 +96,15 @@ Result<CompilerCall> compiler_from(const Json& json, const char* name) {
 
 std::string to_text(const PackageRequest& request) {
   const Process& process = request.process;
-  const auto path_of = [](const Fd& fd) {
-    return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd.get());
-  };
+  const std::string root = request.held
+                               ? "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(request.held->root.get())
+                               : process.root;
   Json files = Json::array();
   for (const NamedFile& file : process.files) files.push_back({{"variable", file.variable}, {"path", file.path}});
-  Json places = Json::object();
-  if (request.held) {
-    for (const auto& [path, directory] : request.held->places) places[path] = path_of(directory);
-  }
   const Json json = {
       {"files", std::move(files)},
       {"facet", to_string(request.facet)},
-      {"root", request.held ? path_of(request.held->root) : process.root},
-      {"places", std::move(places)},
+      {"root", root},
       {"torch", process.torch.path},
       {"triton", process.triton.path},
       {"libc", process.libc.path},
@@ -122,6 +115,7 @@ std::string to_text(const PackageRequest& request) {
       {"user", process.user.user},
       {"group", process.user.group},
       {"groups", process.user.groups},
+      {"reads_all", process.user.reads_all},
       {"soabi", process.soabi},
       {"cache", request.cache_file}};
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
@@ -149,6 +143,7 @@ Result<FileUser> user_from(const Json& json) {
     }
     *out = found->get<uint32_t>();
   }
+  user.reads_all = json.value("reads_all", Json()) == true;
   const auto groups = json.find("groups");
   if (groups == json.end() || !groups->is_array()) return fail(ErrorCode::kInvalid, "groups is missing");
   for (const Json& group : *groups) {
@@ -176,27 +171,12 @@ Result<ChildRequest> from_text(std::string_view text) {
     if (found == json.end() || !found->is_string()) return fail(ErrorCode::kInvalid, std::string(name) + " is missing");
     *out = found->get<std::string>();
   }
-  const auto places = json.find("places");
-  if (places == json.end() || !places->is_object()) return fail(ErrorCode::kInvalid, "places is missing");
-  for (const auto& [path, place] : places->items()) {
-    if (place.is_string()) request.places.emplace_back(path, place.get<std::string>());
-  }
   INDUCTORFS_TRY_ASSIGN(request.facet, facet_from_string(facet));
   INDUCTORFS_TRY_ASSIGN(request.process.files, files_from(json));
   INDUCTORFS_TRY_ASSIGN(request.process.user, user_from(json));
   INDUCTORFS_TRY_ASSIGN(request.process.compiler, compiler_from(json, "compiler"));
   INDUCTORFS_TRY_ASSIGN(request.host, compiler_from(json, "host_compiler"));
   return request;
-}
-
-/// The files as the process sees them.
-Result<InRoot> root_of(const ChildRequest& request) {
-  if (request.root.empty()) return InRoot::host();
-  INDUCTORFS_TRY_ASSIGN(auto root, InRoot::open(request.root));
-  for (const auto& [path, place] : request.places) {
-    if (auto directory = open_at(AT_FDCWD, place, O_PATH | O_DIRECTORY)) root.add_place(path, std::move(*directory));
-  }
-  return root;
 }
 
 Fact package_fact(const ChildRequest& request, const InRoot& root, KeyMemory& memory) {
@@ -212,7 +192,7 @@ Fact package_fact(const ChildRequest& request, const InRoot& root, KeyMemory& me
 /// Reads without a deadline.
 Fact read_here(const ChildRequest& request) {
   const Process& process = request.process;
-  const auto root = root_of(request);
+  const auto root = request.root.empty() ? Result<InRoot>(InRoot::host()) : InRoot::open(request.root);
   if (!root) {
     return unknown_fact("the root directory of the process cannot be opened: " + root.error().what(),
                         path_for(request.facet, process));

@@ -16,8 +16,7 @@ namespace inductorfs::fingerprint {
 struct PackageRequest {
   Facet facet = Facet::kTorch;
   Process process;  ///< its root, user, packages, files, compiler and soabi are used
-  /// The directories from which packages of a process with another root are read; nullptr: they are read through that
-  /// root, as long as the process lives.
+  /// The files of a process with another root; nullptr: they are read through Process::root.
   std::shared_ptr<const Held> held;
   std::string cache_file;  ///< as ProbeOptions::cache_file
   std::string program;     ///< as WritersOptions::package_reader

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <vector>
 
 namespace inductorfs::fingerprint {
@@ -12,12 +13,13 @@ struct FileUser {
   uid_t user = 0;
   gid_t group = 0;
   std::vector<gid_t> groups;
+  bool reads_all = false;  ///< it has the right to read files whatever their permissions say (CAP_DAC_READ_SEARCH)
 };
 
 /// While it lives, this thread opens files with the rights of a user: what lies behind that user's symbolic links is
-/// read only if the user may read it, also where root may not (NFS with root squash). It keeps the right to look at
-/// processes. Has no effect for root's files, and where this process is not root. For a process with one thread,
-/// because the groups are those of the process.
+/// read only if the user may read it, also where root may not (NFS with root squash), and no link of /proc leads to
+/// another process's files. A container's root user may have no rights but those of a file's owner. Has no effect where
+/// this process is not root. For a process with one thread, because the groups are those of the process.
 class ReadAs {
  public:
   explicit ReadAs(const FileUser& user);
@@ -27,6 +29,7 @@ class ReadAs {
 
  private:
   const bool changes_;
+  uint64_t had_ = 0;  ///< this thread's effective capabilities before
 };
 
 /// While it lives, this thread opens files with its own rights again.

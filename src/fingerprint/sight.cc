@@ -32,7 +32,8 @@ Sight::Sight(const WritersOptions& options, Milliseconds wait)
     : options_(options),
       wait_(wait),
       reader_(options.proc),
-      packages_({options.cache_file, options.package_reader, options.package_deadline}) {}
+      packages_({options.cache_file, options.package_reader, options.package_deadline,
+                 [this](const Process& process) { return reader_.hold(process); }}) {}
 
 pid_t Sight::process_of(pid_t tid, const ProcessIdentity& identity) {
   const pid_t known = state_.with([&](State& state) {
@@ -147,8 +148,7 @@ std::shared_ptr<const Writer> Sight::look_once(pid_t pid, const ProcessStat& sta
 /// While this thread's caller keeps a request of the process waiting, the process has not ended, and its files can be
 /// reached.
 void Sight::read_while_it_lives(const Process& process) {
-  if (process.root.empty() || !packages_.lacks(process)) return;
-  packages_.read_held(process, std::make_shared<const Held>(reader_.hold(process)));
+  if (!process.root.empty()) packages_.begin(process);  // who judges asks for the answer
 }
 
 std::shared_ptr<const Writer> Sight::with_environment(const std::shared_ptr<const Process>& process) {

@@ -17,11 +17,10 @@
 namespace inductorfs::fingerprint {
 namespace {
 
-/// A host has a handful of environments; past that the oldest is read again.
-constexpr size_t kFactLimit = 64;
+/// A host has a handful of environments, and each user has facts of his own; past that the oldest is read again.
+constexpr size_t kFactLimit = 1024;
 /// A package changed at its place keeps the identity that its processes were seen with, so it is looked at again.
 constexpr Milliseconds kLookAgain{60'000};
-constexpr Facet kReadFacets[] = {Facet::kTorch, Facet::kTriton, Facet::kLibc, Facet::kEnvironment};
 constexpr uint64_t kLibcLimit = uint64_t{32} << 20;
 
 }  // namespace
@@ -94,16 +93,24 @@ std::string compiler_name(const Process& process) {
   return name;
 }
 
+/// With whose rights it is read: what one user may read is no answer for another.
+std::string rights_of(const FileUser& user) {
+  if (user.user == 0 && user.reads_all) return "\nall";
+  std::string text = "\n" + std::to_string(user.user) + " " + std::to_string(user.group);
+  for (const gid_t group : user.groups) text += " " + std::to_string(group);
+  return text;
+}
+
 std::string fact_name(Facet facet, const Process& process) {
-  if (facet == Facet::kEnvironment) return files_name(process);
-  if (facet == Facet::kCompiler) return compiler_name(process);
+  if (facet == Facet::kEnvironment) return files_name(process) + rights_of(process.user);
+  if (facet == Facet::kCompiler) return compiler_name(process) + rights_of(process.user);
   const Package& package = package_for(facet, process);
   std::string name(to_string(facet));
   // The path is part of it: equal identities on two devices of containers that came one after the other are possible.
   name.append("\n").append(process.space).append("\n").append(package.identity).append("\n").append(package.path);
   if (facet != Facet::kLibc) name.append("\n").append(process.soabi);
   if (says_libstdcxx(facet, process)) name.append("\n").append(process.libstdcxx.identity);
-  return name;
+  return name + rights_of(process.user);
 }
 
 /// The libc facet of a process that has this process's own C library: known without reading it.
@@ -136,17 +143,6 @@ std::optional<Fact> Packages::known(Facet facet, const Process& process) const {
   });
 }
 
-bool Packages::lacks(const Process& process) const {
-  return std::any_of(std::begin(kReadFacets), std::end(kReadFacets), [&](Facet facet) {
-    if (path_for(facet, process).empty() || own_libc_fact(facet, process)) return false;
-    const std::string name = fact_name(facet, process);
-    return facts_->with([&name](const CachedFacts& facts) {
-      const auto found = facts.find(name);
-      return (found == facts.end() || !found->second.reading) && usable(facts, name) == nullptr;
-    });
-  });
-}
-
 void Packages::begin(const Process& process) {
   // What takes longest comes first: Triton's library alone has 500 MB.
   for (const Facet facet : {Facet::kTriton, Facet::kTorch, Facet::kLibc, Facet::kEnvironment, Facet::kCompiler}) {
@@ -154,13 +150,7 @@ void Packages::begin(const Process& process) {
   }
 }
 
-void Packages::read_held(const Process& process, const std::shared_ptr<const Held>& held) {
-  for (const Facet facet : kReadFacets) {
-    if (!path_for(facet, process).empty()) (void)ask(facet, process, held);  // who judges asks for the answer
-  }
-}
-
-std::optional<Fact> Packages::ask(Facet facet, const Process& process, const std::shared_ptr<const Held>& held) {
+std::optional<Fact> Packages::ask(Facet facet, const Process& process) {
   if (auto own = own_libc_fact(facet, process)) return own;
   const std::string name = fact_name(facet, process);
   const std::string path = path_for(facet, process);
@@ -169,17 +159,44 @@ std::optional<Fact> Packages::ask(Facet facet, const Process& process, const std
     if (const CachedFact* const cached = usable(facts, name)) return cached->fact;
     CachedFact& cached = facts[name];
     begins = !cached.reading;
-    if (begins) cached = {true, {}, system_clock().now(), false, process.owner};
+    if (begins) {
+      auto earlier = cached.fact.known ? std::optional<Fact>(std::move(cached.fact)) : std::nullopt;
+      cached = {true, {}, system_clock().now(), false, process.owner, std::move(earlier)};
+    }
     if (system_clock().now() - cached.at < options_.deadline) return std::nullopt;
     return package_not_in_time(path, options_.deadline);
   });
   if (!begins) return answer;
+  std::shared_ptr<const Held> held;
+  if (!process.root.empty()) {
+    held = options_.hold(process);
+    if (!held) return not_read(name, "its process ended before it was read", path);
+  }
   ++reads_;
-  const PackageRequest request{facet, process, held, options_.cache_file, options_.reader, options_.deadline};
+  const PackageRequest request{facet,           process,          std::move(held), options_.cache_file,
+                               options_.reader, options_.deadline};
   const bool taken = readers_.run(
       process.owner, [request, name, facts = facts_] { keep(*facts, name, request, read_package(request)); });
-  if (!taken) keep(*facts_, name, request, unknown_fact("too many packages of its user wait to be read", path));
+  if (!taken) return not_read(name, {}, path);
   return std::nullopt;
+}
+
+/// What was known before still counts, since nobody can look again, or has had the time to. Without a reason nothing is
+/// kept: whoever asks next has it read.
+std::optional<Fact> Packages::not_read(const std::string& name, const std::string& why, const std::string& path) {
+  return facts_->notify_with([&](CachedFacts& facts) -> std::optional<Fact> {
+    const auto found = facts.find(name);
+    if (found == facts.end()) return std::nullopt;
+    CachedFact& cached = found->second;
+    if (!cached.earlier && why.empty()) {
+      facts.erase(found);
+      return std::nullopt;
+    }
+    cached.fact = cached.earlier ? std::move(*cached.earlier) : unknown_fact(path + ": " + why, path);
+    cached.earlier.reset();
+    cached.reading = false;
+    return cached.fact;
+  });
 }
 
 std::optional<Fact> Packages::await(Facet facet, const Process& process, SteadyTime until) {
@@ -208,12 +225,10 @@ void Packages::forget_one(CachedFacts& facts) {
 }
 
 void Packages::keep(Guarded<CachedFacts>& facts, const std::string& name, const PackageRequest& request, Fact fact) {
-  // A container may get another compiler; its process can be asked again, as the process of a next job is.
-  const bool held =
-      request.facet == Facet::kLibc || (request.facet != Facet::kCompiler && !request.process.root.empty());
-  const bool lasts = fact.known && held && unknown_file_in(fact.value).empty();
+  // The identity in its name is the file's; a package may change behind the files that name it.
+  const bool lasts = fact.known && request.facet == Facet::kLibc;
   facts.notify_with([&](CachedFacts& all) {
-    all[name] = {false, std::move(fact), system_clock().now(), lasts, request.process.owner};
+    all[name] = {false, std::move(fact), system_clock().now(), lasts, request.process.owner, {}};
     if (all.size() > kFactLimit) forget_one(all);
   });
 }

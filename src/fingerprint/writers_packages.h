@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,6 +28,8 @@ class Packages {
     std::string cache_file;  ///< as ProbeOptions::cache_file
     std::string reader;      ///< as WritersOptions::package_reader
     Milliseconds deadline;   ///< as WritersOptions::package_deadline
+    /// ProcReader::hold()
+    std::function<std::shared_ptr<const Held>(const Process&)> hold;
   };
   explicit Packages(Options options) : options_(std::move(options)) {}
 
@@ -36,24 +39,22 @@ class Packages {
   [[nodiscard]] std::optional<Fact> known(Facet facet, const Process& process) const;
   /// Returns what known() returns. If that is empty it has the facet read, once for all callers, and is empty until it
   /// is read; an unknown fact when that takes longer than the deadline.
-  [[nodiscard]] std::optional<Fact> ask(Facet facet, const Process& process) { return ask(facet, process, nullptr); }
+  [[nodiscard]] std::optional<Fact> ask(Facet facet, const Process& process);
   /// Does what ask() does, and waits for the answer until `until`.
   [[nodiscard]] std::optional<Fact> await(Facet facet, const Process& process, SteadyTime until);
-  /// Begins to read what is missing of all that this process's environment depends on.
+  /// Begins to read what is missing of all that this process's environment depends on. What is read goes on when the
+  /// process ends.
   void begin(const Process& process);
-  /// Says whether something of this process is neither known nor being read.
-  [[nodiscard]] bool lacks(const Process& process) const;
-  /// Begins to read what is missing through these descriptors, which stay valid after the process has ended.
-  void read_held(const Process& process, const std::shared_ptr<const Held>& held);
   [[nodiscard]] uint64_t reads() const { return reads_; }
 
  private:
   struct CachedFact {
     bool reading = false;
     Fact fact;
-    SteadyTime at;       ///< when it was read; while it is being read, when it was asked for
-    bool lasts = false;  ///< it cannot change at its place, or cannot be examined again
-    uid_t user = 0;      ///< the user for whose process it was first read
+    SteadyTime at;                  ///< when it was read; while it is being read, when it was asked for
+    bool lasts = false;             ///< it cannot change at its place
+    uid_t user = 0;                 ///< the user for whose process it was first read
+    std::optional<Fact> earlier{};  ///< while it is being read: what was known before
   };
   using CachedFacts = std::map<std::string, CachedFact>;
   /// A package is read in two seconds; each user may have two of them read at once.
@@ -64,7 +65,7 @@ class Packages {
   static void forget_one(CachedFacts& facts);
   static void keep(Guarded<CachedFacts>& facts, const std::string& name, const PackageRequest& request, Fact fact);
 
-  [[nodiscard]] std::optional<Fact> ask(Facet facet, const Process& process, const std::shared_ptr<const Held>& held);
+  [[nodiscard]] std::optional<Fact> not_read(const std::string& name, const std::string& why, const std::string& path);
 
   const Options options_;
   std::atomic<uint64_t> reads_{0};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sys/personality.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/regular_file.h"
+#include "inductorfs/codec/digest.h"
 #include "key_memory.h"
 #include "writers_process.h"
 
@@ -188,6 +190,16 @@ std::optional<bool> read_lines(const std::string& path, const std::function<void
   }
 }
 
+/// Containers of one image differ by what is mounted below their roots.
+std::string mounts_digest(const std::string& mountinfo) {
+  codec::Hasher hasher;
+  (void)read_lines(mountinfo, [&hasher](std::string_view line) {
+    hasher.update(line);
+    hasher.update("\n");
+  });
+  return hasher.finish().to_hex();
+}
+
 }  // namespace
 
 ProcReader::ProcReader(std::string proc) : proc_(std::move(proc)) {}
@@ -207,15 +219,25 @@ std::optional<FileUser> ProcReader::user_of(pid_t pid) const {
     const std::string_view rest = text.substr(at + label.size());
     return rest.substr(0, rest.find('\n'));
   };
+  constexpr int kHex = 16;
   FileUser found;
   const auto number = [](std::string_view words, auto& out) {
     return parse_number(words.substr(0, words.find_first_of("\t ")), out);
   };
   if (!number(line("\nUid:\t"), found.user) || !number(line("\nGid:\t"), found.group)) return std::nullopt;
-  for (std::string_view rest = line("\nGroups:\t"); !rest.empty();) {
+  std::string_view groups = line("\nGroups:\t");
+  // Of very many groups the last one may be cut in the middle of its number.
+  if (groups.data() + groups.size() == text.data() + text.size()) groups = groups.substr(0, groups.rfind(' ') + 1);
+  for (std::string_view rest = groups; !rest.empty();) {
     gid_t group = 0;
     if (number(rest, group)) found.groups.push_back(group);
     rest.remove_prefix(std::min(rest.find(' '), rest.size() - 1) + 1);
+  }
+  // In a user namespace of its own a capability counts for that namespace's files alone.
+  uint64_t capabilities = 0;
+  const bool is_ours = read_link(path(pid, "ns/user")) == read_link("/proc/self/ns/user");
+  if (is_ours && parse_number(line("\nCapEff:\t"), capabilities, kHex)) {
+    found.reads_all = (capabilities & (uint64_t{1} << CAP_DAC_OVERRIDE | uint64_t{1} << CAP_DAC_READ_SEARCH)) != 0;
   }
   return found;
 }
@@ -270,6 +292,7 @@ void ProcReader::enter_root(Process& process) const {
   process.other_root = !usual || read_link(root) != "/";
   if (usual) return;
   process.root = root;
+  if (!same) process.space += " " + mounts_digest(path(process.pid, "mountinfo"));
   // After chroot(2) alone these paths begin with the root, counted from the root of the mount namespace.
   const std::string prefix = read_link(process.root) + "/";
   for (Package* const package : {&process.torch, &process.triton, &process.libc, &process.libstdcxx}) {
@@ -288,17 +311,13 @@ bool ProcReader::has_random_addresses(pid_t pid) const {
   return !parse_number(text, flags, 16) || (flags & ADDR_NO_RANDOMIZE) == 0;
 }
 
-Held ProcReader::hold(const Process& process) const {
-  Held held;
-  held.root = Fd(open(process.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!held.root) return held;
-  for (const Package* const package : {&process.torch, &process.triton, &process.libc, &process.libstdcxx}) {
-    const std::string directory = package->path.substr(0, package->path.rfind('/'));
-    if (package->path.empty() || directory.empty()) continue;
-    auto place = open_in_root(held.root.get(), directory, O_PATH | O_DIRECTORY);
-    if (place) held.places.emplace_back(directory, std::move(*place));
-  }
-  return held;
+std::shared_ptr<const Held> ProcReader::hold(const Process& process) const {
+  auto held = std::make_shared<Held>();
+  held->root = Fd(open(process.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  held->space = Fd(open(path(process.pid, "ns/mnt").c_str(), O_RDONLY | O_CLOEXEC));
+  // Afterwards: another process may have had the number by then.
+  const auto stat = stat_of(process.pid);
+  return held->root && stat && stat->identity == process.identity ? held : nullptr;
 }
 
 std::vector<NamedFile> ProcReader::files_of(const Process& process, const LiveEnvironment& environment) const {

@@ -45,19 +45,20 @@ struct Package {
   std::string identity;
 };
 
-/// The directories in which a process of another root has its packages, by descriptor: they can be read after the
-/// process has ended, and its mount namespace with it. Immutable after construction.
+/// A process's files, by descriptor: they can be read after the process has ended. Immutable after construction.
 struct Held {
-  Fd root;                                         ///< the process's root directory
-  std::vector<std::pair<std::string, Fd>> places;  ///< path in the root of a directory that holds a package or library
+  Fd root;   ///< the process's root directory
+  Fd space;  ///< its mount namespace, which keeps what is mounted below the root
 };
 
 /// What the mapped files of a process tell about it. Immutable after construction.
 struct Process {
   pid_t pid = 0;
   ProcessIdentity identity;
-  uid_t owner = 0;    ///< the user of the process; the cost of examining processes is counted for each user
-  std::string space;  ///< the name of its mount namespace; empty if that cannot be seen
+  uid_t owner = 0;  ///< the user of the process; the cost of examining processes is counted for each user
+  /// The name of its mount namespace, and for another one than ours a digest of what is mounted there: the kernel gives
+  /// the name out again. Empty if that cannot be seen.
+  std::string space;
   /// The prefix by which its paths are reached from here: empty when it has our root, else PROC/PID/root.
   std::string root;
   bool other_root = false;  ///< it may have another root directory than this process: a container, or chroot(2)
@@ -123,8 +124,8 @@ class ProcReader {
   /// process may hold while it waits for a write of its own to this very mount, and on the file systems that it uses.
   /// Empty when the mapped files may not be seen, or the process has none (a kernel thread, a zombie).
   [[nodiscard]] std::optional<Process> look_at(pid_t pid, const ProcessIdentity& identity) const;
-  /// Opens the directories of a process with another root. A descriptor is missing if there is no such directory.
-  [[nodiscard]] Held hold(const Process& process) const;
+  /// Opens the files of a process with another root; nullptr when it has ended. Does not block.
+  [[nodiscard]] std::shared_ptr<const Held> hold(const Process& process) const;
   /// Reads the environment; empty when neither its memory nor its first environment may be read.
   [[nodiscard]] std::optional<LiveEnvironment> environment_of(const Process& process) const;
   /// Returns the files that the variables of this environment name, with their identities.

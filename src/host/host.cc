@@ -270,6 +270,20 @@ void ThisHost::replace(Fingerprint facts) {
   });
 }
 
+/// What shares with nobody costs the cluster nothing, and takes no place of one that does.
+bool ThisHost::is_too_many(const States& states, const fingerprint::Fact& trust) {
+  if (!trust.known) return states.parted.size() >= 2 * kMostEnvironments;
+  size_t all = 0;
+  size_t own = 0;
+  for (const auto& [key, state] : states.parted) {
+    const fingerprint::Fact with = state->shared_with();
+    if (!with.known) continue;
+    ++all;
+    if (with.value == trust.value) ++own;
+  }
+  return all >= kMostEnvironments || (own >= kMostOfOne && !trust.is_none());
+}
+
 std::shared_ptr<const HostState> ThisHost::parted_state(States& states, std::string_view job,
                                                         fingerprint::Fact trust) const {
   const auto key_of = [job](const fingerprint::Fact& with) {
@@ -280,11 +294,13 @@ std::shared_ptr<const HostState> ThisHost::parted_state(States& states, std::str
   if (states.parted.size() >= kMostEnvironments) {
     std::erase_if(states.parted, [](const auto& one) { return one.second.use_count() == 1; });
   }
-  if (states.parted.size() >= kMostEnvironments) {
+  if (is_too_many(states, trust)) {
     trust = {};
-    trust.problem = "the cache roots of " + std::to_string(kMostEnvironments) +
-                    " users are in use, and more are not kept apart: mount another directory for some of them";
+    trust.problem = "more users and environments have cache roots here than are kept apart (" +
+                    std::to_string(kMostEnvironments) + ", " + std::to_string(kMostOfOne) +
+                    " of one user): remove roots that nobody uses, or mount another directory for some of them";
     key = key_of(trust);
+    if (const auto found = states.parted.find(key); found != states.parted.end()) return found->second;
   }
   ++states.made;
   const auto facts = job.empty() || !learned_ ? std::nullopt : learned_->find(job);

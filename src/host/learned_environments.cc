@@ -103,16 +103,17 @@ bool LearnedEnvironments::use(const std::string& id) {
 std::string LearnedEnvironments::least_needed(const State& state, uid_t user, const InUse& in_use) {
   std::map<uid_t, size_t> counts;
   for (const auto& [name, users] : in_use) {
-    if (users.size() == 1 && state.environments.contains(name)) ++counts[*users.begin()];
+    if (!state.environments.contains(name)) continue;
+    for (const uid_t one : users) ++counts[one];
   }
   const size_t own = counts[user];
-  // By what may go first: nobody's, then that of the user with the most.
+  // By what may go first: nobody's, then that of users who all have more than this one.
   const auto rank = [&](const std::string& name) -> size_t {
     const auto used = in_use.find(name);
     if (used == in_use.end()) return kMost + 1;
-    if (used->second.size() != 1) return 0;
-    const size_t count = counts[*used->second.begin()];
-    return count > own + 1 ? count : 0;
+    size_t least = kMost;
+    for (const uid_t one : used->second) least = std::min(least, counts[one]);
+    return least > own + 1 ? least : 0;
   };
   std::string found;
   std::pair<size_t, uint64_t> best{0, 0};

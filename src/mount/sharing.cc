@@ -18,6 +18,17 @@ namespace {
 using fingerprint::Facet;
 using fingerprint::Fact;
 
+/// Whose roots share with nobody, and why.
+void add_unshared_roots(const vfs::FileSystemStatus& files, std::set<std::string>& reasons) {
+  constexpr std::string_view kNobody = "nobody: ";
+  constexpr size_t kMost = 5;
+  for (const vfs::RootStatus& root : files.first_roots) {
+    if (reasons.size() >= kMost || !root.shared_with.starts_with(kNobody)) continue;
+    reasons.insert((root.path.empty() ? "the mountpoint" : config::printable(root.path)) +
+                   " is shared with nobody: " + root.shared_with.substr(kNobody.size()));
+  }
+}
+
 }  // namespace
 
 std::string sharing_warning(const config::Settings& settings, const fingerprint::Fingerprint& facts) {
@@ -98,6 +109,7 @@ Json sync_report(const config::Settings& settings, Counters& counters, const vfs
     missing.insert(
         "what the environments of their programs lack, or that these are not known: run inductorfs explain FILE, and "
         "see \"not known\" in inductorfs status");
+    add_unshared_roots(files, missing);
   } else {
     for (const host::PrivateFamily& family : host::private_families(scopes)) missing.insert(family.why);
   }

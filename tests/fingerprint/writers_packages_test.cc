@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <thread>
 
@@ -97,7 +99,7 @@ TEST_F(PackagesTest, GivesUpAReaderThatDoesNotEnd) {
 
 TEST_F(PackagesTest, ForgetsNobodysPackageForTheManyOfAnother) {
   const WritersOptions options = testing::writers_options();
-  Packages packages({options.cache_file, options.package_reader, Milliseconds{20'000 * kSlowness}});
+  Packages packages({options.cache_file, options.package_reader, Milliseconds{20'000 * kSlowness}, {}});
   Process mine;
   mine.owner = 1000;
   mine.torch = {site_.torch(), false, "mine"};
@@ -164,6 +166,62 @@ TEST_F(PackagesTest, ReadsWithTheRightsOfTheProcess) {
   request.process.user = {};
   fs::permissions(secret, fs::perms(0600));
   EXPECT_TRUE(read_package(request).known) << "root's own";
+  ASSERT_EQ(::chown(secret.c_str(), 1002, 1002), 0);
+  EXPECT_FALSE(read_package(request).known) << "the root user of a container without that capability";
+  request.process.user.reads_all = true;
+  EXPECT_TRUE(read_package(request).known);
+}
+
+/// What a link of /proc leads to, the kernel opens for whoever may look at that process: the daemon may.
+TEST_F(PackagesTest, FollowsNoLinkOfProcToAnotherUsersFiles) {
+  if (::geteuid() != 0) INDUCTORFS_LACKS("root, whose rights are at stake");
+  fs::permissions(std::string(temporary_ / "."), fs::perms(0755));
+  const std::string hers = temporary_ / "hers";
+  write_text(hers + "/version.py", "__version__ = 'hers'\n");
+  ASSERT_EQ(::chown(hers.c_str(), 1003, 1003), 0);
+  fs::permissions(hers, fs::perms(0700));
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool there = ::setgid(1003) == 0 && ::setuid(1003) == 0 && ::chdir(hers.c_str()) == 0;
+    const char byte = there ? 'y' : 'n';
+    (void)!::write(ready[1], &byte, 1);
+    (void)::pause();
+    ::_exit(0);
+  }
+  char byte = 'n';
+  EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(byte, 'y');
+  const std::string link = "/proc/" + std::to_string(child) + "/cwd/version.py";
+  EXPECT_EQ(testing::read_text(link), "__version__ = 'hers'\n") << "as root";
+  fs::remove(site_.torch() + "/version.py");
+  fs::create_symlink(link, site_.torch() + "/version.py");
+  PackageRequest request;
+  request.facet = Facet::kTorch;
+  request.process.torch.path = site_.torch();
+  request.process.user = {1001, 1001, {}};
+  request.program = PACKAGE_READER_PATH;
+  const Fact fact = read_package(request);
+  EXPECT_FALSE(fact.known) << fact.value;
+  EXPECT_EQ((fact.value + fact.problem + fact.details).find("hers'"), std::string::npos);
+  (void)::kill(child, SIGKILL);
+  (void)::waitpid(child, nullptr, 0);
+  for (const int end : ready) (void)::close(end);
+}
+
+TEST_F(PackagesTest, AreKnownToEachUserByHisOwnRights) {
+  const WritersOptions options = testing::writers_options();
+  Packages packages({options.cache_file, options.package_reader, Milliseconds{20'000 * kSlowness}, {}});
+  Process mine;
+  mine.torch = {site_.torch(), false, "one"};
+  mine.user = {1001, 1001, {5}};
+  const Deadline deadline = Deadline::after(Milliseconds{20'000 * kSlowness});
+  while (!packages.ask(Facet::kTorch, mine) && !deadline.passed()) std::this_thread::yield();
+  EXPECT_TRUE(packages.known(Facet::kTorch, mine));
+  Process theirs = mine;
+  theirs.user.groups = {};
+  EXPECT_FALSE(packages.known(Facet::kTorch, theirs));
 }
 
 /// A container's root user is no root of the host, and what its links say is meant inside.

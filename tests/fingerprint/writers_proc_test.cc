@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "fingerprint/in_root.h"
 #include "fingerprint/writers_process.h"
 #include "support/lacks.h"
 #include "writers_fixture.h"
@@ -413,6 +417,59 @@ TEST(ProcReader, NamesTheUserOfAProcessThatHidesItself) {
   (void)::waitpid(child, nullptr, 0);
   for (const int end : ready) (void)::close(end);
   EXPECT_FALSE(reader.user_of(child)) << "nobody's files are read as root's";
+}
+
+/// A number that is cut in the middle is another group's.
+TEST_F(FakeProcTest, DropsAGroupWhoseNumberIsCut) {
+  add(7, 5, "");
+  std::string text = "Name:\tx\nUid:\t1001\t1001\t1001\t1001\nGid:\t7\t7\t7\t7\nGroups:\t";
+  for (int group = 0; group < 1500; ++group) text += "427700 ";
+  write_text(proc_ + "/7/status", text + "\nCapEff:\t000001ffffffffff\n");
+  const auto user = ProcReader(proc_).user_of(7);
+  ASSERT_TRUE(user);
+  EXPECT_FALSE(user->groups.empty());
+  EXPECT_TRUE(std::ranges::all_of(user->groups, [](gid_t group) { return group == 427700; }));
+  EXPECT_FALSE(user->reads_all) << "what it may do stands behind that";
+}
+
+/// A container that ends at once: below what was mounted in it lies another torch, the image's own.
+TEST(ProcReader, HoldsWhatIsMountedInANamespaceThatEnds) {
+  const TemporaryDirectory temporary;
+  write_text(temporary / "version.py", "below");
+  write_text(temporary / "mounted", "mounted");
+  int ready[2];
+  int life[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  ASSERT_EQ(::pipe(life), 0);
+  const std::string from = temporary / "mounted";
+  const std::string to = temporary / "version.py";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    (void)::close(life[1]);
+    const bool done = ::unshare(CLONE_NEWNS) == 0 && ::mount("", "/", "", MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                      ::mount(from.c_str(), to.c_str(), "", MS_BIND, nullptr) == 0;
+    char byte = done ? 'y' : 'n';
+    (void)!::write(ready[1], &byte, 1);
+    (void)!::read(life[0], &byte, 1);
+    ::_exit(0);
+  }
+  char byte = 'n';
+  EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+  const ProcReader reader("/proc");
+  Process process;
+  process.pid = child;
+  process.root = "/proc/" + std::to_string(child) + "/root";
+  const auto stat = reader.stat_of(child);
+  if (stat) process.identity = stat->identity;
+  const auto held = reader.hold(process);
+  for (const int end : {life[0], life[1], ready[0], ready[1]}) (void)::close(end);
+  (void)::waitpid(child, nullptr, 0);
+  if (byte != 'y') INDUCTORFS_LACKS("the right to make a mount namespace");
+  ASSERT_TRUE(held);
+  const auto root = InRoot::open("/proc/self/fd/" + std::to_string(held->root.get()));
+  ASSERT_TRUE(root);
+  EXPECT_EQ(root->read_regular(to, 100).value_or("absent"), "mounted");
+  EXPECT_FALSE(reader.hold(process)) << "it has ended";
 }
 
 TEST(FindEnviron, FindsTheVariableOfTheCLibrary) {

@@ -22,9 +22,6 @@ namespace inductorfs {
 /// of the tree, nor a magic link of /proc leads out of it. With O_PATH in `flags` nothing is waited for but the file
 /// system.
 [[nodiscard]] Result<Fd> open_in_root(int root, const std::string& path, int flags);
-/// Opens `path`, which has no symbolic link in it and leads not out of the open directory `directory`. The error of one
-/// that has or does is that of ELOOP or EXDEV.
-[[nodiscard]] Result<Fd> open_beneath(int directory, const std::string& path, int flags);
 /// Opens for reading what is open with O_PATH; `path` names it in errors, which are those of open_regular().
 [[nodiscard]] Result<Fd> reopen_regular(const Fd& file, const std::string& path, uint64_t limit);
 

@@ -90,8 +90,8 @@ class JobEnvironments {
   using InUse = std::map<std::string, std::set<uid_t>, std::less<>>;
   virtual ~JobEnvironments() = default;
   /// Returns the name of these facts (JobFacts::facts), of letters and digits, and keeps them. Equal facts have equal
-  /// names. When there are too many, one that `in_use` does not name is forgotten. If all are in use, it is one that
-  /// only a user has who has more of them than `user`, who asks for this one; empty when there is no such user.
+  /// names. When there are too many, one that `in_use` does not name is forgotten. If all are in use, it is one
+  /// whose users each have more of them than `user`, who asks for this one; empty when there is none.
   [[nodiscard]] virtual std::string take(const Fingerprint& facts, uid_t user,
                                          const std::function<InUse()>& in_use) = 0;
   [[nodiscard]] virtual std::optional<Fingerprint> find(std::string_view name) const = 0;

@@ -106,7 +106,9 @@ class ThisHost final : public vfs::Host {
            fingerprint::AskName ask = fingerprint::ask_name_service,
            std::unique_ptr<LearnedEnvironments> learned = nullptr);
   /// The most groups of cache roots that share with different users; what comes then is shared with nobody.
-  static constexpr size_t kMostEnvironments = 128;
+  static constexpr size_t kMostEnvironments = 256;
+  /// Of these, the most of one user, or of one group under --trust group.
+  static constexpr size_t kMostOfOne = kMostEnvironments / 4;
 
   [[nodiscard]] std::shared_ptr<const HostState> state() const;
   /// Replaces the facts for all later questions.
@@ -160,6 +162,7 @@ class ThisHost final : public vfs::Host {
     void retire(std::shared_ptr<const HostState> state);
   };
   [[nodiscard]] bool parts_users() const { return trust_.policy() != fingerprint::TrustPolicy::kAll; }
+  [[nodiscard]] static bool is_too_many(const States& states, const fingerprint::Fact& trust);
   [[nodiscard]] std::shared_ptr<const HostState> parted_state(States& states, std::string_view job,
                                                               fingerprint::Fact trust) const;
   [[nodiscard]] fingerprint::Fact trust_of(const vfs::RootAccess& root, Milliseconds patience) const {

@@ -29,7 +29,7 @@ class LearnedEnvironments final : public fingerprint::JobEnvironments {
   [[nodiscard]] std::optional<fingerprint::Fingerprint> find(std::string_view id) const override;
 
   /// The most that are kept. Of more, the one goes that was not used for longest and that no living process has, or
-  /// that only the user has who has the most.
+  /// one of users who each have more than the one who comes.
   static constexpr size_t kMost = 64;
 
  private:

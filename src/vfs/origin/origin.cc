@@ -127,6 +127,19 @@ Standing Origin::judge_writers(const NodePtr& node, const std::string& path, con
   return more ? Standing::kChanged : Standing::kMatches;
 }
 
+void Origin::cannot_judge(const NodePtr& node) {
+  node->content.with([](Content& content) {
+    if (!content.provenance || content.provenance->unjudged.empty()) return;
+    auto now = std::make_shared<Provenance>(*content.provenance);
+    now->unjudged.clear();
+    content.provenance = std::move(now);
+  });
+}
+
+void Origin::cannot_judge_set(const NodePtr& directory) {
+  if (directory->key) directory->key->state.with([](KeyState& state) { state.provenance.unjudged.clear(); });
+}
+
 Standing Origin::standing(const NodePtr& node, const std::string& path, const std::string& scope) {
   if (const auto judged = judge_writers(node, path, scope); judged != Standing::kMatches) return judged;
   // The node's, whatever has the path by now: a rename may come in between.

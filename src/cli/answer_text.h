@@ -12,6 +12,9 @@
 namespace inductorfs::cli {
 
 [[nodiscard]] std::string status_text(std::string_view json);
+/// Returns the figures in these answers for Prometheus: as OpenMetrics, or in the older text format, which
+/// node_exporter reads.
+[[nodiscard]] std::string metrics_text(const config::Json& mounts, bool open);
 /// Returns two or three lines for each of these answers; `error` of one says why there is no answer.
 [[nodiscard]] std::string mounts_text(const config::Json& mounts);
 /// Returns a configuration file with these options; those that nobody gave stand in comments, with their defaults.

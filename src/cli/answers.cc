@@ -62,6 +62,23 @@ Result<std::string> ask_daemon(const Located& mount, const std::string& request,
   return control::parse_answer(*answer);
 }
 
+config::Json statuses(const std::vector<Located>& mounts, Milliseconds patience,
+                      const config::Environment& environment) {
+  config::Json all = config::Json::array();
+  for (const Located& mount : mounts) {
+    auto status = mount.socket.empty()
+                      ? fail(ErrorCode::kUnavailable,
+                             "its daemon does not answer here: run inductorfs status " + mount.mountpoint)
+                      : ask_daemon(mount, control::status_request(), patience, environment);
+    config::Json one = status ? config::Json::parse(*status, nullptr, false) : config::Json::object();
+    if (!one.is_object()) one = config::Json::object();
+    one["mountpoint"] = mount.mountpoint;
+    if (!status) one["error"] = status.error().what();
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
 Result<std::string> ask_daemon_at(const std::string& mountpoint, const std::string& request, Milliseconds patience,
                                   const config::Environment& environment) {
   INDUCTORFS_TRY_ASSIGN(const auto mount, locate_mount(absolute(mountpoint), environment));

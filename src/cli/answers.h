@@ -39,6 +39,10 @@ void add_json(CLI::App& app, bool& json);
 /// Does the same for the mount at this path.
 [[nodiscard]] Result<std::string> ask_daemon_at(const std::string& mountpoint, const std::string& request,
                                                 Milliseconds patience, const config::Environment& environment);
+/// Asks each of these mounts for its status, for itself: one that does not answer hides no other. Returns the answers,
+/// each with its mountpoint, and with `error` where there is none. Blocks for `patience` at most for each.
+[[nodiscard]] config::Json statuses(const std::vector<Located>& mounts, Milliseconds patience,
+                                    const config::Environment& environment);
 /// Puts an error on the way to a daemon into the user's terms.
 [[nodiscard]] Error on_the_way(const std::string& mountpoint, const Error& error);
 

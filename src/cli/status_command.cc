@@ -138,20 +138,8 @@ class StatusCommand final : public Subcommand {
   }
 
  private:
-  /// Each is asked for itself: one that does not answer hides no other.
   [[nodiscard]] int list(const config::Environment& environment) const {
-    Json all = Json::array();
-    for (const Located& mount : all_mounts(environment)) {
-      auto status = mount.socket.empty()
-                        ? fail(ErrorCode::kUnavailable,
-                               "its daemon does not answer here: run inductorfs status " + mount.mountpoint)
-                        : ask_daemon(mount, control::status_request(), kListPatience, environment);
-      Json one = status ? Json::parse(*status, nullptr, false) : Json::object();
-      if (!one.is_object()) one = Json::object();
-      one["mountpoint"] = mount.mountpoint;
-      if (!status) one["error"] = status.error().what();
-      all.push_back(std::move(one));
-    }
+    const Json all = statuses(all_mounts(environment), kListPatience, environment);
     return print(json_ ? config::to_pretty(all) + "\n" : mounts_text(all));
   }
 

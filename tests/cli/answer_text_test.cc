@@ -202,6 +202,32 @@ TEST(MountsText, HasALineForWhatDoesNotAnswer) {
   EXPECT_TRUE(mounts_text(Json::object()).starts_with("no inductorfs mount"));
 }
 
+TEST(MetricsText, HasOneFamilyForAllMounts) {
+  const Json mounts =
+      Json::parse(R"([{"mountpoint":"/a \\ \"b\"","counters":{"fetch.bytes":7,"fuse.nanoseconds":1500000000},
+      "remote":{"reachable":true},"warnings":["w","x"],"unknown_programs":[{"processes":2},{"processes":3}]},
+      {"mountpoint":"/c","error":"it does not answer"},{"mountpoint":"/d","counters":{"fetch.bytes":"many"}}])");
+  const std::string open = metrics_text(mounts, true);
+  EXPECT_TRUE(
+      open.starts_with("# HELP inductorfs_up 1 if the daemon of the mount answers.\n# TYPE inductorfs_up gauge\n"
+                       "inductorfs_up{mountpoint=\"/a \\\\ \\\"b\\\"\"} 1\n"
+                       "inductorfs_up{mountpoint=\"/c\"} 0\ninductorfs_up{mountpoint=\"/d\"} 1\n"))
+      << open;
+  EXPECT_TRUE(open.ends_with("# EOF\n"));
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  EXPECT_TRUE(has(open, "# TYPE inductorfs_fetched_bytes counter\ninductorfs_fetched_bytes_total{")) << open;
+  EXPECT_TRUE(has(open, "inductorfs_fuse_seconds_total{mountpoint=\"/a \\\\ \\\"b\\\"\"} 1.500000\n"));
+  EXPECT_TRUE(has(open, "inductorfs_remote_reachable{mountpoint=\"/a \\\\ \\\"b\\\"\"} 1\n"));
+  EXPECT_TRUE(has(open, "} 2\n# HELP inductorfs_unknown_programs"));
+  EXPECT_TRUE(has(open, "} 5\n# EOF\n"));
+  EXPECT_FALSE(has(open, "store_bytes")) << "nobody tells it";
+  const std::string text = metrics_text(mounts, false);
+  EXPECT_TRUE(has(text, "# TYPE inductorfs_fetched_bytes_total counter\n"));
+  EXPECT_FALSE(has(text, "EOF"));
+}
+
 TEST(SyncText, DoesNotTakeWhatIsTooLargeForShared) {
   Counters counters;
   counters.get("publish.kept_local").add(2);

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where options come from: a file, a variable, the command line; and what `config` and `status` say of them and of all mounts."""
+"""Where options come from: a file, a variable, the command line; and what `config`, `status` and `metrics` say of them and of all mounts."""
 import json
 import os
 
 import pytest
-from inductorfs_testing import places
+from inductorfs_testing import artefacts, places
 from inductorfs_testing.processes import run
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+from prometheus_client.parser import text_string_to_metric_families as text_format
 
 PROGRAM = places.program()
 
@@ -75,3 +77,30 @@ def test_a_question_that_fails_answers_in_json_too(place):
         done = run([PROGRAM, command, place.root, "--json"], dict(os.environ), 20)
         assert done.code == 1 and json.loads(done.out)["code"] == "not_found", done.out
         assert json.loads(done.out)["error"] in done.err and "lists all mounts" in done.err
+
+
+def figures(families):
+    """{(sample, mountpoint): value}"""
+    return {(sample.name, sample.labels["mountpoint"]): sample.value for family in families for sample in family.samples}
+
+
+def test_metrics_are_what_prometheus_reads(cluster, tmp_path):
+    """In both of its formats, as its own library parses them."""
+    a, b = cluster.node("a", options=("--writers", "all")), cluster.node("b", options=("--writers", "all"))
+    name = artefacts.write_graph(a.cache, "key", "value").relative_to(a.cache)
+    a.sync()
+    b.catch_up(a)
+    assert (b.cache / name).read_text() == "value"
+    found = figures(open_metrics(a.cli("metrics").out))
+    file = tmp_path / "inductorfs.prom"
+    assert a.cli("metrics", "--output", file).code == 0
+    written = figures(text_format(file.read_text()))
+    assert file.stat().st_mode & 0o777 == 0o644
+    for told in (found, written):
+        assert told["inductorfs_up", str(a.cache)] == told["inductorfs_up", str(b.cache)] == 1
+        assert told["inductorfs_published_groups_total", str(a.cache)] == 1
+        assert told["inductorfs_fetched_blobs_total", str(b.cache)] == 1
+        assert told["inductorfs_remote_reachable", str(a.cache)] == 1
+        assert told["inductorfs_fuse_seconds_total", str(a.cache)] > 0
+    assert set(found) == set(written)
+    assert {mountpoint for _, mountpoint in figures(open_metrics(b.cli("metrics", b.cache).out))} == {str(b.cache)}

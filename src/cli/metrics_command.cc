@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+
+#include <array>
+#include <cstdio>
+
+#include "answer_text.h"
+#include "answers.h"
+#include "command.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/cli/run.h"
+#include "inductorfs/config/text.h"
+#include "inductorfs/control/requests.h"
+
+namespace inductorfs::cli {
+
+using config::Json;
+using config::part_of;
+using config::text_at;
+
+namespace {
+
+/// Each mount has this long: who scrapes waits ten seconds by default.
+constexpr Milliseconds kPatience{2'000};
+constexpr unsigned kMode = 0644;  ///< the collector is another user
+
+enum class Kind { kCounter, kGauge, kNanoseconds };
+
+/// One figure, and where it stands in the answer of `status`.
+struct Figure {
+  const char* name;  ///< behind inductorfs_, without _total
+  Kind kind;
+  const char* part;
+  const char* key;
+  const char* help;
+};
+
+constexpr std::array kFigures{
+    Figure{"lookups_first_touched", Kind::kCounter, "counters", "lookup.first_touch",
+           "Files of the cluster that a process opened for the first time on this host."},
+    Figure{"lookups_lost", Kind::kCounter, "counters", "lookup.lost",
+           "Files that the cluster had named and did not have any more."},
+    Figure{"fetched_blobs", Kind::kCounter, "counters", "fetch.blobs", "Blobs fetched from the cluster."},
+    Figure{"fetched_bytes", Kind::kCounter, "counters", "fetch.bytes", "Bytes of blobs fetched, before compression."},
+    Figure{"fetch_failures", Kind::kCounter, "counters", "fetch.failed", "Blobs that could not be fetched."},
+    Figure{"fetches_late", Kind::kCounter, "counters", "fetch.late", "Lookups that did not wait for their blob."},
+    Figure{"fetches_corrupt", Kind::kCounter, "counters", "fetch.corrupt",
+           "Blobs whose bytes were not those of their name."},
+    Figure{"fetches_refused", Kind::kCounter, "counters", "fetch.refused",
+           "Artefacts of the cluster that failed a check."},
+    Figure{"fetches_unfit", Kind::kCounter, "counters", "fetch.not_for_this_host",
+           "Artefacts of the cluster that do not fit this host."},
+    Figure{"published_groups", Kind::kCounter, "counters", "publish.published", "Groups of artefacts published."},
+    Figure{"published_bytes", Kind::kCounter, "counters", "remote.publish_bytes", "Bytes sent to the cluster."},
+    Figure{"publish_superseded", Kind::kCounter, "counters", "publish.superseded",
+           "Groups that another node had published first."},
+    Figure{"publish_kept_local", Kind::kCounter, "counters", "publish.kept_local", "Groups that stayed on this host."},
+    Figure{"publish_refused", Kind::kCounter, "counters", "publish.refused", "Groups that the cluster refused."},
+    Figure{"publish_dropped", Kind::kCounter, "counters", "publish.dropped",
+           "Groups dropped because the queue was full."},
+    Figure{"sealed_files", Kind::kCounter, "counters", "seal.sealed", "Files of jobs found complete."},
+    Figure{"foreign_files", Kind::kGauge, "file_system", "foreign",
+           "Artefacts that stay on this host because of the programs that wrote them."},
+    Figure{"evicted_blobs", Kind::kCounter, "counters", "store.evicted", "Blobs evicted from the local store."},
+    Figure{"remote_circuit_openings", Kind::kCounter, "counters", "remote.breaker_opened",
+           "How often the server was given up for a while."},
+    Figure{"remote_connections", Kind::kCounter, "counters", "remote.connections_opened", "Connections opened."},
+    Figure{"remote_reachable", Kind::kGauge, "remote", "reachable", "1 while the server answers."},
+    Figure{"fuse_requests", Kind::kCounter, "counters", "fuse.requests", "Requests of the kernel answered."},
+    Figure{"fuse_seconds", Kind::kNanoseconds, "counters", "fuse.nanoseconds", "Time spent on requests of the kernel."},
+    Figure{"fuse_slow_requests", Kind::kCounter, "counters", "fuse.slow", "Requests of the kernel that took long."},
+    Figure{"catalog_entries", Kind::kGauge, "catalog", "entries", "Entries of the cluster that this mount knows."},
+    Figure{"queued_groups", Kind::kGauge, "catalog", "queued", "Groups that wait to be published."},
+    Figure{"unsealed_files", Kind::kGauge, "file_system", "unsealed", "Files of jobs not known to be complete yet."},
+    Figure{"store_bytes", Kind::kGauge, "store", "bytes", "Bytes of blobs in the local store."},
+    Figure{"store_limit_bytes", Kind::kGauge, "store", "size_limit", "The most bytes of blobs in the local store."},
+    Figure{"roots", Kind::kGauge, "file_system", "roots", "Cache roots in use."},
+    Figure{"restarts", Kind::kCounter, "takeover", "restarts", "Workers started after a crash."},
+    Figure{"safe_mode", Kind::kGauge, "takeover", "safe_mode", "1 while the remote is off after crashes."},
+    Figure{"facts_age_seconds", Kind::kGauge, "facts", "age_s", "How long ago the facts of this host were learned."},
+};
+
+std::string label(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
+
+/// The value as text; empty when this daemon does not tell it.
+std::string value_of(const Json& mount, const Figure& figure) {
+  const Json& part = part_of(mount, figure.part);
+  const auto found = part.is_object() ? part.find(figure.key) : part.end();
+  if (!part.is_object() || found == part.end()) return {};
+  if (found->is_boolean()) return found->get<bool>() ? "1" : "0";
+  if (!found->is_number_unsigned()) return {};
+  if (figure.kind != Kind::kNanoseconds) return std::to_string(found->get<uint64_t>());
+  constexpr double kSecond = 1e9;
+  std::array<char, 64> text{};
+  const int size =
+      std::snprintf(text.data(), text.size(), "%.6f", static_cast<double>(found->get<uint64_t>()) / kSecond);
+  return {text.data(), static_cast<size_t>(std::max(size, 0))};
+}
+
+/// A family of one sample for each mount that has a value.
+std::string family(const std::string& name, bool is_counter, const std::string& help, const Json& mounts, bool open,
+                   const std::function<std::string(const Json&)>& value) {
+  const std::string sample = is_counter ? name + "_total" : name;
+  const std::string& declared = open ? name : sample;
+  std::string samples;
+  for (const Json& mount : mounts) {
+    const std::string number = value(mount);
+    if (number.empty()) continue;
+    samples += sample + "{mountpoint=\"" + label(text_at(mount, "mountpoint")) + "\"} " + number + "\n";
+  }
+  if (samples.empty()) return {};
+  return "# HELP " + declared + " " + help + "\n# TYPE " + declared + (is_counter ? " counter\n" : " gauge\n") +
+         samples;
+}
+
+class MetricsCommand final : public Subcommand {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "metrics"; }
+  [[nodiscard]] std::string_view help() const override {
+    return "Print figures of all mounts of this host, or of one, for Prometheus";
+  }
+  void add_to(CLI::App& app) override {
+    add_path(app, "MOUNTPOINT", path_, "directory of the mount; without it all mounts of this user and of root")
+        ->required(false);
+    app.add_option("--output", output_, "write to FILE, for node_exporter's textfile collector, not to standard output")
+        ->type_name("FILE");
+  }
+  [[nodiscard]] int run(const config::Environment& environment) override {
+    std::vector<Located> mounts;
+    if (path_.empty()) {
+      mounts = all_mounts(environment);
+    } else {
+      auto mount = locate_mount(absolute(path_), environment);
+      if (!mount) return fail_with(mount.error());
+      mounts.push_back(std::move(*mount));
+    }
+    const Json all = statuses(mounts, kPatience, environment);
+    if (output_.empty()) return print(metrics_text(all, true));
+    const auto written = write_file_atomically(AT_FDCWD, absolute(output_), metrics_text(all, false), kMode);
+    return written ? kExitDone : fail_with(written.error());
+  }
+
+ private:
+  std::string path_;
+  std::string output_;
+};
+
+}  // namespace
+
+std::string metrics_text(const Json& mounts, bool open) {
+  std::string text = family("inductorfs_up", false, "1 if the daemon of the mount answers.", mounts, open,
+                            [](const Json& mount) { return mount.contains("error") ? "0" : "1"; });
+  for (const Figure& figure : kFigures) {
+    text += family(std::string("inductorfs_") + figure.name, figure.kind != Kind::kGauge, figure.help, mounts, open,
+                   [&figure](const Json& mount) { return value_of(mount, figure); });
+  }
+  text += family("inductorfs_warnings", false, "Warnings that `inductorfs status` shows.", mounts, open,
+                 [](const Json& mount) {
+                   const auto warnings = mount.find("warnings");
+                   return warnings == mount.end() || !warnings->is_array() ? "" : std::to_string(warnings->size());
+                 });
+  text += family("inductorfs_unknown_programs", false,
+                 "Programs that share nothing because their environment is not known.", mounts, open,
+                 [](const Json& mount) {
+                   const auto programs = mount.find("unknown_programs");
+                   if (programs == mount.end() || !programs->is_array()) return std::string();
+                   uint64_t sum = 0;
+                   for (const Json& one : *programs) sum += config::number_at(one, "processes");
+                   return std::to_string(sum);
+                 });
+  return open ? text + "# EOF\n" : text;
+}
+
+std::unique_ptr<Subcommand> metrics_command() { return std::make_unique<MetricsCommand>(); }
+
+}  // namespace inductorfs::cli

@@ -40,6 +40,7 @@ class Subcommand {
   DO(fingerprint_command)       \
   DO(check_command)             \
   DO(config_command)            \
+  DO(env_command)               \
   DO(metrics_command)           \
   DO(gpu_probe_command)         \
   DO(package_facts_command)     \

@@ -202,6 +202,21 @@ TEST(MountsText, HasALineForWhatDoesNotAnswer) {
   EXPECT_TRUE(mounts_text(Json::object()).starts_with("no inductorfs mount"));
 }
 
+TEST(VariablesText, IsQuotedForWhoReadsIt) {
+  const std::string root = "/m/a $b'c%\"d";
+  EXPECT_NE(variables_text(root, "sh").find("export TORCHINDUCTOR_CACHE_DIR='/m/a $b'\\''c%\"d'\n"), std::string::npos)
+      << variables_text(root, "sh");
+  EXPECT_NE(variables_text("/m/alice", "sh").find("export TRITON_CACHE_DIR=/m/alice/triton_cache\n"),
+            std::string::npos);
+  EXPECT_TRUE(variables_text("/m/alice", "docker").starts_with("--env TORCHINDUCTOR_CACHE_DIR=/m/alice\n"));
+  EXPECT_NE(variables_text(root, "systemd").find("Environment=\"TORCHINDUCTOR_CACHE_DIR=/m/a $b'c%%\\\"d\"\n"),
+            std::string::npos)
+      << variables_text(root, "systemd");
+  EXPECT_NE(variables_text(root, "k8s").find("- name: TORCHINDUCTOR_CACHE_DIR\n  value: \"/m/a $b'c%\\\"d\"\n"),
+            std::string::npos);
+  EXPECT_EQ(Json::parse(variables_text(root, "json"))["TORCHINDUCTOR_CACHE_DIR"], root);
+}
+
 TEST(MetricsText, HasOneFamilyForAllMounts) {
   const Json mounts =
       Json::parse(R"([{"mountpoint":"/a \\ \"b\"","counters":{"fetch.bytes":7,"fuse.nanoseconds":1500000000},

@@ -104,3 +104,20 @@ def test_metrics_are_what_prometheus_reads(cluster, tmp_path):
         assert told["inductorfs_fuse_seconds_total", str(a.cache)] > 0
     assert set(found) == set(written)
     assert {mountpoint for _, mountpoint in figures(open_metrics(b.cli("metrics", b.cache).out))} == {str(b.cache)}
+
+
+def test_env_leads_both_caches_into_the_mount(cluster):
+    """As a shell evaluates it; what is made there is of the families."""
+    node = cluster.node("a", options=("--writers", "all"))
+    (node.cache / "team x").mkdir()
+    script = f'eval "$({PROGRAM} env {node.cache} --root "team x")"; printf "%s\\n%s\\n" "$TORCHINDUCTOR_CACHE_DIR" "$TRITON_CACHE_DIR"'
+    done = run(["sh", "-c", script], node.env(), 20)
+    root, triton = done.out.splitlines()
+    assert (root, triton) == (str(node.cache / "team x"), str(node.cache / "team x" / "triton_cache")), done.err
+    name = artefacts.code("x")
+    assert f"canonical     {name}\n" in node.explain(f"team x/{name}")
+    assert "triton_kernel" in node.explain(f"team x/triton_cache/{artefacts.triton_key('x')}/__grp__k.json")
+    own = json.loads(node.cli("env", node.cache, "--format", "json").out)
+    assert own["TORCHINDUCTOR_CACHE_DIR"] == str(node.cache), "it is this user's own"
+    assert node.cli("env", node.root).code == 1
+    assert node.cli("env", node.cache, "--root", "../x").code == 2

@@ -44,7 +44,7 @@ bool have_same_packages(const Process& one, const Process& other) {
 
 /// A name for what has to be read of a process.
 std::string packages_key(const Process& process) {
-  std::string key = process.space + "\n" + process.soabi;
+  std::string key = process.space + process.mounts + "\n" + process.soabi;
   for (const Package* const package : {&process.torch, &process.triton, &process.libc}) {
     key.append("\n").append(package->path).append("\n").append(package->identity);
   }

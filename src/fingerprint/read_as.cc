@@ -32,7 +32,7 @@ uint64_t keep_capabilities(uint64_t kept) {
 
 ReadAs::ReadAs(const FileUser& user) : changes_(::geteuid() == 0) {
   if (!changes_) return;
-  if (user.user != 0) {
+  if (user.user != 0 || !user.reads_all) {
     // Without CAP_SETGID the groups stay, and the user's own do not count.
     (void)::setgroups(user.groups.size(), user.groups.data());
     ::setfsgid(user.group);

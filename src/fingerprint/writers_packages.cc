@@ -72,7 +72,7 @@ bool says_libstdcxx(Facet facet, const Process& process) {
 /// What the files mean depends on the packages, too: they hold what is used without the variables.
 std::string files_name(const Process& process) {
   std::string name(to_string(Facet::kEnvironment));
-  name.append("\n").append(process.space).append("\n").append(process.torch.path);
+  name.append("\n").append(process.space).append(process.mounts).append("\n").append(process.torch.path);
   name.append("\n").append(process.triton.identity).append("\n").append(process.triton.path);
   for (const NamedFile& file : process.files) {
     name.append("\n").append(file.variable).append("\n").append(file.identity).append("\n").append(file.path);
@@ -85,7 +85,7 @@ std::string files_name(const Process& process) {
 std::string compiler_name(const Process& process) {
   std::string name(to_string(Facet::kCompiler));
   for (const std::string& part :
-       {process.space, process.other_root ? process.torch.identity + process.libc.identity : "",
+       {process.space + process.mounts, process.other_root ? process.torch.identity + process.libc.identity : "",
         process.compiler.command, process.compiler.search}) {
     name.append("\n").append(part);
   }
@@ -107,7 +107,8 @@ std::string fact_name(Facet facet, const Process& process) {
   const Package& package = package_for(facet, process);
   std::string name(to_string(facet));
   // The path is part of it: equal identities on two devices of containers that came one after the other are possible.
-  name.append("\n").append(process.space).append("\n").append(package.identity).append("\n").append(package.path);
+  name.append("\n").append(process.space).append(process.mounts);
+  name.append("\n").append(package.identity).append("\n").append(package.path);
   if (facet != Facet::kLibc) name.append("\n").append(process.soabi);
   if (says_libstdcxx(facet, process)) name.append("\n").append(process.libstdcxx.identity);
   return name + rights_of(process.user);
@@ -144,13 +145,14 @@ std::optional<Fact> Packages::known(Facet facet, const Process& process) const {
 }
 
 void Packages::begin(const Process& process) {
+  std::shared_ptr<const Held> held;
   // What takes longest comes first: Triton's library alone has 500 MB.
   for (const Facet facet : {Facet::kTriton, Facet::kTorch, Facet::kLibc, Facet::kEnvironment, Facet::kCompiler}) {
-    if (!path_for(facet, process).empty()) (void)ask(facet, process);
+    if (!path_for(facet, process).empty()) (void)ask(facet, process, held);
   }
 }
 
-std::optional<Fact> Packages::ask(Facet facet, const Process& process) {
+std::optional<Fact> Packages::ask(Facet facet, const Process& process, std::shared_ptr<const Held>& held) {
   if (auto own = own_libc_fact(facet, process)) return own;
   const std::string name = fact_name(facet, process);
   const std::string path = path_for(facet, process);
@@ -167,35 +169,40 @@ std::optional<Fact> Packages::ask(Facet facet, const Process& process) {
     return package_not_in_time(path, options_.deadline);
   });
   if (!begins) return answer;
-  std::shared_ptr<const Held> held;
   if (!process.root.empty()) {
-    held = options_.hold(process);
-    if (!held) return not_read(name, "its process ended before it was read", path);
+    if (!held) held = options_.hold(process);
+    if (!held) return not_read(*facts_, name, unknown_fact(path + ": its process ended before it was read", path));
   }
   ++reads_;
-  const PackageRequest request{facet,           process,          std::move(held), options_.cache_file,
-                               options_.reader, options_.deadline};
-  const bool taken = readers_.run(
-      process.owner, [request, name, facts = facts_] { keep(*facts, name, request, read_package(request)); });
-  if (!taken) return not_read(name, {}, path);
+  const PackageRequest request{facet, process, held, options_.cache_file, options_.reader, options_.deadline};
+  // Behind packages that do not answer nothing is read that nobody waits for any more, and no namespace held for it.
+  const SteadyTime late = system_clock().now() + options_.deadline;
+  const bool taken = readers_.run(process.owner, [request, name, path, late, facts = facts_] {
+    if (system_clock().now() > late) {
+      (void)not_read(*facts, name, package_not_in_time(path, request.deadline));
+    } else {
+      keep(*facts, name, request, read_package(request));
+    }
+  });
+  if (!taken) return not_read(*facts_, name, std::nullopt);
   return std::nullopt;
 }
 
-/// What was known before still counts, since nobody can look again, or has had the time to. Without a reason nothing is
+/// What was known before still counts, since nobody can look again, or has had the time to. Without a fact nothing is
 /// kept: whoever asks next has it read.
-std::optional<Fact> Packages::not_read(const std::string& name, const std::string& why, const std::string& path) {
-  return facts_->notify_with([&](CachedFacts& facts) -> std::optional<Fact> {
-    const auto found = facts.find(name);
-    if (found == facts.end()) return std::nullopt;
+std::optional<Fact> Packages::not_read(Guarded<CachedFacts>& facts, const std::string& name, std::optional<Fact> fact) {
+  return facts.notify_with([&](CachedFacts& all) -> std::optional<Fact> {
+    const auto found = all.find(name);
+    if (found == all.end()) return std::nullopt;
     CachedFact& cached = found->second;
-    if (!cached.earlier && why.empty()) {
-      facts.erase(found);
+    if (cached.earlier) fact = std::exchange(cached.earlier, std::nullopt);
+    if (!fact) {
+      all.erase(found);
       return std::nullopt;
     }
-    cached.fact = cached.earlier ? std::move(*cached.earlier) : unknown_fact(path + ": " + why, path);
-    cached.earlier.reset();
+    cached.fact = *fact;
     cached.reading = false;
-    return cached.fact;
+    return fact;
   });
 }
 

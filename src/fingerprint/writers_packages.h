@@ -39,7 +39,10 @@ class Packages {
   [[nodiscard]] std::optional<Fact> known(Facet facet, const Process& process) const;
   /// Returns what known() returns. If that is empty it has the facet read, once for all callers, and is empty until it
   /// is read; an unknown fact when that takes longer than the deadline.
-  [[nodiscard]] std::optional<Fact> ask(Facet facet, const Process& process);
+  [[nodiscard]] std::optional<Fact> ask(Facet facet, const Process& process) {
+    std::shared_ptr<const Held> held;
+    return ask(facet, process, held);
+  }
   /// Does what ask() does, and waits for the answer until `until`.
   [[nodiscard]] std::optional<Fact> await(Facet facet, const Process& process, SteadyTime until);
   /// Begins to read what is missing of all that this process's environment depends on. What is read goes on when the
@@ -65,7 +68,10 @@ class Packages {
   static void forget_one(CachedFacts& facts);
   static void keep(Guarded<CachedFacts>& facts, const std::string& name, const PackageRequest& request, Fact fact);
 
-  [[nodiscard]] std::optional<Fact> not_read(const std::string& name, const std::string& why, const std::string& path);
+  /// `held` is that of this process, or is set when it is needed.
+  [[nodiscard]] std::optional<Fact> ask(Facet facet, const Process& process, std::shared_ptr<const Held>& held);
+  /// `fact`: why it was not read; empty to keep nothing.
+  static std::optional<Fact> not_read(Guarded<CachedFacts>& facts, const std::string& name, std::optional<Fact> fact);
 
   const Options options_;
   std::atomic<uint64_t> reads_{0};

@@ -210,6 +210,16 @@ std::string ProcReader::path(pid_t pid, std::string_view name) const {
   return result;
 }
 
+/// Says whether its user namespace has the users and groups of ours, each as itself.
+bool ProcReader::has_our_numbers(pid_t pid) const {
+  return std::ranges::all_of(std::array{"uid_map", "gid_map"}, [&](const char* name) {
+    std::array<char, kStatLimit> theirs;
+    std::array<char, kStatLimit> ours;
+    const std::string_view map = read_once(path(pid, name), theirs);
+    return !map.empty() && map == read_once(std::string("/proc/self/") + name, ours);
+  });
+}
+
 std::optional<FileUser> ProcReader::user_of(pid_t pid) const {
   std::array<char, kStatLimit> buffer;
   const std::string_view text = read_once(path(pid, "status"), buffer);
@@ -235,7 +245,7 @@ std::optional<FileUser> ProcReader::user_of(pid_t pid) const {
   }
   // In a user namespace of its own a capability counts for that namespace's files alone.
   uint64_t capabilities = 0;
-  const bool is_ours = read_link(path(pid, "ns/user")) == read_link("/proc/self/ns/user");
+  const bool is_ours = read_link(path(pid, "ns/user")) == read_link("/proc/self/ns/user") || has_our_numbers(pid);
   if (is_ours && parse_number(line("\nCapEff:\t"), capabilities, kHex)) {
     found.reads_all = (capabilities & (uint64_t{1} << CAP_DAC_OVERRIDE | uint64_t{1} << CAP_DAC_READ_SEARCH)) != 0;
   }
@@ -292,7 +302,7 @@ void ProcReader::enter_root(Process& process) const {
   process.other_root = !usual || read_link(root) != "/";
   if (usual) return;
   process.root = root;
-  if (!same) process.space += " " + mounts_digest(path(process.pid, "mountinfo"));
+  if (!same) process.mounts = mounts_digest(path(process.pid, "mountinfo"));
   // After chroot(2) alone these paths begin with the root, counted from the root of the mount namespace.
   const std::string prefix = read_link(process.root) + "/";
   for (Package* const package : {&process.torch, &process.triton, &process.libc, &process.libstdcxx}) {
@@ -315,9 +325,10 @@ std::shared_ptr<const Held> ProcReader::hold(const Process& process) const {
   auto held = std::make_shared<Held>();
   held->root = Fd(open(process.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   held->space = Fd(open(path(process.pid, "ns/mnt").c_str(), O_RDONLY | O_CLOEXEC));
+  const bool lacks_space = !held->space && (errno == EMFILE || errno == ENFILE || errno == ENOMEM);
   // Afterwards: another process may have had the number by then.
   const auto stat = stat_of(process.pid);
-  return held->root && stat && stat->identity == process.identity ? held : nullptr;
+  return held->root && stat && stat->identity == process.identity && !lacks_space ? held : nullptr;
 }
 
 std::vector<NamedFile> ProcReader::files_of(const Process& process, const LiveEnvironment& environment) const {

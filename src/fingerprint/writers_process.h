@@ -55,10 +55,11 @@ struct Held {
 struct Process {
   pid_t pid = 0;
   ProcessIdentity identity;
-  uid_t owner = 0;  ///< the user of the process; the cost of examining processes is counted for each user
-  /// The name of its mount namespace, and for another one than ours a digest of what is mounted there: the kernel gives
-  /// the name out again. Empty if that cannot be seen.
-  std::string space;
+  uid_t owner = 0;    ///< the user of the process; the cost of examining processes is counted for each user
+  std::string space;  ///< the name of its mount namespace; empty if that cannot be seen
+  /// A digest of what is mounted in a mount namespace that is not ours, whose name the kernel gives out again. It
+  /// changes while the process lives, so that it tells what is read of a process, and not which one it is.
+  std::string mounts;
   /// The prefix by which its paths are reached from here: empty when it has our root, else PROC/PID/root.
   std::string root;
   bool other_root = false;  ///< it may have another root directory than this process: a container, or chroot(2)
@@ -132,6 +133,7 @@ class ProcReader {
   [[nodiscard]] std::vector<NamedFile> files_of(const Process& process, const LiveEnvironment& environment) const;
 
  private:
+  [[nodiscard]] bool has_our_numbers(pid_t pid) const;
   [[nodiscard]] std::string path(pid_t pid, std::string_view name) const;
   void enter_root(Process& process) const;
   [[nodiscard]] bool has_random_addresses(pid_t pid) const;

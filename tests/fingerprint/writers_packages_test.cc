@@ -168,6 +168,11 @@ TEST_F(PackagesTest, ReadsWithTheRightsOfTheProcess) {
   EXPECT_TRUE(read_package(request).known) << "root's own";
   ASSERT_EQ(::chown(secret.c_str(), 1002, 1002), 0);
   EXPECT_FALSE(read_package(request).known) << "the root user of a container without that capability";
+  ASSERT_EQ(::chown(secret.c_str(), 1002, 1004), 0);
+  fs::permissions(secret, fs::perms(0640));
+  request.process.user.group = 1004;
+  EXPECT_TRUE(read_package(request).known) << "by its group";
+  request.process.user = {};
   request.process.user.reads_all = true;
   EXPECT_TRUE(read_package(request).known);
 }

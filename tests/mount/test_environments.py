@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -93,6 +94,20 @@ def test_a_process_that_sets_a_variable_finds_what_it_wrote_over_a_crash(cluster
         assert job.read(own) == "own" and job.read_by_child(own) == "own"
     with Writer(node.cache / "team", packages[0], variables={"TRITON_DEFAULT_FP_FUSION": "0"}) as other:
         assert other.read(own) is None, "the variable makes another environment"
+
+
+def test_a_mount_in_a_container_parts_nobody_from_what_he_wrote(cluster, packages):
+    """A volume that comes to a job, in the middle of its life."""
+    node = cluster.node("a", options=LEARNED)
+    (node.cache / "team").mkdir()
+    place = cluster.directory / "place"
+    place.mkdir()
+    with Writer(node.cache / "team", packages[0], change="namespace") as job:
+        own = job.write("own")
+        job.set("TRITON_DEFAULT_FP_FUSION", "0")
+        assert job.read_by_child(own) == "own"
+        subprocess.run(["nsenter", "-t", str(job.pid), "-m", "mount", "-t", "tmpfs", "tmpfs", place], check=True, timeout=20)
+        assert job.read(own) == "own" and job.read_by_child(own) == "own"
 
 
 def test_a_root_is_removed_with_all_that_is_in_it(cluster, packages):

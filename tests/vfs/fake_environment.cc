@@ -204,7 +204,7 @@ std::shared_ptr<const vfs::RootEnvironment> FakeEnvironment::environment_of(cons
     if (environment) return environment;
     fingerprint::Fact trust = shared_with();
     if (is_users) trust.value = "user=" + std::to_string(root.uid);
-    if (is_users && asks_) trust = {};
+    if (is_users && (asks_ || fails_)) trust = {};
     auto all = facts.now;
     if (!job.empty()) {
       const bool known = std::any_of(facts.jobs.begin(), facts.jobs.end(),

@@ -97,8 +97,9 @@ class FakeEnvironment final : public vfs::Host {
   /// Roots that belong to other users than root and this process's share with those of the same user.
   void part_users() { parts_ = true; }
   /// Whether the name service takes its time: meanwhile nobody knows whose a user's root is.
-  void ask(bool asks) {
+  void ask(bool asks, bool fails = false) {
     asks_ = asks;
+    fails_ = fails;
     facts_.with([](Facts& facts) { facts.parted.clear(); });
   }
   /// Environments are learned: these processes have environments of these facts; an empty one cannot be found out, and
@@ -140,6 +141,7 @@ class FakeEnvironment final : public vfs::Host {
   mutable Guarded<Facts> facts_;
   bool parts_ = false;
   std::atomic<bool> asks_ = false;
+  std::atomic<bool> fails_ = false;  ///< it has not found out
   bool learns_ = false;
   std::shared_ptr<FakeWriters> writers_;
   Check check_;

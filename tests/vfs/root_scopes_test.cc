@@ -87,6 +87,33 @@ TEST_F(RootScopes, ShareWhatWasMadeBeforeTheUserHadAName) {
   EXPECT_TRUE(shows(b, "work/" + key + "/__grp__k.json"));
 }
 
+/// Nobody has judged its writers then, whatever is known later.
+TEST_F(RootScopes, KeepHereWhatWasMadeWhenNoNameCame) {
+  Host a(cluster, options());
+  a.environment.ask(true);
+  use_as_root(a, "alice", kAlice);
+  const std::string path = write(a, "alice", "hers");
+  const std::string key = "triton/0/" + triton_key_of("kernel");
+  ASSERT_TRUE(a.make_directories("alice/" + key));
+  ASSERT_TRUE(a.triton_compile("alice/" + key, "hers", ::getpid()));
+  EXPECT_FALSE(a.file_system->sync(Deadline::after(Milliseconds(300)))) << "it waits";
+  a.environment.ask(false, true);
+  EXPECT_TRUE(a.sync());
+  EXPECT_TRUE(a.file_system->explain("alice/" + path).why.starts_with("written on this host, and stays here: "))
+      << a.file_system->explain("alice/" + path).why;
+  a.environment.ask(false);
+  ASSERT_TRUE(a.rename("alice/" + path, "alice/elsewhere"));
+  ASSERT_TRUE(a.rename("alice/elsewhere", "alice/" + path));
+  EXPECT_TRUE(a.sync());
+  Host b(cluster, options());
+  use_as_root(b, "work", kAlice);
+  const std::string later = publish(a, "alice", "more");
+  EXPECT_TRUE(shows(b, "work/" + later));
+  EXPECT_FALSE(b.exists("work/" + path));
+  ASSERT_TRUE(b.make_directories("work/triton/0"));
+  EXPECT_FALSE(b.exists("work/" + key + "/__grp__k.json"));
+}
+
 TEST_F(RootScopes, ShowWhatEverybodySharesInDirectoriesOfRootAlone) {
   Host a(cluster, options());
   Host b(cluster, options());

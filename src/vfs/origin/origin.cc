@@ -127,17 +127,21 @@ Standing Origin::judge_writers(const NodePtr& node, const std::string& path, con
   return more ? Standing::kChanged : Standing::kMatches;
 }
 
-void Origin::cannot_judge(const NodePtr& node) {
-  node->content.with([](Content& content) {
-    if (!content.provenance || content.provenance->unjudged.empty()) return;
-    auto now = std::make_shared<Provenance>(*content.provenance);
-    now->unjudged.clear();
-    content.provenance = std::move(now);
+void Origin::cannot_judge(const NodePtr& node, const std::string& path, const std::string& why) {
+  const bool stays = change_provenance(node, [&](Provenance& now) {
+    if (!now.unjudged.empty() && now.scopes.empty()) now.make_private(why);
   });
+  if (stays) marks_.stays_here(path, why, 1);
 }
 
-void Origin::cannot_judge_set(const NodePtr& directory) {
-  if (directory->key) directory->key->state.with([](KeyState& state) { state.provenance.unjudged.clear(); });
+void Origin::cannot_judge_set(const NodePtr& directory, const std::string& path, const std::string& why) {
+  if (!directory->key) return;
+  const bool stays = directory->key->state.with([&](KeyState& state) {
+    if (state.provenance.unjudged.empty() || !state.provenance.scopes.empty()) return false;
+    state.provenance.make_private(why);
+    return true;
+  });
+  if (stays) keep_set_private(path, why);
 }
 
 Standing Origin::standing(const NodePtr& node, const std::string& path, const std::string& scope) {

@@ -46,10 +46,9 @@ class Origin {
   /// Changes the provenance of each file of a set.
   void change_set(const std::string& path, const std::function<void(Provenance&)>& change);
   void keep_set_private(const std::string& path, const std::string& why);
-  /// Forgets the writers that wait to be judged, because nobody can tell for whom they wrote: the file stays here until
-  /// it is written again.
-  void cannot_judge(const NodePtr& node);
-  void cannot_judge_set(const NodePtr& directory);
+  /// Makes a file private whose writers wait to be judged and for whom nobody can tell with whom they share.
+  void cannot_judge(const NodePtr& node, const std::string& path, const std::string& why);
+  void cannot_judge_set(const NodePtr& directory, const std::string& path, const std::string& why);
 
   [[nodiscard]] Standing standing(const NodePtr& node, const std::string& path, const std::string& scope);
   [[nodiscard]] Standing standing_of_set(const NodePtr& directory, const std::string& path, const layout::Scope& scope);

@@ -151,7 +151,7 @@ SealOutcome Sealing::seal(const SealItem& item) {
   if (scope.id.empty() && settling) return SealOutcome::kUnjudged;
   if (scope.id.empty()) {
     counters_.get("seal.unknown").add();  // a fact of this host is not known
-    origin_.cannot_judge(item.node);
+    origin_.cannot_judge(item.node, item.path, scope.why_private);
     return SealOutcome::kDone;
   }
   if (in_place_.is_unfinished(item.node)) {
@@ -313,7 +313,7 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
   const auto scope =
       marks_.scope_of(*path, layout::Family::kTritonKernel, marks_.architecture_of_set(LocalTree::view(*path)));
   if (scope.id.empty() && settling) return SealOutcome::kUnjudged;
-  if (scope.id.empty()) origin_.cannot_judge_set(item.node);
+  if (scope.id.empty()) origin_.cannot_judge_set(item.node, *path, scope.why_private);
   if (const auto known = origin_.standing_of_set(item.node, *path, scope); known != Standing::kMatches)
     return outcome_of(known);
   catalog::Publish publish;

@@ -109,6 +109,10 @@ class Writer:
                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={"PATH": "/usr/bin:/bin", **(variables or {})})
         self._tell(f"torch/_C.{SOABI}.so torch/lib/libtorch_cpu.so triton/_C/libtriton.so", "ready")
 
+    @property
+    def pid(self):
+        return self._child.pid
+
     def write(self, text):
         """The path of the code below the mount."""
         self._tell(f"code {text}", "written")

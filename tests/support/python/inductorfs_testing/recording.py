@@ -53,15 +53,21 @@ def arguments_of(text):
 
 
 def calls_of(log: Path):
-    """(call, arguments, result) of each call that succeeded, in the order in which they ended."""
+    """(call, arguments, result) of each call that succeeded, in the order in which they ended; a close where it began: the
+    kernel gives its number to the next open before it ends."""
     begun = {}
     for line in log.read_text().splitlines():
         number, rest = LINE.fullmatch(line).groups()
         if rest.endswith("<unfinished ...>"):
             begun[number] = rest[:-len("<unfinished ...>")].rstrip()
+            if begun[number].startswith("close("):
+                yield "close", [begun[number][len("close("):]], 0
             continue
         if rest.startswith("<... "):
-            rest = begun.pop(number) + rest.split(" resumed>", 1)[1]
+            begin = begun.pop(number)
+            if begin.startswith("close("):
+                continue
+            rest = begin + rest.split(" resumed>", 1)[1]
         if (match := DONE.fullmatch(rest)) and match[3] != "?" and int(match[3]) >= 0:
             yield match[1], arguments_of(match[2]), int(match[3])
 

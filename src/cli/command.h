@@ -39,6 +39,7 @@ class Subcommand {
   DO(explain_command)           \
   DO(fingerprint_command)       \
   DO(check_command)             \
+  DO(doctor_command)            \
   DO(config_command)            \
   DO(env_command)               \
   DO(metrics_command)           \

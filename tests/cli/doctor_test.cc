@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "doctor_findings.h"
+#include "inductorfs/base/fd.h"
+#include "support/temporary_directory.h"
+
+namespace inductorfs::cli {
+namespace {
+
+using config::Json;
+using inductorfs::testing::TemporaryDirectory;
+using Kind = Diagnosis::Kind;
+
+/// The answer of a mount with which all is well.
+Json healthy() {
+  return Json::parse(R"({"mountpoint":"/m","version":")" INDUCTORFS_VERSION R"(","store":{"size_limit":21474836480},
+      "remote":{"configured":true,"reachable":true,"address":"redis://h","version":"7.0"},"catalog":{"queued":0,
+      "oldest_queued_error":""},"file_system":{"foreign":0,"foreign_reasons":[],"first_roots":[{"path":"a",
+      "shared_with":"everybody"}]},"unknown_programs":[],"private_families":[],"warnings":[]})");
+}
+
+/// Whether there is one finding of this kind that says this and has this remedy, and none that is worse.
+bool finds(const std::vector<Diagnosis>& findings, Kind kind, const std::string& what, const std::string& remedy) {
+  return std::ranges::any_of(findings, [&](const Diagnosis& one) {
+    return one.kind == kind && one.what.find(what) != std::string::npos && one.remedy.find(remedy) != std::string::npos;
+  });
+}
+
+TEST(FindingsOfMount, AreGoodWhenAllIsWell) {
+  for (const Diagnosis& one : findings_of_mount(healthy())) EXPECT_EQ(one.kind, Kind::kGood) << one.what;
+}
+
+TEST(FindingsOfMount, NameEachFaultAndItsRemedy) {
+  struct Fault {
+    const char* patch;
+    Kind kind;
+    const char* what;
+    const char* remedy;
+  };
+  const Fault faults[] = {
+      {R"({"error":"the daemon has ended: run inductorfs unmount --lazy"})", Kind::kBad, "/m has no daemon",
+       "unmount --lazy"},
+      {R"({"remote":{"configured":false}})", Kind::kWarning, "no remote", "--remote redis://HOST"},
+      {R"({"remote":{"reachable":false,"last_error":"refused"}})", Kind::kBad, "redis://h is not reachable: refused",
+       "host, port, password"},
+      {R"({"store":{"size_limit":67108864}})", Kind::kWarning, "64.0 MiB at most", "--store-limit"},
+      {R"({"catalog":{"queued":3,"oldest_queued_error":"OOM command not allowed"}})", Kind::kWarning,
+       "3 groups wait to be published; the oldest: OOM", "the server says"},
+      {R"({"version":"0.0.1"})", Kind::kWarning, "served by version 0.0.1", "inductorfs upgrade /m"},
+      {R"({"file_system":{"foreign":7,"foreign_reasons":["facet torch: another"]}})", Kind::kWarning,
+       "7 artefacts stay on this host: facet torch: another", "inductorfs status /m"},
+      {R"({"unknown_programs":[{"user":5,"processes":2,"why":"its packages hang"}]})", Kind::kWarning,
+       "2 programs of uid 5 share nothing: its packages hang", "start them again"},
+      {R"({"private_families":[{"family":"fxgraph","why":"facet gpu: not known"}]})", Kind::kWarning,
+       "fxgraph is not shared: facet gpu", "fingerprint --families"},
+      {R"({"file_system":{"first_roots":[{"path":"bob","shared_with":"nobody: chmod o-w it"}]}})", Kind::kWarning,
+       "/m/bob is shared with nobody", "chmod o-w it"},
+      {R"({"warnings":["the supervisor is gone: unmount it and mount again"]})", Kind::kWarning,
+       "the supervisor is gone", "unmount it and mount again"},
+      {R"({"warnings":["something without a remedy"]})", Kind::kWarning, "something without a remedy",
+       "inductorfs status /m"},
+      {R"({"store":{"directory":"/no/such/store"}})", Kind::kNote, "cannot be seen from here", "where the daemon runs"},
+  };
+  for (const Fault& fault : faults) {
+    Json status = healthy();
+    status.merge_patch(Json::parse(fault.patch));
+    const auto findings = findings_of_mount(status);
+    EXPECT_TRUE(finds(findings, fault.kind, fault.what, fault.remedy)) << fault.patch << "\n"
+                                                                       << findings_text(findings);
+  }
+}
+
+TEST(FindingsOfMount, TakeAnyAnswer) {
+  for (const char* text : {"[]", "3", "{}", R"({"warnings":3,"unknown_programs":{"a":1},"file_system":[1]})"}) {
+    (void)findings_of_mount(Json::parse(text));
+  }
+}
+
+std::vector<Diagnosis> with_variables(const std::map<std::string, std::string>& variables) {
+  return findings_of_variables(
+      [&](const char* name) {
+        const auto found = variables.find(name);
+        return found == variables.end() ? std::nullopt : std::optional(found->second);
+      },
+      [](const std::string& path) { return path.starts_with("/m/") ? std::string("/m") : std::string(); }, "/m");
+}
+
+TEST(FindingsOfVariables, NameWhatLeadsElsewhere) {
+  EXPECT_TRUE(finds(with_variables({}), Kind::kNote, "is not set", "inductorfs env /m"));
+  EXPECT_TRUE(finds(with_variables({{"TORCHINDUCTOR_CACHE_DIR", "/m/alice"}}), Kind::kGood, "lies in /m", ""));
+  EXPECT_TRUE(finds(with_variables({{"TORCHINDUCTOR_CACHE_DIR", "/tmp/x"}}), Kind::kBad, "lies in no mount", "env /m"));
+  const std::map<std::string, std::string> good{{"TORCHINDUCTOR_CACHE_DIR", "/m/alice"}, {"TRITON_CACHE_DIR", "/m/t"}};
+  EXPECT_EQ(with_variables(good).size(), 1U);
+  for (const auto& [name, value, remedy] : {std::tuple{"TRITON_CACHE_DIR", "/root/.triton", "unset it"},
+                                            std::tuple{"TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1", "unset it"},
+                                            std::tuple{"TORCHINDUCTOR_FX_GRAPH_CACHE", "0", "unset it"},
+                                            std::tuple{"TRITON_ALWAYS_COMPILE", "1", "unset it"}}) {
+    auto bad = good;
+    bad[name] = value;
+    EXPECT_TRUE(finds(with_variables(bad), Kind::kBad, name, remedy)) << name;
+  }
+}
+
+TEST(FindingOfDevice, TellsWhatIsWrongWithIt) {
+  const TemporaryDirectory temporary;
+  EXPECT_EQ(finding_of_device(temporary / "fuse").remedy.find("modprobe fuse, or pass the device"), 0U);
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, temporary / "fuse", ""));
+  EXPECT_NE(finding_of_device(temporary / "fuse").what.find("another file than the device"), std::string::npos);
+  EXPECT_EQ(finding_of_device("/dev/null").kind, Kind::kBad);
+}
+
+TEST(FindingOfHelper, WantsASetUserIdProgramOfRoot) {
+  const TemporaryDirectory temporary;
+  const std::string program = temporary / "fusermount3";
+  const std::string search = "/nowhere:" + temporary.path();
+  EXPECT_EQ(finding_of_helper(search).remedy, "apt install fuse3");
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, program, ""));
+  EXPECT_EQ(finding_of_helper(search).remedy, "install fuse3 again");
+  if (::geteuid() != 0) return;
+  ASSERT_EQ(::chmod(program.c_str(), 04755), 0);
+  EXPECT_EQ(finding_of_helper(search).kind, Kind::kGood);
+}
+
+TEST(FindingsText, CountsWhatIsBad) {
+  EXPECT_EQ(
+      findings_text({{Kind::kGood, "one", ""}, {Kind::kBad, "two", "do this"}, {Kind::kWarning, "three", "do that"}}),
+      "ok       one\nBAD      two\n         -> do this\nwarning  three\n         -> do that\n1 bad, 1 warnings\n");
+}
+
+}  // namespace
+}  // namespace inductorfs::cli

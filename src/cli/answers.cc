@@ -64,11 +64,14 @@ Result<std::string> ask_daemon(const Located& mount, const std::string& request,
 
 config::Json statuses(const std::vector<Located>& mounts, Milliseconds patience,
                       const config::Environment& environment) {
+  constexpr int kSome = 4;
+  const Deadline deadline = Deadline::after(kSome * patience);
   config::Json all = config::Json::array();
   for (const Located& mount : mounts) {
-    auto status = mount.socket.empty()
-                      ? fail(ErrorCode::kUnavailable,
-                             "its daemon does not answer here: run inductorfs status " + mount.mountpoint)
+    auto status = mount.socket.empty() || deadline.passed()
+                      ? fail(ErrorCode::kUnavailable, (deadline.passed() ? "other mounts took too long to answer"
+                                                                         : "its daemon does not answer here") +
+                                                          std::string(": run inductorfs status ") + mount.mountpoint)
                       : ask_daemon(mount, control::status_request(), patience, environment);
     config::Json one = status ? config::Json::parse(*status, nullptr, false) : config::Json::object();
     if (!one.is_object()) one = config::Json::object();

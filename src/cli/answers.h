@@ -40,7 +40,8 @@ void add_json(CLI::App& app, bool& json);
 [[nodiscard]] Result<std::string> ask_daemon_at(const std::string& mountpoint, const std::string& request,
                                                 Milliseconds patience, const config::Environment& environment);
 /// Asks each of these mounts for its status, for itself: one that does not answer hides no other. Returns the answers,
-/// each with its mountpoint, and with `error` where there is none. Blocks for `patience` at most for each.
+/// each with its mountpoint, and with `error` where there is none. Blocks for `patience` at most for each, and for
+/// some of these together: another user may have many mounts.
 [[nodiscard]] config::Json statuses(const std::vector<Located>& mounts, Milliseconds patience,
                                     const config::Environment& environment);
 /// Puts an error on the way to a daemon into the user's terms.

@@ -14,14 +14,9 @@ namespace {
 /// What no mountpoint would give: the real one decides the default of --store only.
 constexpr const char* kNoMountpoint = "/MOUNTPOINT";
 
-/// A basic string of TOML.
+/// A string of JSON is a basic string of TOML.
 std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : config::printable(text)) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result + "\"";
+  return config::Json(text).dump(-1, ' ', false, config::Json::error_handler_t::replace);
 }
 
 std::string value_text(const config::Option& option, const std::vector<std::string>& values) {

@@ -8,6 +8,7 @@
 #include "command.h"
 #include "doctor_findings.h"
 #include "inductorfs/cli/run.h"
+#include "inductorfs/config/text.h"
 #include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/own_mounts.h"
 
@@ -66,7 +67,14 @@ class DoctorCommand final : public Subcommand {
       findings.push_back({Diagnosis::Kind::kBad, "no inductorfs mount of this user or of root is here",
                           "inductorfs mount MOUNTPOINT --remote redis://HOST"});
     }
-    for (const Json& status : statuses(mounts, kPatience, environment)) add(findings, findings_of_mount(status));
+    const std::vector<MountEntry> table = read_mount_table();
+    for (const Json& status : statuses(mounts, kPatience, environment)) {
+      add(findings, findings_of_mount(status));
+      // By the table: another user's daemon may name a directory on a disk that hangs.
+      const std::string store = config::text_at(config::part_of(status, "store"), "directory");
+      const MountEntry* const disk = store.empty() ? nullptr : places::find_mount_of(table, store);
+      if (disk != nullptr) findings.push_back(finding_of_store(store, disk->type));
+    }
     return findings;
   }
   static std::string mount_around(const std::string& path) {

@@ -43,7 +43,7 @@ using MountOf = std::function<std::string(const std::string& path)>;
 /// Findings about the device /dev/fuse at this path, and the program that mounts for ordinary users.
 [[nodiscard]] Diagnosis finding_of_device(const std::string& path);
 [[nodiscard]] Diagnosis finding_of_helper(const std::string& search);
-/// The kind of the file system that a store lies on.
-[[nodiscard]] Diagnosis finding_of_store(const std::string& directory);
+/// `type` is that of the file system which the store lies on, as the table of mounts has it.
+[[nodiscard]] Diagnosis finding_of_store(const std::string& directory, std::string_view type);
 
 }  // namespace inductorfs::cli

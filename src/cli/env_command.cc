@@ -87,7 +87,9 @@ class EnvCommand final : public Subcommand {
     const config::User user = config::current_user(environment);
     const auto owner = fuse_user_of(*mount);
     const bool is_shared = owner && *owner != user.uid;
-    if (root_.empty() && is_shared) root += "/" + (user.name.empty() ? std::to_string(user.uid) : user.name);
+    // LOGNAME may say anything.
+    const bool is_plain = !user.name.empty() && user.name.find('/') == std::string::npos && user.name.front() != '.';
+    if (root_.empty() && is_shared) root += "/" + (is_plain ? user.name : std::to_string(user.uid));
     return print(variables_text(root, format_));
   }
 

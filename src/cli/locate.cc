@@ -10,7 +10,6 @@
 #include <climits>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
 #include <set>
 
 #include "inductorfs/config/also_json.h"
@@ -206,20 +205,19 @@ std::vector<Located> own_mounts(const config::Environment& environment) {
 }
 
 std::vector<Located> all_mounts(const config::Environment& environment) {
-  std::map<std::string, Located> mounts;
+  std::vector<Located> mounts;
+  std::set<std::string> seen;
   for (const Shown& shown : ask_all(environment)) {
-    mounts.emplace(shown.mountpoint, Located{shown.socket, shown.mountpoint});
+    if (seen.insert(shown.mountpoint).second) mounts.push_back({shown.socket, shown.mountpoint});
   }
   const std::vector<MountEntry> table = read_mount_table();
   for (const MountEntry& entry : table) {
     // A bind mount is the same mount at a further place.
-    if (entry.is_ours() && places::find_main_mount(table, entry) == &entry) {
-      mounts.try_emplace(entry.mount_point, Located{{}, entry.mount_point});
-    }
+    if (!entry.is_ours() || places::find_main_mount(table, entry) != &entry) continue;
+    if (!seen.insert(entry.mount_point).second) continue;
+    mounts.push_back(find_socket(entry.mount_point, &entry, environment).value_or(Located{{}, entry.mount_point}));
   }
-  std::vector<Located> found;
-  for (auto& [mountpoint, mount] : mounts) found.push_back(std::move(mount));
-  return found;
+  return mounts;
 }
 
 Result<std::string> ask_any_worker(const Located& mount, const std::string& request, Deadline deadline,

@@ -30,8 +30,8 @@ struct Located {
 [[nodiscard]] Result<std::string> ask_any_worker(const Located& mount, const std::string& request, Deadline deadline,
                                                  const config::Environment& environment);
 
-/// Returns every mount that can be seen here: those whose daemons answer, of this user and of root, and those of the
-/// mount table whose daemon does not, which have no socket.
+/// Returns every mount that can be seen here: first those of this user and of root whose daemons answer, then the
+/// others of the mount table. One whose daemon has no socket where this process looks has none here.
 [[nodiscard]] std::vector<Located> all_mounts(const config::Environment& environment);
 
 /// Returns every mount whose daemon this user has started.

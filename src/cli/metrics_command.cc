@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <cstdio>
@@ -143,6 +144,7 @@ class MetricsCommand final : public Subcommand {
     }
     const Json all = statuses(mounts, kPatience, environment);
     if (output_.empty()) return print(metrics_text(all, true));
+    (void)::umask(S_IWGRP | S_IWOTH);  // the caller's may forbid the collector to read it
     const auto written = write_file_atomically(AT_FDCWD, absolute(output_), metrics_text(all, false), kMode);
     return written ? kExitDone : fail_with(written.error());
   }

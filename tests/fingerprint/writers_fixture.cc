@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <vector>
 
@@ -131,6 +132,29 @@ Fingerprint facts_of(const Site& site, const Environment& declared) {
     facts.set(facet, known_fact("none", "test"));
   }
   return facts;
+}
+
+OtherUser::OtherUser(uid_t user, gid_t group, const std::function<bool()>& prepare) {
+  int ready[2];
+  if (::pipe(ready) != 0) return;
+  pid_ = ::fork();
+  if (pid_ == 0) {
+    const bool done = ::setgid(group) == 0 && ::setuid(user) == 0 && prepare();
+    const char byte = done ? 'y' : 'n';
+    (void)!::write(ready[1], &byte, 1);
+    (void)::pause();
+    ::_exit(0);
+  }
+  char byte = 'n';
+  (void)::close(ready[1]);
+  ready_ = ::read(ready[0], &byte, 1) == 1 && byte == 'y';
+  (void)::close(ready[0]);
+}
+
+OtherUser::~OtherUser() {
+  if (pid_ <= 0) return;
+  (void)::kill(pid_, SIGKILL);
+  (void)::waitpid(pid_, nullptr, 0);
 }
 
 }  // namespace inductorfs::fingerprint::testing

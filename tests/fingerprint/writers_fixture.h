@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -43,6 +44,22 @@ class Program {
   pid_t pid_ = -1;
   FILE* in_ = nullptr;
   FILE* out_ = nullptr;
+};
+
+/// A process of another user, which waits until the object ends. Needs external synchronisation.
+class OtherUser {
+ public:
+  /// It does `prepare` as that user; is_ready() is false when that is not possible, or `prepare` fails.
+  OtherUser(uid_t user, gid_t group, const std::function<bool()>& prepare);
+  ~OtherUser();
+  OtherUser(const OtherUser&) = delete;
+  OtherUser& operator=(const OtherUser&) = delete;
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] bool is_ready() const { return ready_; }
+
+ private:
+  pid_t pid_ = -1;
+  bool ready_ = false;
 };
 
 /// A site-packages folder with the small torch and Triton of the recorded vectors. Needs external synchronisation.

@@ -3,10 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <filesystem>
 #include <thread>
 
@@ -185,20 +183,9 @@ TEST_F(PackagesTest, FollowsNoLinkOfProcToAnotherUsersFiles) {
   write_text(hers + "/version.py", "__version__ = 'hers'\n");
   ASSERT_EQ(::chown(hers.c_str(), 1003, 1003), 0);
   fs::permissions(hers, fs::perms(0700));
-  int ready[2];
-  ASSERT_EQ(::pipe(ready), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const bool there = ::setgid(1003) == 0 && ::setuid(1003) == 0 && ::chdir(hers.c_str()) == 0;
-    const char byte = there ? 'y' : 'n';
-    (void)!::write(ready[1], &byte, 1);
-    (void)::pause();
-    ::_exit(0);
-  }
-  char byte = 'n';
-  EXPECT_EQ(::read(ready[0], &byte, 1), 1);
-  EXPECT_EQ(byte, 'y');
-  const std::string link = "/proc/" + std::to_string(child) + "/cwd/version.py";
+  const testing::OtherUser she(1003, 1003, [&hers] { return ::chdir(hers.c_str()) == 0; });
+  ASSERT_TRUE(she.is_ready());
+  const std::string link = "/proc/" + std::to_string(she.pid()) + "/cwd/version.py";
   EXPECT_EQ(testing::read_text(link), "__version__ = 'hers'\n") << "as root";
   fs::remove(site_.torch() + "/version.py");
   fs::create_symlink(link, site_.torch() + "/version.py");
@@ -210,9 +197,6 @@ TEST_F(PackagesTest, FollowsNoLinkOfProcToAnotherUsersFiles) {
   const Fact fact = read_package(request);
   EXPECT_FALSE(fact.known) << fact.value;
   EXPECT_EQ((fact.value + fact.problem + fact.details).find("hers'"), std::string::npos);
-  (void)::kill(child, SIGKILL);
-  (void)::waitpid(child, nullptr, 0);
-  for (const int end : ready) (void)::close(end);
 }
 
 TEST_F(PackagesTest, AreKnownToEachUserByHisOwnRights) {

@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "fingerprint/in_root.h"
 #include "fingerprint/writers_process.h"
@@ -392,19 +392,10 @@ TEST_F(FakeProcTest, ReadsTheArrayInMemory) {
 /// /proc says of a process that hides itself that it is root's: its packages would be read with root's rights.
 TEST(ProcReader, NamesTheUserOfAProcessThatHidesItself) {
   if (::geteuid() != 0) INDUCTORFS_LACKS("the right to become another user");
-  int ready[2];
-  ASSERT_EQ(::pipe(ready), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const bool hidden = ::setgid(1002) == 0 && ::setuid(1001) == 0 && ::prctl(PR_SET_DUMPABLE, 0) == 0;
-    const char byte = hidden ? 'y' : 'n';
-    (void)!::write(ready[1], &byte, 1);
-    (void)::pause();
-    ::_exit(0);
-  }
-  char byte = 'n';
-  EXPECT_EQ(::read(ready[0], &byte, 1), 1);
-  EXPECT_EQ(byte, 'y');
+  std::optional<testing::OtherUser> other;
+  other.emplace(1001, 1002, [] { return ::prctl(PR_SET_DUMPABLE, 0) == 0; });
+  ASSERT_TRUE(other->is_ready());
+  const pid_t child = other->pid();
   const ProcReader reader("/proc");
   struct stat status {};
   EXPECT_EQ(::stat(("/proc/" + std::to_string(child) + "/stat").c_str(), &status), 0);
@@ -413,9 +404,7 @@ TEST(ProcReader, NamesTheUserOfAProcessThatHidesItself) {
   EXPECT_TRUE(stat && stat->owner == 1001);
   const auto user = reader.user_of(child);
   EXPECT_TRUE(user && user->user == 1001 && user->group == 1002);
-  (void)::kill(child, SIGKILL);
-  (void)::waitpid(child, nullptr, 0);
-  for (const int end : ready) (void)::close(end);
+  other.reset();
   EXPECT_FALSE(reader.user_of(child)) << "nobody's files are read as root's";
 }
 

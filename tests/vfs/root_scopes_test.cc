@@ -43,6 +43,17 @@ class RootScopes : public ::testing::Test {
     EXPECT_TRUE(host.sync());
     return path;
   }
+  /// Writes a source and a Triton set in root "alice" while the name service is asked; returns their names below it.
+  static std::pair<std::string, std::string> make_without_a_name(Host& host) {
+    host.environment.ask(true);
+    use_as_root(host, "alice", kAlice);
+    const std::string path = write(host, "alice", "hers");
+    const std::string key = "triton/0/" + triton_key_of("kernel");
+    EXPECT_TRUE(host.make_directories("alice/" + key));
+    EXPECT_TRUE(host.triton_compile("alice/" + key, "hers", ::getpid()));
+    EXPECT_FALSE(host.file_system->sync(Deadline::after(Milliseconds(300)))) << "it waits";
+    return {path, key};
+  }
   static bool shows(Host& host, const std::string& path) {
     return eventually([&] { return host.exists(path); });
   }
@@ -72,13 +83,7 @@ TEST_F(RootScopes, ShowAUserWhatTheSameUserMadeAndNobodyElse) {
 TEST_F(RootScopes, ShareWhatWasMadeBeforeTheUserHadAName) {
   Host a(cluster, options());
   Host b(cluster, options());
-  a.environment.ask(true);
-  use_as_root(a, "alice", kAlice);
-  const std::string path = write(a, "alice", "hers");
-  const std::string key = "triton/0/" + triton_key_of("kernel");
-  ASSERT_TRUE(a.make_directories("alice/" + key));
-  ASSERT_TRUE(a.triton_compile("alice/" + key, "hers", ::getpid()));
-  EXPECT_FALSE(a.file_system->sync(Deadline::after(Milliseconds(300)))) << "it waits";
+  const auto [path, key] = make_without_a_name(a);
   a.environment.ask(false);
   EXPECT_TRUE(a.sync());
   use_as_root(b, "work", kAlice);
@@ -90,13 +95,7 @@ TEST_F(RootScopes, ShareWhatWasMadeBeforeTheUserHadAName) {
 /// Nobody has judged its writers then, whatever is known later.
 TEST_F(RootScopes, KeepHereWhatWasMadeWhenNoNameCame) {
   Host a(cluster, options());
-  a.environment.ask(true);
-  use_as_root(a, "alice", kAlice);
-  const std::string path = write(a, "alice", "hers");
-  const std::string key = "triton/0/" + triton_key_of("kernel");
-  ASSERT_TRUE(a.make_directories("alice/" + key));
-  ASSERT_TRUE(a.triton_compile("alice/" + key, "hers", ::getpid()));
-  EXPECT_FALSE(a.file_system->sync(Deadline::after(Milliseconds(300)))) << "it waits";
+  const auto [path, key] = make_without_a_name(a);
   a.environment.ask(false, true);
   EXPECT_TRUE(a.sync());
   EXPECT_TRUE(a.file_system->explain("alice/" + path).why.starts_with("written on this host, and stays here: "))

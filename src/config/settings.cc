@@ -64,16 +64,6 @@ Result<void> set_program(Settings& settings, const std::string& value, const std
   return {};
 }
 
-/// The precompiled header of torch 2.15 alone has 152 MB; with less than this the store would evict all the time.
-constexpr uint64_t kLeastStore = uint64_t{64} << 20;
-
-Result<void> set_store_limit(Settings& settings, const std::string& value, const std::string&) {
-  INDUCTORFS_TRY_ASSIGN(const auto size, parse_size(value));
-  if (size < kLeastStore) return fail(ErrorCode::kInvalid, "give at least 64M; use some G for precompiled headers");
-  settings.store_limit = size;
-  return {};
-}
-
 template <uint64_t Settings::*Field>
 Result<void> set_size(Settings& settings, const std::string& value, const std::string&) {
   INDUCTORFS_TRY_ASSIGN(const auto size, parse_size(value));
@@ -262,7 +252,7 @@ constexpr std::array kMountOptions{
            set_log_level},
     Option{"store-limit", Kind::kText, "BYTES", kSizeText<defaults::kStoreBytes>,
            "keep at most BYTES of blobs on the local disk; sizes are written as 512M, 20G or 1.5 GiB (powers of 1024)",
-           set_store_limit},
+           set_size<&Settings::store_limit>},
     Option{"store-floor", Kind::kText, "BYTES", "2 % of the disk, at most 1G",
            "leave at least BYTES free on the local disk; 0 disables the limit", set_size<&Settings::store_floor>},
     Option{"artefact-limit", Kind::kText, "BYTES", kSizeText<defaults::kLargestArtefact>,
@@ -434,6 +424,19 @@ Result<void> check_trust(const Settings& settings, const User& user) {
                                        "without --allow-other, or with --trust all");
 }
 
+/// The precompiled header of torch 2.15 alone has 152 MB; with less than this the store would evict all the time. A
+/// mount that an earlier release has made with less goes on through an upgrade.
+Result<void> check_store_limit(const Settings& settings) {
+  constexpr uint64_t kLeast = uint64_t{64} << 20;
+  if (settings.store_limit >= kLeast) return {};
+  const Error why(ErrorCode::kInvalid, "give at least 64M; use some G for precompiled headers");
+  for (auto one = settings.given.rbegin(); one != settings.given.rend(); ++one) {
+    const auto found = one->values.find("store-limit");
+    if (found != one->values.end()) return fail(refuse_value("store-limit", found->second.back(), one->where, why));
+  }
+  return fail(why);
+}
+
 /// Says whether somebody has told the mount which environment its jobs have.
 bool declares_environment(const Settings& settings, const Environment& environment) {
   const bool has_variables = std::any_of(settings.given.begin(), settings.given.end(), [](const GivenValues& one) {
@@ -458,6 +461,7 @@ Result<void> complete(Settings& settings, const User& user, const Environment& e
   }
   if (!settings.trust) settings.trust = user.uid == 0 ? TrustPolicy::kUser : TrustPolicy::kAll;
   INDUCTORFS_TRY(check_trust(settings, user));
+  INDUCTORFS_TRY(check_store_limit(settings));
   return check_places(settings);
 }
 

@@ -47,6 +47,15 @@ TEST(Frozen, AnEmptyRemoteOfAnEarlierReleaseIsALocalMount) {
   EXPECT_EQ(after->settings.remote, "");
 }
 
+/// A new mount gets no such store, and a running one is upgraded all the same.
+TEST(Frozen, ASmallStoreOfAnEarlierReleaseStays) {
+  config::Settings before = settings_from({"/m"});
+  before.given.push_back({{{"store-limit", {"8M"}}}, "command line", "/"});
+  const Result<config::Frozen> after = config::thaw(config::freeze(before, {}));
+  ASSERT_TRUE(after.has_value()) << after.error().what();
+  EXPECT_EQ(after->settings.store_limit, uint64_t{8} << 20);
+}
+
 TEST(Frozen, AMountKeepsItsPolicy) {
   config::Settings before = settings_from({"/m", "--store", "/s"});
   ASSERT_EQ(before.writers, config::WritersPolicy::kLearned);

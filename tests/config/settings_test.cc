@@ -199,8 +199,7 @@ TEST(Apply, NamesTheOptionTheValueAndWhatItMayBe) {
     const char* expected;
   };
   for (const Case& c :
-       {Case{"store-limit", "63M", "store-limit \"63M\": here: give at least 64M"},
-        Case{"store-limit", "10X", "store-limit \"10X\": here: give a number of bytes"},
+       {Case{"store-limit", "10X", "store-limit \"10X\": here: give a number of bytes"},
         Case{"threads", "0", "threads \"0\": here: give a whole number from 1 to 256"},
         Case{"quiet-time", "soon", "quiet-time \"soon\": here: give a whole number"},
         Case{"log-level", "loud", "log-level \"loud\": here: give one of debug, info, warning, error"},

@@ -12,6 +12,9 @@
 namespace inductorfs::cli {
 
 [[nodiscard]] std::string status_text(std::string_view json);
+[[nodiscard]] std::string stats_text(std::string_view json);
+[[nodiscard]] std::string jobs_text(std::string_view json);
+[[nodiscard]] std::string misses_text(std::string_view json);
 /// Returns the variables that put compile caches below this directory, as `env` prints them.
 [[nodiscard]] std::string variables_text(const std::string& root, std::string_view format);
 /// Returns the figures in these answers for Prometheus: as OpenMetrics, or in the older text format, which

@@ -35,6 +35,9 @@ class Subcommand {
   DO(unmount_command)           \
   DO(status_command)            \
   DO(sync_command)              \
+  DO(stats_command)             \
+  DO(jobs_command)              \
+  DO(why_miss_command)          \
   DO(upgrade_command)           \
   DO(explain_command)           \
   DO(fingerprint_command)       \

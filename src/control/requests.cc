@@ -86,10 +86,18 @@ Answer answer_request(MountControl& mount, std::string_view request, const Peer&
   if (operation == "status") return succeed(mount.status());
   if (operation == "where") return succeed(mount.where());
   if (operation == "explain") return explain(mount, parsed);
+  const bool is_owner = peer.uid == 0 || peer.uid == owner;
+  const std::optional<uid_t> seen = is_owner ? std::nullopt : std::optional(peer.uid);
+  if (operation == "stats") return succeed(mount.stats());
+  if (operation == "jobs") return succeed(mount.jobs(seen));
+  if (operation == "misses") {
+    const auto job = member<int64_t>(parsed, "job", 0);
+    return succeed(mount.misses(static_cast<uint64_t>(std::max<int64_t>(job, 0)), seen));
+  }
   if (operation != "sync" && operation != "unmount" && operation != "upgrade") {
     return refuse(ErrorCode::kNotSupported, "this daemon does not know the request: use its own version of inductorfs");
   }
-  if (peer.uid != 0 && peer.uid != owner) {
+  if (!is_owner) {
     return refuse(ErrorCode::kNotPermitted,
                   operation + " is for root and the user who mounted: uid " + std::to_string(peer.uid) + " is neither");
   }
@@ -111,6 +119,9 @@ std::string refuse_end(const std::string& why) {
 std::string status_request() { return to_line({{"op", "status"}}); }
 std::string where_request() { return to_line({{"op", "where"}}); }
 std::string explain_request(std::string_view path) { return to_line({{"op", "explain"}, {"path", to_hex(path)}}); }
+std::string stats_request() { return to_line({{"op", "stats"}}); }
+std::string jobs_request() { return to_line({{"op", "jobs"}}); }
+std::string misses_request(uint64_t job) { return to_line({{"op", "misses"}, {"job", job}}); }
 std::string sync_request(Milliseconds timeout) { return to_line({{"op", "sync"}, {"timeout_ms", timeout.count()}}); }
 std::string upgrade_request(std::string_view program) {
   return to_line({{"op", "upgrade"}, {"program", to_hex(program)}});

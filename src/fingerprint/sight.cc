@@ -64,6 +64,11 @@ Sight::Seen Sight::seen_of(pid_t pid) {
   });
 }
 
+std::shared_ptr<const Writer> Sight::last_seen(pid_t pid, const ProcessIdentity& identity) {
+  const Seen seen = seen_of(pid);
+  return seen.writer && seen.process->identity == identity ? seen.writer : nullptr;
+}
+
 bool Sight::is_fresh(const Seen& seen, const ProcessIdentity& identity) const {
   if (!seen.writer || !seen.process->shows_exec || !(seen.process->identity == identity)) return false;
   const SteadyTime now = system_clock().now();

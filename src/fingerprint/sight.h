@@ -32,6 +32,8 @@ class Sight : public std::enable_shared_from_this<Sight> {
   /// Returns the writer that a process is taken for if all of it was examined recently. Empty when it has to be
   /// examined. Does not block.
   [[nodiscard]] std::optional<Look::Found> recall(pid_t pid, const ProcessStat& stat);
+  /// Returns the process itself as it was observed last, however long ago; nullptr when it was not. Does not block.
+  [[nodiscard]] std::shared_ptr<const Writer> last_seen(pid_t pid, const ProcessIdentity& identity);
   /// Begins an examination, or finds the one that is under way. nullptr when too much of this user waits already.
   /// With `anew`, the process's environment is read again, however recently it was read.
   [[nodiscard]] std::shared_ptr<Look> look_at(pid_t pid, const ProcessStat& stat, bool anew = false);

@@ -35,6 +35,7 @@ class ProcWriters final : public Writers {
   Judgement glance(const Writer* writer, std::span<const Facet> facets, const ExpectedFacts& expected) override;
   Judgement judge(const Writer* writer, std::span<const Facet> facets, const ExpectedFacts& expected) override;
   JobFacts job_of(pid_t tid, const JobQuestion& question) override;
+  std::map<std::string, std::string> job_variables(pid_t tid) override;
   void expect(pid_t tid) override;
   std::vector<UnknownJobs> unknown_jobs() const override { return jobs_.unknown(); }
   JobEnvironments::InUse environments_in_use() const override { return jobs_.in_use(); }
@@ -145,6 +146,17 @@ JobFacts ProcWriters::job_of(pid_t tid, const JobQuestion& question) {
   });
   count();
   return job;
+}
+
+std::map<std::string, std::string> ProcWriters::job_variables(pid_t tid) {
+  const auto asker = asker_of(tid);
+  const auto writer = asker ? sight_->last_seen(asker->pid, asker->stat.identity) : nullptr;
+  std::map<std::string, std::string> variables;
+  if (!writer) return variables;
+  for (const auto& [name, value] : writer->environment().values) {
+    if (names_job(name)) variables.emplace(name, value);
+  }
+  return variables;
 }
 
 void ProcWriters::expect(pid_t tid) {

@@ -31,7 +31,9 @@ constexpr int kAttempts = 3;
 
 using Values = std::map<std::string, std::string>;
 
-bool is_read(std::string_view name) { return find_variable(name) != nullptr || names_compiler(name); }
+bool is_read(std::string_view name) {
+  return find_variable(name) != nullptr || names_compiler(name) || names_job(name);
+}
 
 void take(Values& values, std::string_view text) {
   const size_t equals = text.find('=');
@@ -134,6 +136,14 @@ Values read_texts(const Memory& memory, std::vector<uint64_t> pointers) {
 }
 
 }  // namespace
+
+bool names_job(std::string_view name) {
+  // Slurm: srun(1), "OUTPUT ENVIRONMENT VARIABLES"; torch/distributed/elastic/agent/server/local_elastic_agent.py;
+  // torch/_inductor/config.py and aten/src/ATen/ParallelCommon.cpp read the numbers of threads.
+  static constexpr std::array<std::string_view, 5> kNames = {"SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "RANK",
+                                                             "OMP_NUM_THREADS", "MKL_NUM_THREADS"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
 
 std::optional<LiveEnvironment> ProcReader::from_memory(const Process& process) const {
   if (process.environ_address == 0) return std::nullopt;

@@ -78,8 +78,12 @@ struct Process {
   [[nodiscard]] bool has_package() const { return !torch.path.empty() || !triton.path.empty(); }
 };
 
-/// The variables that matter (variables.h), and those that name the compiler (names_compiler()), with their current
-/// values. Immutable value.
+/// Says whether the variable names the job that a process belongs to, or the number of its threads. These tell people
+/// what belongs together; nothing that is shared depends on them.
+[[nodiscard]] bool names_job(std::string_view name);
+
+/// The variables that matter (variables.h), those that name the compiler (names_compiler()), and those of names_job(),
+/// with their current values. Immutable value.
 struct LiveEnvironment {
   std::map<std::string, std::string> values;
   bool live = false;  ///< false: the values at the process's start, because its memory may not be read

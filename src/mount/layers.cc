@@ -99,6 +99,24 @@ size_t descriptor_limit() {
   return std::max<size_t>(1, std::min<rlim_t>(usual, limit.rlim_cur / kShare));
 }
 
+std::unique_ptr<ledger::Ledger> open_ledger(const Layers& layers) {
+  constexpr uint64_t kLargestGraph = uint64_t{16} << 20;  // most have some 100 KiB
+  ledger::LedgerOptions options;
+  options.variables = [writers = layers.host->writers()](pid_t thread) {
+    return writers == nullptr ? std::map<std::string, std::string>{} : writers->job_variables(thread);
+  };
+  options.compile_time = [&store =
+                              *layers.store](const codec::Digest& digest) -> std::optional<std::chrono::nanoseconds> {
+    const Result<Fd> blob = store.open_blob(digest);
+    if (!blob) return std::nullopt;
+    const Result<std::string> bytes =
+        read_file(AT_FDCWD, "/proc/self/fd/" + std::to_string(blob->get()), kLargestGraph);
+    return bytes ? layout::compile_time_of(layout::Family::kFxGraph, *bytes) : std::nullopt;
+  };
+  options.environment_text = [&host = *layers.host](const std::string& name) { return host.environment_text(name); };
+  return std::make_unique<ledger::Ledger>(std::move(options));
+}
+
 Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings& settings, const std::string& origin,
                                                           const config::Ownership& ownership, Layers& layers,
                                                           const TakeoverState& takeover) {
@@ -125,6 +143,7 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings
   options.quiet_is_complete = settings.writers == config::WritersPolicy::kAll;
   options.where_seen = [views = std::make_shared<ProcessViews>(settings.mountpoint, ::getpid())](
                            pid_t thread, std::string_view path) { return views->path_for(thread, path); };
+  options.used = [&ledger = *layers.ledger](vfs::UseNotice&& notice) { ledger.note(std::move(notice)); };
   return vfs::FileSystem::open(options, *layers.host, *layers.catalog, *layers.store, *layers.remote, layers.counters);
 }
 
@@ -271,6 +290,7 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   layers->catalog = std::move(catalog);
   const int64_t catalog_time = watch.lap();
 
+  layers->ledger = open_ledger(*layers);
   INDUCTORFS_TRY_ASSIGN(auto files, open_file_system(settings, origin, ownership, *layers, takeover));
   layers->file_system = std::move(files);
   log::info("mount.opened", {{"store_ms", store_time},

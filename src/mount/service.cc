@@ -11,6 +11,7 @@
 #include "inductorfs/config/json.h"
 #include "inductorfs/control/runtime_directory.h"
 #include "inductorfs/host/report.h"
+#include "inductorfs/mount/misses.h"
 #include "inductorfs/mount/status.h"
 #include "inductorfs/places/also_record.h"
 #include "inductorfs/places/mountpoint.h"
@@ -38,6 +39,8 @@ constexpr Milliseconds kAnnouncePatience{1000};
 /// What `explain` may cost in the cluster.
 constexpr Milliseconds kNearestPatience{1000};
 constexpr size_t kNearestLimit = 1000;
+/// For what requests have just done to be counted.
+constexpr Milliseconds kSettlePatience{1000};
 
 host::HostWatchOptions watch_options(const config::Settings& settings, const std::optional<Note>& noted,
                                      fingerprint::ReaderOptions reader) {
@@ -167,6 +170,7 @@ void Service::hand_over() {
   if (control_) control_->stop();
   layers_->catalog->stop();
   session_->stop();
+  layers_->ledger->stop();
   // Nothing is synced or marked clean: the next worker goes on with what is in the kernel's memory, as after a crash.
 }
 
@@ -175,6 +179,7 @@ void Service::stop_threads() {
     layers_->catalog->stop();
     session_->stop();
     layers_->file_system->stop();
+    layers_->ledger->stop();
   }
   session_.reset();  // closes the device: until here those who still hold files were answered
 }
@@ -228,10 +233,14 @@ Result<void> Service::open_session(Fd device) {
 
 void Service::start_threads() {
   vfs::FileSystem& files = *layers_->file_system;
+  layers_->ledger->start();
   files.start(*session_);
   session_->start([this] { ended_.raise(); });
   layers_->catalog->start([&files](const std::vector<std::string>& paths) { files.on_catalog_change(paths); },
-                          [&files](const catalog::PublishReport& report) { files.on_published(report); });
+                          [&files, &ledger = *layers_->ledger](const catalog::PublishReport& report) {
+                            files.on_published(report);
+                            if (report.state == catalog::PublishState::kPublished) ledger.note_published(report.paths);
+                          });
   threads_started_ = true;
 }
 
@@ -339,6 +348,23 @@ std::string Service::explain(const std::string& path) {
                      : Json{{"why_none", "the cluster's scopes cannot be listed: " + scopes.error().what()}};
   }
   return explanation_json(explanation, nearest);
+}
+
+std::string Service::stats() {
+  (void)layers_->ledger->settle(Deadline::after(kSettlePatience));
+  return to_line(layers_->ledger->stats());
+}
+
+std::string Service::jobs(std::optional<uid_t> user) {
+  (void)layers_->ledger->settle(Deadline::after(kSettlePatience));
+  return to_line(Json::object({{"jobs", layers_->ledger->jobs(user)}}));
+}
+
+std::string Service::misses(uint64_t job, std::optional<uid_t> user) {
+  (void)layers_->ledger->settle(Deadline::after(kSettlePatience));
+  Json report = layers_->ledger->misses(job, user);
+  explain_misses(report, *layers_);
+  return to_line(report);
 }
 
 Json Service::what_was_shared() const {

@@ -77,6 +77,9 @@ class Service final : public control::MountControl {
   [[nodiscard]] std::string status() override;
   [[nodiscard]] std::string where() override;
   [[nodiscard]] std::string explain(const std::string& path) override;
+  [[nodiscard]] std::string stats() override;
+  [[nodiscard]] std::string jobs(std::optional<uid_t> user) override;
+  [[nodiscard]] std::string misses(uint64_t job, std::optional<uid_t> user) override;
   [[nodiscard]] Result<std::string> sync(Deadline deadline, const std::function<bool()>& cancelled) override;
   [[nodiscard]] Result<void> unmount(bool lazy) override;
   [[nodiscard]] Result<std::string> upgrade(const std::string& program) override;

@@ -263,6 +263,21 @@ class MemoryRemote final : public Remote {
     });
   }
 
+  Result<std::vector<ScopeId>> scopes_with(const std::string& path, std::span<const ScopeId> scopes,
+                                           Deadline /*deadline*/) override {
+    return cluster_->state().with([&](const ClusterState& state) {
+      std::vector<ScopeId> holders;
+      for (const ScopeId& id : scopes) {
+        const auto found = state.scopes.find(id);
+        if (found == state.scopes.end()) continue;
+        const auto count = found->second.counts.find(path);
+        const bool has_group = count != found->second.counts.end() && count->second > 0;
+        if (has_group || found->second.index.contains(path)) holders.push_back(id);
+      }
+      return holders;
+    });
+  }
+
   Result<ServerFacts> probe(Deadline /*deadline*/) override { return ServerFacts{"memory", "noeviction", 0, {}}; }
   Health health() const override { return {true, "memory", ""}; }
 

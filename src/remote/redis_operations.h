@@ -42,6 +42,8 @@ void fetch_blobs(RedisClient& session, std::span<const codec::Digest> digests, B
 
 /// Announces a scope whose information check_information() has accepted.
 [[nodiscard]] Result<void> announce_to(RedisClient& session, const ScopeInformation& scope, Deadline deadline);
+[[nodiscard]] Result<std::vector<ScopeId>> holders_of(RedisClient& session, const std::string& path,
+                                                      std::span<const ScopeId> scopes, Deadline deadline);
 [[nodiscard]] Result<std::vector<ScopeInformation>> list_announced(RedisClient& session, size_t limit,
                                                                    Deadline deadline);
 

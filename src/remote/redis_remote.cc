@@ -85,6 +85,10 @@ class RedisRemote final : public Remote {
     session_.counters().get("remote.announce_failed").add();
     return outcome;
   }
+  Result<std::vector<ScopeId>> scopes_with(const std::string& path, std::span<const ScopeId> scopes,
+                                           Deadline deadline) override {
+    return holders_of(session_, path, scopes, deadline);
+  }
   Result<std::vector<ScopeInformation>> list_scopes(size_t limit, Deadline deadline) override {
     return list_announced(session_, limit, deadline);
   }

@@ -109,6 +109,41 @@ Result<void> announce_to(RedisClient& session, const ScopeInformation& scope, De
   return {};
 }
 
+namespace {
+
+Result<void> ask_holders(RedisClient& session, Conversation& channel, const std::string& path,
+                         std::span<const ScopeId> scopes, std::vector<ScopeId>& holders) {
+  std::vector<ScopeKeys> keys;
+  std::vector<redis::Command> commands;
+  for (const ScopeId& id : scopes) keys.emplace_back(session.options().prefix, id);
+  for (const ScopeKeys& key : keys) {
+    commands.push_back({"HEXISTS", key.index, path});
+    commands.push_back({"HEXISTS", key.counts, path});
+  }
+  return channel.pipeline(commands, [&](size_t index, Reply&& reply) -> Result<void> {
+    const ScopeId& scope = scopes[index / 2];
+    const bool has = reply.kind == Reply::Kind::kInteger && reply.integer == 1;
+    if (has && (holders.empty() || holders.back() != scope)) holders.push_back(scope);
+    return {};
+  });
+}
+
+}  // namespace
+
+Result<std::vector<ScopeId>> holders_of(RedisClient& session, const std::string& path, std::span<const ScopeId> scopes,
+                                        Deadline deadline) {
+  std::vector<ScopeId> holders;
+  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+    holders.clear();
+    for (size_t from = 0; from < scopes.size(); from += kScopesAtOnce) {
+      const auto some = scopes.subspan(from, std::min(kScopesAtOnce, scopes.size() - from));
+      if (Result<void> asked = ask_holders(session, channel, path, some, holders); !asked) return asked;
+    }
+    return {};
+  }));
+  return holders;
+}
+
 Result<std::vector<ScopeInformation>> list_announced(RedisClient& session, size_t limit, Deadline deadline) {
   std::vector<ScopeInformation> scopes;
   if (limit == 0) return scopes;

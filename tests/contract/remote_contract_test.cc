@@ -512,6 +512,18 @@ TEST_P(RemoteContract, WhatOneHostAnnouncesAnotherLists) {
   EXPECT_EQ(remote->list_scopes(1, soon())->size(), 1U);
 }
 
+TEST_P(RemoteContract, TellsWhichScopesHaveAKey) {
+  ASSERT_EQ(publish(contested("k/1", "one")), PublishOutcome::kPublished);
+  const std::vector<ScopeId> asked{"0ther", scope, "an0ther"};
+  for (const char* name : {"k/1", "fxgraph/key"}) {
+    const auto found = other->scopes_with(name, asked, soon());
+    ASSERT_TRUE(found) << found.error().to_string();
+    EXPECT_EQ(*found, std::vector<ScopeId>{scope}) << name;
+  }
+  EXPECT_TRUE(other->scopes_with("k/2", asked, soon())->empty());
+  EXPECT_TRUE(other->scopes_with("k/1", {}, soon())->empty());
+}
+
 TEST_P(RemoteContract, ACancelledHandleAnswersAtOnce) {
   const auto view = remote->cancellable([] { return true; });
   if (view == nullptr) return;  // no call of it rests

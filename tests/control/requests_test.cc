@@ -18,6 +18,16 @@ class FakeMount final : public MountControl {
     explained = path;
     return "{}";
   }
+  std::string stats() override { return R"({"all":{}})"; }
+  std::string jobs(std::optional<uid_t> user) override {
+    seen_by = user;
+    return R"({"jobs":[]})";
+  }
+  std::string misses(uint64_t job, std::optional<uid_t> user) override {
+    asked_job = job;
+    seen_by = user;
+    return "{}";
+  }
   Result<std::string> sync(Deadline deadline, const std::function<bool()>&) override {
     sync_left = deadline.left();
     if (!outcome) return fail(outcome.error());
@@ -35,6 +45,8 @@ class FakeMount final : public MountControl {
 
   Result<void> outcome;
   std::string explained;
+  std::optional<uid_t> seen_by;
+  uint64_t asked_job = 0;
   Milliseconds sync_left{0};
   std::vector<bool> unmounts;
   std::vector<std::string> programs;
@@ -66,6 +78,22 @@ TEST_F(Requests, CarryAPathOfAnyBytes) {
   const std::string path("a/\xff\n\"\\\0z", 8);
   ASSERT_TRUE(parse_answer(answer(explain_request(path)).line).has_value());
   EXPECT_EQ(mount_.explained, path);
+}
+
+TEST_F(Requests, ShowEachUserHisOwnJobs) {
+  constexpr uid_t kOther = 1001;
+  EXPECT_TRUE(parse_answer(answer(stats_request(), kOther).line).has_value());
+  EXPECT_TRUE(parse_answer(answer(jobs_request(), kOther).line).has_value());
+  EXPECT_EQ(mount_.seen_by, kOther);
+  EXPECT_TRUE(parse_answer(answer(misses_request(17), kOther).line).has_value());
+  EXPECT_EQ(mount_.asked_job, 17U);
+  EXPECT_EQ(mount_.seen_by, kOther);
+  for (const uid_t owner : {kOwner, uid_t{0}}) {
+    EXPECT_TRUE(parse_answer(answer(misses_request(0), owner).line).has_value());
+    EXPECT_EQ(mount_.seen_by, std::nullopt);
+  }
+  EXPECT_TRUE(parse_answer(answer(R"({"op":"misses","job":-4})").line).has_value());
+  EXPECT_EQ(mount_.asked_job, 0U);
 }
 
 TEST_F(Requests, CarryTheTimeOfASync) {

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training step, inference and dynamic shapes on the CPU. The second node compiles nothing."""
+import json
+import time
+
 import pytest
 from inductorfs_testing import compare, places
 from inductorfs_testing.fixtures import Cluster
@@ -13,13 +16,15 @@ def runs(request):
     """The same jobs, first on node a, then on node b, which was mounted before a compiled anything."""
     with Cluster(torch=request.param, patient=True) as cluster:
         a, b = cluster.node("a"), cluster.node("b")
+        begin = time.monotonic()
         cold = a.run(JOBS).json
+        cold_seconds = time.monotonic() - begin
         compiled = a.compilers.counts()
         a.sync()
         b.catch_up(a)
         before = compare.lasting(b.cache)
         warm = b.run(JOBS).json
-        yield {"a": a, "b": b, "cold": cold, "compiled": compiled, "warm": warm, "before": before}
+        yield {"a": a, "b": b, "cold": cold, "cold_seconds": cold_seconds, "compiled": compiled, "warm": warm, "before": before}
 
 
 def test_first_node_compiles_everything(runs):
@@ -51,6 +56,20 @@ def test_results_are_equal_to_the_bit(runs):
 
 def test_second_node_writes_nothing(runs):
     assert compare.lasting(runs["b"].cache) - runs["before"] == set()
+
+
+def test_the_figures_of_both_nodes_are_true(runs):
+    """What `inductorfs stats` says against what torch counted."""
+    a, b = (json.loads(runs[name].cli("stats", runs[name].cache, "--json").out) for name in "ab")
+    made, found = a["all"]["families"], b["all"]["families"]
+    assert (made["fxgraph"]["missed"], made["fxgraph"]["made"]) == (GRAPHS, GRAPHS)
+    assert (made["aotautograd"]["missed"], made["aotautograd"]["made"]) == (AUTOGRAD_ENTRIES, AUTOGRAD_ENTRIES)
+    assert made["fxgraph"]["published"] == GRAPHS
+    assert a["saved_s"] == 0
+    assert found["fxgraph"]["cluster"] == GRAPHS
+    assert b["all"]["missed"] == b["all"]["made"] == 0
+    # torch's own sum for the cold run; each graph of it was saved.
+    assert 0 < b["saved_s"] < runs["cold_seconds"]
 
 
 def test_second_run_on_the_second_node_hits_too(runs):

@@ -104,6 +104,7 @@ void Host::start(bool resume, bool requests_finished) {
   vfs_options.quiet_time = options_.quiet_time;
   vfs_options.prefetch_bytes = options_.prefetch_bytes;
   vfs_options.who_writes = options_.who_writes;
+  vfs_options.used = options_.used;
   vfs_options.quiet_is_complete = options_.quiet_is_complete;
   if (options_.views) {
     vfs_options.where_seen = [views = options_.views](pid_t thread, std::string_view path) {

@@ -51,6 +51,7 @@ struct HostOptions {
   pid_t process = 0;                          ///< whose requests these are; 0: the test's own
   /// As of vfs::FileSystemOptions.
   decltype(vfs::FileSystemOptions::who_writes) who_writes{};
+  decltype(vfs::FileSystemOptions::used) used{};
   bool quiet_is_complete = true;       ///< as well
   std::shared_ptr<FakeViews> views{};  ///< none: everybody sees the mountpoint
   /// Where everything lies, as a daemon lays it out, and stays; empty: a directory that goes with the host.

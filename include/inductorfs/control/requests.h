@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -10,6 +13,7 @@
 
 /// The requests and answers on the control socket:
 ///     request := {"op": "status"} | {"op": "where"} | {"op": "explain", "path": hex}
+///              | {"op": "stats"} | {"op": "jobs"} | {"op": "misses", "job": number}
 ///              | {"op": "sync", "timeout_ms": number} | {"op": "unmount", "lazy": boolean}
 ///              | {"op": "upgrade", "program": hex}
 ///     answer  := {"ok": true, "result": object} | {"ok": false, "code": text, "error": text}
@@ -21,10 +25,15 @@ namespace inductorfs::control {
 class MountControl {
  public:
   virtual ~MountControl() = default;
-  /// The three queries return JSON objects as text.
+  /// The queries return JSON objects as text.
   [[nodiscard]] virtual std::string status() = 0;
   [[nodiscard]] virtual std::string where() = 0;
   [[nodiscard]] virtual std::string explain(const std::string& path) = 0;
+  [[nodiscard]] virtual std::string stats() = 0;
+  /// What the jobs of one user did, or of all users.
+  [[nodiscard]] virtual std::string jobs(std::optional<uid_t> user) = 0;
+  /// What a job missed, and why; 0: the last job that missed something.
+  [[nodiscard]] virtual std::string misses(uint64_t job, std::optional<uid_t> user) = 0;
   /// Waits until everything is published, the deadline has passed, or `cancelled` answers true. Returns a JSON object
   /// as text: sync_report().
   [[nodiscard]] virtual Result<std::string> sync(Deadline deadline, const std::function<bool()>& cancelled) = 0;
@@ -35,7 +44,8 @@ class MountControl {
   [[nodiscard]] virtual Result<std::string> upgrade(const std::string& program) = 0;
 };
 
-/// Answers one request. It refuses sync, unmount and upgrade to everybody but root and the daemon's own user.
+/// Answers one request. It refuses sync, unmount and upgrade to everybody but root and the daemon's own user. Others
+/// are told of their own jobs only.
 [[nodiscard]] Answer answer_request(MountControl& mount, std::string_view request, const Peer& peer, uid_t owner);
 /// Makes the answer to peers that wait for the end when the process ends without one of its threads.
 [[nodiscard]] std::string refuse_end(const std::string& why);
@@ -45,6 +55,9 @@ class MountControl {
 [[nodiscard]] std::string status_request();
 [[nodiscard]] std::string where_request();
 [[nodiscard]] std::string explain_request(std::string_view path);
+[[nodiscard]] std::string stats_request();
+[[nodiscard]] std::string jobs_request();
+[[nodiscard]] std::string misses_request(uint64_t job);
 [[nodiscard]] std::string sync_request(Milliseconds timeout);
 [[nodiscard]] std::string unmount_request(bool lazy);
 [[nodiscard]] std::string upgrade_request(std::string_view program);

@@ -137,6 +137,10 @@ class Writers {
   /// An answer changes in two cases only. kNeither counts for one call: a process may load torch later. And a process
   /// that had Triton loaded and no torch has another environment as soon as it has torch.
   [[nodiscard]] virtual JobFacts job_of(pid_t tid, const JobQuestion& question) = 0;
+  /// Returns those variables of the process that the thread `tid` belongs to which name the job that it is a part of
+  /// (a batch system's, a launcher's) and its number of threads, as the process had them when it was observed last;
+  /// empty when it was not observed. Does not block.
+  [[nodiscard]] virtual std::map<std::string, std::string> job_variables(pid_t /*tid*/) { return {}; }
   /// Begins to read what job_of() will need to know of this process, which has been seen and may ask soon. Blocks for a
   /// look at the process only; settles nothing.
   virtual void expect(pid_t tid) = 0;

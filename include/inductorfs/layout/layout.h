@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -151,6 +152,21 @@ inline constexpr std::string_view kAnyDevice = "@";
 /// (`ab/cX.main_CxxBuild` -> `ab/cX.main.so`, `precompiled_headers/cX.h_CxxBuild` -> `cX.h.gch`); empty when there are
 /// none.
 [[nodiscard]] std::vector<std::string> sealed_by_removal_of(std::string_view directory);
+
+// ---- What a compile asks for
+
+/// An artefact of a shared family, as programs look for it.
+struct AskedKey {
+  Family family = Family::kOther;
+  std::string key;  ///< canonical path of the key directory, or of the file where it has none
+};
+/// Returns the artefact of which the lookup of this path tells whether a program has to make it itself: a key directory
+/// of fxgraph or aotautograd, the group file of a Triton key, a file of another shared family. Empty for other paths:
+/// private families, and files that are opened after their key was found.
+[[nodiscard]] std::optional<AskedKey> key_asked_by(std::string_view path);
+/// Returns how long the compile took, as the process that compiled wrote it into the artefact. Only artefacts of
+/// fxgraph have it; empty for all others, and where it is not found.
+[[nodiscard]] std::optional<std::chrono::nanoseconds> compile_time_of(Family family, std::string_view bytes);
 
 // ---- Users of one cache directory
 

@@ -13,6 +13,7 @@
 #include "inductorfs/config/settings.h"
 #include "inductorfs/host/host.h"
 #include "inductorfs/host/learn.h"
+#include "inductorfs/ledger/ledger.h"
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/store/blob_store.h"
 #include "inductorfs/takeover/region.h"
@@ -29,6 +30,7 @@ struct Layers {
   std::unique_ptr<store::BlobStore> store;
   std::unique_ptr<remote::Remote> remote;
   std::unique_ptr<catalog::Catalog> catalog;
+  std::unique_ptr<ledger::Ledger> ledger;
   std::unique_ptr<vfs::FileSystem> file_system;
 };
 

@@ -58,6 +58,10 @@ class ForwardingRemote : public Remote {
   [[nodiscard]] Result<std::vector<ScopeInformation>> list_scopes(size_t limit, Deadline deadline) override {
     return inner_.list_scopes(limit, deadline);
   }
+  [[nodiscard]] Result<std::vector<ScopeId>> scopes_with(const std::string& path, std::span<const ScopeId> scopes,
+                                                         Deadline deadline) override {
+    return inner_.scopes_with(path, scopes, deadline);
+  }
   [[nodiscard]] Result<ServerFacts> probe(Deadline deadline) override { return inner_.probe(deadline); }
   [[nodiscard]] Health health() const override { return inner_.health(); }
 

@@ -189,6 +189,13 @@ class Remote {
   /// scope whose text does not fit its id is left out and counted ("remote.bad_scopes").
   [[nodiscard]] virtual Result<std::vector<ScopeInformation>> list_scopes(size_t limit, Deadline deadline) = 0;
 
+  /// Returns those of these scopes that have an entry of this path, or a group under this contest key.
+  [[nodiscard]] virtual Result<std::vector<ScopeId>> scopes_with(const std::string& /*path*/,
+                                                                 std::span<const ScopeId> /*scopes*/,
+                                                                 Deadline /*deadline*/) {
+    return std::vector<ScopeId>{};
+  }
+
   /// Asks the server what it is. kInvalid when it is not Redis, kNotSupported when it is too old (before 7.0).
   [[nodiscard]] virtual Result<ServerFacts> probe(Deadline deadline) = 0;
 

@@ -144,6 +144,9 @@ struct FileSystemOptions {
   /// files are rendered; empty for who_writes' own processes, which are to meet the files themselves. It may block on
   /// nothing but the kernel's own lists. If there is none, everybody sees the mount at `mountpoint`.
   std::function<std::string(pid_t thread, std::string_view path)> where_seen;
+  /// Is told what programs ask for and make, by the threads of their requests, before these are answered. It must not
+  /// block. If there is none, nobody counts.
+  std::function<void(UseNotice&&)> used;
   /// The directories of the mount that are shown at further places (--also), relative to the mount. Where environments
   /// are learned, all programs see each of these directories as one, and each environment has names of its own in it.
   std::vector<std::string> further_places;

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <string_view>
 
 #include "inductorfs/base/result.h"
+#include "inductorfs/codec/digest.h"
 
 /// The plain values in which the file system speaks to its kernel adapter. Nothing of libfuse appears here.
 namespace inductorfs::vfs {
@@ -72,11 +74,26 @@ struct Found {
   bool keep_attributes = false;
 };
 
+/// What a program's request for a name came to, or that it made the name.
+enum class UseKind {
+  kLocal,    ///< a file of this host
+  kCluster,  ///< an entry of the cluster whose bytes, if it has any, were here already
+  kFetched,  ///< an entry of the cluster whose bytes the request waited for
+  kNothing,  ///< the cluster has nothing of this name in the scopes of this place
+  kPrivate,  ///< nothing of the cluster is shown in this place
+  kLost,     ///< the cluster named it, and had lost its bytes
+  kLate,     ///< the bytes did not come in time, or the cluster is away
+  kUnfit,    ///< the cluster has it, and this host cannot use it
+  kMade,     ///< the program gave a file or a set of files this name
+};
+
 /// The answer to a lookup: the name was found; it is absent (kNotFound), and `keep_absence` says whether the kernel may
 /// remember that; or an error.
 struct LookupAnswer {
   Result<Found> found;
   bool keep_absence = false;
+  UseKind use = UseKind::kLocal;                       ///< what led to the answer
+  std::optional<codec::Digest> digest = std::nullopt;  ///< of an entry of the cluster that was found
 };
 using LookupDone = std::function<void(LookupAnswer)>;
 
@@ -104,6 +121,18 @@ struct RootAccess {
   uid_t uid = 0;
   gid_t gid = 0;
   mode_t mode = 0;
+};
+
+/// One use of a name that layout::key_asked_by() knows, or of a file of such a key.
+struct UseNotice {
+  UseKind use = UseKind::kLocal;
+  pid_t thread = kOtherNamespace;  ///< Caller::pid
+  std::string path;                ///< as programs see it, relative to the mount
+  std::string place;        ///< as FileSystem::explain() takes it: one environment's name, where these are learned
+  std::string environment;  ///< of that name; empty where environments are not learned
+  std::chrono::nanoseconds waited{0};
+  uint64_t bytes = 0;  ///< of kFetched
+  std::optional<codec::Digest> digest;
 };
 
 }  // namespace inductorfs::vfs

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "inductorfs/layout/layout.h"
+#include "vfs/tree/branch_paths.h"
 #include "vfs/tree/paths.h"
 
 /// Who wrote what stands under a final name: looked at when the name is given, and judged before anything leaves the
@@ -43,6 +44,7 @@ void Origin::saw_writer(const NodePtr& node, const std::string& path, pid_t writ
   if (!node->is_regular()) return;
   const auto family = layout::classify(path).family;
   if (!is_shared(family)) return;
+  made(path, writer);
   const WriterVerdict verdict = marks_.glance(path, family, marks_.architecture_of(path), writer);
   node->content.with([&](Content& content) { content.last_writer = writer; });
   const bool stays = change_provenance(node, [&](Provenance& now) {
@@ -76,6 +78,7 @@ void Origin::saw_writer_in_place(const NodePtr& node, pid_t writer, bool anew) {
 
 void Origin::saw_writer_of_set(const NodePtr& directory, const std::string& path, pid_t writer) {
   const auto names = tree_.local_set(path);
+  made_set(path, names, writer);
   const WriterVerdict verdict = marks_.glance(path, kKernel, marks_.architecture_of_set(LocalTree::view(path)), writer);
   Provenance set;
   moves_.read([&](const Moves&) {
@@ -89,6 +92,18 @@ void Origin::saw_writer_of_set(const NodePtr& directory, const std::string& path
   });
   if (directory->key) directory->key->state.with([&](KeyState& state) { state.provenance = set; });
   if (set.is_private()) marks_.stays_here(path, set.why_private, names.size());
+}
+
+void Origin::made(const std::string& path, pid_t writer) const {
+  if (const auto& used = tree_.options().used) {
+    used({UseKind::kMade, writer, shown_path(path), path, std::string(environment_in(path)), {}, 0, {}});
+  }
+}
+
+void Origin::made_set(const std::string& path, const std::vector<std::string>& names, pid_t writer) const {
+  for (const std::string& name : names) {
+    if (layout::is_group_file(name)) return made(join(path, name), writer);
+  }
 }
 
 void Origin::mark_set(const std::string& place, const std::vector<std::string>& names, Provenance& set,

@@ -33,6 +33,10 @@ class Origin {
   void saw_writer_in_place(const NodePtr& node, pid_t writer, bool anew);
   /// Notes that this process gave a whole Triton set its name.
   void saw_writer_of_set(const NodePtr& directory, const std::string& path, pid_t writer);
+  /// Tells FileSystemOptions::used that this process made what stands under the name.
+  void made(const std::string& path, pid_t writer) const;
+  /// The same for a Triton set with these names.
+  void made_set(const std::string& path, const std::vector<std::string>& names, pid_t writer) const;
   /// Adds a writer to all files of a set, which have one writer. `place` is where they are now, below the file system's
   /// directory.
   void mark_set(const std::string& place, const std::vector<std::string>& names, Provenance& set,

@@ -4,7 +4,11 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <chrono>
+#include <utility>
+
 #include "inductorfs/layout/layout.h"
+#include "vfs/tree/branch_paths.h"
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
@@ -28,9 +32,14 @@ bool is_being_renamed(const NodeTable& nodes, const LocalTree& tree, const std::
   return known && nodes.links_of(known) > 0;
 }
 
+/// Says whether the name is one of a compile's: names that programs ask for on the way, and what is private, are not.
+bool is_counted(const std::string& path) {
+  return layout::key_asked_by(path).has_value() || layout::rule_of(layout::classify(path).family).shared;
+}
+
 }  // namespace
 
-void answer_absent(const LookupDone& done, bool keep) { done({fail(ErrorCode::kNotFound), keep}); }
+void answer_absent(const LookupDone& done, bool keep, UseKind why) { done({fail(ErrorCode::kNotFound), keep, why}); }
 
 Lookup::Lookup(const Services& services, RootTree& tree, RootScopes& scopes, ClusterSets& sets, Fetcher& fetcher,
                Prefetch& prefetch, GroupViews& views)
@@ -54,11 +63,13 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
       const std::string path = nodes_.path_of(*known).value_or("");
       if (known->key) views_.meet(known, path, caller);
       const bool keep = kernel_may_keep(path);
-      return done({moves_.read([&](const Moves&) { return found(known, keep); }), false});
+      return telling(path, caller, std::move(done))(
+          {moves_.read([&](const Moves&) { return found(known, keep); }), false, use_of(*known)});
     }
   }
   auto where = tree_.site(parent, name);
   if (!where) return done({fail(std::move(where).error()), false});
+  done = telling(where->path, caller, std::move(done));
   if (directory->key && layout::is_group_file(where->name)) {
     where->seen = tree_.seen_by(caller.pid, parent_path(where->path));
     where->as_it_is = where->seen.empty();
@@ -70,6 +81,31 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
   resolve(*where, std::move(done));
 }
 
+/// Has the listener told of the answer, where the name is of a family that is shared.
+LookupDone Lookup::telling(const std::string& path, const Caller& caller, LookupDone done) const {
+  const auto& used = tree_.options().used;
+  if (!used || !is_counted(path)) return done;
+  return [&used, path, thread = caller.pid, begun = std::chrono::steady_clock::now(),
+          done = std::move(done)](LookupAnswer answer) {
+    UseNotice notice{answer.use, thread, shown_path(path), path, std::string(environment_in(path)),
+                     {},         0,      answer.digest};
+    notice.waited = std::chrono::steady_clock::now() - begun;
+    if (answer.found && notice.use == UseKind::kFetched) notice.bytes = answer.found->attributes.size;
+    used(std::move(notice));
+    done(std::move(answer));
+  };
+}
+
+UseKind Lookup::use_of(Node& node) {
+  return node.content.with(
+      [](const Content& content) { return content.backing == Backing::kLocal ? UseKind::kLocal : UseKind::kCluster; });
+}
+
+UseKind Lookup::why_absent(const Site& site) const {
+  if (!tree_.lists_cluster(site.entry)) return UseKind::kPrivate;
+  return catalog_.why_unfit(site.entry).empty() ? UseKind::kNothing : UseKind::kUnfit;
+}
+
 /// In one root too many.
 void Lookup::lookup_without_cluster(const Site& site, const Caller& caller, const LookupDone& done) {
   counters_.get("lookup.too_many_roots").add();
@@ -78,7 +114,7 @@ void Lookup::lookup_without_cluster(const Site& site, const Caller& caller, cons
   }
   if (const NodePtr known = nodes_.look_up_child(site.parent, site.name)) return done({found(known, false), false});
   auto local = resolve_locally(site, true);
-  return local ? done({std::move(*local), false}) : answer_absent(done, false);
+  return local ? done({std::move(*local), false}) : answer_absent(done, false, UseKind::kPrivate);
 }
 
 void Lookup::resolve(const Site& site, LookupDone done) {
@@ -89,9 +125,9 @@ void Lookup::resolve(const Site& site, LookupDone done) {
   if (const auto known = catalog_.find(site.entry)) return resolve_entry(site, *known, true, std::move(done));
   if (tree_.lists_cluster(site.entry) && catalog_.has_directory(site.entry)) {
     prefetch_.directory(site.entry);
-    return done({add_virtual(site, 1), false});
+    return done({add_virtual(site, 1), false, UseKind::kCluster});
   }
-  answer_absent(done, tree_.lists_cluster(site.entry) && absence_may_be_kept(site.path, site.entry));
+  answer_absent(done, tree_.lists_cluster(site.entry) && absence_may_be_kept(site.path, site.entry), why_absent(site));
 }
 
 std::optional<Result<Found>> Lookup::resolve_locally(const Site& site, bool keep) {
@@ -113,7 +149,7 @@ void Lookup::resolve_entry(const Site& site, const catalog::KnownEntry& known, b
     }
     auto result = add_shared(site, known.entry, 1);
     if (result) result->keep = keep;
-    return done({std::move(result), false});
+    return done({std::move(result), false, UseKind::kCluster, known.entry.digest});
   }
   prefetch_.companions(known.entry);
   fetcher_.fetch({known.entry}, [this, site, known, done = std::move(done)](const std::vector<FetchOutcome>& got) {
@@ -129,16 +165,16 @@ void Lookup::fetched(const Site& site, const catalog::KnownEntry& known, FetchOu
       counters_.get("lookup.lost").add();
       catalog_.report_lost(known);
       if (site.parent->key) sets_.drop(site.parent);
-      return answer_absent(done, false);
+      return answer_absent(done, false, UseKind::kLost);
     case FetchOutcome::kNotNow:
       counters_.get("lookup.not_now").add();
-      return answer_absent(done, false);
+      return answer_absent(done, false, UseKind::kLate);
     case FetchOutcome::kUnfit:
       if (site.parent->key) sets_.drop(site.parent);
-      return answer_absent(done, false);  // hidden by now (Fit); the next entry may fit
+      return answer_absent(done, false, UseKind::kUnfit);  // hidden by now (Fit); the next entry may fit
   }
   counters_.get("lookup.first_touch").add();
-  done({add_shared(site, known.entry, 1), false});
+  done({add_shared(site, known.entry, 1), false, UseKind::kFetched, known.entry.digest});
 }
 
 Result<Found> Lookup::found(const NodePtr& node, bool keep) {

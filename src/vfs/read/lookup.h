@@ -44,6 +44,9 @@ class Lookup {
                                                                           const std::string& directory);
 
  private:
+  [[nodiscard]] LookupDone telling(const std::string& path, const Caller& caller, LookupDone done) const;
+  [[nodiscard]] static UseKind use_of(Node& node);
+  [[nodiscard]] UseKind why_absent(const Site& site) const;
   void lookup_without_cluster(const Site& site, const Caller& caller, const LookupDone& done);
   void resolve(const Site& site, LookupDone done);
   [[nodiscard]] std::optional<Result<Found>> resolve_locally(const Site& site, bool keep);
@@ -71,6 +74,6 @@ class Lookup {
 };
 
 /// Answers that there is no such name. `keep` says that the kernel may remember that.
-void answer_absent(const LookupDone& done, bool keep);
+void answer_absent(const LookupDone& done, bool keep, UseKind why = UseKind::kNothing);
 
 }  // namespace inductorfs::vfs

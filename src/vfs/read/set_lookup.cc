@@ -13,7 +13,7 @@ namespace inductorfs::vfs {
 void Lookup::lookup_in_key_directory(const Site& site, const Caller& caller, LookupDone done) {
   if (!is_kernel_file(site.path)) {
     if (const NodePtr known = nodes_.look_up_child(site.parent, site.name)) {
-      return done({found(known, kernel_may_keep(site.path)), false});
+      return done({found(known, kernel_may_keep(site.path)), false, use_of(*known)});
     }
     return resolve(site, std::move(done));
   }
@@ -26,7 +26,8 @@ void Lookup::lookup_in_key_directory(const Site& site, const Caller& caller, Loo
   const auto [committed, has_pending] = site.parent->key->state.with(
       [](const KeyState& state) { return std::make_pair(state.committed, !state.writers.empty()); });
   const bool keep = !has_pending;
-  if (const NodePtr known = nodes_.look_up_child(site.parent, site.name)) return done({found(known, keep), false});
+  if (const NodePtr known = nodes_.look_up_child(site.parent, site.name))
+    return done({found(known, keep), false, use_of(*known)});
   if (auto local = resolve_locally(site, keep)) return done({std::move(*local), false});
   if (committed == KeyState::Committed::kLocal) {
     // A set that leaves the view in this moment leaves no absence behind.
@@ -44,7 +45,7 @@ void Lookup::lookup_in_key_directory(const Site& site, const Caller& caller, Loo
     if (is_kernel_file(known.entry.path)) set.push_back(std::move(known));
   }
   // A set may be committed at any moment, without the kernel being told of each name.
-  if (set.empty()) return answer_absent(done, false);
+  if (set.empty()) return answer_absent(done, false, why_absent(site));
   show_cluster_set(site, set, std::move(done));
 }
 
@@ -97,7 +98,7 @@ void Lookup::show_cluster_set(const Site& site, const std::vector<catalog::Known
     }
     if (!here || !sets_.take(site.parent, set)) {
       counters_.get(lost ? "lookup.lost" : "lookup.not_now").add();
-      return answer_absent(done, false);
+      return answer_absent(done, false, lost ? UseKind::kLost : UseKind::kLate);
     }
     counters_.get("lookup.first_touch").add();
     const bool keep = site.parent->key->state.with([](const KeyState& state) { return state.writers.empty(); });
@@ -106,7 +107,7 @@ void Lookup::show_cluster_set(const Site& site, const std::vector<catalog::Known
     if (!shown) return answer_absent(done, false);
     auto result = add_shared(site, shown->entry, 1);
     if (result) result->keep = keep;
-    done({std::move(result), false});
+    done({std::move(result), false, UseKind::kFetched, shown->entry.digest});
   });
 }
 

@@ -157,6 +157,7 @@ void KeySets::commit_if_complete(const Site& site, const SetOwner& set_writer, p
     });
   });
   if (!committed) return;
+  origin_.made_set(path, names, caller);
   if (!why_private.empty()) marks_.stays_here(path, why_private, names.size());
   changed_names_in(directory);
   sealer_.add({directory, path, true});

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/codec/digest.h"
+#include "inductorfs/config/json.h"
+#include "inductorfs/vfs/types.h"
+
+/// Keeps account of what programs ask a mount for and make in it: in all, in the last hour, and for each job. The
+/// kernel answers by itself what it has kept, so that the figures are of first uses: a name that is asked for again may
+/// not count. They begin anew with each worker.
+namespace inductorfs::ledger {
+
+class Books;
+class JobFinder;
+
+struct LedgerOptions {
+  std::string proc = "/proc";
+  const Clock& clock = system_clock();
+  /// Returns the variables of a thread's process that name its job (fingerprint::Writers::job_variables).
+  std::function<std::map<std::string, std::string>(pid_t thread)> variables;
+  /// Returns how long the compile took whose result has these bytes; empty when they are not here or do not say it. May
+  /// block on the local disk.
+  std::function<std::optional<std::chrono::nanoseconds>(const codec::Digest& digest)> compile_time;
+  /// Returns in a few words what the name of an environment stands for.
+  std::function<std::string(const std::string& environment)> environment_text;
+};
+
+/// Takes notices from request threads, and enters them by a thread of its own, `ledger`. At most kMostWaiting notices
+/// wait; further ones are dropped and counted. Safe for concurrent use.
+class Ledger {
+ public:
+  static constexpr size_t kMostWaiting = 65'536;
+  /// The jobs that are remembered; of those that have ended the oldest go first, and each user has a share.
+  static constexpr size_t kMostJobs = 256;
+  static constexpr size_t kMostJobsOfOne = 64;
+  static constexpr size_t kMissesOfJob = 64;  ///< the last ones, with their paths
+
+  explicit Ledger(LedgerOptions options);
+  ~Ledger();
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+
+  /// Starts the thread. To be called once.
+  void start();
+  /// Ends it; what waits then is dropped. Idempotent.
+  void stop();
+
+  /// Never blocks.
+  void note(vfs::UseNotice&& notice);
+  /// Says that artefacts with these canonical paths are in the cluster now.
+  void note_published(const std::vector<std::string>& paths);
+  /// Waits until all earlier notices are entered, so that a query shows them.
+  [[nodiscard]] bool settle(Deadline deadline);
+
+  /// Returns the totals: {"since", "seconds", "all": totals, "hour": totals, "dropped"}.
+  [[nodiscard]] config::Json stats() const;
+  /// Returns the jobs of this user, or of all, the last one first.
+  [[nodiscard]] config::Json jobs(std::optional<uid_t> user) const;
+  /// Returns the last misses of a job; 0: of the last job that missed something.
+  [[nodiscard]] config::Json misses(uint64_t job, std::optional<uid_t> user) const;
+
+ private:
+  struct Queue {
+    std::vector<vfs::UseNotice> waiting;
+    std::vector<std::string> published;
+    uint64_t dropped = 0;
+    uint64_t taken = 0;    ///< notices and published paths ever
+    uint64_t entered = 0;  ///< of these
+    bool stopping = false;
+  };
+  void wake();
+  void keep();
+  void enter(const std::vector<vfs::UseNotice>& notices, const std::vector<std::string>& published);
+  void close_ended();
+
+  const LedgerOptions options_;
+  Guarded<Queue> queue_;
+  const std::unique_ptr<JobFinder> finder_;  ///< confined to the thread
+  const std::unique_ptr<Guarded<Books>> books_;
+  std::jthread thread_;
+};
+
+}  // namespace inductorfs::ledger

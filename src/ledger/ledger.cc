@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/ledger/ledger.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "books.h"
+#include "inductorfs/base/activity.h"
+#include "inductorfs/base/log.h"
+#include "inductorfs/base/thread.h"
+#include "job_finder.h"
+#include "report.h"
+
+namespace inductorfs::ledger {
+
+using config::Json;
+
+namespace {
+
+/// How often it looks whether jobs have ended.
+constexpr Milliseconds kTick{1'000};
+/// What comes within it is entered together. A process must not have ended before it is looked at.
+constexpr Milliseconds kBatch{20};
+
+bool may_see(const JobAccount& job, std::optional<uid_t> user) {
+  return !user || (job.name.user == *user && job.name.kind != "hidden");
+}
+
+void log_ended(const JobAccount& job) {
+  const FamilyTally sum = sum_of(job.tally);
+  const auto seconds = [](std::chrono::nanoseconds span) { return std::chrono::duration<double>(span).count(); };
+  log::info("ledger.job_ended", {{"number", job.number},
+                                 {"job", text_of(job.name)},
+                                 {"uid", uint64_t{job.name.user}},
+                                 {"command", job.command},
+                                 {"processes", job.processes},
+                                 {"asked", sum.local + sum.cluster + sum.misses()},
+                                 {"local", sum.local},
+                                 {"cluster", sum.cluster},
+                                 {"missed", sum.misses()},
+                                 {"made", sum.made},
+                                 {"published", sum.published},
+                                 {"fetched_bytes", sum.bytes},
+                                 {"waited_s", seconds(job.tally.waited)},
+                                 {"slowest_s", seconds(job.slowest.waited)},
+                                 {"saved_s", seconds(job.saved)}});
+}
+
+}  // namespace
+
+Ledger::Ledger(LedgerOptions options)
+    : options_(std::move(options)),
+      finder_(std::make_unique<JobFinder>(options_.proc, options_.variables, options_.clock)),
+      books_(std::make_unique<Guarded<Books>>(options_.clock)) {}
+
+Ledger::~Ledger() { stop(); }
+
+void Ledger::start() {
+  thread_ = start_thread("ledger", [this](const std::stop_token&) { keep(); });
+}
+
+void Ledger::stop() {
+  queue_.notify_with([](Queue& queue) { queue.stopping = true; });
+  if (thread_.joinable()) thread_.join();
+}
+
+void Ledger::note(vfs::UseNotice&& notice) {
+  const bool is_first = queue_.with([&notice](Queue& queue) {
+    if (queue.waiting.size() >= kMostWaiting) {
+      ++queue.dropped;
+      return false;
+    }
+    ++queue.taken;
+    queue.waiting.push_back(std::move(notice));
+    return queue.waiting.size() == 1;
+  });
+  if (is_first) wake();
+}
+
+void Ledger::note_published(const std::vector<std::string>& paths) {
+  queue_.with([&paths](Queue& queue) {
+    if (queue.published.size() + paths.size() > kMostWaiting) {
+      queue.dropped += paths.size();
+      return;
+    }
+    queue.taken += paths.size();
+    queue.published.insert(queue.published.end(), paths.begin(), paths.end());
+  });
+  wake();
+}
+
+/// Only for the first notice of a batch: a request thread is not to pay for a switch of threads each time.
+void Ledger::wake() {
+  queue_.notify_with([](Queue&) {});
+}
+
+bool Ledger::settle(Deadline deadline) {
+  const uint64_t taken = queue_.with([](const Queue& queue) { return queue.taken; });
+  const auto is_entered = [taken](const Queue& queue) { return queue.stopping || queue.entered >= taken; };
+  return queue_.wait_until(deadline.at(), is_entered, is_entered);
+}
+
+void Ledger::keep() {
+  const auto is_stopping = [](const Queue& queue) { return queue.stopping; };
+  const auto has_work = [](const Queue& queue) {
+    return queue.stopping || !queue.waiting.empty() || !queue.published.empty();
+  };
+  SteadyTime looked = options_.clock.now();
+  while (true) {
+    queue_.wait_until(Deadline::after(kTick).at(), has_work, has_work);
+    if (queue_.wait_until(Deadline::after(kBatch).at(), is_stopping, is_stopping)) return;
+    const Activity activity("keeps account of what programs use");
+    const auto [notices, published] = queue_.with([](Queue& queue) {
+      return std::make_pair(std::exchange(queue.waiting, {}), std::exchange(queue.published, {}));
+    });
+    enter(notices, published);
+    queue_.notify_with([done = notices.size() + published.size()](Queue& queue) { queue.entered += done; });
+    if (options_.clock.now() - looked < kTick) continue;
+    looked = options_.clock.now();
+    close_ended();
+  }
+}
+
+void Ledger::enter(const std::vector<vfs::UseNotice>& notices, const std::vector<std::string>& published) {
+  for (const vfs::UseNotice& notice : notices) {
+    const FoundJob job = finder_->find(notice.thread);
+    const bool of_cluster = notice.use == vfs::UseKind::kCluster || notice.use == vfs::UseKind::kFetched;
+    std::optional<std::chrono::nanoseconds> compiled_in;
+    if (of_cluster && notice.digest && options_.compile_time &&
+        layout::classify(notice.path).family == layout::Family::kFxGraph) {
+      compiled_in = options_.compile_time(*notice.digest);
+    }
+    books_->with([&](Books& books) { books.enter(notice, job, compiled_in); });
+  }
+  for (const std::string& path : published) {
+    books_->with([&path](Books& books) { books.enter_published(path); });
+  }
+}
+
+void Ledger::close_ended() {
+  books_->with([this](Books& books) {
+    for (const JobAccount* job : books.close_ended([this](const ProcessId& one) { return finder_->lives(one); })) {
+      log_ended(*job);
+    }
+  });
+}
+
+Json Ledger::stats() const {
+  Json report = books_->with([](const Books& books) { return stats_report(books); });
+  report["dropped"] = queue_.with([](const Queue& queue) { return queue.dropped; });
+  return report;
+}
+
+Json Ledger::jobs(std::optional<uid_t> user) const {
+  return books_->with([&](const Books& books) {
+    const std::vector<const JobAccount*> all = books.jobs();
+    std::vector<const JobAccount*> seen;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(seen),
+                 [user](const JobAccount* job) { return may_see(*job, user); });
+    Json list = Json::array();
+    for (const JobAccount* job : seen) list.push_back(job_report(*job, seen, options_.environment_text));
+    return list;
+  });
+}
+
+Json Ledger::misses(uint64_t number, std::optional<uid_t> user) const {
+  return books_->with([&](const Books& books) {
+    const std::vector<const JobAccount*> all = books.jobs();
+    const auto found = std::find_if(all.begin(), all.end(), [&](const JobAccount* job) {
+      return may_see(*job, user) && (number == 0 ? !job->misses.empty() : job->number == number);
+    });
+    if (found == all.end()) return Json::object();
+    std::vector<const JobAccount*> others;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(others),
+                 [user](const JobAccount* job) { return may_see(*job, user); });
+    Json report = job_report(**found, others, options_.environment_text);
+    report["misses"] = misses_report(**found);
+    return report;
+  });
+}
+
+}  // namespace inductorfs::ledger

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report.h"
+
+#include <algorithm>
+#include <array>
+
+namespace inductorfs::ledger {
+
+using config::Json;
+
+namespace {
+
+double seconds_of(std::chrono::nanoseconds span) { return std::chrono::duration<double>(span).count(); }
+
+std::string utc(std::time_t time) {
+  std::tm parts{};
+  std::array<char, 32> text{};
+  if (time == 0 || ::gmtime_r(&time, &parts) == nullptr) return {};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+Json family_report(const FamilyTally& tally) {
+  Json missed = Json::object();
+  for (const auto& [why, count] : tally.missed) missed[std::string(word_of(why))] = count;
+  return Json::object({{"asked", tally.local + tally.cluster + tally.misses()},
+                       {"local", tally.local},
+                       {"cluster", tally.cluster},
+                       {"missed", tally.misses()},
+                       {"why_missed", std::move(missed)},
+                       {"made", tally.made},
+                       {"published", tally.published},
+                       {"fetched", tally.fetched},
+                       {"fetched_bytes", tally.bytes}});
+}
+
+Json tally_report(const Tally& tally) {
+  Json families = Json::object();
+  for (const auto& [family, one] : tally.families) {
+    families[std::string(layout::rule_of(family).name)] = family_report(one);
+  }
+  Json report = family_report(sum_of(tally));
+  report["waited_s"] = seconds_of(tally.waited);
+  report["families"] = std::move(families);
+  return report;
+}
+
+std::string values_text(const std::set<std::string>& values) {
+  std::string text;
+  for (const std::string& value : values) text += (text.empty() ? "" : ", ") + value;
+  return text;
+}
+
+uint64_t missed_for(const JobAccount& job, vfs::UseKind why) {
+  const FamilyTally sum = sum_of(job.tally);
+  const auto found = sum.missed.find(why);
+  return found == sum.missed.end() ? 0 : found->second;
+}
+
+/// torch's key has the number of threads: torch/_inductor/codecache.py (FxGraphHashDetails) takes what
+/// torch.get_num_threads() says, which these variables set.
+void add_thread_hints(const JobAccount& job, const std::vector<const JobAccount*>& others, Json& hints) {
+  for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}) {
+    const auto own = job.variables.find(name);
+    const std::set<std::string> values = own == job.variables.end() ? std::set<std::string>{} : own->second;
+    const std::string here = values.empty() ? "not set" : values_text(values);
+    if (values.size() > 1) {
+      hints.push_back(std::string(name) + " is not the same for all processes of this job (" + here +
+                      "): torch's key has the number of threads, so give all ranks the same");
+      continue;
+    }
+    for (const JobAccount* other : others) {
+      if (other == &job || other->name.user != job.name.user || other->environments != job.environments) continue;
+      const auto theirs = other->variables.find(name);
+      const std::string there = theirs == other->variables.end() ? "not set" : values_text(theirs->second);
+      if (there == here) continue;
+      hints.push_back(std::string(name) + " is " + here + " here and " + there + " in job " +
+                      std::to_string(other->number) +
+                      ": torch's key has the number of threads, so neither finds what the other compiled");
+      break;
+    }
+  }
+}
+
+Json hints_for(const JobAccount& job, const std::vector<const JobAccount*>& others) {
+  Json hints = Json::array();
+  if (missed_for(job, vfs::UseKind::kPrivate) > 0) {
+    hints.push_back(
+        "nothing of the cluster is shown where it looked: `inductorfs status` says whose environment is not known, and "
+        "which directories share with nobody");
+  }
+  if (missed_for(job, vfs::UseKind::kLate) > 0) {
+    hints.push_back("the cluster was away or too slow: see \"remote\" in `inductorfs status`");
+  }
+  if (missed_for(job, vfs::UseKind::kLost) > 0) {
+    hints.push_back("the server had lost bytes that it named: it may be short of memory, see `inductorfs status`");
+  }
+  if (missed_for(job, vfs::UseKind::kNothing) > 0) add_thread_hints(job, others, hints);
+  return hints;
+}
+
+}  // namespace
+
+std::string text_of(const JobName& name) {
+  if (name.kind == "hidden") return "processes that this daemon cannot see";
+  return name.kind + " " + name.id;
+}
+
+std::string_view word_of(vfs::UseKind use) {
+  switch (use) {
+    case vfs::UseKind::kLocal:
+      return "local";
+    case vfs::UseKind::kCluster:
+      return "cluster";
+    case vfs::UseKind::kFetched:
+      return "fetched";
+    case vfs::UseKind::kNothing:
+      return "nothing";
+    case vfs::UseKind::kPrivate:
+      return "private";
+    case vfs::UseKind::kLost:
+      return "lost";
+    case vfs::UseKind::kLate:
+      return "late";
+    case vfs::UseKind::kUnfit:
+      return "unfit";
+    case vfs::UseKind::kMade:
+      return "made";
+  }
+  return "";
+}
+
+FamilyTally sum_of(const Tally& tally) {
+  FamilyTally sum;
+  for (const auto& [family, one] : tally.families) sum.add(one);
+  return sum;
+}
+
+Json stats_report(const Books& books) {
+  return Json::object({{"since", utc(books.since())},
+                       {"all", tally_report(books.total())},
+                       {"hour", tally_report(books.last_hour())},
+                       {"saved_s", seconds_of(books.saved())}});
+}
+
+Json job_report(const JobAccount& job, const std::vector<const JobAccount*>& others,
+                const EnvironmentText& environment_text) {
+  Json report = tally_report(job.tally);
+  report["number"] = job.number;
+  report["job"] = text_of(job.name);
+  report["user"] = job.name.user;
+  report["command"] = job.command;
+  report["started"] = utc(job.started);
+  report["ended"] = utc(job.ended);
+  report["seconds"] = static_cast<uint64_t>(std::max<std::time_t>(job.last_use - job.started, 0));
+  report["processes"] = job.processes;
+  report["saved_s"] = seconds_of(job.saved);
+  report["slowest"] = Json::object({{"path", job.slowest.path}, {"waited_s", seconds_of(job.slowest.waited)}});
+  Json environments = Json::array();
+  for (const std::string& one : job.environments) {
+    const std::string text = environment_text ? environment_text(one) : std::string();
+    environments.push_back(text.empty() ? one : text);
+  }
+  report["environments"] = std::move(environments);
+  Json variables = Json::object();
+  for (const auto& [name, values] : job.variables) variables[name] = values_text(values);
+  report["variables"] = std::move(variables);
+  report["hints"] = hints_for(job, others);
+  return report;
+}
+
+Json misses_report(const JobAccount& job) {
+  Json misses = Json::array();
+  for (auto at = job.misses.rbegin(); at != job.misses.rend(); ++at) {
+    misses.push_back({{"at", utc(at->at)},
+                      {"family", layout::rule_of(at->family).name},
+                      {"path", at->path},
+                      {"place", at->place},
+                      {"why", word_of(at->why)}});
+  }
+  return misses;
+}
+
+}  // namespace inductorfs::ledger

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "books.h"
+#include "inductorfs/config/json.h"
+
+/// What the books say, as JSON. Pure functions.
+namespace inductorfs::ledger {
+
+using EnvironmentText = std::function<std::string(const std::string& environment)>;
+
+[[nodiscard]] config::Json stats_report(const Books& books);
+/// `others` are all jobs, with which the hints compare.
+[[nodiscard]] config::Json job_report(const JobAccount& job, const std::vector<const JobAccount*>& others,
+                                      const EnvironmentText& environment_text);
+[[nodiscard]] config::Json misses_report(const JobAccount& job);
+/// "slurm 4711"
+[[nodiscard]] std::string text_of(const JobName& name);
+/// What people read of a miss's reason.
+[[nodiscard]] std::string_view word_of(vfs::UseKind use);
+/// Returns the sum over all families.
+[[nodiscard]] FamilyTally sum_of(const Tally& tally);
+
+}  // namespace inductorfs::ledger

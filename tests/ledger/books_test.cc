@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "books.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "inductorfs/ledger/ledger.h"
+#include "report.h"
+#include "support/fake_clock.h"
+
+namespace inductorfs::ledger {
+namespace {
+
+using testing::FakeClock;
+
+using config::Json;
+using layout::Family;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+using vfs::UseKind;
+
+std::string graph_key(char name) { return "fxgraph/" + std::string(2, name) + "/f" + std::string(51, name); }
+std::string code(char name) { return std::string(2, name) + "/c" + std::string(51, name) + ".py"; }
+
+std::string code(int number) {
+  std::string name = std::string(47, 'b') + "aaaa";
+  for (size_t at = name.size(); number > 0; number /= 26) name[--at] = static_cast<char>('a' + number % 26);
+  return "bb/c" + name + ".py";
+}
+
+class BooksTest : public ::testing::Test {
+ protected:
+  static FoundJob job(pid_t pid, uid_t user = 1000) {
+    return {{user, "process", std::to_string(pid)}, {pid, 5}, "python3", {}};
+  }
+  static vfs::UseNotice notice(UseKind use, const std::string& path) {
+    vfs::UseNotice one;
+    one.use = use;
+    one.path = path;
+    one.place = path;
+    return one;
+  }
+  void enter(UseKind use, const std::string& path, const FoundJob& of) { books_.enter(notice(use, path), of, {}); }
+  FamilyTally tally(Family family) const {
+    const auto found = books_.total().families.find(family);
+    return found == books_.total().families.end() ? FamilyTally{} : found->second;
+  }
+  std::vector<const JobAccount*> end_all() {
+    const auto none = [](const ProcessId&) { return false; };
+    EXPECT_TRUE(books_.close_ended(none).empty()) << "a launcher may start it again at once";
+    clock_.advance(Milliseconds(31'000));
+    return books_.close_ended(none);
+  }
+  FakeClock clock_;
+  Books books_{clock_};
+};
+
+TEST_F(BooksTest, AKeyCountsOnceForEachJob) {
+  for (int i = 0; i < 3; ++i) enter(UseKind::kCluster, graph_key('b'), job(1));
+  enter(UseKind::kLocal, graph_key('b'), job(2));
+  EXPECT_EQ(tally(Family::kFxGraph).cluster, 1U);
+  EXPECT_EQ(tally(Family::kFxGraph).local, 1U);
+  EXPECT_EQ(books_.jobs().size(), 2U);
+}
+
+TEST_F(BooksTest, WhatAJobMadeItselfIsNoHit) {
+  enter(UseKind::kNothing, graph_key('b'), job(1));
+  enter(UseKind::kNothing, graph_key('b'), job(1));
+  enter(UseKind::kMade, graph_key('b') + "/" + std::string(51, 'c'), job(1));
+  enter(UseKind::kMade, graph_key('b') + "/" + std::string(51, 'd'), job(1));
+  enter(UseKind::kLocal, graph_key('b'), job(1));
+  EXPECT_EQ(tally(Family::kFxGraph).misses(), 1U);
+  EXPECT_EQ(tally(Family::kFxGraph).made, 1U);
+  EXPECT_EQ(tally(Family::kFxGraph).local, 0U);
+  ASSERT_EQ(books_.jobs().front()->misses.size(), 1U);
+  EXPECT_EQ(books_.jobs().front()->misses.front().path, graph_key('b'));
+}
+
+TEST_F(BooksTest, FetchesCountBytesAndTheSlowest) {
+  vfs::UseNotice one = notice(UseKind::kFetched, code('b'));
+  one.bytes = 100;
+  one.waited = seconds(1);
+  books_.enter(one, job(1), {});
+  one.path = code('d');
+  one.waited = seconds(3);
+  books_.enter(one, job(1), {});
+  EXPECT_EQ(tally(Family::kGeneratedCode).fetched, 2U);
+  EXPECT_EQ(tally(Family::kGeneratedCode).bytes, 200U);
+  EXPECT_EQ(books_.jobs().front()->slowest.path, code('d'));
+  EXPECT_EQ(books_.total().waited, seconds(4));
+}
+
+TEST_F(BooksTest, SavedTimeIsNeverTooMuch) {
+  const std::string key = graph_key('b');
+  const auto open = [&](char name, nanoseconds took) {
+    books_.enter(notice(UseKind::kCluster, key + "/" + std::string(51, name)), job(1), took);
+  };
+  enter(UseKind::kCluster, key, job(1));
+  open('c', seconds(9));
+  open('d', seconds(7));
+  open('c', seconds(9));
+  EXPECT_EQ(books_.saved(), seconds(7)) << "torch took one of the candidates at most";
+  EXPECT_EQ(books_.jobs().front()->saved, seconds(7));
+  enter(UseKind::kMade, key + "/" + std::string(51, 'e'), job(1));
+  EXPECT_EQ(books_.saved(), seconds(0)) << "it compiled all the same";
+  open('c', seconds(9));
+  EXPECT_EQ(books_.saved(), seconds(0));
+}
+
+TEST_F(BooksTest, WhatIsPublishedCountsForWhoMadeIt) {
+  enter(UseKind::kMade, graph_key('b') + "/" + std::string(51, 'c'), job(1));
+  enter(UseKind::kMade, code('d'), job(2));
+  books_.enter_published(code('d'));
+  books_.enter_published(code('d'));
+  books_.enter_published(graph_key('b') + "/" + std::string(51, 'c'));
+  books_.enter_published(code('z'));
+  books_.enter_published("");
+  EXPECT_EQ(tally(Family::kGeneratedCode).published, 1U);
+  EXPECT_EQ(tally(Family::kFxGraph).published, 1U);
+  EXPECT_EQ(sum_of(books_.jobs().front()->tally).published, 1U);
+}
+
+TEST_F(BooksTest, TheLastHourForgets) {
+  enter(UseKind::kNothing, code('b'), job(1));
+  clock_.advance(std::chrono::minutes(50));
+  enter(UseKind::kNothing, code('d'), job(1));
+  EXPECT_EQ(sum_of(books_.last_hour()).misses(), 2U);
+  clock_.advance(std::chrono::minutes(15));
+  EXPECT_EQ(sum_of(books_.last_hour()).misses(), 1U);
+  clock_.advance(std::chrono::minutes(60));
+  EXPECT_EQ(sum_of(books_.last_hour()).misses(), 0U);
+  EXPECT_EQ(sum_of(books_.total()).misses(), 2U);
+}
+
+TEST_F(BooksTest, AJobEndsWithItsLastProcess) {
+  enter(UseKind::kNothing, code('b'), job(1));
+  const auto lives = [](const ProcessId& one) { return one.pid == 1; };
+  EXPECT_TRUE(books_.close_ended(lives).empty());
+  const auto ended = end_all();
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_EQ(ended.front()->number, 1U);
+  EXPECT_NE(ended.front()->ended, 0);
+  enter(UseKind::kNothing, code('b'), job(1));
+  EXPECT_EQ(books_.jobs().front()->number, 2U) << "a later process of the same number is another job";
+  EXPECT_EQ(sum_of(books_.total()).misses(), 2U);
+}
+
+TEST_F(BooksTest, WhatGrowsHasALimit) {
+  for (pid_t pid = 1; pid <= 100; ++pid) enter(UseKind::kNothing, code('b'), job(pid, 7));
+  EXPECT_EQ(books_.jobs().size(), Ledger::kMostJobsOfOne);
+  for (pid_t pid = 1; pid <= 1000; ++pid) {
+    enter(UseKind::kNothing, code('b'), job(pid, 1000 + static_cast<uid_t>(pid) / 50));
+  }
+  EXPECT_EQ(books_.jobs().size(), Ledger::kMostJobs);
+  FoundJob many = job(5000);
+  for (int i = 0; i < 10'000; ++i) {
+    many.process = {6000 + i, 1};
+    many.variables["RANK"] = std::to_string(i);
+    enter(UseKind::kNothing, code(i), many);
+  }
+  const JobAccount& job = *books_.jobs().front();
+  EXPECT_EQ(job.misses.size(), Ledger::kMissesOfJob);
+  EXPECT_LE(job.variables.at("RANK").size(), 8U);
+  EXPECT_LE(job.processes, 256U);
+}
+
+TEST_F(BooksTest, AUserWithManyJobsTakesNoneOfAnothers) {
+  enter(UseKind::kNothing, code('b'), job(1, 42));
+  for (pid_t pid = 1; pid <= 500; ++pid) enter(UseKind::kNothing, code('b'), job(pid, 7));
+  EXPECT_EQ(books_.jobs().back()->name.user, 42U);
+}
+
+TEST_F(BooksTest, HintsNameANumberOfThreadsThatDiffers) {
+  FoundJob one = job(1);
+  one.variables = {{"OMP_NUM_THREADS", "8"}};
+  FoundJob two = job(2);
+  two.variables = {{"OMP_NUM_THREADS", "1"}};
+  enter(UseKind::kMade, code('b'), one);
+  enter(UseKind::kNothing, code('d'), two);
+  const Json report = job_report(*books_.jobs().front(), books_.jobs(), {});
+  ASSERT_EQ(report.at("hints").size(), 1U) << report.dump();
+  EXPECT_EQ(report.at("hints").at(0).get<std::string>().find("OMP_NUM_THREADS is 1 here and 8 in job 1"), 0U);
+  two.process.pid = 3;
+  two.variables = {{"OMP_NUM_THREADS", "4"}};
+  enter(UseKind::kNothing, code('e'), two);
+  const Json ranks = job_report(*books_.jobs().front(), books_.jobs(), {});
+  EXPECT_NE(ranks.at("hints").dump().find("not the same for all processes of this job (1, 4)"), std::string::npos);
+  EXPECT_TRUE(job_report(*books_.jobs().back(), books_.jobs(), {}).at("hints").empty()) << "it missed nothing";
+}
+
+TEST_F(BooksTest, OtherMissesHaveHintsToo) {
+  for (const UseKind why : {UseKind::kPrivate, UseKind::kLate, UseKind::kLost}) enter(why, code('b'), job(1));
+  EXPECT_EQ(job_report(*books_.jobs().front(), books_.jobs(), {}).at("hints").size(), 1U) << "one key, one miss";
+  enter(UseKind::kLate, code('d'), job(1));
+  enter(UseKind::kLost, code('e'), job(1));
+  EXPECT_EQ(job_report(*books_.jobs().front(), books_.jobs(), {}).at("hints").size(), 3U);
+}
+
+}  // namespace
+}  // namespace inductorfs::ledger

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "job_finder.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "support/fake_clock.h"
+#include "support/temporary_directory.h"
+
+namespace inductorfs::ledger {
+namespace {
+
+using testing::FakeClock;
+using testing::TemporaryDirectory;
+
+using Values = std::map<std::string, std::string>;
+
+/// A /proc of our own making.
+class Finding : public ::testing::Test {
+ protected:
+  struct Made {
+    pid_t parent = 1;
+    std::string program = "/usr/bin/python3.11";
+    uid_t user = 1000;
+    uint64_t start = 100;
+    std::string cgroup = "0::/user.slice\n";
+  };
+  void make(pid_t pid, const Made& made) { make_thread(pid, pid, made); }
+  void make_thread(pid_t tid, pid_t process, const Made& made) {
+    const std::string directory = proc_.path() + "/" + std::to_string(tid);
+    std::filesystem::create_directories(directory);
+    std::string fields;
+    for (int i = 5; i < 22; ++i) fields += " 0";
+    write(directory + "/stat", std::to_string(tid) + " (a ) name) S " + std::to_string(made.parent) + fields + " " +
+                                   std::to_string(made.start) + " 0 0\n");
+    write(directory + "/status",
+          "Name:\tx\nTgid:\t" + std::to_string(process) + "\nUid:\t" + std::to_string(made.user) + "\t0\t0\t0\n");
+    write(directory + "/cgroup", made.cgroup);
+    write(directory + "/comm", "python3\n");
+    std::filesystem::remove(directory + "/exe");
+    std::filesystem::create_symlink(made.program, directory + "/exe");
+  }
+  static void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+  JobFinder finder() {
+    return JobFinder(
+        proc_.path(), [this](pid_t) { return variables_; }, clock_);
+  }
+  TemporaryDirectory proc_;
+  Values variables_;
+  FakeClock clock_;
+};
+
+TEST_F(Finding, ProcessesThatOneStartedAreOneJob) {
+  make(10, {.program = "/bin/bash"});
+  make(20, {.parent = 10});
+  make(21, {.parent = 20});
+  make_thread(22, 21, {.parent = 20});
+  make(30, {.parent = 21, .program = "/usr/bin/x86_64-linux-gnu-g++-12"});
+  make(40, {.parent = 10});
+  JobFinder found = finder();
+  const JobName job{1000, "process", "20"};
+  EXPECT_EQ(found.find(20).name, job);
+  EXPECT_EQ(found.find(22).name, job) << "a thread of a worker";
+  EXPECT_EQ(found.find(22).process, (ProcessId{21, 100}));
+  EXPECT_EQ(found.find(30).name, job) << "its compiler";
+  EXPECT_EQ(found.find(40).name.id, "40") << "the next line of the same shell";
+  EXPECT_EQ(found.find(20).command, "python3");
+}
+
+TEST_F(Finding, AnotherUsersAncestorIsNoPartOfAJob) {
+  make(20, {.user = 1});
+  make(21, {.parent = 20});
+  EXPECT_EQ(finder().find(21).name, (JobName{1000, "process", "21"}));
+}
+
+TEST_F(Finding, ALoopOfParentsEnds) {
+  make(20, {.parent = 21});
+  make(21, {.parent = 20});
+  EXPECT_EQ(finder().find(20).name.kind, "process");
+}
+
+TEST_F(Finding, ABatchSystemsJobIsOneJob) {
+  make(20, {.cgroup = "0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_3\n"});
+  make(21, {.cgroup = "12:memory:/slurm/uid_1000/job_4711/step_1\n0::/\n"});
+  JobFinder found = finder();
+  EXPECT_EQ(found.find(20).name, (JobName{1000, "slurm", "4711"}));
+  EXPECT_EQ(found.find(21).name, found.find(20).name);
+}
+
+TEST_F(Finding, VariablesNameAJobWhereNoCgroupDoes) {
+  variables_ = {{"SLURM_JOB_ID", "17"}, {"TORCHELASTIC_RUN_ID", "run"}};
+  make(20, {});
+  EXPECT_EQ(finder().find(20).name, (JobName{1000, "slurm", "17"}));
+  variables_ = {{"TORCHELASTIC_RUN_ID", std::string(5000, 'r')}};
+  EXPECT_EQ(finder().find(20).name, (JobName{1000, "torchelastic", std::string(64, 'r')}));
+  variables_ = {{"TORCHELASTIC_RUN_ID", "none"}};
+  EXPECT_EQ(finder().find(20).name.kind, "process") << "torchrun's default";
+}
+
+TEST_F(Finding, APodIsOneJobAndAContainerHasSeveral) {
+  const std::string id(64, 'e');
+  const std::string uid = "0a1b2c3d-0000-1111-2222-333344445555";
+  EXPECT_EQ(job_in_cgroup("0::/kubepods/burstable/pod" + uid + "/" + id + "\n").id, uid);
+  EXPECT_EQ(job_in_cgroup("0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-"
+                          "pod0a1b2c3d_0000_1111_2222_333344445555.slice/cri-containerd-" +
+                          id + ".scope\n")
+                .id,
+            uid);
+  make(20, {.cgroup = "0::/system.slice/docker-" + id + ".scope\n"});
+  EXPECT_EQ(finder().find(20).name, (JobName{1000, "container", "eeeeeeeeeeee process 20"}));
+}
+
+TEST_F(Finding, OtherCgroupsNameNoJob) {
+  for (const char* text : {"", "\n", "0::/", "0::/user.slice/job_12/x", "0::/slurm/job_/x", "0::/slurm/job_12x/y",
+                           "0::/kubepods/pod", "0::/kubepods/podzzzz", "garbage without colons"}) {
+    EXPECT_EQ(job_in_cgroup(text).kind, "") << text;
+  }
+  EXPECT_EQ(job_in_cgroup("0::/slurm/job_" + std::string(5000, '1')).kind, "");
+}
+
+TEST_F(Finding, AThreadThatHasGoneIsHidden) {
+  JobFinder found = finder();
+  EXPECT_EQ(found.find(99).name.kind, "hidden");
+  EXPECT_EQ(found.find(0).name.kind, "hidden");
+  make(20, {});
+  EXPECT_EQ(found.find(20).name.kind, "process");
+  make(20, {.parent = 5, .start = 200});
+  EXPECT_EQ(found.find(20).process.start, 100U) << "not looked at again within a second";
+  clock_.advance(Milliseconds(1001));
+  EXPECT_EQ(found.find(20).process.start, 200U);
+}
+
+TEST(JobFinder, SeesRealProcesses) {
+  FakeClock clock;
+  JobFinder finder("/proc", {}, clock);
+  const FoundJob own = finder.find(::getpid());
+  EXPECT_EQ(own.process.pid, ::getpid());
+  EXPECT_EQ(own.name.user, ::getuid());
+  EXPECT_TRUE(finder.lives(own.process));
+  EXPECT_FALSE(finder.lives({own.process.pid, own.process.start + 1}));
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  const FoundJob found = finder.find(child);
+  EXPECT_EQ(found.name, own.name);
+  EXPECT_TRUE(finder.lives(found.process));
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  siginfo_t information{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &information, WEXITED | WNOWAIT), 0);
+  EXPECT_FALSE(finder.lives(found.process)) << "a zombie";
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_FALSE(finder.lives(found.process));
+}
+
+}  // namespace
+}  // namespace inductorfs::ledger

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/ledger/ledger.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+
+namespace inductorfs::ledger {
+namespace {
+
+using config::Json;
+
+constexpr Milliseconds kPatience{20'000};
+
+std::string code(int number) {
+  std::string name = std::string(47, 'b') + "aaaa";
+  for (size_t at = name.size(); number > 0; number /= 26) name[--at] = static_cast<char>('a' + number % 26);
+  return "bb/c" + name + ".py";
+}
+
+class LedgerTest : public ::testing::Test {
+ protected:
+  LedgerTest() { ledger_.start(); }
+  void note(vfs::UseKind use, const std::string& path, pid_t thread = ::getpid()) {
+    vfs::UseNotice notice;
+    notice.use = use;
+    notice.thread = thread;
+    notice.path = path;
+    ledger_.note(std::move(notice));
+  }
+  Ledger ledger_{LedgerOptions{}};
+};
+
+TEST_F(LedgerTest, CountsWhatManyThreadsSay) {
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([this, i] {
+      for (int one = 0; one < 100; ++one) note(vfs::UseKind::kNothing, code(i * 100 + one));
+    });
+  }
+  threads.clear();
+  note(vfs::UseKind::kMade, code(7));
+  ledger_.note_published({code(7)});
+  ASSERT_TRUE(ledger_.settle(Deadline::after(kPatience)));
+  const Json all = ledger_.stats().at("all");
+  EXPECT_EQ(all.at("missed"), 400);
+  EXPECT_EQ(all.at("made"), 1);
+  EXPECT_EQ(all.at("published"), 1);
+  const Json jobs = ledger_.jobs(std::nullopt);
+  ASSERT_EQ(jobs.size(), 1U);
+  EXPECT_EQ(jobs.at(0).at("missed"), 400);
+  EXPECT_EQ(jobs.at(0).at("ended"), "");
+}
+
+TEST_F(LedgerTest, ShowsAUserHisOwnJobsOnly) {
+  note(vfs::UseKind::kNothing, code(1));
+  note(vfs::UseKind::kNothing, code(2), 0);
+  ASSERT_TRUE(ledger_.settle(Deadline::after(kPatience)));
+  EXPECT_EQ(ledger_.jobs(std::nullopt).size(), 2U);
+  EXPECT_EQ(ledger_.jobs(::getuid()).size(), 1U) << "nobody's, and hidden, is the other";
+  EXPECT_EQ(ledger_.jobs(::getuid() + 1).size(), 0U);
+  EXPECT_FALSE(ledger_.misses(0, ::getuid() + 1).contains("misses"));
+  EXPECT_FALSE(ledger_.misses(99, std::nullopt).contains("misses"));
+  EXPECT_EQ(ledger_.misses(0, ::getuid()).at("misses").at(0).at("path"), code(1));
+}
+
+TEST(Ledger, DropsAndCountsWhatItCannotTake) {
+  Ledger ledger{LedgerOptions{}};  // it has no thread yet
+  for (size_t i = 0; i < Ledger::kMostWaiting + 3; ++i) ledger.note({});
+  EXPECT_EQ(ledger.stats().at("dropped"), 3);
+  EXPECT_FALSE(ledger.settle(Deadline::after(Milliseconds(1))));
+}
+
+TEST(Ledger, EndsAtOnce) {
+  Ledger ledger{LedgerOptions{}};
+  ledger.start();
+  ledger.stop();
+  ledger.stop();
+  ledger.note({});
+  EXPECT_TRUE(ledger.settle(Deadline::after(kPatience))) << "nobody waits for a ledger that has ended";
+}
+
+}  // namespace
+}  // namespace inductorfs::ledger

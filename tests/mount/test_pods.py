@@ -4,13 +4,10 @@ each of them."""
 import contextlib
 import json
 import os
-import re
-import signal
-from pathlib import Path
 
 import pytest
-from inductorfs_testing import artefacts, compare, environments, mounts, places
-from inductorfs_testing.containers import Container, first_process, number_of_first, run_in_container, sidecar
+from inductorfs_testing import artefacts, environments, mounts
+from inductorfs_testing.containers import Container, run_in_container, sidecar
 from inductorfs_testing.environments import Writer
 from inductorfs_testing.mounts import appears
 from inductorfs_testing.processes import run, wait_until
@@ -141,37 +138,6 @@ def test_a_pod_shares_with_nodes_that_examine_their_writers(cluster, pod, at, tm
     for node in (blind, learned, host):
         for name in names:
             appears(node.cache / name)
-
-
-def command_of_manifest(node, cluster):
-    """The sidecar's command in docs/operations.md, for the places of this node."""
-    text = (Path(__file__).parents[2] / "docs/operations.md").read_text()
-    [command] = [text for text in re.findall(r'command: \[sh, -c, "(.*?)"\]', text, re.DOTALL) if "inductorfs mount" in text]
-    for name, place in {"/inductor": node.root, "/store": node.store, "/facts/facts.json": with_file(cluster)[1],
-                        "redis://cache.example": node.remote}.items():
-        assert name in command
-        command = re.sub(rf"(?<![\w/]){name}\b", str(place), command)
-    return " ".join(command.split())
-
-
-def test_the_manifest_of_the_documents_shares(cluster, at):
-    """The mount is the first process of its container: the kernel gives it no signal that it does not handle, and all orphans. The
-    volumes may be written to by everybody, as those of Kubernetes."""
-    node = cluster.node("a", start=False)
-    for directory in (node.root, node.store):
-        directory.chmod(0o777)
-    path = f"PATH={places.program().parent}:{os.environ['PATH']}"
-    with first_process(node.root, ["env", path, f"TMPDIR={node.tmp}", "sh", "-c", command_of_manifest(node, cluster)]) as child:
-        wait_until(lambda: node.cli("status", node.cache).code == 0, 20, "the mount")
-        assert {also["state"] for also in node.status()["also"]} == {"bound"}
-        worker = node.kill_worker()
-        node.next_worker(worker)
-        names = run_in_container(node.cache, at, COMPILE)
-        assert sync(node).code == 0
-        shared(cluster, [*names, *KERNEL])
-        os.kill(number_of_first(child), signal.SIGTERM)
-        assert child.wait(30) == 0
-        assert compare.mounts_below(node.root) == [str(node.root)] and not node.processes()
 
 
 def test_a_mount_for_a_pod_looks_at_no_writer_that_it_could_see(cluster):

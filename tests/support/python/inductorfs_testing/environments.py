@@ -101,11 +101,10 @@ def make(directory: Path):
 class Writer:
     """A process that has these packages loaded and writes generated code, whose facets are torch and Triton, and graphs, which
     depend on the environment too. `change`: what it does to its view of the files before, "namespace" or "chroot"; `variables`:
-    what it has in its environment. Use as a context."""
+    what it has in its environment; `enter`: a command that runs it in a container, which has this directory at `tools`. Use as a context."""
 
-    def __init__(self, cache: Path, packages: Path, change="", user=0, variables=None):
-        tools = Path(__file__).parent.parent
-        self._child = subprocess.Popen([INTERPRETER, "-B", "-c", WRITER, tools, cache, packages, change, str(user)],
+    def __init__(self, cache: Path, packages: Path, change="", user=0, variables=None, enter=(), tools=Path(__file__).parent.parent):
+        self._child = subprocess.Popen([*enter, INTERPRETER, "-B", "-c", WRITER, tools, cache, packages, change, str(user)],
                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={"PATH": "/usr/bin:/bin", **(variables or {})})
         self._tell(f"torch/_C.{SOABI}.so torch/lib/libtorch_cpu.so triton/_C/libtriton.so", "ready")
 

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifests in packaging/kubernetes: by the schemas of Kubernetes, and run as far as namespaces allow, with the paths, the propagation, the
+namespaces, the variables and the commands that stand in them."""
+import contextlib
+import copy
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+import yaml
+from inductorfs_testing import artefacts, compare, environments, mounts, places
+from inductorfs_testing.containers import TOOLS
+from inductorfs_testing.environments import Writer
+from inductorfs_testing.pods import MANIFESTS, KubeNode, PodContainer, Volumes, container_of, documents, pod_of
+from inductorfs_testing.processes import run, wait_until
+
+pytestmark = pytest.mark.usefixtures("root")
+
+NAMES = ["daemonset.yaml", "pod.yaml", "sidecar.yaml"]
+# Since which all that they use exists, and one of today.
+VERSIONS = ["1.29", "1.37"]
+REMOTE = "rediss://cache.example:6379/0"
+PASSWORD = "a password"
+IDLE = ["sleep", "infinity"]
+# A job that runs on while its daemon goes: it answers for each line what it sees. It holds a file open and mapped of which the kernel has
+# the first half alone.
+JOB = """
+import mmap, os, sys
+at = os.environ["TORCHINDUCTOR_CACHE_DIR"]
+os.makedirs(at, exist_ok=True)
+half = 4 << 20
+with open(at + "/file", "wb") as made:
+    made.write(b"x" * 2 * half)
+    made.flush()
+    os.fsync(made.fileno())
+file = os.open(at + "/file", os.O_RDONLY)
+view = mmap.mmap(file, 0, prot=mmap.PROT_READ)
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
+view.madvise(mmap.MADV_RANDOM)
+sum(view[:half:4096])
+
+def attempt(what):
+    try:
+        return what()
+    except OSError as error:
+        return os.strerror(error.errno)
+
+def write(name):
+    os.makedirs(at, exist_ok=True)
+    with open(at + "/" + name, "x") as made:
+        made.write("text")
+
+def touch(offset):
+    child = os.fork()
+    if child == 0:
+        view[offset]
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+print("ready", flush=True)
+for line in sys.stdin:
+    name = line.strip()
+    print(repr({"names": attempt(lambda: sorted(os.listdir(at))), "write": attempt(lambda: write(name)),
+                "kept": touch(0), "not kept": touch(2 * half - 1), "read": attempt(lambda: len(os.pread(file, 4096, 2 * half - 4096)))}), flush=True)
+"""
+
+
+def manifest(name, **changes):
+    """The pod of a manifest, with other values at the top of its spec."""
+    return {**copy.deepcopy(pod_of(name)), **changes}
+
+
+@pytest.fixture
+def cluster_of_nodes(cluster):
+    """Makes nodes, and gives back what they need at the end. The server wants the password of the secret."""
+    cluster.redis.command("ACL", "SETUSER", "pods", "on", f">{PASSWORD}", "~*", "&*", "+@all")
+    with contextlib.ExitStack() as stack:
+        cluster.enter = stack.enter_context
+        cluster.kube_node = lambda name: stack.enter_context(KubeNode(name, cluster.directory))
+        yield cluster
+
+
+def url(cluster):
+    return cluster.redis.url.replace("unix://", "unix://pods@")
+
+
+def texts(cluster, pod):
+    """What the config map and the secret of the DaemonSet have, for this cluster's server."""
+    data = documents("daemonset.yaml")["ConfigMap"]["data"]
+    assert REMOTE in data["mount.toml"]
+    found = {}
+    for volume in pod["volumes"]:
+        if "configMap" in volume:
+            found[volume["name"]] = {key: text.replace(REMOTE, url(cluster)) for key, text in data.items()}
+        elif "secret" in volume:
+            found[volume["name"]] = {"password": PASSWORD + "\n"}
+    return found
+
+
+def server(cluster):
+    """The server's socket, for a container."""
+    return {cluster.redis.directory: cluster.redis.directory}
+
+
+def daemon(cluster, node, pod=None, **more):
+    """The daemon's pod on a node, which answers."""
+    pod = pod or manifest("daemonset.yaml")
+    container = cluster.enter(PodContainer(node, pod, "inductorfs", Volumes(node, pod, texts(cluster, pod)), binds=server(cluster), **more))
+    return container.ready()
+
+
+def job(cluster, node, pod=None, **more):
+    """The job's pod on a node; its first process does nothing. The image has the packages of `environment` at /environment."""
+    pod = pod or manifest("pod.yaml")
+    environment = cluster.directory / "environment"
+    if not environment.exists():
+        environments.make(environment)
+    more.setdefault("command", IDLE)
+    return cluster.enter(PodContainer(node, pod, "train", Volumes(node, pod), binds={TOOLS: "/tools", environment: "/environment"}, **more))
+
+
+def writer(container):
+    """A process of the job that has torch and Triton loaded, in the directory that the manifest names."""
+    cache = container.environment["TORCHINDUCTOR_CACHE_DIR"]
+    done = container.run("mkdir", "-p", cache)
+    assert done.code == 0, done
+    packages = next((container.root.parent / "environment/lib").glob("python3*/site-packages"))
+    inside = f"/environment/{packages.relative_to(container.root.parent / 'environment')}"
+    return Writer(cache, inside, enter=container.enter(), tools="/tools")
+
+
+def mountpoint(container):
+    """The mount that the DaemonSet's command makes."""
+    [told] = json.loads(container.run("inductorfs", "status", "--json").out)
+    return told["mountpoint"]
+
+
+def status(container):
+    return json.loads(container.run("inductorfs", "status", mountpoint(container), "--json").out)
+
+
+def sync(container):
+    return container.run("inductorfs", "sync", mountpoint(container))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_kubernetes_takes_it(version, name):
+    done = subprocess.run([places.REPOSITORY / "scripts/venv", places.REPOSITORY / "tests/mount/requirements/kubernetes.txt"],
+                          stdout=subprocess.PIPE, text=True, check=True, timeout=600)
+    validate = f"{done.stdout.strip()}/bin/kubernetes-validate"
+    done = run([validate, "--strict", "--kubernetes-version", version, MANIFESTS / name])
+    assert done.code == 0, done
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_what_mounts_is_privileged(name):
+    """Kubernetes refuses Bidirectional without it when a pod is made, which no schema says."""
+    pod = manifest(name)
+    for container in [*pod.get("initContainers", []), *pod["containers"]]:
+        is_daemon = any(mount.get("mountPropagation") == "Bidirectional" for mount in container.get("volumeMounts", []))
+        assert container.get("securityContext", {}).get("privileged", False) == is_daemon, container["name"]
+        volumes = {volume["name"] for volume in pod["volumes"]}
+        assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+
+
+def test_the_image_has_the_package():
+    text = (MANIFESTS / "Containerfile").read_text()
+    assert "COPY inductorfs_*.deb " in text and 'ENTRYPOINT ["inductorfs"]' in text
+    assert container_of(manifest("daemonset.yaml"), "inductorfs")["image"] in text
+
+
+def test_what_a_pod_compiles_is_there_on_another_node(cluster_of_nodes):
+    cluster, seen = cluster_of_nodes, []
+    for number in range(2):
+        node = cluster.kube_node(f"node-{number}")
+        served, container = daemon(cluster, node), job(cluster, node)
+        assert served.probe("readinessProbe")
+        with writer(container) as process:
+            if number == 0:
+                graph = process.write_graph("by a pod")
+                done = sync(served)
+                assert done.code == 0 and done.out.startswith("published 1 group"), done
+            else:
+                wait_until(lambda: process.read(graph) == "by a pod", 20, "the other node's graph")
+        seen.append(served.run("inductorfs", "env", "--format", "k8s", "--root", "train", mountpoint(served)).out)
+    variables = {one["name"]: one["value"] for one in yaml.safe_load(seen[0])["env"]}
+    assert variables == {one["name"]: one["value"] for one in container_of(manifest("pod.yaml"), "train")["env"]}
+    assert seen[0] == seen[1]
+
+
+def test_without_hostpid_nothing_is_shared(cluster_of_nodes):
+    cluster = cluster_of_nodes
+    node = cluster.kube_node("node")
+    served, container = daemon(cluster, node, manifest("daemonset.yaml", hostPID=False)), job(cluster, node)
+    with writer(container) as process:
+        process.write_graph("by a pod")
+        done = sync(served)
+    assert done.code == 3 and "is shared with nobody" in done.err, done
+    assert mounts.published(cluster) == []
+
+
+def test_a_job_sees_the_mount_that_comes_after_it(cluster_of_nodes):
+    """HostToContainer; and without it, or without Bidirectional, no job would see any mount that is made after it began."""
+    cluster = cluster_of_nodes
+    node = cluster.kube_node("node")
+    early, deaf = job(cluster, node), manifest("pod.yaml")
+    for mount in container_of(deaf, "train")["volumeMounts"]:
+        del mount["mountPropagation"]
+    deaf = job(cluster, node, deaf)
+    served = daemon(cluster, node)
+    for container, sees in ((early, True), (deaf, False), (job(cluster, node), True)):
+        done = container.run("grep", "-c", f" {mountpoint(served)} fuse.inductorfs ", "/proc/mounts")
+        assert done.out == f"{int(sees)}\n", (container.root, done)
+    done = early.run("grep", "-c", " /tmp/torchinductor_root/[a-z_/]* fuse.inductorfs ", "/proc/mounts")
+    assert done.out == "3\n", ("the header and torch's on-disk caches", done)
+    assert {also["state"] for also in status(served)["also"]} == {"bound"}
+    served.end()
+    assert [place for place in compare.mounts_below(node.root) if "inductorfs/" in place.removeprefix(str(node.root))] == []
+
+
+def test_the_mount_is_only_where_the_daemon_shows_it(cluster_of_nodes):
+    cluster, pod = cluster_of_nodes, manifest("daemonset.yaml")
+    node = cluster.kube_node("node")
+    for mount in container_of(pod, "inductorfs")["volumeMounts"]:
+        mount.pop("mountPropagation", None)
+    served, container = daemon(cluster, node, pod), job(cluster, node)
+    assert container.run("grep", "-c", f" {mountpoint(served)} fuse.inductorfs ", "/proc/mounts").out == "0\n"
+
+
+def test_a_job_waits_for_the_mount_for_a_minute_at_most(cluster_of_nodes):
+    cluster, pod = cluster_of_nodes, manifest("pod.yaml")
+    node = cluster.kube_node("node")
+    [wait] = pod["initContainers"]
+    script = wait["args"][0]
+    assert "left=60" in script
+    wait["args"] = [script.replace("left=60", "left=2")]
+    with PodContainer(node, pod, "wait-for-cache", Volumes(node, pod)) as late:
+        assert late.child.wait(20) == 0
+    daemon(cluster, node)
+    wait["args"] = [script]
+    with PodContainer(node, pod, "wait-for-cache", Volumes(node, pod)) as early:
+        assert early.child.wait(5) == 0
+
+
+class Running:
+    """A job that goes on while its daemon is replaced."""
+
+    def __init__(self, cluster, node):
+        self.container = job(cluster, node, command=["/usr/bin/python3", "-c", JOB], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        told = self.container.child.stdout.readline()
+        assert told == "ready\n", (told, self.container.log.read_text())
+
+    def sees(self, name):
+        self.container.child.stdin.write(name + "\n")
+        self.container.child.stdin.flush()
+        return eval(self.container.child.stdout.readline(), {"__builtins__": {}})  # a dict of strings and numbers
+
+
+# The second: while the last process of the daemon ends.
+DEAD = {"Transport endpoint is not connected", "Software caused connection abort"}
+WELL = {"write": None, "kept": 0, "not kept": 0, "read": 4096}
+
+
+def test_a_rollout_takes_the_mount_from_a_running_job(cluster_of_nodes):
+    """It sees the directory below the mount until the next daemon serves; what it had open works as far as the kernel has kept it."""
+    cluster = cluster_of_nodes
+    node = cluster.kube_node("node")
+    first = daemon(cluster, node)
+    place = mountpoint(first)
+    running = Running(cluster, node)
+    assert first.end() == 0
+    between = running.sees("between")
+    assert (between["names"], between["write"]) == ("No such file or directory", None), between
+    assert (between["kept"], between["not kept"]) == (0, -7) and between["read"] in DEAD, "SIGBUS"
+    second = daemon(cluster, node)
+    after = running.sees("after")
+    assert after["names"] == ["file"] and after["write"] is None, "the new daemon has what the job wrote to the one before"
+    assert after["read"] in DEAD, "the open file is that of the mount before"
+    [kept] = node.path(place).parent.glob("left-over/*/train")
+    assert sorted(os.listdir(kept)) == ["between"]
+    running.container.end(grace=0)
+    assert second.end() == 0 and list(node.path(place).iterdir()) == []
+
+
+def test_a_daemon_that_is_killed_leaves_a_dead_mount_which_the_next_one_replaces(cluster_of_nodes):
+    cluster = cluster_of_nodes
+    node = cluster.kube_node("node")
+    first = daemon(cluster, node)
+    running = Running(cluster, node)
+    first.end(grace=0)
+    between = running.sees("between")
+    assert {between["names"], between["write"]} <= DEAD, between
+    daemon(cluster, node)
+    after = running.sees("after")
+    assert (after["names"], after["write"]) == (["file"], None), after
+
+
+def test_an_upgrade_inside_of_the_container_takes_nothing_from_a_running_job(cluster_of_nodes):
+    cluster = cluster_of_nodes
+    node = cluster.kube_node("node")
+    served = daemon(cluster, node)
+    running = Running(cluster, node)
+    [store] = [mount["mountPath"] for mount in container_of(manifest("daemonset.yaml"), "inductorfs")["volumeMounts"] if mount["name"] == "store"]
+    shutil.copy2(places.program(), node.path(store))
+    before = status(served)
+    done = served.run("inductorfs", "upgrade", mountpoint(served), "--program", f"{store}/{places.program().name}")
+    assert done.code == 0, done
+    after = status(served)
+    assert after["pid"] != before["pid"] and after["takeover"]["upgrades"] == 1
+    assert os.readlink(f"/proc/{after['pid']}/exe").endswith(f"{store}/{places.program().name}")
+    assert running.sees("upgraded") == {"names": ["file"], **WELL}
+
+
+def test_a_sidecar_shares_what_its_pod_compiles(cluster_of_nodes):
+    cluster, pod = cluster_of_nodes, manifest("sidecar.yaml")
+    node = cluster.kube_node("node")
+    sidecar = container_of(pod, "inductorfs")
+    assert REMOTE in sidecar["args"][0]
+    sidecar["args"] = [sidecar["args"][0].replace(REMOTE, url(cluster))]
+    volumes = Volumes(node, pod, texts(cluster, pod))
+    with PodContainer(node, pod, "facts", volumes) as facts:
+        assert facts.child.wait(60) == 0, facts.log.read_text()
+    [place] = [volumes.source(mount["name"]) for mount in container_of(pod, "facts")["volumeMounts"]]
+    assert json.loads((place / "facts.json").read_text())["facets"]
+    artefacts.fingerprint(place / "facts.json")  # the job's image has torch
+    served = cluster.enter(PodContainer(node, pod, "inductorfs", volumes, binds=server(cluster))).ready()
+    container = cluster.enter(PodContainer(node, pod, "train", volumes, command=IDLE, binds={TOOLS: "/tools"}))
+    cache, graph = container.environment["TORCHINDUCTOR_CACHE_DIR"], artefacts.graph("key", "text")
+    code = f"import sys; sys.path.insert(0, '/tools'); from pathlib import Path; from inductorfs_testing import artefacts; cache = Path({cache!r})\n"
+    done = container.run("/usr/bin/python3", "-B", "-c", code + "artefacts.write_graph(cache, 'key', 'text')\nartefacts.triton_compile(cache, 'k', 'pod')")
+    assert done.code == 0, done
+    done = sync(served)
+    assert done.code == 0 and done.out.startswith("published 2 groups"), done
+    told = status(served)
+    assert told["facts"]["writers"] == "pod" and {also["state"] for also in told["also"]} == {"bound"}
+    [header] = [also["path"] for also in told["also"] if also["path"].endswith("precompiled_headers")]
+    assert header.startswith(container.environment["TMPDIR"] + "/")
+    # The supervisor is the first process of its container: the kernel gives it all orphans.
+    assert served.run("sh", "-c", f"kill -9 {told['pid']}").code == 0
+    wait_until(lambda: served.probe("startupProbe") and status(served)["pid"] != told["pid"], 20, "the next worker")
+    done = container.run("cat", f"{cache}/{graph}")
+    assert done.out == "text", done
+    container.end(grace=0)
+    assert served.end() == 0
+    assert [name for name in compare.mounts_below(node.root) if "/volumes-" in name] == []

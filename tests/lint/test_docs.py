@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_docs.py finds what it is for: each case breaks one thing in a small project that is in order."""
+import re
 import sys
 from pathlib import Path
 
@@ -106,3 +107,10 @@ def test_finds(project, name, old, new, offence):
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
     assert any(line.endswith(": " + offence) for line in check_docs.check(project))
+
+
+def test_each_section_of_operations_is_in_its_index():
+    text = (Path(__file__).resolve().parents[2] / "docs/operations.md").read_text()
+    index = text.split("## By symptom", 1)[1].split("\n## ", 1)[0]
+    anchors = {check_docs.slug(name) for name in re.findall(r"^##+ (.*)$", text, re.MULTILINE)} - {"by-symptom", "symptoms"}
+    assert anchors == {target for target in re.findall(r"\]\(#([^)]+)\)", index)}

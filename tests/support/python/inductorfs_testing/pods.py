@@ -185,7 +185,7 @@ class PodContainer:
     def enter(self, *words):
         """The command that runs these words in the container, as `kubectl exec` does."""
         pid = self.pid
-        return ["nsenter", f"--mount=/proc/{pid}/ns/mnt", f"--pid=/proc/{pid}/ns/pid", "--root", "--wd=/", "--target", str(pid), "--", *map(str, words)]
+        return ["nsenter", f"--mount=/proc/{pid}/ns/mnt", f"--pid=/proc/{pid}/ns/pid", "--root", "--wdns=/", "--target", str(pid), "--", *map(str, words)]
 
     def run(self, *words, seconds=60):
         return run(self.enter(*words), self.environment, seconds)

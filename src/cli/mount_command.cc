@@ -42,7 +42,7 @@ int launch_or_report(config::Settings& settings, mount::Readiness readiness) {
   } else {
     (void)::fputs(mount::error_line(launched.error()).c_str(), stderr);
   }
-  return kExitFailed;
+  return mount::exit_code_of(launched.error());
 }
 
 int mount_with(config::Settings settings) {
@@ -62,7 +62,7 @@ int mount_with(config::Settings settings) {
     }
     return kExitDone;
   }
-  return fail_with(ready.error());
+  return ready.error().code() == ErrorCode::kInvalid ? fail_options(ready.error()) : fail_with(ready.error());
 }
 
 class MountCommand final : public Subcommand {

@@ -52,6 +52,12 @@ Result<std::string> mount_id(const std::string& store) {
   return fresh;
 }
 
+/// An option is wrong, or what it names: only another value helps, and the exit code says so (exit_code_of).
+tl::unexpected<Error> wrong_option(Error error) {
+  const std::string text = error.what().empty() ? std::string(to_string(error.code())) : error.what();
+  return fail(ErrorCode::kInvalid, text);
+}
+
 Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& settings, const std::string& id,
                                                     const TakeoverState& takeover, Counters& counters) {
   if (settings.remote.empty()) return remote::make_local_remote();
@@ -66,10 +72,12 @@ Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& sett
   options.client_name = "inductorfs-" + id;
   const std::string shown = log::redact_url(settings.remote);
   Result<std::unique_ptr<remote::Remote>> opened = remote::open_redis(options, counters);
-  if (!opened) return fail(std::move(opened).error().with_context("remote " + shown));
+  if (!opened) return wrong_option(std::move(opened).error().with_context("remote " + shown));
   if (takeover.resume) return opened;  // the remote watch asks it, while the mount is served
   Result<remote::ServerFacts> facts = (*opened)->probe(Deadline::after(kProbePatience));
-  if (!facts && is_wrong_server(facts.error())) return fail(std::move(facts).error().with_context("remote " + shown));
+  if (!facts && is_wrong_server(facts.error())) {
+    return wrong_option(std::move(facts).error().with_context("remote " + shown));
+  }
   return opened;  // one that does not answer is a warning of the mount (remote_warning)
 }
 
@@ -150,7 +158,8 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings
 Result<std::unique_ptr<host::ThisHost>> open_host(const config::Settings& settings, const config::Ownership& ownership,
                                                   const TakeoverState& takeover, Counters& counters) {
   const host::FactsRequest request = facts_request(settings);
-  INDUCTORFS_TRY_ASSIGN(auto facts, takeover.facts ? *takeover.facts : host::learn_facts(request));
+  Result<fingerprint::Fingerprint> facts = takeover.facts ? *takeover.facts : host::learn_facts(request);
+  if (!facts) return request.file.empty() ? fail(facts.error()) : wrong_option(facts.error());
   fingerprint::WritersOptions options;
   options.cache_file = request.cache_file;
   std::unique_ptr<host::LearnedEnvironments> learned;
@@ -168,7 +177,7 @@ Result<std::unique_ptr<host::ThisHost>> open_host(const config::Settings& settin
   reader.program = host::kThisProgram;
   reader.deadline = kPlacePatience;
   auto host = std::make_unique<host::ThisHost>(
-      std::move(facts), std::move(writers), host::PlaceReader(std::move(reader)),
+      std::move(*facts), std::move(writers), host::PlaceReader(std::move(reader)),
       settings.trust.value_or(fingerprint::TrustPolicy::kAll),
       vfs::RootAccess{ownership.uid, ownership.gid, ownership.mode}, fingerprint::ask_name_service, std::move(learned));
   host->while_waiting(takeover::note_progress);
@@ -218,8 +227,8 @@ Result<void> check_store(const std::string& path) {
 
 Result<void> open_log(const config::Settings& settings) {
   const std::string path = log_path(settings);
-  if (!path.empty()) INDUCTORFS_TRY(check_log(path));
-  INDUCTORFS_TRY(log::open(path, settings.log_level));
+  if (const Result<void> fit = path.empty() ? Result<void>() : check_log(path); !fit) return wrong_option(fit.error());
+  if (const Result<void> opened = log::open(path, settings.log_level); !opened) return wrong_option(opened.error());
   // The daemon's umask is 0 for the sake of artefacts' modes; the log names paths of every user of the mount.
   struct stat found {};
   const bool is_file = !path.empty() && ::stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode);
@@ -262,7 +271,7 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
                                               const TakeoverState& takeover) {
   auto layers = std::make_unique<Layers>();
   Stopwatch watch;
-  INDUCTORFS_TRY(check_store(settings.store));
+  if (const Result<void> fit = check_store(settings.store); !fit) return wrong_option(fit.error());
   // The store first: its lock keeps a second daemon from everything else in the directory.
   store::StoreOptions store_options;
   store_options.directory = settings.store;

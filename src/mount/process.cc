@@ -148,7 +148,9 @@ Result<std::string> await_ready(const Forked& forked, std::chrono::seconds patie
   if (message->empty()) return fail(death_of(forked.pid, log));
   if (message->front() == kReadyMark) return message->substr(1);
   const size_t newline = message->find('\n');
-  return fail(ErrorCode::kInternal, newline == std::string::npos ? *message : message->substr(newline + 1));
+  const std::string_view code = std::string_view(*message).substr(1, newline == std::string::npos ? 0 : newline - 1);
+  return fail(code == to_string(ErrorCode::kInvalid) ? ErrorCode::kInvalid : ErrorCode::kInternal,
+              newline == std::string::npos ? *message : message->substr(newline + 1));
 }
 
 Result<void> settle(const std::string& mountpoint, bool keep_stdio) {
@@ -181,6 +183,11 @@ void notify_systemd(const std::string& state) {
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
   // systemd notices a lost word by its own timeout.
   (void)::sendto(fd.get(), state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), size);
+}
+
+int exit_code_of(const Error& error) {
+  constexpr int kWrongOption = 2;
+  return error.code() == ErrorCode::kInvalid ? kWrongOption : EXIT_FAILURE;
 }
 
 std::string error_line(const Error& error) {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/mount/remote_watch.h"
 
+#include <array>
+#include <ctime>
+
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
+#include "inductorfs/config/paths.h"
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/mount/process.h"
 
@@ -14,6 +18,23 @@ constexpr Milliseconds kTick{1000};
 constexpr Milliseconds kProbePatience{2000};
 /// Settings of a server change now and then, and a failover brings another server.
 constexpr std::chrono::minutes kFactsLifetime{10};
+/// Between two words to systemd that differ only in the number of entries.
+constexpr std::chrono::seconds kSummaryPeriod{10};
+
+/// "1234567" as "1,234,567".
+std::string grouped(uint64_t number) {
+  std::string text = std::to_string(number);
+  for (size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  return text;
+}
+
+std::string in_utc(std::time_t moment) {
+  std::tm parts{};
+  std::array<char, 64> text{};
+  if (::gmtime_r(&moment, &parts) == nullptr) return "an unknown time";
+  (void)std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return text.data();
+}
 
 }  // namespace
 
@@ -30,8 +51,20 @@ RemoteWatch::Knowledge RemoteWatch::knowledge() const {
   return knowledge_.with([](const Knowledge& knowledge) { return knowledge; });
 }
 
+std::string RemoteWatch::summary() const {
+  if (address_.empty()) return "serving as a local cache, without a remote";
+  const remote::Remote::Health health = remote_.health();
+  std::string line = "serving, " + grouped(entries_()) + " entries; remote " + address_;
+  const auto since = away_since_.with([](const std::optional<std::time_t>& away) { return away; });
+  if (health.reachable) return config::printable(line + " answers");
+  if (since) line += " away since " + in_utc(*since);
+  return config::printable(line + (since ? ": " : " has not answered yet: ") + health.last_error);
+}
+
 void RemoteWatch::watch_until(const std::stop_token&) {
   std::optional<bool> told;
+  SteadyTime told_at;
+  std::string summary_told;
   SteadyTime stale_at;
   bool stopping = false;
   while (!stopping) {
@@ -41,8 +74,15 @@ void RemoteWatch::watch_until(const std::stop_token&) {
       stale_at = std::chrono::steady_clock::now() + kFactsLifetime;
     }
     const remote::Remote::Health health = remote_.health();
-    if (told != health.reachable) tell(health.reachable, health.last_error);
+    const bool changed = told != health.reachable;
+    if (changed) note(health);
     told = health.reachable;
+    if (changed || std::chrono::steady_clock::now() - told_at >= kSummaryPeriod) {
+      std::string line = summary();
+      if (line != summary_told) notify_systemd("STATUS=" + line);
+      summary_told = std::move(line);
+      told_at = std::chrono::steady_clock::now();
+    }
     stopping = stopping_.wait_until(
         Deadline::after(kTick).at(), [](bool now) { return now; }, [](bool now) { return now; });
   }
@@ -68,13 +108,14 @@ void RemoteWatch::learn() {
   });
 }
 
-void RemoteWatch::tell(bool reachable, const std::string& why) {
-  if (reachable) {
+void RemoteWatch::note(const remote::Remote::Health& health) {
+  away_since_.with([&](std::optional<std::time_t>& away) {
+    away = health.reachable ? std::nullopt : std::optional<std::time_t>(std::time(nullptr));
+  });
+  if (health.reachable) {
     log::info("mount.remote_up", {{"remote", address_}});
-    notify_systemd("STATUS=serving; " + address_ + " answers");
   } else {
-    log::warning("mount.remote_down", {{"remote", address_}, {"why", why}});
-    notify_systemd("STATUS=serving; " + address_ + " does not answer");
+    log::warning("mount.remote_down", {{"remote", address_}, {"why", health.last_error}});
   }
 }
 

@@ -73,6 +73,8 @@ class Service final : public control::MountControl {
 
   /// Returns what the user who mounted should know (sharing.h), one sentence each; mostly empty.
   [[nodiscard]] std::vector<std::string> warnings() const;
+  /// Returns the line for `systemctl status` (RemoteWatch).
+  [[nodiscard]] std::string summary() const { return watch_.summary(); }
 
   [[nodiscard]] std::string status() override;
   [[nodiscard]] std::string where() override;

@@ -110,7 +110,7 @@ class MainLoop {
       end("a second signal");  // stop() detaches it lazily
     } else {
       asked_ = Deadline::after(kBusyPatience);
-      notify_systemd("STOPPING=1");
+      notify_systemd("STOPPING=1\nSTATUS=unmounting");
     }
   }
 
@@ -195,7 +195,7 @@ Result<void> serve(const config::Settings& settings, Inheritance& inherited) {
                                                                       {"store", settings.store},
                                                                       {"version", INDUCTORFS_VERSION}});
   tell_warnings(settings, service->warnings(), inherited.readiness);
-  if (!supervision.resumes()) notify_systemd("READY=1\nSTATUS=serving " + settings.mountpoint);
+  if (!supervision.resumes()) notify_systemd("READY=1\nSTATUS=" + service->summary());
   MainLoop loop(settings, *service, signals, *ended);
   loop.run();
   if (service->hands_over()) {
@@ -246,7 +246,7 @@ int worker_command() {
   } else if (settings.foreground) {
     (void)::fputs(error_line(served.error()).c_str(), stderr);
   }
-  return EXIT_FAILURE;
+  return exit_code_of(served.error());
 }
 
 }  // namespace inductorfs::mount

@@ -42,7 +42,8 @@ struct Forked {
 /// Forks; the child leads a session of its own. The process must have one thread.
 [[nodiscard]] Result<Forked> fork_daemon();
 /// Waits, in the parent, for the child's report. Returns the child's warnings (mostly empty) when the child is ready;
-/// else the child's error, or kTimedOut (it then ends the child), or kInternal when the child died without a report.
+/// else the child's error as kInvalid or kInternal, or kTimedOut (it then ends the child), or kInternal when the child
+/// died without a report.
 [[nodiscard]] Result<std::string> await_ready(const Forked& forked, std::chrono::seconds patience,
                                               const std::string& log);
 
@@ -57,6 +58,9 @@ void protect();
 /// Tells systemd ("READY=1", "STATUS=..."), if systemd listens.
 void notify_systemd(const std::string& state);
 
+/// Returns the exit code of a mount that could not be made: 2 for kInvalid (an option or what it names is wrong, and
+/// another try will not help), else 1.
+[[nodiscard]] int exit_code_of(const Error& error);
 /// Returns "inductorfs: what: where: remedy", exactly one line.
 [[nodiscard]] std::string error_line(const Error& error);
 /// Returns "inductorfs: warning: what; remedy", exactly one line.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ctime>
+#include <functional>
 #include <optional>
 #include <string>
 #include <thread>
@@ -12,7 +14,8 @@
 namespace inductorfs::mount {
 
 /// Watches the server in the background, by a thread of its own: it learns what the server is as soon as that answers,
-/// and logs when the server goes and comes back. The remote must outlive it. Safe for concurrent use.
+/// and tells the log and systemd when the server goes and comes back. The remote must outlive it.
+/// Safe for concurrent use.
 class RemoteWatch {
  public:
   struct Knowledge {
@@ -20,8 +23,10 @@ class RemoteWatch {
     std::string wrong;  ///< why this server cannot be used; empty as long as no unusable server has answered
   };
 
-  /// `address` goes into the log, so it must be without secrets.
-  RemoteWatch(remote::Remote& remote, std::string address) : remote_(remote), address_(std::move(address)) {}
+  /// `address` goes into the log, so it must be without secrets; empty when the mount has no remote. `entries` returns
+  /// how many entries of the cluster the mount knows; any thread calls it, and it may wait for the catalog.
+  RemoteWatch(remote::Remote& remote, std::string address, std::function<uint64_t()> entries)
+      : remote_(remote), address_(std::move(address)), entries_(std::move(entries)) {}
   ~RemoteWatch() { stop(); }
   RemoteWatch(const RemoteWatch&) = delete;
   RemoteWatch& operator=(const RemoteWatch&) = delete;
@@ -30,15 +35,19 @@ class RemoteWatch {
   /// Ends the thread. Idempotent.
   void stop();
   [[nodiscard]] Knowledge knowledge() const;
+  /// Returns one line for `systemctl status`: "serving, 1,234 entries; remote redis://... away since ...".
+  [[nodiscard]] std::string summary() const;
 
  private:
   void watch_until(const std::stop_token& stop);
   void learn();
-  void tell(bool reachable, const std::string& why);
+  void note(const remote::Remote::Health& health);
 
   remote::Remote& remote_;
   std::string address_;
+  std::function<uint64_t()> entries_;
   Guarded<Knowledge> knowledge_;
+  Guarded<std::optional<std::time_t>> away_since_;  ///< empty while the server answers
   Guarded<bool> stopping_{false};
   std::jthread thread_;
 };

@@ -93,8 +93,7 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
       socket_directory_(config::runtime_directory(::geteuid(), config::process_environment())),
       socket_(socket_directory_ + "/" + config::socket_name(settings.mountpoint)),
       also_(settings.mountpoint, settings.also, ::geteuid() == 0, places::also_record_path(socket_)),
-      watch_(*layers_->remote, log::redact_url(settings.remote),
-             [this] { return layers_->catalog->status().entries; }),
+      watch_(*layers_->remote, log::redact_url(settings.remote), [this] { return layers_->catalog->status().entries; }),
       host_watch_(watch_options(settings, noted, reader_of_watch()), host_hooks(), layers_->host->state()->facts,
                   layers_->counters) {
   if (settings.alias != settings.mountpoint)

@@ -17,6 +17,7 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/regular_file.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/mount/open_files.h"
 #include "inductorfs/mount/process_views.h"
@@ -29,6 +30,7 @@ namespace {
 
 constexpr size_t kMountIdBytes = 4;
 constexpr mode_t kLogMode = 0640;
+constexpr uint64_t kCertificateLimit = 16ULL << 20;
 /// What a remote may cost a mount when it does not answer.
 constexpr Milliseconds kProbePatience{700};
 /// For a look at the places of the facts that a job's own lookup may wait for.
@@ -58,6 +60,20 @@ tl::unexpected<Error> wrong_option(Error error) {
   return fail(ErrorCode::kInvalid, text);
 }
 
+/// A server that is away would hide that these are missing: they are read when it answers.
+Result<void> find_certificates(const config::Settings& settings) {
+  for (const auto& [option, file] : {std::pair{"--ca-file", &settings.ca_file},
+                                     {"--cert-file", &settings.cert_file},
+                                     {"--key-file", &settings.key_file}}) {
+    if (file->empty()) continue;
+    const Result<Fd> opened = open_regular(*file, kCertificateLimit);
+    if (opened) continue;
+    const std::string why = opened.error().what().empty() ? "it does not exist" : opened.error().what();
+    return fail(ErrorCode::kInvalid, "cannot read the file of " + std::string(option) + ": " + *file + ": " + why);
+  }
+  return {};
+}
+
 Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& settings, const std::string& id,
                                                     const TakeoverState& takeover, Counters& counters) {
   if (settings.remote.empty()) return remote::make_local_remote();
@@ -72,8 +88,11 @@ Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& sett
   options.client_name = "inductorfs-" + id;
   const std::string shown = log::redact_url(settings.remote);
   Result<std::unique_ptr<remote::Remote>> opened = remote::open_redis(options, counters);
+  // Jobs use a mount that is resumed: it goes on without the remote.
+  if (!opened && takeover.resume) return remote::make_absent_remote(opened.error().what());
   if (!opened) return wrong_option(std::move(opened).error().with_context("remote " + shown));
   if (takeover.resume) return opened;  // the remote watch asks it, while the mount is served
+  if (const Result<void> found = find_certificates(settings); !found) return wrong_option(found.error());
   Result<remote::ServerFacts> facts = (*opened)->probe(Deadline::after(kProbePatience));
   if (!facts && is_wrong_server(facts.error())) {
     return wrong_option(std::move(facts).error().with_context("remote " + shown));

@@ -16,8 +16,9 @@ namespace {
 
 constexpr Milliseconds kTick{1000};
 constexpr Milliseconds kProbePatience{2000};
-/// Settings of a server change now and then, and a failover brings another server.
-constexpr std::chrono::minutes kFactsLifetime{10};
+/// Settings of a server change now and then, and a failover brings another server. A mount that follows no scope asks
+/// the server nothing else, so this is also how soon that mount knows that the server is away.
+constexpr std::chrono::minutes kFactsLifetime{1};
 /// Between two words to systemd that differ only in the number of entries.
 constexpr std::chrono::seconds kSummaryPeriod{10};
 
@@ -68,7 +69,7 @@ void RemoteWatch::watch_until(const std::stop_token&) {
   SteadyTime stale_at;
   bool stopping = false;
   while (!stopping) {
-    if (std::chrono::steady_clock::now() >= stale_at || !knowledge().facts) {
+    if (std::chrono::steady_clock::now() >= stale_at || !knowledge().facts || told == false) {
       const Activity activity("asks the server");
       learn();
       stale_at = std::chrono::steady_clock::now() + kFactsLifetime;

@@ -335,6 +335,14 @@ def test_password_file_that_is_missing(cluster, place):
     refused(mount(cluster, place, "--password-file", missing, remote=cluster.redis.url), re.escape(str(missing)), "empty; write", code=2)
 
 
+@pytest.mark.parametrize("option", ["--ca-file", "--cert-file", "--key-file"])
+def test_certificate_that_is_missing(cluster, place, option):
+    """Although the server is away, so that nobody needs it yet."""
+    missing = place.root / "none.pem"
+    refused(mount(cluster, place, option, missing, remote="rediss://127.0.0.1:1"), re.escape(str(missing)), option, "it does not exist$", code=2)
+    not_mounted(place)
+
+
 @contextlib.contextmanager
 def server(answer):
     """A TCP server. answer: what it says to each INFO (and OK to all else); bytes it says to anything; None: silence."""

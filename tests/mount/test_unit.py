@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The unit of systemd: who the OOM killer takes first, and what the processes of a mount may do."""
+import json
 import os
 import re
 import shutil
@@ -13,13 +14,14 @@ from inductorfs_testing.processes import run
 from inductorfs_testing.takeovers import healthy
 
 UNIT = Path(__file__).resolve().parents[2] / "systemd" / "inductorfs@.service"
+USER_UNIT = UNIT.parent / "user" / UNIT.name
 CAPABILITIES = ["chown", "dac_override", "dac_read_search", "kill", "setgid", "setuid", "ipc_lock", "fowner", "fsetid", "sys_ptrace",
                 "sys_admin", "sys_resource", "mknod", "lease"]
 
 
-def settings():
+def settings(unit=UNIT):
     """The last value of each setting of the section Service."""
-    service = UNIT.read_text().partition("[Service]")[2].partition("[Install]")[0]
+    service = unit.read_text().partition("[Service]")[2].partition("[Install]")[0]
     return dict(re.findall(r"^(\w+)=(.*)$", service, re.MULTILINE))
 
 
@@ -55,6 +57,18 @@ def test_the_journal_knows_the_daemon_by_its_name():
     assert settings()["SyslogIdentifier"] == "inductorfs"
 
 
+@pytest.mark.parametrize("unit", [UNIT, USER_UNIT], ids=["system", "user"])
+def test_a_wrong_configuration_is_not_tried_again(unit):
+    told = settings(unit)
+    assert told["RestartPreventExitStatus"] == "2" and told["Restart"] == "on-failure" and told["NotifyAccess"] == "all"
+
+
+def test_a_user_may_run_fusermount():
+    """Its set-user-id bit counts for nothing where a process may get no new privileges, which most options of a sandbox imply for a user."""
+    assert not [name for name in settings(USER_UNIT)
+                if name.startswith(("NoNewPrivileges", "Private", "Protect", "Restrict", "SystemCall", "Lock", "Memory"))]
+
+
 def test_the_unit_bounds_what_its_processes_may_do():
     told = settings()
     assert told["NoNewPrivileges"] == "yes"
@@ -66,13 +80,14 @@ def test_the_unit_bounds_what_its_processes_may_do():
                             "ProtectControlGroups", "ProtectProc", "ProcSubset", "MountFlags", "RootDirectory", "DynamicUser")]
 
 
-def test_systemd_accepts_the_unit(tmp_path):
+@pytest.mark.parametrize("source", [UNIT, USER_UNIT], ids=["system", "user"])
+def test_systemd_accepts_the_unit(tmp_path, source):
     verify = shutil.which("systemd-analyze")
     if verify is None:
         lack("systemd-analyze is not here")
     unit = tmp_path / "inductorfs@mnt.service"
     # Not installed here; systemd checks that each program is there.
-    unit.write_text(UNIT.read_text())
+    unit.write_text(source.read_text())
     done = run([verify, "verify", "--man=no", unit], dict(os.environ), seconds=60)
     assert done.code == 0 and str(unit) not in done.err and UNIT.name not in done.err, done.err
 
@@ -128,3 +143,19 @@ def test_a_mount_works_with_the_rights_of_the_unit_only(cluster):
     status = Path(f"/proc/{node.worker()}/status").read_text()
     assert re.search(r"^NoNewPrivs:\t1$", status, re.MULTILINE)
     node.unmount()
+
+
+@pytest.mark.usefixtures("root")
+def test_a_worker_without_the_password_file_serves_without_the_remote(cluster, tmp_path):
+    """The file of a credential goes with its unit; a job that uses the mount must not pay for that."""
+    password = tmp_path / "password"
+    password.write_text("any")
+    node = cluster.node("a", start=False)
+    done = run([places.program(), "mount", node.cache, "--store", node.store, "--log", node.log, "--remote", "unix:///nonexistent/socket",
+                "--password-file", password, *cluster.options()], node.env(), seconds=30)
+    assert done.code == 0, done.err
+    (node.cache / "kept").write_text("x")
+    password.unlink()
+    healthy(node, node.kill_worker())
+    assert (node.cache / "kept").read_text() == "x"
+    assert "cannot read the password file" in json.dumps(node.status()["remote"])

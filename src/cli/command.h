@@ -46,6 +46,7 @@ class Subcommand {
   DO(config_command)            \
   DO(env_command)               \
   DO(metrics_command)           \
+  DO(completion_command)        \
   DO(gpu_probe_command)         \
   DO(package_facts_command)     \
   DO(host_facts_command)        \

@@ -54,17 +54,21 @@ CommandLine report(CLI::App& app, const CLI::ParseError& problem) {
 
 }  // namespace
 
+void add_commands(CLI::App& app, const std::vector<std::unique_ptr<Subcommand>>& commands) {
+  for (const auto& command : commands) {
+    CLI::App* const words = app.add_subcommand(std::string(command->name()), std::string(command->help()));
+    if (command->help().empty()) words->group("");
+    command->add_to(*words);
+  }
+}
+
 CommandLine parse_command_line(int argc, const char* const* argv) {
   auto parser = std::make_unique<CLI::App>(kAbout, "inductorfs");
   CLI::App& app = *parser;
   app.set_version_flag("--version", std::string("inductorfs ") + INDUCTORFS_VERSION);
   app.require_subcommand(1);
   std::vector<std::unique_ptr<Subcommand>> commands = all_commands();
-  for (const auto& command : commands) {
-    CLI::App* const words = app.add_subcommand(std::string(command->name()), std::string(command->help()));
-    if (command->help().empty()) words->group("");
-    command->add_to(*words);
-  }
+  add_commands(app, commands);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {

@@ -16,6 +16,7 @@ def installed_by_meson(root):
     for path in [root / "meson.build", *sorted((root / "src").rglob("meson.build"))]:
         text = re.sub(r"#.*", "", path.read_text())
         names.update(re.findall(r"executable\('([\w.-]+)'[^\n]*(?:\n[^\n=]*)?install: true", text))
+        names.update(re.findall(r"custom_target\([^)]*output: '([\w.-]+)'[^)]*install: true", text))
         for call in re.findall(r"install_(?:data|man)\((.*)\)", text):
             names.update(Path(name).name for name in re.findall(r"'([^']*/[^']*)'", call.split("install_dir")[0]))
         names.update(re.findall(r"'(mount[\w.]+)'", "".join(re.findall(r"foreach name : (.*)\n  install_symlink", text))))

@@ -172,15 +172,26 @@ class PodContainer:
                                           stdin=stdin or subprocess.DEVNULL, stdout=stdout or log, stderr=log, text=True, cwd="/",
                                           env=self.environment)
         self.ended = False
-        wait_until(lambda: self.child.poll() is not None or os.path.exists(f"/proc/{self.pid}/root/.made"), 20, "the container's root")
+        wait_until(lambda: self.child.poll() is not None or self._is_made(), 20, "the container's root")
+
+    def _first(self):
+        """The pid of the container's first process; None before it began and after it ended."""
+        if not self._own_pids:
+            return self.child.pid
+        try:
+            children = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children").read_text().split()
+        except OSError:
+            return None
+        return int(children[0]) if children else None
+
+    def _is_made(self):
+        first = self._first()
+        return first is not None and os.path.exists(f"/proc/{first}/root/.made")
 
     @property
     def pid(self):
         """The first process of the container, in this process's namespace."""
-        if not self._own_pids:
-            return self.child.pid
-        children = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children")
-        return int(wait_until(lambda: children.read_text().split(), 10, "the container's first process")[0])
+        return wait_until(self._first, 10, "the container's first process")
 
     def enter(self, *words):
         """The command that runs these words in the container, as `kubectl exec` does."""

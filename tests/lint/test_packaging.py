@@ -27,7 +27,8 @@ def test_the_tree_is_in_order():
 
 @pytest.mark.parametrize("name, old, new, offence", [
     ("meson.build", "systemd/inductorfs@.service", "systemd/other.service", "other.service is missing"),
-    ("meson.build", "systemd/inductorfs@.service", "systemd/other.service", "Meson installs no inductorfs@.service"),
+    ("src/cli/meson.build", "output: '_inductorfs'", "output: '_other'", "Meson installs no _inductorfs"),
+    ("src/cli/meson.build", "docs/man/inductorfs.1'", "docs/man/other.1'", "Meson installs no inductorfs.1"),
     ("src/cli/meson.build", "executable('inductorfs',", "executable('other',", "other is missing"),
     ("src/cli/meson.build", "docs/man/inductorfs.1'", "docs/man/other.1'", "other.1 is missing"),
     ("packaging/debian/inductorfs.install", "usr/sbin/mount.inductorfs\n", "", "mount.inductorfs is missing"),

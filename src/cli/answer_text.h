@@ -30,5 +30,11 @@ namespace inductorfs::cli {
 [[nodiscard]] std::string sync_text(const config::Json& report);
 /// Returns the error of a `sync` after which nothing that was written is shared, with the first reason.
 [[nodiscard]] std::string nothing_shared_text(const config::Json& report, const std::string& mountpoint);
+/// Returns how far `warm` is, in one line: counts, bytes, rate and the estimated time left. `seconds`: since it began.
+[[nodiscard]] std::string warm_progress_text(const config::Json& report, double seconds);
+/// Returns what a `warm` did, in one or two lines.
+[[nodiscard]] std::string warm_text(const config::Json& report);
+/// Returns the error of a `warm` that did not fetch everything, with the reasons.
+[[nodiscard]] std::string not_complete_text(const config::Json& report, const std::string& mountpoint);
 
 }  // namespace inductorfs::cli

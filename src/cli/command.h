@@ -38,6 +38,7 @@ class Subcommand {
   DO(stats_command)             \
   DO(jobs_command)              \
   DO(why_miss_command)          \
+  DO(warm_command)              \
   DO(upgrade_command)           \
   DO(explain_command)           \
   DO(fingerprint_command)       \

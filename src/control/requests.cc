@@ -15,6 +15,8 @@ using config::to_line;
 namespace {
 
 constexpr int64_t kMostSync = 24LL * 3600 * 1000;
+/// A slice is short, so that a client shows how far it is.
+constexpr int64_t kMostWarmSlice = 5000;
 
 Answer refuse(ErrorCode code, const std::string& why) {
   return {to_line({{"ok", false}, {"code", to_string(code)}, {"error", why}}), false};
@@ -65,6 +67,23 @@ Answer upgrade(MountControl& mount, const Json& request) {
   return answer;
 }
 
+Answer warm(MountControl& mount, const Json& request, const Peer& peer) {
+  WarmSelection selection;
+  const std::optional<std::string> pattern = from_hex(member<std::string>(request, "pattern", ""));
+  if (!pattern) return refuse(ErrorCode::kInvalid, "warm needs a pattern in hexadecimal");
+  selection.pattern = *pattern;
+  selection.family = member<std::string>(request, "family", "");
+  selection.scope = member<std::string>(request, "scope", "");
+  if (const auto limit = request.find("limit"); limit != request.end()) {
+    if (!limit->is_number_unsigned())
+      return refuse(ErrorCode::kInvalid, "warm needs a limit that is a number of bytes");
+    selection.limit = limit->get<uint64_t>();
+  }
+  const int64_t slice = std::clamp<int64_t>(member<int64_t>(request, "slice_ms", 0), 0, kMostWarmSlice);
+  const Result<std::string> done = mount.warm(selection, Milliseconds(slice), peer.gone);
+  return done ? succeed(*done) : refuse(done.error());
+}
+
 Answer change(MountControl& mount, const std::string& operation, const Json& request, const Peer& peer) {
   if (operation == "sync") {
     const int64_t timeout = std::clamp<int64_t>(member<int64_t>(request, "timeout_ms", 0), 0, kMostSync);
@@ -72,6 +91,7 @@ Answer change(MountControl& mount, const std::string& operation, const Json& req
     return done ? succeed(*done) : refuse(done.error());
   }
   if (operation == "upgrade") return upgrade(mount, request);
+  if (operation == "warm") return warm(mount, request, peer);
   Answer answer = outcome(mount.unmount(member<bool>(request, "lazy", false)));
   answer.hold_until_exit = answer.line.find(R"("ok":true)") != std::string::npos;
   return answer;
@@ -94,7 +114,8 @@ Answer answer_request(MountControl& mount, std::string_view request, const Peer&
     const auto job = member<int64_t>(parsed, "job", 0);
     return succeed(mount.misses(static_cast<uint64_t>(std::max<int64_t>(job, 0)), seen));
   }
-  if (operation != "sync" && operation != "unmount" && operation != "upgrade") {
+  constexpr std::string_view kChanges[] = {"sync", "unmount", "upgrade", "warm"};
+  if (std::find(std::begin(kChanges), std::end(kChanges), operation) == std::end(kChanges)) {
     return refuse(ErrorCode::kNotSupported, "this daemon does not know the request: use its own version of inductorfs");
   }
   if (!is_owner) {
@@ -125,6 +146,14 @@ std::string misses_request(uint64_t job) { return to_line({{"op", "misses"}, {"j
 std::string sync_request(Milliseconds timeout) { return to_line({{"op", "sync"}, {"timeout_ms", timeout.count()}}); }
 std::string upgrade_request(std::string_view program) {
   return to_line({{"op", "upgrade"}, {"program", to_hex(program)}});
+}
+std::string warm_request(const WarmSelection& selection, Milliseconds slice) {
+  return to_line({{"op", "warm"},
+                  {"pattern", to_hex(selection.pattern)},
+                  {"family", selection.family},
+                  {"scope", selection.scope},
+                  {"limit", selection.limit},
+                  {"slice_ms", slice.count()}});
 }
 std::string unmount_request(bool lazy) { return to_line({{"op", "unmount"}, {"lazy", lazy}}); }
 

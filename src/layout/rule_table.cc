@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "glob.h"
+#include "inductorfs/layout/glob.h"
 #include "name_shapes.h"
 
 namespace inductorfs::layout {

@@ -95,7 +95,8 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
       also_(settings.mountpoint, settings.also, ::geteuid() == 0, places::also_record_path(socket_)),
       watch_(*layers_->remote, log::redact_url(settings.remote), [this] { return layers_->catalog->status().entries; }),
       host_watch_(watch_options(settings, noted, reader_of_watch()), host_hooks(), layers_->host->state()->facts,
-                  layers_->counters) {
+                  layers_->counters),
+      warmer_(settings_, *layers_) {
   if (settings.alias != settings.mountpoint)
     socket_alias_ = socket_directory_ + "/" + config::socket_name(settings.alias);
   note_.with([&](Note& known) {
@@ -408,6 +409,13 @@ Result<std::string> Service::upgrade(const std::string& program) {
   hands_over_ = true;
   ended_.raise();
   return to_line({{"pid", ::getpid()}});
+}
+
+Result<std::string> Service::warm(const control::WarmSelection& selection, Milliseconds slice,
+                                  const std::function<bool()>& cancelled) {
+  const auto ends = [&] { return cancelled() || stopping_.with([](bool stopping) { return stopping; }); };
+  INDUCTORFS_TRY_ASSIGN(const Json answer, warmer_.step(selection, slice, ends));
+  return to_line(answer);
 }
 
 Result<void> Service::unmount(bool lazy) {

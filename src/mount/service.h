@@ -16,6 +16,7 @@
 #include "inductorfs/mount/remote_watch.h"
 #include "inductorfs/mount/sharing.h"
 #include "inductorfs/mount/supervision.h"
+#include "inductorfs/mount/warmer.h"
 #include "inductorfs/places/also.h"
 #include "notes.h"
 #include "own_messenger.h"
@@ -85,6 +86,8 @@ class Service final : public control::MountControl {
   [[nodiscard]] Result<std::string> sync(Deadline deadline, const std::function<bool()>& cancelled) override;
   [[nodiscard]] Result<void> unmount(bool lazy) override;
   [[nodiscard]] Result<std::string> upgrade(const std::string& program) override;
+  [[nodiscard]] Result<std::string> warm(const control::WarmSelection& selection, Milliseconds slice,
+                                         const std::function<bool()>& cancelled) override;
 
  private:
   Result<void> mount(const config::Ownership& ownership);
@@ -115,6 +118,7 @@ class Service final : public control::MountControl {
   RemoteWatch watch_;
   std::set<remote::ScopeId> announced_;  ///< confined to the host-watch thread
   host::HostWatch host_watch_;
+  Warmer warmer_;
   std::string socket_alias_;  ///< a link to the socket, for the mountpoint as the user spelled it
   std::unique_ptr<control::ControlServer> control_;
   Guarded<bool> stopping_{false};

@@ -43,10 +43,17 @@ class FakeMount final : public MountControl {
     return std::string(R"({"pid":7})");
   }
 
+  Result<std::string> warm(const WarmSelection& selection, Milliseconds slice, const std::function<bool()>&) override {
+    warmed.emplace_back(selection, slice);
+    if (!outcome) return fail(outcome.error());
+    return std::string(R"({"done":true})");
+  }
+
   Result<void> outcome;
   std::string explained;
   std::optional<uid_t> seen_by;
   uint64_t asked_job = 0;
+  std::vector<std::pair<WarmSelection, Milliseconds>> warmed;
   Milliseconds sync_left{0};
   std::vector<bool> unmounts;
   std::vector<std::string> programs;
@@ -157,6 +164,26 @@ TEST_F(Requests, AreOneLineEach) {
 
 TEST(ParseAnswer, RefusesWhatIsNone) {
   for (const char* text : {"", "ok", "[]", "{\"ok\":false}"}) EXPECT_FALSE(parse_answer(text).has_value()) << text;
+}
+
+TEST_F(Requests, WarmTheStoreForRootAndTheOwner) {
+  WarmSelection selection;
+  selection.pattern = "triton/**";
+  selection.family = "triton";
+  selection.scope = "0123456789";
+  selection.limit = UINT64_MAX - 1;
+  for (const uid_t uid : {kOwner, uid_t{0}}) {
+    EXPECT_TRUE(parse_answer(answer(warm_request(selection, Milliseconds(1000)), uid).line).has_value());
+    ASSERT_FALSE(mount_.warmed.empty());
+    EXPECT_EQ(mount_.warmed.back().first, selection);
+    EXPECT_EQ(mount_.warmed.back().second, Milliseconds(1000));
+  }
+  EXPECT_EQ(refusal(warm_request(selection, Milliseconds(1)), kOwner + 1), ErrorCode::kNotPermitted);
+  EXPECT_EQ(refusal(R"({"op":"warm","pattern":"xyz"})"), ErrorCode::kInvalid);
+  EXPECT_EQ(refusal(R"({"op":"warm","limit":-1})"), ErrorCode::kInvalid);
+  EXPECT_EQ(mount_.warmed.size(), 2U);
+  EXPECT_TRUE(parse_answer(answer(R"({"op":"warm","slice_ms":999999999})").line).has_value());
+  EXPECT_LE(mount_.warmed.back().second, Milliseconds(5000));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "glob.h"
+#include "inductorfs/layout/glob.h"
 
 #include <gtest/gtest.h>
 

@@ -16,9 +16,20 @@
 ///              | {"op": "stats"} | {"op": "jobs"} | {"op": "misses", "job": number}
 ///              | {"op": "sync", "timeout_ms": number} | {"op": "unmount", "lazy": boolean}
 ///              | {"op": "upgrade", "program": hex}
+///              | {"op": "warm", "pattern": hex, "family": text, "scope": text, "limit": number, "slice_ms": number}
 ///     answer  := {"ok": true, "result": object} | {"ok": false, "code": text, "error": text}
 /// Paths are in hexadecimal, because a name may have any byte and JSON text may not.
 namespace inductorfs::control {
+
+/// Which artefacts of the cluster `warm` fetches; what is empty excludes nothing.
+struct WarmSelection {
+  std::string pattern;          ///< a glob (layout/glob.h) over canonical paths
+  std::string family;           ///< a family's name
+  std::string scope;            ///< a scope's id, or the first kScopePrefix or more of its digits
+  uint64_t limit = UINT64_MAX;  ///< bytes to fetch at most
+  bool operator==(const WarmSelection&) const = default;
+};
+inline constexpr size_t kScopePrefix = 8;
 
 /// The operations that a running mount offers on its control socket; they are called from several threads.
 /// Safe for concurrent use.
@@ -42,9 +53,13 @@ class MountControl {
   /// Lets this program serve the mount instead; this process then ends. Returns a JSON object as text. kInvalid when it
   /// is no program, kBusy during a stop or another upgrade, kUnavailable without a supervisor.
   [[nodiscard]] virtual Result<std::string> upgrade(const std::string& program) = 0;
+  /// Fetches a part of the selection into the store, for about `slice`; the caller repeats the request until the
+  /// answer is `done`. Returns a JSON object as text: Warmer::step().
+  [[nodiscard]] virtual Result<std::string> warm(const WarmSelection& selection, Milliseconds slice,
+                                                 const std::function<bool()>& cancelled) = 0;
 };
 
-/// Answers one request. It refuses sync, unmount and upgrade to everybody but root and the daemon's own user. Others
+/// Answers one request. It refuses sync, warm, unmount and upgrade to everybody but root and the daemon's own user. Others
 /// are told of their own jobs only.
 [[nodiscard]] Answer answer_request(MountControl& mount, std::string_view request, const Peer& peer, uid_t owner);
 /// Makes the answer to peers that wait for the end when the process ends without one of its threads.
@@ -59,6 +74,7 @@ class MountControl {
 [[nodiscard]] std::string jobs_request();
 [[nodiscard]] std::string misses_request(uint64_t job);
 [[nodiscard]] std::string sync_request(Milliseconds timeout);
+[[nodiscard]] std::string warm_request(const WarmSelection& selection, Milliseconds slice);
 [[nodiscard]] std::string unmount_request(bool lazy);
 [[nodiscard]] std::string upgrade_request(std::string_view program);
 

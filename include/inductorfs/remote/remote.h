@@ -220,7 +220,7 @@ struct RemoteOptions {
   std::string key_file;
   std::string prefix{defaults::kPrefix};
   std::string client_name = "inductorfs";
-  size_t connections = 6;               ///< for fetches: FileSystemOptions::fetch_threads, a prefetch and a merge
+  size_t connections = 7;               ///< to fetch: FileSystemOptions::fetch_threads, a prefetch, a merge, a warm
   Milliseconds connect_patience{1000};  ///< the longest that a new connection may take, greeting included
   Milliseconds without_progress = defaults::kLookupPatience;  ///< for a fetch that comes without a budget
   std::chrono::seconds blob_lifetime{30 * 24 * 3600};

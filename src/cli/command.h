@@ -29,7 +29,7 @@ class Subcommand {
 };
 
 /// All commands, in the order of --help. Each is defined in the file of its name, the last five in
-/// internal_commands.cc. A new command is one file, and its name here.
+/// internal_commands.cc, export and import in archive_commands.cc. A new command is one file, and its name here.
 #define INDUCTORFS_COMMANDS(DO) \
   DO(mount_command)             \
   DO(unmount_command)           \
@@ -39,6 +39,8 @@ class Subcommand {
   DO(jobs_command)              \
   DO(why_miss_command)          \
   DO(warm_command)              \
+  DO(export_command)            \
+  DO(import_command)            \
   DO(upgrade_command)           \
   DO(explain_command)           \
   DO(fingerprint_command)       \

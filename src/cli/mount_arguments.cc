@@ -2,6 +2,7 @@
 #include "mount_arguments.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 
 #include "inductorfs/config/paths.h"
@@ -54,6 +55,15 @@ void MountArguments::add_facts_to(CLI::App& app, const std::string& config_help)
   for (const config::Option& option : config::mount_options()) {
     if (option.name != "python" && option.name != "fingerprint" && option.name != "environment") continue;
     add(app, option);
+  }
+}
+
+void MountArguments::add_remote_to(CLI::App& app, const std::string& config_help) {
+  constexpr std::array<std::string_view, 6> kNames{"remote",    "password-file", "ca-file",
+                                                   "cert-file", "key-file",      "prefix"};
+  add_file(app, config_help);
+  for (const config::Option& option : config::mount_options()) {
+    if (std::find(kNames.begin(), kNames.end(), option.name) != kNames.end()) add(app, option);
   }
 }
 

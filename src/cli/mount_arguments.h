@@ -24,6 +24,8 @@ class MountArguments {
   void add_to(CLI::App& app, const std::string& config_help);
   /// Adds only the options that concern the facts of this host.
   void add_facts_to(CLI::App& app, const std::string& config_help);
+  /// Adds only the options that name a server and say how to reach it.
+  void add_remote_to(CLI::App& app, const std::string& config_help);
   /// kInvalid for a value that no mount can have, and for options that contradict each other.
   [[nodiscard]] Result<void> check() const;
 

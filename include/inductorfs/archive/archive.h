@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "inductorfs/base/result.h"
+#include "inductorfs/remote/remote.h"
+#include "inductorfs/store/blob_store.h"
+
+/// Files that hold artefacts of a cluster, for another cluster (`inductorfs export`, `inductorfs import`).
+/// docs/formats.md describes the file. Its reader trusts nothing in it: every size and count has a limit, every name is
+/// checked, and every digest is computed.
+namespace inductorfs::archive {
+
+inline constexpr size_t kMostEntries = 200'000;
+inline constexpr size_t kManifestLimit = size_t{96} << 20;
+
+/// What an export takes; what is empty excludes nothing.
+struct Selection {
+  std::string scope;    ///< the id of a scope, or its first digits
+  std::string torch;    ///< the version of torch that the scope names, or the first components of it
+  std::string family;   ///< a family's name
+  std::string pattern;  ///< a glob (layout/glob.h) over canonical paths
+};
+
+/// What an export or an import did. The counts are entries.
+struct Report {
+  uint64_t scopes = 0;
+  uint64_t done = 0;  ///< written, or published
+  uint64_t had = 0;   ///< import: the cluster has them, or others under their keys
+  uint64_t blobs = 0;
+  uint64_t bytes = 0;
+  std::map<std::string, uint64_t> refused;  ///< by reason
+  [[nodiscard]] uint64_t refusals() const;
+};
+
+/// Is called now and then with what was done so far.
+using OnProgress = std::function<void(const Report&)>;
+
+/// Writes what the cluster has of the selection. `spool` holds a few blobs at a time. Blocks on the network and both
+/// disks; kInvalid when the selection names what is not there. What has been written before an error is no archive.
+[[nodiscard]] Result<Report> write_archive(remote::Remote& remote, store::BlobStore& spool, const Selection& selection,
+                                           int fd, const OnProgress& progress);
+
+/// Publishes what an archive has and the cluster lacks. `spool` takes all blobs of the archive before the first one is
+/// published, so that nothing of a damaged file is. kCorrupt: no archive, or a damaged one. kNotSupported: one of a
+/// newer version. After another error the import can be repeated.
+[[nodiscard]] Result<Report> read_archive(remote::Remote& remote, store::BlobStore& spool, int fd,
+                                          const OnProgress& progress);
+
+}  // namespace inductorfs::archive

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/mount/transfer.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "inductorfs/base/counters.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/log.h"
+#include "inductorfs/config/paths.h"
+#include "inductorfs/remote/remote.h"
+#include "inductorfs/store/blob_store.h"
+
+namespace inductorfs::mount {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Milliseconds kProbePatience{5'000};
+constexpr mode_t kFileMode = 0644;
+constexpr std::string_view kStandard = "-";
+
+/// A temporary directory with a store in it, from which nothing is evicted; both go with the object.
+/// Needs external synchronisation.
+class Spool {
+ public:
+  static Result<std::unique_ptr<Spool>> make(Counters& counters) {
+    const char* const given = ::getenv("TMPDIR");
+    std::string path = std::string(given == nullptr || *given == '\0' ? "/tmp" : given) + "/inductorfs-archive-XXXXXX";
+    if (::mkdtemp(path.data()) == nullptr) return fail_errno("make a temporary directory", path);
+    auto spool = std::make_unique<Spool>(path);
+    store::StoreOptions options;
+    options.directory = path + "/store";
+    options.size_limit = UINT64_MAX / 2;
+    options.free_floor = store::StoreOptions::kFloorByDisk;
+    INDUCTORFS_TRY_ASSIGN(auto opened, store::BlobStore::open(options, counters));
+    opened->set_eviction_guard([](const codec::Digest&) { return false; });
+    spool->store_ = std::move(opened);
+    return spool;
+  }
+  explicit Spool(std::string path) : path_(std::move(path)) {}
+  Spool(const Spool&) = delete;
+  Spool& operator=(const Spool&) = delete;
+  ~Spool() {
+    store_.reset();
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  [[nodiscard]] store::BlobStore& store() { return *store_; }
+
+ private:
+  const std::string path_;
+  std::unique_ptr<store::BlobStore> store_;
+};
+
+Result<std::unique_ptr<remote::Remote>> open_cluster(const config::Settings& settings, Counters& counters) {
+  if (settings.remote.empty()) {
+    return fail(ErrorCode::kInvalid, "no cluster is named: give --remote URL, or set INDUCTORFS_REMOTE");
+  }
+  remote::RemoteOptions options;
+  options.url = settings.remote;
+  options.password_file = settings.password_file;
+  options.ca_file = settings.ca_file;
+  options.certificate_file = settings.cert_file;
+  options.key_file = settings.key_file;
+  options.prefix = settings.prefix;
+  options.client_name = "inductorfs-archive";
+  const std::string shown = log::redact_url(settings.remote);
+  auto opened = remote::open_redis(options, counters);
+  if (!opened) return fail(std::move(opened).error().with_context("remote " + shown));
+  const auto facts = (*opened)->probe(Deadline::after(kProbePatience));
+  if (!facts) return fail(Error(facts.error()).with_context("remote " + shown));
+  return opened;
+}
+
+/// A file that is written under another name until it is whole. A device or a pipe is written as it is.
+class OutputFile {
+ public:
+  static Result<OutputFile> open(const std::string& path) {
+    struct stat found {};
+    const bool plain = ::stat(path.c_str(), &found) != 0 || S_ISREG(found.st_mode);
+    OutputFile file;
+    file.path_ = path;
+    file.fresh_ = plain ? path + ".new" + std::to_string(::getpid()) : std::string();
+    const int flags = plain ? O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC : O_WRONLY | O_CLOEXEC;
+    file.fd_ = Fd(::open(plain ? file.fresh_.c_str() : path.c_str(), flags, kFileMode));
+    if (!file.fd_) return fail_errno("write the archive", path);
+    return file;
+  }
+  OutputFile(OutputFile&& other) noexcept
+      : path_(std::move(other.path_)), fresh_(std::exchange(other.fresh_, {})), fd_(std::move(other.fd_)) {}
+  OutputFile& operator=(OutputFile&&) = delete;
+  ~OutputFile() {
+    if (!fresh_.empty()) (void)::unlink(fresh_.c_str());
+  }
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  Result<void> keep() {
+    if (fresh_.empty()) return {};
+    if (::fsync(fd_.get()) != 0) return fail_errno("write the archive", path_);
+    if (::rename(fresh_.c_str(), path_.c_str()) != 0) return fail_errno("write the archive", path_);
+    fresh_.clear();
+    return {};
+  }
+
+ private:
+  OutputFile() = default;
+  std::string path_;
+  std::string fresh_;
+  Fd fd_;
+};
+
+}  // namespace
+
+Result<archive::Report> export_cluster(const config::Settings& settings, const archive::Selection& selection,
+                                       const std::string& file, const archive::OnProgress& progress) {
+  Counters counters;
+  INDUCTORFS_TRY_ASSIGN(const auto remote, open_cluster(settings, counters));
+  INDUCTORFS_TRY_ASSIGN(const auto spool, Spool::make(counters));
+  if (file == kStandard) {
+    if (::isatty(STDOUT_FILENO) == 1) {
+      return fail(ErrorCode::kInvalid, "an archive is no text for a terminal: name a file, or use a pipe");
+    }
+    return archive::write_archive(*remote, spool->store(), selection, STDOUT_FILENO, progress);
+  }
+  INDUCTORFS_TRY_ASSIGN(auto output, OutputFile::open(file));
+  INDUCTORFS_TRY_ASSIGN(auto report, archive::write_archive(*remote, spool->store(), selection, output.fd(), progress));
+  INDUCTORFS_TRY(output.keep());
+  return report;
+}
+
+Result<archive::Report> import_cluster(const config::Settings& settings, const std::string& file,
+                                       const archive::OnProgress& progress) {
+  Counters counters;
+  Fd input;
+  if (file != kStandard) {
+    input = Fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!input) return fail_errno("read the archive", file);
+  }
+  INDUCTORFS_TRY_ASSIGN(const auto remote, open_cluster(settings, counters));
+  INDUCTORFS_TRY_ASSIGN(const auto spool, Spool::make(counters));
+  return archive::read_archive(*remote, spool->store(), input ? input.get() : STDIN_FILENO, progress);
+}
+
+}  // namespace inductorfs::mount

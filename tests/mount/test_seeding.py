@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A mount that is filled by programs which are not torch or Triton: under --writers all a file is complete when nobody has it open
 for writing and nothing was written to it for a while."""
+import json
 import mmap
+import pickle
 import re
 from types import SimpleNamespace
 
@@ -98,6 +100,39 @@ def test_populated_families_are_published(cluster, tmp_path):
     assert run(["cp", "-a", f"{old}/.", a.cache], seconds=60).code == 0
     a.sync()
     assert shared_names(names) <= set(published(cluster))
+
+
+TIMINGS = {"key": [1], "configs_timings": [[{"kwargs": {}, "num_warps": 4, "num_stages": 2}, [0.1, 0.2]]]}
+
+
+def other_families(directory):
+    """One artefact of each family that populate() does not make: their paths below the directory."""
+    cache = {artefacts.code("print()", ".py"): "print()", artefacts.code("probe", ".so.load_ok"): "",
+             f"ab/{'ab' * 32}.best_config": json.dumps({"XBLOCK": 8, "num_warps": 4, "num_stages": 2, "configs_hash": "ab" * 32}),
+             f"dynamo/code_state_{'0' * 8}.pkl": pickle.dumps({"a": 1}),
+             f"cache/should_pad/{'ab' * 16}": b"\x5f\xec\xeb\x66" + pickle.dumps(True),
+             f"aotautograd/a{artefacts.torch_hash('entry')}/entry": pickle.dumps([1])}
+    made = [artefacts.write_atomic(directory, name, content) for name, content in cache.items()]
+    candidate = "c" * 100
+    made.append(artefacts.write_atomic(directory, f"aotautograd/a{artefacts.torch_hash('key')}/{artefacts.torch_hash(candidate)}", candidate))
+    kernel = artefacts.triton_compile(directory, "tuned", "old")
+    made.append(artefacts.triton_put(kernel, "k.autotune.json", json.dumps(TIMINGS)))
+    library = artefacts.build_library(directory, "launcher")
+    launcher = directory / "triton" / "0" / artefacts.triton_key("launcher")
+    made.append(artefacts.triton_put(launcher, "cuda_utils.cpython-311-x86_64-linux-gnu.so", library.read_bytes()))
+    return [path.relative_to(directory) for path in made] + [path.relative_to(directory) for path in kernel.iterdir()]
+
+
+def test_cp_shares_every_family(cluster, tmp_path):
+    """Much more than a hundred files at once: of each shared family, with binaries whose build directory is long gone."""
+    old = tmp_path / "old"
+    names = old_cache(old) + other_families(old)
+    names += populate(SimpleNamespace(cache=old, name="old"))
+    a = cluster.quick("a")
+    assert run(["cp", "-a", f"{old}/.", a.cache], seconds=60).code == 0
+    a.sync()
+    left = shared_names(names) - set(published(cluster))
+    assert not left, f"{len(left)} of {len(names)}: {a.status()['file_system']} {a.explain(sorted(left)[0])}"
 
 
 def test_what_is_written_when_the_worker_dies_is_not_published_before_it_is_closed(cluster, tmp_path):

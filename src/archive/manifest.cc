@@ -19,6 +19,10 @@ constexpr const char* kFormat = "inductorfs-archive";
 constexpr uint64_t kVersion = 1;
 constexpr uint32_t kPermissions = 0777;
 
+constexpr int kMostDepth = 3;
+/// Events of the parser: an object has two, and each of its members two.
+constexpr uint64_t kMostValues = kMostEntries * 32;
+
 std::string text_of(const Json& object, const char* name) {
   const auto at = object.is_object() ? object.find(name) : object.end();
   return at != object.end() && at->is_string() ? at->get<std::string>() : std::string();
@@ -95,7 +99,13 @@ std::string manifest_text(const std::vector<ArchivedScope>& scopes) {
 }
 
 Result<std::vector<ArchivedScope>> read_manifest(std::string_view text, Report& report) {
-  const Json manifest = Json::parse(text, nullptr, false);
+  // What would take a hundred times the manifest's size as memory is not even kept.
+  uint64_t values = 0;
+  const auto is_kept = [&values](int depth, Json::parse_event_t, const Json&) {
+    return depth <= kMostDepth && ++values <= kMostValues;
+  };
+  const Json manifest = Json::parse(text, is_kept, false);
+  if (values > kMostValues) return fail(ErrorCode::kCorrupt, "the archive's manifest has too many values");
   if (!manifest.is_object() || text_of(manifest, "format") != kFormat) {
     return fail(ErrorCode::kCorrupt, "this is no archive of inductorfs export: its manifest is of another format");
   }

@@ -6,15 +6,20 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/guarded.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/thread.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/store/blob_store.h"
@@ -28,14 +33,59 @@ constexpr Milliseconds kProbePatience{5'000};
 constexpr mode_t kFileMode = 0644;
 constexpr std::string_view kStandard = "-";
 
+/// Removes what must not stay behind when the user ends the command; then the signal ends the process as usual. While
+/// it lives, a pipe that nobody reads any more is an error of the write instead of a signal. Must be made before any
+/// other thread. Safe for concurrent use.
+class CleanEnd {
+ public:
+  CleanEnd() {
+    ::sigemptyset(&awaited_);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+      struct sigaction now {};
+      // Under nohup, for instance, such a signal means nothing.
+      if (::sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) ::sigaddset(&awaited_, signal);
+    }
+    sigset_t blocked = awaited_;
+    ::sigaddset(&blocked, SIGPIPE);
+    (void)::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
+    thread_ = start_thread("clean-end", [this](const std::stop_token& stop) { watch(stop); });
+  }
+  void remove_at_end(const std::string& path) {
+    paths_.with([&](std::vector<std::string>& paths) { paths.push_back(path); });
+  }
+
+ private:
+  void watch(const std::stop_token& stop) {
+    constexpr timespec kLook{0, 50'000'000};
+    int signal = -1;
+    while (signal < 0 && !stop.stop_requested()) signal = ::sigtimedwait(&awaited_, nullptr, &kLook);
+    if (signal < 0) return;
+    // The other thread still makes files there.
+    constexpr int kRounds = 5;
+    for (int round = 0; round < kRounds; ++round) {
+      std::error_code ignored;
+      for (const std::string& path : paths_.with([](const auto& paths) { return paths; }))
+        fs::remove_all(path, ignored);
+    }
+    (void)::signal(signal, SIG_DFL);
+    (void)::pthread_sigmask(SIG_UNBLOCK, &awaited_, nullptr);
+    (void)::raise(signal);
+  }
+
+  sigset_t awaited_{};
+  Guarded<std::vector<std::string>> paths_;
+  std::jthread thread_;
+};
+
 /// A temporary directory with a store in it, from which nothing is evicted; both go with the object.
 /// Needs external synchronisation.
 class Spool {
  public:
-  static Result<std::unique_ptr<Spool>> make(Counters& counters) {
+  static Result<std::unique_ptr<Spool>> make(Counters& counters, CleanEnd& end) {
     const char* const given = ::getenv("TMPDIR");
     std::string path = std::string(given == nullptr || *given == '\0' ? "/tmp" : given) + "/inductorfs-archive-XXXXXX";
     if (::mkdtemp(path.data()) == nullptr) return fail_errno("make a temporary directory", path);
+    end.remove_at_end(path);
     auto spool = std::make_unique<Spool>(path);
     store::StoreOptions options;
     options.directory = path + "/store";
@@ -84,7 +134,7 @@ Result<std::unique_ptr<remote::Remote>> open_cluster(const config::Settings& set
 /// A file that is written under another name until it is whole. A device or a pipe is written as it is.
 class OutputFile {
  public:
-  static Result<OutputFile> open(const std::string& path) {
+  static Result<OutputFile> open(const std::string& path, CleanEnd& end) {
     struct stat found {};
     const bool plain = ::stat(path.c_str(), &found) != 0 || S_ISREG(found.st_mode);
     OutputFile file;
@@ -93,6 +143,7 @@ class OutputFile {
     const int flags = plain ? O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC : O_WRONLY | O_CLOEXEC;
     file.fd_ = Fd(::open(plain ? file.fresh_.c_str() : path.c_str(), flags, kFileMode));
     if (!file.fd_) return fail_errno("write the archive", path);
+    if (plain) end.remove_at_end(file.fresh_);
     return file;
   }
   OutputFile(OutputFile&& other) noexcept
@@ -121,16 +172,17 @@ class OutputFile {
 
 Result<archive::Report> export_cluster(const config::Settings& settings, const archive::Selection& selection,
                                        const std::string& file, const archive::OnProgress& progress) {
+  CleanEnd end;
   Counters counters;
   INDUCTORFS_TRY_ASSIGN(const auto remote, open_cluster(settings, counters));
-  INDUCTORFS_TRY_ASSIGN(const auto spool, Spool::make(counters));
+  INDUCTORFS_TRY_ASSIGN(const auto spool, Spool::make(counters, end));
   if (file == kStandard) {
     if (::isatty(STDOUT_FILENO) == 1) {
       return fail(ErrorCode::kInvalid, "an archive is no text for a terminal: name a file, or use a pipe");
     }
     return archive::write_archive(*remote, spool->store(), selection, STDOUT_FILENO, progress);
   }
-  INDUCTORFS_TRY_ASSIGN(auto output, OutputFile::open(file));
+  INDUCTORFS_TRY_ASSIGN(auto output, OutputFile::open(file, end));
   INDUCTORFS_TRY_ASSIGN(auto report, archive::write_archive(*remote, spool->store(), selection, output.fd(), progress));
   INDUCTORFS_TRY(output.keep());
   return report;
@@ -138,6 +190,7 @@ Result<archive::Report> export_cluster(const config::Settings& settings, const a
 
 Result<archive::Report> import_cluster(const config::Settings& settings, const std::string& file,
                                        const archive::OnProgress& progress) {
+  CleanEnd end;
   Counters counters;
   Fd input;
   if (file != kStandard) {
@@ -145,7 +198,7 @@ Result<archive::Report> import_cluster(const config::Settings& settings, const s
     if (!input) return fail_errno("read the archive", file);
   }
   INDUCTORFS_TRY_ASSIGN(const auto remote, open_cluster(settings, counters));
-  INDUCTORFS_TRY_ASSIGN(const auto spool, Spool::make(counters));
+  INDUCTORFS_TRY_ASSIGN(const auto spool, Spool::make(counters, end));
   return archive::read_archive(*remote, spool->store(), input ? input.get() : STDIN_FILENO, progress);
 }
 

@@ -3,13 +3,14 @@
 import hashlib
 import io
 import json
+import signal
 import subprocess
 import tarfile
 
 import pytest
 from inductorfs_testing import artefacts, places
 from inductorfs_testing.mounts import QuickCluster, appears, blobs, populate, published
-from inductorfs_testing.processes import run
+from inductorfs_testing.processes import run, wait_until
 
 
 @pytest.fixture
@@ -149,6 +150,7 @@ def damaged(members):
     yield "a blob twice", [*members, members[1]]
     yield "no JSON", [(name, b"{"), *members[1:]]
     yield "deep JSON", [(name, b"[" * 100_000), *members[1:]]
+    yield "much JSON", [(name, b"[" + b"0," * 10_000_000 + b"0]"), *members[1:]]
     yield "another format", changed(lambda one: one.update(format="x"))
     yield "a newer version", changed(lambda one: one.update(version=2))
     yield "entries that are none", changed(lambda one: one.update(entries={}))
@@ -210,3 +212,19 @@ def test_a_bomb_fills_nothing(cluster, other, filled, tmp_path):
     scratch.mkdir()
     done = archive(other, "import", tmp_path / "bomb", TMPDIR=str(scratch))
     assert done.code == 1 and "no blob" in done.err and list(scratch.iterdir()) == []
+
+
+def test_an_end_by_signal_leaves_nothing(cluster, other, filled, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    environment = {"PATH": "/bin", "TMPDIR": str(scratch)}
+    with subprocess.Popen([places.program(), "import", "--remote", other.redis.url, "-"], env=environment, stdin=subprocess.PIPE) as job:
+        job.stdin.write(filled[2].read_bytes()[:1000])
+        job.stdin.flush()
+        wait_until(lambda: list(scratch.iterdir()), what="the temporary directory")
+        job.send_signal(signal.SIGINT)
+        assert job.wait(20) == -signal.SIGINT
+    assert list(scratch.iterdir()) == []
+    whole = f"{places.program()} export --remote {cluster.redis.url} - | head -c 10 > {tmp_path / 'head'}"
+    run(["bash", "-c", whole], {**environment, "PATH": "/usr/bin:/bin"}, 60)
+    assert list(scratch.iterdir()) == [] and (tmp_path / "head").stat().st_size == 10

@@ -61,6 +61,25 @@ def test_saved_artifacts_load_on_a_mount_without_a_cluster(host):
         name for name in host["names"] if name.startswith("fxgraph/")}
 
 
+def test_loaded_artifacts_are_published(host):
+    """torch's Mega-Cache fills a cluster: what one process loads on a mount, another node of that cluster hits."""
+    file = host["cluster"].directory / "to publish"
+    saved = host["a"].run(JOBS, "--jobs", "dynamic", "--save", file).json["saved"]
+    empty = ("--prefix", "another-cluster")
+    e, f = (host["cluster"].node(name, options=empty) for name in ("e", "f"))
+    loaded = e.run(JOBS, "--jobs", "dynamic", "--load", file).json
+    assert loaded["loaded"] == saved and loaded["counters"].get("inductor.fxgraph_cache_hit") == 1
+    assert e.compilers.counts().get("link"), "torch saves no binaries"
+    e.sync()
+    f.catch_up(e)
+    out = f.run(JOBS, "--jobs", "dynamic").json
+    assert out["counters"] == {"aot_autograd.autograd_cache_hit": 1, "inductor.fxgraph_cache_hit": 1}
+    assert not {"compile", "link"} & set(f.compilers.counts())
+    assert out["results"] == host["cold"]["results"]
+    graphs = {name for name in compare.shared_names(f.cache) if name.startswith("fxgraph/")}
+    assert graphs == {name for name in host["names"] if name.startswith("fxgraph/")} != set()
+
+
 def test_rmtree_empties_this_node_and_no_other(host):
     """The last test of this file: it empties node b."""
     a, b = host["a"], host["b"]

@@ -2,6 +2,7 @@
 #include "inductorfs/host/usable_scopes.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 
 #include "inductorfs/fingerprint/facet_text.h"
@@ -47,11 +48,18 @@ bool may_be(Facet facet, const Fact& ours, const std::string& theirs, OpenFacts 
   return ours.known && ours.value == theirs;
 }
 
+/// The trust facet is in scopes, although it is no fact of a host.
+std::optional<Facet> facet_of(std::string_view name) {
+  if (name == to_string(Facet::kTrust)) return Facet::kTrust;
+  const auto facet = fingerprint::facet_from_string(name);
+  return facet ? std::optional(*facet) : std::nullopt;
+}
+
 /// The facts of a job that has those of the text, as far as this host lets it.
 Fingerprint with_text(const Fingerprint& host, OpenFacts open, std::string_view text) {
   Fingerprint facts = host;
   for (const auto& [name, lines] : layout::parse_scope_text(text).facets) {
-    const auto facet = fingerprint::facet_from_string(name);
+    const auto facet = facet_of(name);
     if (!facet) continue;
     std::string value = fingerprint::joined_lines(lines);
     if (!may_be(*facet, host.get(*facet), value, open)) continue;
@@ -83,7 +91,7 @@ std::vector<layout::Family> families_here(const Fingerprint& host, OpenFacts ope
 std::string foreign_facets(const Fingerprint& host, OpenFacts open, const remote::ScopeInformation& scope) {
   std::string names;
   for (const auto& [name, lines] : layout::parse_scope_text(scope.text).facets) {
-    const auto facet = fingerprint::facet_from_string(name);
+    const auto facet = facet_of(name);
     if (facet && may_be(*facet, host.get(*facet), fingerprint::joined_lines(lines), open)) continue;
     names.append(names.empty() ? "" : ", ").append(name);
   }

@@ -60,6 +60,7 @@ def test_a_node_without_jobs_gets_what_its_first_job_will_use(cluster):
     a.sync()
     report = wait_until(lambda: (found := warm(b))["scopes"] and found, 20, "the announcement of the scopes")
     assert report["complete"] and report["followed"] == 0 and report["fetched"] >= 1
+    assert report["scopes"] == len(cluster.redis.keys("*:about")) > 5 and report["other_hosts"] == 0, "all of them are this host's"
     with Writer(b.cache / "team", packages) as one:
         assert one.read("fxgraph/none") is None  # as torch asks first
         wait_until(lambda: one.read(name) == "one", 20, "what the other node has published")

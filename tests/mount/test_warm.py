@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import signal
 import subprocess
 
 from inductorfs_testing import artefacts, environments, places
@@ -147,3 +148,15 @@ def test_progress_on_a_terminal(cluster):
     os.close(shown)
     assert job.returncode == 0 and "fetched 12 artefacts (96.0 MiB); 0 were here" in out
     assert b"\r" in lines and b" of 12 artefacts, " in lines or b"reading what the cluster has" in lines
+
+
+def test_an_end_by_signal_loses_nothing(cluster):
+    a, b = cluster.quick("a"), cluster.quick("b", "--prefetch", "0")
+    library_sources(a, 12, 8 * MIB)
+    with subprocess.Popen([places.program(), "warm", b.cache], env=b.env(), stdout=subprocess.DEVNULL) as job:
+        wait_until(lambda: b.status()["store"]["blobs"] > 0, 20, "the first blobs")
+        job.send_signal(signal.SIGINT)
+        assert job.wait(20) in (-signal.SIGINT, 0)
+    before = b.status()["store"]["blobs"]
+    rest = warm(b)
+    assert rest["complete"] and rest["here"] >= before > 0 and rest["here"] + rest["fetched"] == 12

@@ -71,6 +71,7 @@ PublishReport ended(PublishState state, std::string_view why = {}) {
 }  // namespace
 
 std::optional<PublishReport> Publisher::hopeless(const Publish& publish) const {
+  if (!parts_.options.keeps_local.empty()) return ended(PublishState::kKeptLocal, parts_.options.keeps_local);
   for (const auto& entry : publish.entries) {
     if (entry.size > parts_.options.artefact_limit) {
       return ended(PublishState::kKeptLocal, entry.path + " has " + std::to_string(entry.size) +

@@ -64,4 +64,9 @@ Result<void> check_contradictions(const RawValues& values, const std::string& wh
   return {};
 }
 
+std::string why_nothing_is_published(const Settings& settings) {
+  if (settings.remote.empty() || (!settings.read_only && !settings.no_publish)) return {};
+  return std::string("this mount publishes nothing (") + (settings.read_only ? "--read-only)" : "--no-publish)");
+}
+
 }  // namespace inductorfs::config

@@ -247,6 +247,11 @@ constexpr std::array kMountOptions{
     Option{"also", Kind::kList, "NAME=PATH", "what torch keeps in its default directory",
            "show the mount's directory NAME at PATH as well (repeatable)", add_also, clear_also},
     Option{"no-also", Kind::kSwitch, "", "false", "show the mount at no further place", set_switch<&Settings::no_also>},
+    Option{"no-publish", Kind::kSwitch, "", "false", "keep what jobs write on this host; read from the remote as usual",
+           set_switch<&Settings::no_publish>},
+    Option{"read-only", Kind::kSwitch, "", "false",
+           "never change anything in the remote, so that a user with rights to read is enough; jobs write on this host",
+           set_switch<&Settings::read_only>},
     Option{"log", Kind::kText, "FILE", "<store>/log", "write the log to FILE", set_path<&Settings::log>},
     Option{"log-level", Kind::kText, "LEVEL", "info", "log from this level on: debug, info, warning or error",
            set_log_level},
@@ -462,6 +467,11 @@ Result<void> complete(Settings& settings, const User& user, const Environment& e
   if (!settings.trust) settings.trust = user.uid == 0 ? TrustPolicy::kUser : TrustPolicy::kAll;
   INDUCTORFS_TRY(check_trust(settings, user));
   INDUCTORFS_TRY(check_store_limit(settings));
+  if (settings.read_only && settings.remote.empty()) {
+    return fail(ErrorCode::kInvalid,
+                "--read-only without --remote: there is no cluster to read; give its URL with --remote, or leave "
+                "--read-only out for a local mount");
+  }
   return check_places(settings);
 }
 

@@ -86,6 +86,7 @@ Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& sett
   options.key_file = settings.key_file;
   options.prefix = settings.prefix;
   options.client_name = "inductorfs-" + id;
+  options.read_only = settings.read_only;
   const std::string shown = log::redact_url(settings.remote);
   Result<std::unique_ptr<remote::Remote>> opened = remote::open_redis(options, counters);
   // Jobs use a mount that is resumed: it goes on without the remote.
@@ -110,6 +111,7 @@ Result<std::unique_ptr<catalog::Catalog>> open_catalog(const config::Settings& s
   options.poll_interval = settings.poll_interval;
   options.artefact_limit = settings.artefact_limit;
   options.queue_limit = settings.queue_limit;
+  options.keeps_local = config::why_nothing_is_published(settings);
   return catalog::Catalog::open(
       options, *layers.remote, *layers.store,
       [&host](const remote::ScopeId& scope, std::string_view path) { return host.accepts(scope, path); },

@@ -50,7 +50,10 @@ std::string sharing_warning(const config::Settings& settings, const fingerprint:
 
 std::string remote_warning(const config::Settings& settings, const remote::Remote::Health& health) {
   if (settings.remote.empty() || health.reachable) return {};
-  const std::string why = health.last_error.empty() ? "no answer yet" : health.last_error;
+  std::string why = health.last_error.empty() ? "no answer yet" : health.last_error;
+  // A port that wants TLS says no more than this to a plain command.
+  const bool may_want_tls = settings.remote.starts_with("redis://") && why.find("reset by peer") != std::string::npos;
+  if (may_want_tls) why += " (if the port wants TLS, use rediss://)";
   return "the remote cannot be reached: " + log::redact_url(settings.remote) + ": " + why +
          "; the mount serves what is on this host, and shares when the remote answers: check host, port and network";
 }
@@ -120,7 +123,10 @@ Json sync_report(const config::Settings& settings, Counters& counters, const vfs
   for (const std::string& reason : files.refused) why.push_back(reason);
   for (const std::string& path : files.still_written) why.push_back(path + ": still being written");
   if (count("publish.refused") > 0) why.push_back("the cluster refused some artefacts: run inductorfs explain FILE");
-  if (too_large > 0) why.push_back("some artefacts are larger than --artefact-limit: run inductorfs explain FILE");
+  const std::string policy = config::why_nothing_is_published(settings);
+  if (!policy.empty() && too_large > 0) why.push_back(policy);
+  if (policy.empty() && too_large > 0)
+    why.push_back("some artefacts are larger than --artefact-limit: run inductorfs explain FILE");
   if (count("publish.dropped") > 0) why.push_back("the queue was full (--queue-limit)");
   return {{"published", published},
           {"kept", files.foreign + refused + unknown + too_large + files.still_written.size()},

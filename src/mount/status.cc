@@ -45,9 +45,11 @@ Json remote_part(const StatusFacts& facts) {
   Json part = {{"configured", !facts.settings.remote.empty()},
                {"address", facts.settings.remote.empty() ? std::string() : health.address},
                {"reachable", !facts.settings.remote.empty() && health.reachable},
-               {"last_error", health.last_error}};
+               {"last_error", health.last_error},
+               {"publishes", !facts.settings.remote.empty() && why_nothing_is_published(facts.settings).empty()},
+               {"read_only", facts.settings.read_only}};
   if (facts.server.facts) {
-    part["version"] = facts.server.facts->version;
+    if (!facts.server.facts->version.empty()) part["version"] = facts.server.facts->version;
     part["eviction_policy"] = facts.server.facts->eviction_policy;
     part["memory_limit"] = facts.server.facts->memory_limit;
   }

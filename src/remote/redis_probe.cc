@@ -71,17 +71,27 @@ Result<ServerFacts> facts_from_info(const std::string& info) {
 
 Result<ServerFacts> probe_server(RedisClient& session, Deadline deadline) {
   std::string info;
+  bool hidden = false;
   auto outcome = session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all({{"INFO", "server"}, {"INFO", "memory"}}));
     info.clear();
     for (const redis::Reply& reply : replies) {
-      if (reply.kind != redis::Reply::Kind::kString) return fail(redis::to_error(reply));
+      if (reply.kind != redis::Reply::Kind::kString) {
+        Error error = redis::to_error(reply);
+        // A user with nothing but the rights to read may not ask what server this is, and can use it all the same.
+        hidden =
+            session.options().read_only && error.code() == ErrorCode::kNotPermitted && reply.text.starts_with("NOPERM");
+        if (hidden) return {};
+        return fail(std::move(error));
+      }
       info += reply.text + "\n";
     }
     return {};
   });
+  if (outcome && hidden) return ServerFacts{};
   if (outcome) return facts_from_info(info);
-  if (outcome.error().code() == ErrorCode::kCorrupt) return fail(ErrorCode::kInvalid, outcome.error().what());
+  if (outcome.error().code() == ErrorCode::kCorrupt)
+    return fail(ErrorCode::kInvalid, outcome.error().what() + "; check host and port");
   return fail(std::move(outcome).error());
 }
 

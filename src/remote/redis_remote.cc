@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
-
 #include <utility>
 
-#include "inductorfs/base/fd.h"
+#include "endpoint.h"
 #include "redis_operations.h"
 #include "scope_text.h"
 
 namespace inductorfs::remote {
 namespace {
 
-constexpr uint64_t kSecretLimit = 4096;
 constexpr size_t kPrefixLimit = 64;
 
 /// What was announced is said again when a quarter of its lifetime has passed: a server that was away for a while, or
@@ -47,9 +44,11 @@ class RedisRemote final : public Remote {
   }
   bool resting() const override { return session_.resting(); }
   Result<PublishOutcome> publish(const PublishGroup& group, BlobSource& source, Deadline deadline) override {
+    if (session_.options().read_only) return read_only();
     return publish_group(session_, shared_->writes, group, source, deadline);
   }
   Result<void> renew(std::span<const codec::Digest> digests, Deadline deadline) override {
+    if (session_.options().read_only) return read_only();
     return renew_blobs(session_, digests, deadline);
   }
   Result<Delta> read_changes(const ScopeId& scope, const Position& from, Deadline deadline) override {
@@ -71,13 +70,16 @@ class RedisRemote final : public Remote {
   }
   Result<void> report_lost(const ScopeId& scope, const std::string& path, const codec::Digest& digest,
                            Deadline deadline) override {
+    if (session_.options().read_only) return read_only();
     return report_lost_entry(session_, scope, path, digest, deadline);
   }
   Result<SweepReport> sweep(const ScopeId& scope, bool wanted, Deadline deadline) override {
+    if (session_.options().read_only) return SweepReport{};
     return sweep_scope(session_, scope, wanted, deadline);
   }
   Result<void> announce_scope(const ScopeInformation& scope, Deadline deadline) override {
     INDUCTORFS_TRY(check_information(scope));
+    if (session_.options().read_only) return {};
     if (!shared_->announcements.claim(scope, std::chrono::steady_clock::now())) return {};
     auto outcome = announce_to(session_, scope, deadline);
     if (outcome) return {};
@@ -99,8 +101,10 @@ class RedisRemote final : public Remote {
   }
 
  private:
+  static tl::unexpected<Error> read_only() { return fail(ErrorCode::kNotPermitted, "the remote is opened read-only"); }
   // What fails is done by another mount, or when it is due again.
   void keep(const std::vector<ScopeId>& scopes, Deadline deadline) {
+    if (session_.options().read_only) return;
     const auto due = shared_->keeper.due(scopes, std::chrono::steady_clock::now());
     if (due.empty()) return;
     if (!keep_scopes(session_, due, deadline)) session_.counters().get("remote.keep_failed").add();
@@ -115,20 +119,6 @@ class RedisRemote final : public Remote {
   std::shared_ptr<Shared> shared_;
 };
 
-Result<std::string> read_secret(const std::string& path) {
-  auto text = read_file(AT_FDCWD, path, kSecretLimit);
-  if (!text) {
-    const std::string why = text.error().what().empty() ? "it does not exist" : text.error().what();
-    return fail(ErrorCode::kInvalid, "cannot read the password file " + path + ": " + why);
-  }
-  const size_t end = text->find_last_not_of("\r\n");
-  text->resize(end == std::string::npos ? 0 : end + 1);
-  if (text->empty())
-    return fail(ErrorCode::kInvalid,
-                "the password file " + path + " is empty; write the password of the server into it");
-  return text;
-}
-
 bool is_good_prefix(const std::string& prefix) {
   return !prefix.empty() && prefix.size() <= kPrefixLimit &&
          prefix.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
@@ -138,19 +128,11 @@ bool is_good_prefix(const std::string& prefix) {
 }  // namespace
 
 Result<std::unique_ptr<Remote>> open_redis(const RemoteOptions& options, Counters& counters) {
-  INDUCTORFS_TRY_ASSIGN(auto endpoint, redis::parse_url(options.url));
+  INDUCTORFS_TRY_ASSIGN(auto endpoint, endpoint_of(options));
   if (!is_good_prefix(options.prefix)) {
     return fail(ErrorCode::kInvalid, "the key prefix is 1 to 64 letters, digits, and - _ .");
   }
   if (options.blob_lifetime.count() <= 0) return fail(ErrorCode::kInvalid, "the lifetime of blobs must be positive");
-  if (!options.password_file.empty()) {
-    INDUCTORFS_TRY_ASSIGN(auto secret, read_secret(options.password_file));
-    endpoint.password = std::move(secret);
-  }
-  endpoint.ca_file = options.ca_file;
-  endpoint.certificate_file = options.certificate_file;
-  endpoint.key_file = options.key_file;
-  endpoint.client_name = options.client_name;
   return std::make_unique<RedisRemote>(RedisClient(options, std::move(endpoint), counters),
                                        std::make_shared<RedisRemote::Shared>(options));
 }

@@ -64,6 +64,7 @@ struct CatalogOptions {
   std::string origin;                   ///< the origin of the entries that this host publishes
   Milliseconds poll_interval = defaults::kPollInterval;  ///< the log is read at most twice in this time, jittered
   uint64_t queue_limit = defaults::kQueuedGroups;        ///< groups; beyond it the oldest one is dropped (kept local)
+  std::string keeps_local;  ///< why no group is published, for explanations; empty: groups are published
   uint64_t candidates_per_key = 8;
   uint64_t entry_limit = defaults::kEntriesInMemory;     ///< entries in memory, of all scopes together
   uint64_t artefact_limit = defaults::kLargestArtefact;  ///< bytes; larger artefacts stay local

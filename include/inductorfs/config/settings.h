@@ -84,6 +84,8 @@ struct Settings {
   std::vector<layout::RuleChange> families;  ///< of the configuration file
   std::vector<Also> also;
   bool no_also = false;
+  bool no_publish = false;
+  bool read_only = false;
   std::vector<Also> default_also;  ///< the places in `also` that nobody gave
   std::string log;
   log::Level log_level = log::Level::kInfo;
@@ -160,6 +162,10 @@ struct Configuration {
 /// Root's daemon serves the mountpoint's owner: the default places are where that user's torch looks. Before, they are
 /// where this process's user looks.
 void give_default_places(Settings& settings, const User& owner);
+
+/// Returns why a mount with these settings publishes nothing, as explanations say it; empty if it publishes, and for a
+/// mount without a remote.
+[[nodiscard]] std::string why_nothing_is_published(const Settings& settings);
 
 /// Reads a number of bytes as people write it: "512", "20G", "20 GiB", "20gb", "1.5G". K, M, G and T are powers of 1024
 /// in each of these forms; a fraction needs a unit and has at most six digits.

@@ -108,7 +108,7 @@ enum class PublishOutcome {
 };
 
 struct ServerFacts {
-  std::string version;
+  std::string version;  ///< empty if the user of a read-only remote may not ask for it
   std::string eviction_policy;
   uint64_t memory_limit = 0;
   /// What an operator should change, one line each; empty when all is well.
@@ -221,6 +221,7 @@ struct RemoteOptions {
   std::string prefix{defaults::kPrefix};
   std::string client_name = "inductorfs";
   size_t connections = 7;               ///< to fetch: FileSystemOptions::fetch_threads, a prefetch, a merge, a warm
+  bool read_only = false;               ///< sends no command that writes; the user of the server may lack other rights
   Milliseconds connect_patience{1000};  ///< the longest that a new connection may take, greeting included
   Milliseconds without_progress = defaults::kLookupPatience;  ///< for a fetch that comes without a budget
   std::chrono::seconds blob_lifetime{30 * 24 * 3600};

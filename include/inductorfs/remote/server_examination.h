@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "inductorfs/remote/remote.h"
+
+/// A look at the server behind a remote, for an operator who asks what is wrong with it.
+namespace inductorfs::remote {
+
+struct ServerExamination {
+  std::string address;  ///< without secrets
+  bool local = false;   ///< a Unix socket, or the loopback address by its number or as "localhost"
+  bool tls = false;
+  bool has_password = false;
+  std::map<std::string, std::string, std::less<>> info;  ///< the fields of INFO; empty if the user may not ask for it
+  std::chrono::microseconds round_trip{0};               ///< the median of a few PINGs
+  std::optional<std::chrono::seconds> clock_ahead;       ///< of the server before this host; negative: behind
+};
+
+/// Connects as a mount with these options would, and asks the server about itself. Changes nothing there. Blocks until
+/// the deadline at most. Errors are those of connecting; kInvalid also when a secret file cannot be read.
+[[nodiscard]] Result<ServerExamination> examine_server(const RemoteOptions& options, Deadline deadline);
+
+}  // namespace inductorfs::remote

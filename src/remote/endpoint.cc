@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "endpoint.h"
+
+#include <fcntl.h>
+
+#include <utility>
+
+#include "inductorfs/base/fd.h"
+
+namespace inductorfs::remote {
+namespace {
+
+constexpr uint64_t kSecretLimit = 4096;
+
+Result<std::string> read_secret(const std::string& path) {
+  auto text = read_file(AT_FDCWD, path, kSecretLimit);
+  if (!text) {
+    const std::string why = text.error().what().empty() ? "it does not exist" : text.error().what();
+    return fail(ErrorCode::kInvalid, "cannot read the password file " + path + ": " + why);
+  }
+  const size_t end = text->find_last_not_of("\r\n");
+  text->resize(end == std::string::npos ? 0 : end + 1);
+  if (text->empty())
+    return fail(ErrorCode::kInvalid,
+                "the password file " + path + " is empty; write the password of the server into it");
+  return text;
+}
+
+}  // namespace
+
+Result<redis::Endpoint> endpoint_of(const RemoteOptions& options) {
+  INDUCTORFS_TRY_ASSIGN(auto endpoint, redis::parse_url(options.url));
+  if (!options.password_file.empty()) {
+    INDUCTORFS_TRY_ASSIGN(auto secret, read_secret(options.password_file));
+    endpoint.password = std::move(secret);
+  }
+  endpoint.ca_file = options.ca_file;
+  endpoint.certificate_file = options.certificate_file;
+  endpoint.key_file = options.key_file;
+  endpoint.client_name = options.client_name;
+  return endpoint;
+}
+
+}  // namespace inductorfs::remote

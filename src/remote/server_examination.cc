@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/remote/server_examination.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+
+#include "endpoint.h"
+#include "inductorfs/redis/connection.h"
+
+namespace inductorfs::remote {
+namespace {
+
+using redis::Reply;
+
+constexpr size_t kPings = 5;
+constexpr size_t kFieldsLimit = 4096;
+
+bool is_local(const redis::Endpoint& endpoint) {
+  if (endpoint.sentinels) return false;
+  return !endpoint.socket_path.empty() || endpoint.host == "localhost" || endpoint.host == "::1" ||
+         endpoint.host.starts_with("127.");
+}
+
+void add_fields(std::string_view text, ServerExamination& found) {
+  while (!text.empty() && found.info.size() < kFieldsLimit) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const size_t colon = line.find(':');
+    if (colon != std::string_view::npos) found.info.emplace(line.substr(0, colon), line.substr(colon + 1));
+  }
+}
+
+Result<void> measure(redis::Connection& connection, redis::Patience patience, ServerExamination& found) {
+  std::array<std::chrono::microseconds, kPings> trips{};
+  for (auto& trip : trips) {
+    const SteadyTime begin = std::chrono::steady_clock::now();
+    INDUCTORFS_TRY(connection.call({"PING"}, patience));
+    trip = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin);
+  }
+  std::ranges::sort(trips);
+  found.round_trip = trips[kPings / 2];
+  const auto before = std::chrono::system_clock::now();
+  INDUCTORFS_TRY_ASSIGN(const Reply time, connection.call({"TIME"}, patience));
+  if (time.kind != Reply::Kind::kArray || time.items.empty()) return {};  // the user may not ask
+  const std::string& text = time.items.front().text;
+  int64_t seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  const auto here = std::chrono::duration_cast<std::chrono::seconds>(before.time_since_epoch());
+  if (error == std::errc() && end == text.data() + text.size())
+    found.clock_ahead = std::chrono::seconds(seconds) - here;
+  return {};
+}
+
+}  // namespace
+
+Result<ServerExamination> examine_server(const RemoteOptions& options, Deadline deadline) {
+  INDUCTORFS_TRY_ASSIGN(const auto endpoint, endpoint_of(options));
+  ServerExamination found;
+  found.address = endpoint.to_string();
+  found.local = is_local(endpoint);
+  found.tls = endpoint.tls;
+  found.has_password = !endpoint.password.empty();
+  INDUCTORFS_TRY_ASSIGN(const auto connection, redis::Connection::open(endpoint, deadline));
+  const auto patience = [&] { return redis::Patience{deadline.left(), deadline.left()}; };
+  for (const char* section : {"server", "clients", "memory", "persistence", "replication", "cluster"}) {
+    INDUCTORFS_TRY_ASSIGN(const Reply reply, connection->call({"INFO", section}, patience()));
+    if (reply.is_error()) {
+      Error error = redis::to_error(reply);
+      // An answer to the greeting that came late: the server wants a password, for instance.
+      if (!reply.text.starts_with("NOPERM")) return fail(std::move(error));
+      break;
+    }
+    add_fields(reply.text, found);
+  }
+  INDUCTORFS_TRY(measure(*connection, patience(), found));
+  return found;
+}
+
+}  // namespace inductorfs::remote

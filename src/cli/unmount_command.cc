@@ -65,7 +65,9 @@ class UnmountCommand final : public Subcommand {
     app.add_flag("--lazy", lazy_, "detach the mount even if it is in use");
   }
   [[nodiscard]] int run(const config::Environment& environment) override {
-    const Result<void> done = unmount(absolute(path_), lazy_, environment);
+    const std::string path = absolute(path_);
+    (void)::chdir("/");  // in the mount, this process would itself keep it busy, and be named as its user
+    const Result<void> done = unmount(path, lazy_, environment);
     return done ? kExitDone : fail_with(done.error());
   }
 

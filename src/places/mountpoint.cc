@@ -183,6 +183,10 @@ Result<void> free_mountpoint(const std::string& path) {
     if (top == nullptr) return {};
     const bool held = top->is_ours() && !is_served(path) && end_waits_without_daemon(*top);
     const bool living = !top->is_ours() || is_served(path) || (!held && !is_dead_mount(path));
+    if (living && !top->is_ours()) {
+      return fail(ErrorCode::kBusy, "another file system (" + top->type + ") is mounted there: " + path +
+                                        ": name a directory below it, as " + path + "/inductorfs, or unmount it first");
+    }
     if (living) {
       return fail(ErrorCode::kBusy,
                   "already mounted (" + top->type + "): " + path + ": unmount it first, or mount at another directory");

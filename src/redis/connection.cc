@@ -212,6 +212,10 @@ Result<void> greet(Connection& connection, const Endpoint& endpoint, const Wait&
   return connection.pipeline(commands, patience, [&](size_t index, Reply&& reply) -> Result<void> {
     if (!reply.is_error()) return {};
     if (steps[index] == Step::kName) return turned_away(reply) ? Result<void>(fail(to_error(reply))) : Result<void>();
+    if (steps[index] == Step::kSelect && reply.text.find("DB index") != std::string::npos) {
+      return fail(ErrorCode::kNotPermitted, "the server has no database " + database +
+                                                ": give another one in the URL, or raise `databases` of the server");
+    }
     if (steps[index] == Step::kSelect) return fail(to_error(reply).with_context("SELECT " + database));
     const std::string word(error_word(reply.text));
     const Error error = to_error(reply);

@@ -109,7 +109,9 @@ class TlsTransport final : public Transport {
       const int why = SSL_get_error(session_.get(), done);
       if (why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE) return refused();
       INDUCTORFS_TRY_ASSIGN(const auto ready, wait_ready(fd_, why == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT, wait));
-      if (!ready) return fail(ErrorCode::kTimedOut, "TLS: the server does not answer in time");
+      if (!ready)
+        return fail(ErrorCode::kTimedOut,
+                    "TLS: the server does not answer in time; if its port speaks without TLS, use redis://");
       if (wait.budget != nullptr && why == SSL_ERROR_WANT_READ) wait.budget->progress();
     }
   }

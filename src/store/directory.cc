@@ -146,7 +146,10 @@ Result<void> check_format(int dir, const std::string& path, bool make = true) {
   const char* const end = text->data() + text->size();
   if (!text->starts_with(kFormatWord)) return damaged();
   const auto parsed = std::from_chars(text->data() + kFormatWord.size(), end, version);
-  if (parsed.ec != std::errc() || std::string_view(parsed.ptr, end) != "\n" || version == 0) return damaged();
+  const std::string_view rest(parsed.ptr, static_cast<size_t>(end - parsed.ptr));
+  // What a newer version has to say besides is its own business; the store is not damaged.
+  const bool whole = rest == "\n" || (version > kFormatVersion && rest.starts_with("\n"));
+  if (parsed.ec != std::errc() || !whole || version == 0) return damaged();
   if (version > kFormatVersion) {
     return fail(ErrorCode::kNotSupported, "store " + path + " has format " + std::to_string(version) +
                                               ", this version knows " + std::to_string(kFormatVersion) +

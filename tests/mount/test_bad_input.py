@@ -76,7 +76,12 @@ def test_mountpoint_that_is_mounted_already(cluster, place):
 @needs_root
 def test_mountpoint_with_another_file_system(cluster, place):
     with mounts.tmpfs(place.cache):
-        refused(mount(cluster, place), "already mounted", "tmpfs", "unmount it first, or")
+        refused(mount(cluster, place), "another file system .tmpfs. is mounted there", f"name a directory below it, as {place.cache}/inductorfs, ")
+        below = place.cache / "inductorfs"
+        below.mkdir()
+        assert mount(cluster, place, mountpoint=below).code == 0
+        assert artefacts.write_graph(below, "k", "value").read_bytes() == b"value"
+        assert run([PROGRAM, "unmount", below], place.env(), 30).code == 0
 
 
 # ---- stores
@@ -98,6 +103,8 @@ def test_store_of_a_newer_version(cluster, place):
     refused(mount(cluster, place), re.escape(str(place.store)), "99", "upgrade inductorfs or name another")
     not_mounted(place)
     assert "99" in (place.store / "format").read_text()
+    (place.store / "format").write_text("inductorfs-store 2\nwhat a newer version says besides\n")
+    refused(mount(cluster, place), "has format 2, this version knows 1; upgrade inductorfs or name another")
 
 
 def test_catalog_of_a_newer_version(cluster, place):
@@ -371,8 +378,8 @@ def server(answer):
 
 
 @pytest.mark.parametrize(("answer", "told"), [
-    (b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", "no Redis"),
-    (b"220 mail.example ESMTP\r\n", "no Redis"),
+    (b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", "no Redis.*check host and port"),
+    (b"220 mail.example ESMTP\r\n", "no Redis.*check host and port"),
     ("# Server\r\nredis_version:6.2.14\r\n", "6.2.14.*7.0"),
     ("# Server\r\nother:1\r\n", "no Redis")], ids=["http", "smtp", "old", "other"])
 def test_server_that_is_not_redis_or_too_old(cluster, place, answer, told):

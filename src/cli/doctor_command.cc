@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,10 +9,16 @@
 #include "answers.h"
 #include "command.h"
 #include "doctor_findings.h"
+#include "inductorfs/base/fd.h"
 #include "inductorfs/cli/run.h"
 #include "inductorfs/config/text.h"
+#include "inductorfs/host/learn.h"
+#include "inductorfs/mount/layers.h"
+#include "inductorfs/mount/server.h"
+#include "inductorfs/mount/sharing.h"
 #include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/own_mounts.h"
+#include "mount_arguments.h"
 
 namespace inductorfs::cli {
 namespace {
@@ -20,6 +28,13 @@ using config::Json;
 /// Each mount has this long: one that hangs is a finding.
 constexpr Milliseconds kPatience{5'000};
 constexpr const char* kDevice = "/dev/fuse";
+constexpr const char* kFuseConfiguration = "/etc/fuse.conf";
+/// For the sizes of all caches of a user together.
+constexpr Milliseconds kCachesPatience{3'000};
+constexpr uint64_t kTableLimit = uint64_t{64} << 20;
+/// The options of a mount that doctor looks at.
+constexpr std::string_view kOptions[] = {"remote", "password-file", "ca-file", "cert-file",  "key-file",
+                                         "store",  "store-limit",   "python",  "allow-other"};
 constexpr const char* kUsualPath = "/usr/local/bin:/usr/bin:/bin";
 
 class DoctorCommand final : public Subcommand {
@@ -32,13 +47,17 @@ class DoctorCommand final : public Subcommand {
     add_path(app, "MOUNTPOINT", path_, "directory of the mount; without it all mounts of this user and of root")
         ->required(false);
     add_json(app, json_);
+    options_.add_chosen_to(app, "look at what a mount with this TOML file would need", kOptions);
   }
+  [[nodiscard]] Result<void> check() const override { return options_.check(); }
   [[nodiscard]] int run(const config::Environment& environment) override {
-    std::vector<Diagnosis> findings{finding_of_device(kDevice)};
-    if (::geteuid() != 0) findings.push_back(finding_of_helper(environment("PATH").value_or(kUsualPath)));
+    const Result<config::Settings> settings = options_.facts_settings();
+    if (!settings) return fail_options(settings.error());
+    std::vector<Diagnosis> findings = findings_of_host(*settings, environment);
+    add(findings, findings_of_options(*settings));
     std::string named = "MOUNTPOINT";
-    add(findings, findings_of_mounts(environment, named));
-    add(findings, findings_of_variables([&](const char* name) { return environment(name); }, mount_around, named));
+    if (!path_.empty() || settings->remote.empty()) add(findings, findings_of_mounts(environment, named));
+    add(findings, findings_of_user(environment, named));
     const int printed = print(json_ ? json_of(findings) : findings_text(findings));
     const bool bad =
         std::ranges::any_of(findings, [](const Diagnosis& one) { return one.kind == Diagnosis::Kind::kBad; });
@@ -46,6 +65,62 @@ class DoctorCommand final : public Subcommand {
   }
 
  private:
+  static std::vector<Diagnosis> findings_of_host(const config::Settings& settings,
+                                                 const config::Environment& environment) {
+    std::vector<Diagnosis> findings{finding_of_device(kDevice)};
+    if (::geteuid() != 0) findings.push_back(finding_of_helper(environment("PATH").value_or(kUsualPath)));
+    add(findings, finding_of_allow_other(settings.allow_other.value_or(false), ::geteuid(), kFuseConfiguration));
+    utsname kernel{};
+    if (::uname(&kernel) == 0) findings.push_back(finding_of_kernel(kernel.release));
+    return findings;
+  }
+  /// What the options of a mount that may not stand yet lead to.
+  static std::vector<Diagnosis> findings_of_options(const config::Settings& settings) {
+    std::vector<Diagnosis> findings;
+    if (!settings.remote.empty()) {
+      const auto server = mount::examine_server(settings);
+      if (server) add(findings, findings_of_server(*server));
+      if (!server) findings.push_back(finding_of_no_server(server.error().what()));
+    }
+    if (!settings.store.empty()) {
+      const std::vector<MountEntry> table = read_mount_table();
+      const MountEntry* const disk = places::find_mount_of(table, settings.store);
+      if (disk != nullptr) findings.push_back(finding_of_store(settings.store, disk->type));
+      add(findings, finding_of_disk(settings.store, settings.store_limit));
+    }
+    if (settings.python.empty()) return findings;
+    host::FactsRequest request = mount::facts_request(settings);
+    request.cache_file.clear();
+    const auto facts = host::learn_facts(request);
+    if (!facts) {
+      findings.push_back({Diagnosis::Kind::kBad, "--python " + settings.python + ": " + facts.error().what(),
+                          "name the interpreter of the jobs"});
+      return findings;
+    }
+    // Its line has the remedy behind the last semicolon.
+    if (const std::string warning = mount::sharing_warning(settings, *facts); !warning.empty()) {
+      findings.push_back({Diagnosis::Kind::kBad, warning, "name the jobs' interpreter with --python"});
+    }
+    if (const auto& gpu = facts->get(fingerprint::Facet::kGpu); !gpu.problem.empty()) {
+      findings.push_back({Diagnosis::Kind::kBad, "gpu: " + gpu.problem,
+                          "give this container or user the device nodes and libcuda.so.1; nvidia-smi must work here"});
+    }
+    return findings;
+  }
+  /// What the variables and directories of this user lead to.
+  static std::vector<Diagnosis> findings_of_user(const config::Environment& environment, const std::string& named) {
+    const auto variable = [&](const char* name) { return environment(name); };
+    std::vector<Diagnosis> findings = findings_of_variables(variable, mount_around, named);
+    const config::User user = config::current_user(environment);
+    const std::string torch = config::torch_default_directory(user, environment);
+    const bool uses_mount = !mount_around(environment("TORCHINDUCTOR_CACHE_DIR").value_or("")).empty();
+    if (uses_mount) add(findings, finding_of_headers(mount_around, torch));
+    add(findings, findings_of_caches(variable, mount_around, user.home, torch, Deadline::after(kCachesPatience)));
+    return findings;
+  }
+  static void add(std::vector<Diagnosis>& findings, std::optional<Diagnosis> more) {
+    if (more) findings.push_back(std::move(*more));
+  }
   static void add(std::vector<Diagnosis>& findings, std::vector<Diagnosis> more) {
     std::ranges::move(more, std::back_inserter(findings));
   }
@@ -74,10 +149,17 @@ class DoctorCommand final : public Subcommand {
       const std::string store = config::text_at(config::part_of(status, "store"), "directory");
       const MountEntry* const disk = store.empty() ? nullptr : places::find_mount_of(table, store);
       if (disk != nullptr) findings.push_back(finding_of_store(store, disk->type));
+      if (status.contains("error")) continue;
+      const std::string mountpoint = config::text_at(status, "mountpoint");
+      add(findings, finding_of_access(mountpoint));
+      add(findings,
+          finding_of_propagation(read_file(AT_FDCWD, "/proc/self/mountinfo", kTableLimit).value_or(""), mountpoint));
+      add(findings, finding_of_pid_namespace("/proc/" + std::to_string(config::number_at(status, "pid")), mountpoint));
     }
     return findings;
   }
   static std::string mount_around(const std::string& path) {
+    if (path.empty()) return {};
     const std::vector<MountEntry> table = read_mount_table();
     const MountEntry* const mount = places::find_mount_of(table, absolute(path));
     return mount != nullptr && mount->is_ours() ? mount->mount_point : std::string();
@@ -92,6 +174,7 @@ class DoctorCommand final : public Subcommand {
 
   std::string path_;
   bool json_ = false;
+  MountArguments options_;
 };
 
 }  // namespace

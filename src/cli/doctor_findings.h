@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "inductorfs/base/clock.h"
 #include "inductorfs/config/json.h"
+
+namespace inductorfs::remote {
+struct ServerExamination;
+}  // namespace inductorfs::remote
 
 /// What `doctor` finds: a line for each thing that it has looked at. These functions look at no daemon and at no mount.
 namespace inductorfs::cli {
@@ -39,6 +46,33 @@ using MountOf = std::function<std::string(const std::string& path)>;
 /// Findings about the variables that torch and Triton read. `mountpoint` is one that the remedies name.
 [[nodiscard]] std::vector<Diagnosis> findings_of_variables(const GetVariable& variable, const MountOf& mount_of,
                                                            const std::string& mountpoint);
+
+/// Findings about the caches that torch, Triton and serving engines make in the user's directories, if they lie in no
+/// mount: one line with the size of each. Follows no link; sizes are those found until the deadline.
+[[nodiscard]] std::vector<Diagnosis> findings_of_caches(const GetVariable& variable, const MountOf& mount_of,
+                                                        const std::string& home, const std::string& torch_directory,
+                                                        Deadline deadline);
+/// Whether torch's default directory shows the precompiled headers of a mount.
+[[nodiscard]] std::optional<Diagnosis> finding_of_headers(const MountOf& mount_of, const std::string& torch_directory);
+
+/// `release` is that of uname(2).
+[[nodiscard]] Diagnosis finding_of_kernel(const std::string& release);
+/// Whether a user other than root may mount with --allow-other; `configuration` is /etc/fuse.conf.
+[[nodiscard]] std::optional<Diagnosis> finding_of_allow_other(bool wanted, uid_t user,
+                                                              const std::string& configuration);
+/// `table` is the text of /proc/self/mountinfo.
+[[nodiscard]] std::optional<Diagnosis> finding_of_propagation(const std::string& table, const std::string& mountpoint);
+/// `daemon` is /proc/PID of the worker that serves the mount.
+[[nodiscard]] std::optional<Diagnosis> finding_of_pid_namespace(const std::string& daemon,
+                                                                const std::string& mountpoint);
+/// Whether this user may write there. The directory's mount must have answered.
+[[nodiscard]] std::optional<Diagnosis> finding_of_access(const std::string& directory);
+/// Whether the disk of a store, which may not be made yet, is smaller than its limit.
+[[nodiscard]] std::optional<Diagnosis> finding_of_disk(const std::string& directory, uint64_t limit);
+
+/// Findings about a server that answered, and about one that did not (`error` names it).
+[[nodiscard]] std::vector<Diagnosis> findings_of_server(const remote::ServerExamination& server);
+[[nodiscard]] Diagnosis finding_of_no_server(const std::string& error);
 
 /// Findings about the device /dev/fuse at this path, and the program that mounts for ordinary users.
 [[nodiscard]] Diagnosis finding_of_device(const std::string& path);

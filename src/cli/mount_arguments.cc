@@ -50,6 +50,14 @@ void MountArguments::add_to(CLI::App& app, const std::string& config_help) {
   for (const config::Option& option : config::mount_options()) add(app, option);
 }
 
+void MountArguments::add_chosen_to(CLI::App& app, const std::string& config_help,
+                                   std::span<const std::string_view> names) {
+  add_file(app, config_help);
+  for (const config::Option& option : config::mount_options()) {
+    if (std::ranges::find(names, option.name) != names.end()) add(app, option);
+  }
+}
+
 void MountArguments::add_facts_to(CLI::App& app, const std::string& config_help) {
   add_file(app, config_help);
   for (const config::Option& option : config::mount_options()) {

@@ -3,7 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <list>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "inductorfs/base/result.h"
@@ -26,6 +28,8 @@ class MountArguments {
   void add_facts_to(CLI::App& app, const std::string& config_help);
   /// Adds only the options that name a server and say how to reach it.
   void add_remote_to(CLI::App& app, const std::string& config_help);
+  /// Adds only the options with these names.
+  void add_chosen_to(CLI::App& app, const std::string& config_help, std::span<const std::string_view> names);
   /// kInvalid for a value that no mount can have, and for options that contradict each other.
   [[nodiscard]] Result<void> check() const;
 

@@ -137,6 +137,44 @@ TEST(FindingOfHelper, WantsASetUserIdProgramOfRoot) {
   EXPECT_EQ(finding_of_helper(search).kind, Kind::kGood);
 }
 
+TEST(FindingOfKernel, WantsOneThatIsNewEnough) {
+  for (const char* good : {"5.4.0", "5.15.0-91-generic", "6.1.0+", "10.0"}) {
+    EXPECT_EQ(finding_of_kernel(good).kind, Kind::kGood) << good;
+  }
+  for (const char* bad : {"4.19.0", "5.3.18-default", "3.10", "", "x"}) {
+    EXPECT_EQ(finding_of_kernel(bad).kind, Kind::kBad) << bad;
+  }
+}
+
+TEST(FindingOfAllowOther, ReadsTheFileAsFusermountDoes) {
+  const TemporaryDirectory temporary;
+  const std::string file = temporary / "fuse.conf";
+  EXPECT_FALSE(finding_of_allow_other(false, 1000, file));
+  EXPECT_FALSE(finding_of_allow_other(true, 0, file));
+  EXPECT_EQ(finding_of_allow_other(true, 1000, file)->kind, Kind::kBad);
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, file, "# a comment\n#user_allow_other\n"));
+  EXPECT_EQ(finding_of_allow_other(true, 1000, file)->kind, Kind::kBad);
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, file, "mount_max = 9\nuser_allow_other\n"));
+  EXPECT_EQ(finding_of_allow_other(true, 1000, file)->kind, Kind::kGood);
+}
+
+TEST(FindingsOfCaches, StopAtTheDeadlineAndFollowNoLink) {
+  const TemporaryDirectory temporary;
+  ASSERT_TRUE(make_directories(temporary / ".cache/vllm/a"));
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, temporary / ".cache/vllm/a/b", std::string(2 << 20, 'x')));
+  std::filesystem::create_symlink("/usr", temporary / ".cache/vllm/a/link");
+  std::filesystem::create_symlink(temporary / ".cache/vllm", temporary / ".deep_gemm");
+  const auto none = [](const char*) { return std::optional<std::string>(); };
+  const auto outside = [](const std::string&) { return std::string(); };
+  const auto found =
+      findings_of_caches(none, outside, temporary.path(), temporary / "none", Deadline::after(Milliseconds(60'000)));
+  ASSERT_EQ(found.size(), 1U) << findings_text(found);
+  EXPECT_TRUE(found.front().what.ends_with("/.cache/vllm has 2.0 MiB")) << found.front().what;
+  const auto inside = [](const std::string&) { return std::string("/m"); };
+  EXPECT_TRUE(findings_of_caches(none, inside, temporary.path(), "/t", Deadline::after(Milliseconds(60'000))).empty());
+  EXPECT_TRUE(findings_of_caches(none, outside, temporary.path(), "/t", Deadline::after(Milliseconds(0))).empty());
+}
+
 TEST(FindingsText, CountsWhatIsBad) {
   EXPECT_EQ(
       findings_text({{Kind::kGood, "one", ""}, {Kind::kBad, "two", "do this"}, {Kind::kWarning, "three", "do that"}}),

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`inductorfs doctor` on real mounts with seeded faults: each is found, with its remedy."""
 import json
+import os
+import sys
 
-from inductorfs_testing import artefacts, places
+import pytest
+from inductorfs_testing import artefacts, mounts, places
 from inductorfs_testing.processes import run, wait_until
 
 PROGRAM = places.program()
@@ -63,3 +66,103 @@ def test_a_mount_without_a_daemon_is_found(cluster):
     node.kill_daemon()
     code, found = ask(node)
     assert code == 1 and has(found["BAD"], f"{node.cache} cannot be asked", "unmount --lazy"), found
+
+
+def doctor(node, *words, before=(), **variables):
+    """As ask(), without a mount."""
+    done = run([*before, PROGRAM, "doctor", "--json", *words], {**node.env(), **variables}, 30)
+    assert done.err == "", done.err
+    return [f"{one['kind']}: {one['what']} -> {one['remedy']}" for one in json.loads(done.out)]
+
+
+def test_serving_engines_that_lead_elsewhere_are_found(cluster, tmp_path):
+    node = cluster.node("a", options=("--writers", "all"))
+    code, found = ask(node, TORCHINDUCTOR_CACHE_DIR=str(node.cache), VLLM_CACHE_ROOT=str(tmp_path), VLLM_DISABLE_COMPILE_CACHE="1",
+                      TORCHINDUCTOR_AUTOGRAD_CACHE="0")
+    assert code == 1
+    assert has(found["BAD"], f"VLLM_CACHE_ROOT={tmp_path} lies in no mount", f"export VLLM_CACHE_ROOT={node.cache}/vllm")
+    assert has(found["BAD"], "VLLM_DISABLE_COMPILE_CACHE=1", "unset it") and has(found["BAD"], "TORCHINDUCTOR_AUTOGRAD_CACHE=0", "unset it")
+    code, found = ask(node, TORCHINDUCTOR_CACHE_DIR=str(node.cache), VLLM_CACHE_ROOT=str(node.cache / "vllm"))
+    assert code == 0, found
+
+
+@pytest.mark.parametrize(("path", "of", "variable"), [
+    (".cache/vllm", "vLLM", "VLLM_CACHE_ROOT"), (".triton/cache", "Triton", "TRITON_CACHE_DIR"), (".cache/flashinfer", "FlashInfer", "FLASHINFER"),
+    (".cache/sglang", "SGLang", "SGLANG"), (".deep_gemm", "DeepGEMM", "DG_JIT_CACHE_DIR"), (".tilelang/cache", "TileLang", "TILELANG_CACHE_DIR")])
+def test_caches_that_escape_are_found_with_their_sizes(cluster, place, path, of, variable):
+    cache = place.home / path / "a" / "b"
+    cache.mkdir(parents=True)
+    (cache / "kernel.cubin").write_bytes(bytes(3 << 20))
+    (cache / "of others").symlink_to("/usr")  # not followed: the sum would be far more
+    assert has(doctor(place), f"note: a cache of {of} lies outside of all mounts: {place.home}/{path} has 3.0 MiB", variable)
+
+
+def test_what_torch_keeps_in_its_default_directory_is_found(place):
+    place.default_cache.mkdir(parents=True)
+    (place.default_cache / "file").write_bytes(bytes(2 << 20))
+    assert has(doctor(place), f"note: a cache of torch lies outside of all mounts: {place.default_cache} has 2.0 MiB", "TORCHINDUCTOR_CACHE_DIR")
+
+
+def test_a_missing_place_of_headers_is_found(cluster):
+    node = cluster.quick("a")  # --no-also
+    assert has(ask(node)[1]["note"], f"{node.default_cache}/precompiled_headers shows no mount", "--also precompiled_headers=")
+    other = cluster.node("b", options=("--writers", "all"))
+    assert not has(ask(other)[1].get("note", []), "precompiled_headers shows no mount")
+
+
+def test_an_interpreter_without_torch_is_found(place, tmp_path):
+    """By the option, and by the file of a mount that is planned."""
+    wrong = tmp_path / "bin" / "python3"
+    wrong.parent.mkdir()
+    wrong.symlink_to(sys.executable)
+    (tmp_path / "pyvenv.cfg").write_text(f"home = {os.path.dirname(sys.executable)}\n")
+    assert has(doctor(place, "--python", wrong), "BAD: nothing that torch makes will be shared", "--python")
+    file = place.root / "node.toml"
+    file.write_text(f'python = "{place.root}/none"\n')
+    assert has(doctor(place, "--config", file), "BAD: ", f"{place.root}/none", "--python")
+
+
+@pytest.mark.usefixtures("root")
+def test_a_store_that_is_too_small_is_found(cluster, place):
+    with mounts.tmpfs(cluster.directory / "disk", "size=8m") as disk:
+        found = doctor(place, "--store", disk / "not" / "made", "--store-limit", "1G")
+        assert has(found, f"warning: the disk of the store {disk}/not/made has 8.0 MiB, less than --store-limit 1.0 GiB", "larger disk"), found
+
+
+@pytest.mark.usefixtures("root")
+def test_a_user_who_may_not_mount_for_others_and_may_not_write_is_found(cluster, place):
+    os.chmod(cluster.directory, 0o755)
+    program = places.copy_programs(cluster.directory)
+    place.start(*cluster.options())
+    os.chmod(place.root, 0o755)
+    nobody = ["unshare", "-m", "sh", "-c", "mount -t tmpfs tmpfs /etc; exec \"$@\"", "sh", "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    done = run([*nobody, program, "doctor", "--json", "--allow-other", place.cache], place.env(), 30)
+    found = [f"{one['kind']}: {one['what']} -> {one['remedy']}" for one in json.loads(done.out)]
+    assert done.code == 1 and has(found, "BAD: /etc/fuse.conf does not let users mount", "echo user_allow_other >> /etc/fuse.conf"), found
+    assert has(found, f"BAD: {place.cache} cannot be used by uid 65534", "chmod 1777"), found
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize(("propagation", "told"), [("--make-private", True), ("--make-shared", False)])
+def test_private_propagation_is_found(cluster, place, propagation, told):
+    with mounts.tmpfs(place.root / "outer") as outer:
+        run(["mount", propagation, outer], seconds=10)
+        cache = outer / "cache"
+        cache.mkdir()
+        done = run([PROGRAM, "mount", cache, "--store", place.store, "--log", place.log, *cluster.options()], place.env(), 30)
+        assert done.code == 0, done.err
+        try:
+            found = doctor(place, cache)
+            assert has(found, f"note: {cache} is mounted with private propagation", "HostToContainer") == told, found
+        finally:
+            assert run([PROGRAM, "unmount", cache], place.env(), 30).code == 0
+
+
+@pytest.mark.usefixtures("root")
+def test_a_daemon_in_a_pid_namespace_of_its_own_is_found(cluster, place):
+    """As a container without hostPID has it: mount and doctor are both in there."""
+    words = " ".join(str(word) for word in [PROGRAM, "mount", place.cache, "--store", place.store, "--log", place.log, *cluster.options()])
+    script = f"{words} && {PROGRAM} doctor --json {place.cache}; {PROGRAM} unmount {place.cache}"
+    done = run(["unshare", "--pid", "--fork", "--mount", "--mount-proc", "sh", "-c", script], place.env(), 60)
+    found = [f"{one['kind']}: {one['what']} -> {one['remedy']}" for one in json.loads(done.out)]
+    assert has(found, f"warning: {place.cache} is served in a PID namespace of its own", "hostPID"), (found, done.err)

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `doctor` finds about a host, and about the directories of its user.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <memory>
+
+#include "doctor_findings.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/regular_file.h"
+#include "inductorfs/config/paths.h"
+#include "inductorfs/config/text.h"
+
+namespace inductorfs::cli {
+namespace {
+
+using Kind = Diagnosis::Kind;
+
+constexpr uint64_t kFileLimit = uint64_t{4} << 20;
+constexpr int kDeepest = 32;
+/// The inode number of the first PID namespace: include/linux/proc_ns.h, PROC_PID_INIT_INO.
+constexpr ino_t kFirstPidNamespace = 0xEFFFFFFC;
+/// Smaller caches are not worth a line.
+constexpr uint64_t kWorthALine = uint64_t{1} << 20;
+
+/// Adds up the files of a tree. It follows no link, and stays on the file system where it begins: the names below are
+/// another user's choice.
+class TreeSize {
+ public:
+  explicit TreeSize(Deadline deadline) : deadline_(deadline) {}
+
+  /// Returns the bytes found until the deadline; nothing if the path is no directory.
+  std::optional<uint64_t> of(const std::string& path) {
+    Fd top(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+    struct stat found {};
+    if (!top || ::fstat(top.get(), &found) != 0) return std::nullopt;
+    device_ = found.st_dev;
+    add(std::move(top), 0);
+    return bytes_;
+  }
+  [[nodiscard]] bool is_whole() const { return !deadline_.passed(); }
+
+ private:
+  void add(Fd directory, int depth) {
+    const int fd = directory.get();
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(fd), ::closedir);
+    if (!stream) return;
+    (void)directory.release();  // the stream closes it
+    while (const dirent* const entry = ::readdir(stream.get())) {
+      if (deadline_.passed()) return;
+      const std::string_view name = entry->d_name;
+      struct stat found {};
+      if (name == "." || name == ".." || ::fstatat(fd, entry->d_name, &found, AT_SYMLINK_NOFOLLOW) != 0) continue;
+      if (S_ISREG(found.st_mode)) bytes_ += static_cast<uint64_t>(found.st_size);
+      if (!S_ISDIR(found.st_mode) || found.st_dev != device_ || depth >= kDeepest) continue;
+      Fd below(::openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+      if (below) add(std::move(below), depth + 1);
+    }
+  }
+
+  const Deadline deadline_;
+  dev_t device_ = 0;
+  uint64_t bytes_ = 0;
+};
+
+/// The number at the begin of "5.4.0", with its second part.
+std::pair<int, int> version_of(std::string_view text) {
+  std::pair<int, int> version{0, 0};
+  const char* const end = text.data() + text.size();
+  const auto major = std::from_chars(text.data(), end, version.first);
+  if (major.ec == std::errc() && major.ptr != end) (void)std::from_chars(major.ptr + 1, end, version.second);
+  return version;
+}
+
+}  // namespace
+
+Diagnosis finding_of_kernel(const std::string& release) {
+  constexpr std::pair kOldest{5, 4};  // README, "Limits"
+  const std::string shown = "the kernel is Linux " + config::printable(release);
+  if (version_of(release) >= kOldest) return {Kind::kGood, shown, {}};
+  return {Kind::kBad, shown, "install Linux 5.4 or later"};
+}
+
+std::optional<Diagnosis> finding_of_allow_other(bool wanted, uid_t user, const std::string& configuration) {
+  if (!wanted || user == 0) return std::nullopt;
+  const std::string text = read_regular(configuration, kFileLimit).value_or("");
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    if (text.substr(at, end - at).starts_with("user_allow_other")) {
+      return Diagnosis{Kind::kGood, configuration + " lets users mount with --allow-other", {}};
+    }
+    at = end + 1;
+  }
+  return Diagnosis{Kind::kBad, configuration + " does not let users mount with --allow-other",
+                   "as root: echo user_allow_other >> " + configuration + "; or mount with --no-allow-other"};
+}
+
+std::optional<Diagnosis> finding_of_propagation(const std::string& table, const std::string& mountpoint) {
+  for (size_t at = 0; at < table.size();) {
+    const size_t end = std::min(table.find('\n', at), table.size());
+    const std::string line = table.substr(at, end - at);
+    at = end + 1;
+    if (line.find(" - fuse.inductorfs ") == std::string::npos ||
+        line.find(" " + mountpoint + " ") == std::string::npos) {
+      continue;
+    }
+    if (line.find(" shared:") != std::string::npos) return std::nullopt;
+    return Diagnosis{Kind::kNote,
+                     mountpoint + " is mounted with private propagation: a container that runs already does not see it",
+                     "start the container after the mount; or, before the mount, run mount --make-rshared on the "
+                     "directory above, and give containers that directory with rslave (HostToContainer)"};
+  }
+  return std::nullopt;
+}
+
+std::optional<Diagnosis> finding_of_pid_namespace(const std::string& daemon, const std::string& mountpoint) {
+  struct stat found {};
+  if (::stat((daemon + "/ns/pid").c_str(), &found) != 0 || found.st_ino == kFirstPidNamespace) return std::nullopt;
+  return Diagnosis{Kind::kWarning,
+                   mountpoint + " is served in a PID namespace of its own: what jobs outside of it write is not shared",
+                   "run the daemon with hostPID, or mount with --writers pod for the processes of one pod"};
+}
+
+std::optional<Diagnosis> finding_of_access(const std::string& directory) {
+  if (::faccessat(AT_FDCWD, directory.c_str(), R_OK | W_OK | X_OK, AT_EACCESS) == 0) return std::nullopt;
+  const Error why = error_from_errno(errno, "access", directory);
+  return Diagnosis{Kind::kBad, directory + " cannot be used by uid " + std::to_string(::geteuid()) + ": " + why.what(),
+                   "give the user a directory in it (mkdir and chown as root), or chmod 1777 the mountpoint before the "
+                   "mount"};
+}
+
+std::optional<Diagnosis> finding_of_disk(const std::string& directory, uint64_t limit) {
+  struct statvfs disk {};
+  std::string there = directory;
+  while (::statvfs(there.c_str(), &disk) != 0) {
+    if (there.size() <= 1) return std::nullopt;
+    there.resize(std::max<size_t>(there.rfind('/'), 1));
+  }
+  const uint64_t size = disk.f_blocks * disk.f_frsize;
+  if (size >= limit) return std::nullopt;
+  return Diagnosis{Kind::kWarning,
+                   "the disk of the store " + config::printable(directory) + " has " + config::human_bytes(size) +
+                       ", less than --store-limit " + config::human_bytes(limit),
+                   "name a --store on a larger disk, or lower --store-limit so that other programs keep some room"};
+}
+
+std::vector<Diagnosis> findings_of_caches(const GetVariable& variable, const MountOf& mount_of, const std::string& home,
+                                          const std::string& torch_directory, Deadline deadline) {
+  const std::string cache = variable("XDG_CACHE_HOME").value_or(home + "/.cache");
+  struct Cache {
+    const char* of;
+    std::string path;
+    const char* variable;
+  };
+  const std::array<Cache, 8> caches{{{"torch", torch_directory, "TORCHINDUCTOR_CACHE_DIR"},
+                                     {"Triton", home + "/.triton/cache", "TRITON_CACHE_DIR"},
+                                     {"vLLM", cache + "/vllm", "VLLM_CACHE_ROOT"},
+                                     {"FlashInfer", home + "/.cache/flashinfer", "FLASHINFER_WORKSPACE_BASE"},
+                                     {"SGLang", cache + "/sglang", "SGLANG_CACHE_DIR"},
+                                     {"DeepGEMM", home + "/.deep_gemm", "DG_JIT_CACHE_DIR"},
+                                     {"TileLang", home + "/.tilelang/cache", "TILELANG_CACHE_DIR"},
+                                     {"torch extensions", cache + "/torch_extensions", "TORCH_EXTENSIONS_DIR"}}};
+  std::vector<Diagnosis> findings;
+  for (const Cache& one : caches) {
+    if (one.path.empty() || one.path.front() != '/' || !mount_of(one.path).empty()) continue;
+    TreeSize size(deadline);
+    const auto bytes = size.of(one.path);
+    if (!bytes || *bytes < kWorthALine) continue;
+    findings.push_back({Kind::kNote,
+                        "a cache of " + std::string(one.of) +
+                            " lies outside of all mounts: " + config::printable(one.path) + " has " +
+                            (size.is_whole() ? "" : "at least ") + config::human_bytes(*bytes),
+                        "jobs that use it share nothing: see inductorfs env for what leads into the mount (" +
+                            std::string(one.variable) + "), and remove it when no job uses it"});
+  }
+  return findings;
+}
+
+std::optional<Diagnosis> finding_of_headers(const MountOf& mount_of, const std::string& torch_directory) {
+  const std::string place = torch_directory + "/precompiled_headers";
+  std::array<char, 4096> target{};
+  const ssize_t size = ::readlink(place.c_str(), target.data(), target.size());
+  const std::string shown = size > 0 ? std::string(target.data(), static_cast<size_t>(size)) : place;
+  if (!mount_of(shown).empty()) return std::nullopt;
+  return Diagnosis{Kind::kNote,
+                   config::printable(place) +
+                       " shows no mount: torch's C++ backend compiles its header (150 MB, a "
+                       "minute) on each host",
+                   "mount without --no-also as this user, or with --also precompiled_headers=" +
+                       config::printable(place) + "; in a pod, mount that directory of the node at the same place"};
+}
+
+}  // namespace inductorfs::cli

@@ -263,6 +263,7 @@ Result<void> CatalogImpl::enqueue(const Publish& publish) {
   std::vector<Database::Mark> shown;
   item.scope = stamped.scope;
   item.paths = paths_of(stamped);
+  item.queued = std::chrono::steady_clock::now();
   for (const auto& entry : stamped.entries) {
     item.digests.push_back(entry.digest);
     shown.push_back({entry.path, entry.digest});

@@ -117,6 +117,7 @@ Metrics::Metrics(Counters& counters)
       dropped(counters.get("publish.dropped")),
       tail_errors(counters.get("tail.errors")),
       scopes_forgotten(counters.get("catalog.scopes_forgotten")),
+      publish_times(counters.histogram("publish")),
       renewed(counters.get("catalog.renewed")) {}
 
 Result<Database> open_or_renew(const std::string& file, Counters& counters) {

@@ -39,7 +39,8 @@ struct Metrics {
   Counter& dropped;
   Counter& tail_errors;
   Counter& scopes_forgotten;
-  Counter& renewed;  ///< blobs whose use was reported to the cluster
+  Histogram& publish_times;  ///< from queued, which a file is once it is sealed, to acknowledged
+  Counter& renewed;          ///< blobs whose use was reported to the cluster
 };
 
 /// The database and the part of its queue that is kept in memory. The publish thread waits on it.

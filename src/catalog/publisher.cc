@@ -250,11 +250,15 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
   });
   fail_point("publish.shown");
   PublishReport report = outcome.report;
+  const SteadyTime now = std::chrono::steady_clock::now();
   const bool current = parts_.durable.with([&](Durable& durable) {
     const QueueIndex::Item* queued = durable.queue.find(item.id);
     durable.last_error.reset();
     if (queued == nullptr) return false;  // a later group of the same paths has taken its place
     report.paths = queued->paths;
+    if (report.state == PublishState::kPublished && queued->queued != SteadyTime{}) {
+      parts_.metrics.publish_times.observe(static_cast<uint64_t>((now - queued->queued) / std::chrono::nanoseconds(1)));
+    }
     // Should this fail, the group is published once more after a restart, which changes nothing.
     parts_.count_failure(durable.database.dequeue(item.id));
     durable.queue.remove(item.id);

@@ -30,6 +30,7 @@ class QueueIndex {
     std::string error;
     uint64_t attempts = 0;    ///< failed attempts, without those that failed because the cluster was away
     SteadyTime not_before{};  ///< the item is parked until then
+    SteadyTime queued{};      ///< 0: an earlier process queued it
   };
   /// The item to publish next, if any; else when there may be one.
   struct Next {

@@ -39,7 +39,8 @@ Channel::Channel(vfs::FileSystem& file_system, Counters& counters, const takeove
       file_system_(file_system),
       requests_(counter_of(counters, "requests")),
       nanoseconds_(counter_of(counters, "nanoseconds")),
-      slow_(counter_of(counters, "slow")) {
+      slow_(counter_of(counters, "slow")),
+      request_times_(counters.histogram("fuse.request")) {
   for (size_t i = 0; i < kOperationNames.size(); ++i) by_operation_[i] = &counter_of(counters, kOperationNames[i]);
 }
 
@@ -50,6 +51,7 @@ void Channel::count(Operation operation) noexcept {
 
 void Channel::count_time(Operation operation, uint64_t nanoseconds) noexcept {
   nanoseconds_.add(nanoseconds);
+  request_times_.observe(nanoseconds);
   if (nanoseconds < kSlowNanoseconds) return;
   slow_.add();
   log::write_limited(log::Level::kWarning, "fuse.slow",

@@ -76,6 +76,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Counter& requests_;
   Counter& nanoseconds_;
   Counter& slow_;
+  Histogram& request_times_;
   std::array<Counter*, kOperationNames.size()> by_operation_{};
 };
 

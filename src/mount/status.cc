@@ -211,6 +211,15 @@ Json private_part(const config::Settings& settings, const host::Scopes& scopes) 
   return list;
 }
 
+/// Durations by their names: observations up to each bound, the last of all, and their sum; nanoseconds.
+Json histograms_part(const Counters& counters) {
+  Json part = Json::object();
+  for (const auto& [name, times] : counters.histograms()) {
+    part[name] = {{"bounds", Histogram::kBounds}, {"cumulative", times.cumulative}, {"sum", times.sum}};
+  }
+  return part;
+}
+
 }  // namespace
 
 std::string writing_trouble(const std::string& store) {
@@ -237,6 +246,7 @@ std::string status_json(const StatusFacts& facts) {
                   {"file_system", file_system_part(files)},
                   {"unknown_programs", unknown_part(facts.layers.host->unknown_jobs())},
                   {"counters", counters},
+                  {"histograms", histograms_part(facts.layers.counters)},
                   {"also", also_list(facts.also)},
                   {"warnings", warnings_of(facts, files)},
                   {"private_families", private_part(facts.settings, facts.layers.host->state()->scopes)},

@@ -31,6 +31,11 @@ bool is_unfit(const Error& error) {
   return error.code() == ErrorCode::kNotSupported || error.code() == ErrorCode::kCorrupt;
 }
 
+uint64_t nanoseconds_since(SteadyTime then) {
+  const auto passed = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - then);
+  return static_cast<uint64_t>(passed.count());
+}
+
 }  // namespace
 
 bool is_here(store::BlobStore& store, const codec::Entry& entry) {
@@ -43,7 +48,7 @@ struct Fetcher::Ticket {
     std::vector<FetchOutcome> outcomes;
     size_t open = 0;
   };
-  Ticket(size_t count, Done finished) : done(std::move(finished)) {
+  Ticket(size_t count, Done finished, Histogram& waits) : done(std::move(finished)), wait_times(waits) {
     outcomes_of.with([&](Outcomes& now) {
       now.outcomes.assign(count, FetchOutcome::kNotNow);
       now.open = count;
@@ -54,10 +59,14 @@ struct Fetcher::Ticket {
       now.outcomes[index] = outcome;
       return --now.open == 0;
     });
+    if (last && waits) wait_times.observe(nanoseconds_since(asked));
     if (last) done(outcomes_of.with([](Outcomes& now) { return now.outcomes; }));
   }
   Guarded<Outcomes> outcomes_of;
   const Done done;
+  Histogram& wait_times;
+  const SteadyTime asked = std::chrono::steady_clock::now();
+  std::atomic<bool> waits = false;  ///< for the cluster; set before the flight that it waits for can land
 };
 
 /// Decodes frames into the store as they come, and settles each blob as soon as it is whole.
@@ -182,6 +191,7 @@ Fetcher::Fetcher(remote::Remote& remote, store::BlobStore& store, Counters& coun
       unfit_(counters.get("fetch.not_for_this_host")),
       refused_(counters.get("fetch.refused")),
       late_(counters.get("fetch.late")),
+      wait_times_(counters.histogram("lookup.wait")),
       needed_pool_("fetch", threads, kNeededQueue),
       background_pool_("prefetch", 1, kBackgroundQueue) {}
 
@@ -212,7 +222,7 @@ FetchOutcome Fetcher::judge_present(const codec::Entry& entry) {
 
 void Fetcher::fetch(const std::vector<codec::Entry>& needed, Done done) {
   if (needed.empty()) return done({});
-  const auto ticket = std::make_shared<Ticket>(needed.size(), std::move(done));
+  const auto ticket = std::make_shared<Ticket>(needed.size(), std::move(done), wait_times_);
   const bool resting = remote_.resting();
   std::vector<codec::Entry> missing;
   std::vector<std::pair<size_t, FetchOutcome>> known;
@@ -226,6 +236,7 @@ void Fetcher::fetch(const std::vector<codec::Entry>& needed, Done done) {
       known.emplace_back(i, FetchOutcome::kNotNow);
       continue;
     }
+    ticket->waits = true;
     flights_.with([&](Flights& flights) {
       Flight& flight = flights[needed[i].digest];
       flight.waiters.push_back({ticket, i, needed[i]});

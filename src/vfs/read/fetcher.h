@@ -109,6 +109,7 @@ class Fetcher {
   Counter& unfit_;
   Counter& refused_;
   Counter& late_;
+  Histogram& wait_times_;  ///< of lookups that needed bytes of the cluster
   Guarded<Flights> flights_;
   WorkerPool needed_pool_;
   WorkerPool background_pool_;

@@ -42,10 +42,13 @@ void PackageWatch::follow(const Places& places) {
   directories.resize(std::min(directories.size(), kWatchLimit));
   const Result<std::vector<int>> made = reader_.watch(fd_.get(), directories, kEvents);
   // Without a watch (fs.inotify.max_user_watches) the timer still notices.
-  if (!made) log::warning("host.watch_failed", {{"why", made.error().what()}});
+  if (!made) log::write_limited(log::Level::kWarning, "host.watch_failed", {{"why", made.error().what()}});
   for (size_t i = 0; made && i < made->size(); ++i) {
     const int watch = (*made)[i];
-    if (watch < 0) log::warning("host.watch_failed", {{"directory", directories[i]}, {"why", std::strerror(-watch)}});
+    if (watch < 0) {
+      log::write_limited(log::Level::kWarning, "host.watch_failed",
+                         {{"directory", directories[i]}, {"why", std::strerror(-watch)}});
+    }
     if (watch >= 0) watches_.emplace(watch, i < places.packages.size() ? Kind::kPackage : Kind::kSite);
   }
 }

@@ -97,6 +97,15 @@ void Recovery::recover_directory(const std::string& path, bool torn) {
   if (layout::is_triton_key_directory(path)) recover_group(path, torn);
 }
 
+/// Counts the event; says whether it is to be logged. A disk without extended attributes is an event for each file of
+/// the store.
+bool Recovery::is_told(std::string_view event) {
+  constexpr uint64_t kTold = 100;
+  Counter& times = counters_.get(event);
+  times.add();
+  return times.get() <= kTold;
+}
+
 /// One name that cannot be read must not keep the others from being served.
 void Recovery::set_aside(const std::string& path, const Error& why, bool torn) {
   constexpr size_t kShown = 100;
@@ -107,8 +116,9 @@ void Recovery::set_aside(const std::string& path, const Error& why, bool torn) {
   const auto moved = stays ? Result<std::string>(fail(why)) : disk_.set_aside(path);
   const std::string outcome = moved ? "set aside as files/" + *moved + " in the store; look at it and remove it"
                                     : "cannot be read, and stays as it is: " + moved.error().to_string();
-  counters_.get("recovery.set_aside").add();
-  log::error("recovery.set_aside", {{"path", shown}, {"why", why.to_string()}, {"outcome", outcome}});
+  if (is_told("recovery.set_aside")) {
+    log::error("recovery.set_aside", {{"path", shown}, {"why", why.to_string()}, {"outcome", outcome}});
+  }
   refusals_.note(shown + ": " + outcome, std::nullopt);
 }
 
@@ -126,8 +136,7 @@ void Recovery::recover_file(const std::string& directory, const std::string& nam
   const auto remove = [&](const char* why) {
     (void)disk_.unlink(view_path);  // it is compiled again; a file that stays is met again at the next start
     fail_point("recovery.removed");
-    counters_.get("recovery.removed").add();
-    log::warning("recovery.removed", {{"path", path}, {"why", why}});
+    if (is_told("recovery.removed")) log::warning("recovery.removed", {{"path", path}, {"why", why}});
   };
   // Another life's files tell nothing of their writers there.
   if (!disk_.keeps_seals()) return remove("the disk keeps no extended attributes");

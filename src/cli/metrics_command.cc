@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include "inductorfs/cli/run.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/control/requests.h"
+#include "metrics_http.h"
 
 namespace inductorfs::cli {
 
@@ -39,6 +41,8 @@ struct Figure {
 constexpr std::array kFigures{
     Figure{"lookups_first_touched", Kind::kCounter, "counters", "lookup.first_touch",
            "Files of the cluster that a process opened for the first time on this host."},
+    Figure{"lookups_unanswered", Kind::kCounter, "counters", "lookup.not_now",
+           "Lookups that were misses because the cluster did not answer in time."},
     Figure{"lookups_lost", Kind::kCounter, "counters", "lookup.lost",
            "Files that the cluster had named and did not have any more."},
     Figure{"fetched_blobs", Kind::kCounter, "counters", "fetch.blobs", "Blobs fetched from the cluster."},
@@ -48,7 +52,7 @@ constexpr std::array kFigures{
     Figure{"fetches_corrupt", Kind::kCounter, "counters", "fetch.corrupt",
            "Blobs whose bytes were not those of their name."},
     Figure{"fetches_refused", Kind::kCounter, "counters", "fetch.refused",
-           "Artefacts of the cluster that failed a check."},
+           "Blobs that were not asked for because the server was given up for a while."},
     Figure{"fetches_unfit", Kind::kCounter, "counters", "fetch.not_for_this_host",
            "Artefacts of the cluster that do not fit this host."},
     Figure{"published_groups", Kind::kCounter, "counters", "publish.published", "Groups of artefacts published."},
@@ -59,6 +63,8 @@ constexpr std::array kFigures{
     Figure{"publish_refused", Kind::kCounter, "counters", "publish.refused", "Groups that the cluster refused."},
     Figure{"publish_dropped", Kind::kCounter, "counters", "publish.dropped",
            "Groups dropped because the queue was full."},
+    Figure{"sealed_refused", Kind::kCounter, "counters", "seal.refused",
+           "Files of jobs that failed a check and stay on this host."},
     Figure{"sealed_files", Kind::kCounter, "counters", "seal.sealed", "Files of jobs found complete."},
     Figure{"foreign_files", Kind::kGauge, "file_system", "foreign",
            "Artefacts that stay on this host because of the programs that wrote them."},
@@ -66,6 +72,7 @@ constexpr std::array kFigures{
     Figure{"remote_circuit_openings", Kind::kCounter, "counters", "remote.breaker_opened",
            "How often the server was given up for a while."},
     Figure{"remote_connections", Kind::kCounter, "counters", "remote.connections_opened", "Connections opened."},
+    Figure{"remote_configured", Kind::kGauge, "remote", "configured", "1 if the mount has a server."},
     Figure{"remote_reachable", Kind::kGauge, "remote", "reachable", "1 while the server answers."},
     Figure{"remote_publishes", Kind::kGauge, "remote", "publishes",
            "1 if the mount publishes what its jobs write; 0 with --no-publish, --read-only or no --remote."},
@@ -83,28 +90,92 @@ constexpr std::array kFigures{
     Figure{"facts_age_seconds", Kind::kGauge, "facts", "age_s", "How long ago the facts of this host were learned."},
 };
 
+/// One histogram, and its name in the answer of `status`.
+struct Durations {
+  const char* name;  ///< behind inductorfs_
+  const char* key;
+  const char* help;
+};
+
+constexpr std::array kDurations{
+    Durations{"lookup_wait_seconds", "lookup.wait", "How long a lookup waited for bytes of the cluster."},
+    Durations{"fuse_request_seconds", "fuse.request",
+              "How long a thread worked on a request of the kernel, without what a lookup waited for the cluster."},
+    Durations{"publish_seconds", "publish", "How long a complete group of files waited until the cluster had it."},
+};
+
+constexpr double kSecond = 1e9;
+
 std::string label(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
     if (c == '\\' || c == '"') escaped += '\\';
-    escaped += c;
+    if (c == '\n') {
+      escaped += "\\n";
+    } else {
+      escaped += c;
+    }
   }
   return escaped;
+}
+
+std::string formatted(const char* format, double value) {
+  std::array<char, 64> text{};
+  const int size = std::snprintf(text.data(), text.size(), format, value);
+  return {text.data(), static_cast<size_t>(std::max(size, 0))};
+}
+
+/// A bound as OpenMetrics writes one: with a point or an exponent.
+std::string bound_text(uint64_t nanoseconds) {
+  std::string text = formatted("%g", static_cast<double>(nanoseconds) / kSecond);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
+/// The samples of one mount; empty when this daemon does not tell them, or tells what is no histogram.
+std::string histogram_samples(const Json& mount, const Durations& durations) {
+  const Json& part = part_of(part_of(mount, "histograms"), durations.key);
+  const Json& bounds = part_of(part, "bounds");
+  const Json& cumulative = part_of(part, "cumulative");
+  if (!bounds.is_array() || !cumulative.is_array() || cumulative.size() != bounds.size() + 1) return {};
+  const std::string name = std::string("inductorfs_") + durations.name;
+  const std::string mountpoint = "{mountpoint=\"" + label(text_at(mount, "mountpoint")) + "\"";
+  std::string samples;
+  for (size_t i = 0; i < cumulative.size(); ++i) {
+    const bool last = i == bounds.size();
+    if (!cumulative[i].is_number_unsigned() || (!last && !bounds[i].is_number_unsigned())) return {};
+    samples += name + "_bucket" + mountpoint + ",le=\"" + (last ? "+Inf" : bound_text(bounds[i].get<uint64_t>())) +
+               "\"} " + std::to_string(cumulative[i].get<uint64_t>()) + "\n";
+  }
+  samples += name + "_count" + mountpoint + "} " + std::to_string(cumulative.back().get<uint64_t>()) + "\n";
+  const double sum = static_cast<double>(config::number_at(part, "sum")) / kSecond;
+  return samples + name + "_sum" + mountpoint + "} " + formatted("%.9f", sum) + "\n";
+}
+
+std::string histogram_family(const Json& mounts, const Durations& durations) {
+  std::string samples;
+  for (const Json& mount : mounts) samples += histogram_samples(mount, durations);
+  if (samples.empty()) return {};
+  const std::string name = std::string("inductorfs_") + durations.name;
+  return "# HELP " + name + " " + durations.help + "\n# TYPE " + name + " histogram\n" + samples;
+}
+
+/// The value of a figure that is not in the answer. The daemon makes some counters at their first event only; without
+/// the 0 before it, rate() would not see that event. What a daemon of another version has is not known.
+std::string absent_value(const Json& mount, const Figure& figure) {
+  const bool counted = figure.kind == Kind::kCounter && part_of(mount, figure.part).is_object() &&
+                       text_at(mount, "version") == INDUCTORFS_VERSION;
+  return counted ? "0" : "";
 }
 
 /// The value as text; empty when this daemon does not tell it.
 std::string value_of(const Json& mount, const Figure& figure) {
   const Json& part = part_of(mount, figure.part);
   const auto found = part.is_object() ? part.find(figure.key) : part.end();
-  if (!part.is_object() || found == part.end()) return {};
+  if (!part.is_object() || found == part.end()) return absent_value(mount, figure);
   if (found->is_boolean()) return found->get<bool>() ? "1" : "0";
   if (!found->is_number_unsigned()) return {};
   if (figure.kind != Kind::kNanoseconds) return std::to_string(found->get<uint64_t>());
-  constexpr double kSecond = 1e9;
-  std::array<char, 64> text{};
-  const int size =
-      std::snprintf(text.data(), text.size(), "%.6f", static_cast<double>(found->get<uint64_t>()) / kSecond);
-  return {text.data(), static_cast<size_t>(std::max(size, 0))};
+  return formatted("%.6f", static_cast<double>(found->get<uint64_t>()) / kSecond);
 }
 
 /// A family of one sample for each mount that has a value.
@@ -134,6 +205,8 @@ class MetricsCommand final : public Subcommand {
         ->required(false);
     app.add_option("--output", output_, "write to FILE, for node_exporter's textfile collector, not to standard output")
         ->type_name("FILE");
+    app.add_flag("--http", http_, "read one HTTP request from standard input and answer it on standard output")
+        ->excludes("--output");
   }
   [[nodiscard]] int run(const config::Environment& environment) override {
     std::vector<Located> mounts;
@@ -143,6 +216,11 @@ class MetricsCommand final : public Subcommand {
       auto mount = locate_mount(absolute(path_), environment);
       if (!mount) return fail_with(mount.error());
       mounts.push_back(std::move(*mount));
+    }
+    if (http_) {
+      serve_scrape(STDIN_FILENO, STDOUT_FILENO,
+                   [&](bool open) { return metrics_text(statuses(mounts, kPatience, environment), open); });
+      return kExitDone;
     }
     const Json all = statuses(mounts, kPatience, environment);
     if (output_.empty()) return print(metrics_text(all, true));
@@ -154,6 +232,7 @@ class MetricsCommand final : public Subcommand {
  private:
   std::string path_;
   std::string output_;
+  bool http_ = false;
 };
 
 }  // namespace
@@ -165,6 +244,7 @@ std::string metrics_text(const Json& mounts, bool open) {
     text += family(std::string("inductorfs_") + figure.name, figure.kind != Kind::kGauge, figure.help, mounts, open,
                    [&figure](const Json& mount) { return value_of(mount, figure); });
   }
+  for (const Durations& durations : kDurations) text += histogram_family(mounts, durations);
   text += family("inductorfs_warnings", false, "Warnings that `inductorfs status` shows.", mounts, open,
                  [](const Json& mount) {
                    const auto warnings = mount.find("warnings");

@@ -243,6 +243,36 @@ TEST(MetricsText, HasOneFamilyForAllMounts) {
   EXPECT_FALSE(has(text, "EOF"));
 }
 
+TEST(MetricsText, HasHistograms) {
+  const Json mounts = Json::parse(R"([{"mountpoint":"/m","histograms":{
+      "lookup.wait":{"bounds":[10000,250000000,1000000000],"cumulative":[1,3,3,4],"sum":2500000000},
+      "publish":{"bounds":[1],"cumulative":[1],"sum":1},"fuse.request":{"bounds":[1,"x"],"cumulative":[1,2,3]}}}])");
+  for (const bool open : {true, false}) {
+    const std::string text = metrics_text(mounts, open);
+    EXPECT_NE(text.find("# TYPE inductorfs_lookup_wait_seconds histogram\n"
+                        "inductorfs_lookup_wait_seconds_bucket{mountpoint=\"/m\",le=\"1e-05\"} 1\n"
+                        "inductorfs_lookup_wait_seconds_bucket{mountpoint=\"/m\",le=\"0.25\"} 3\n"
+                        "inductorfs_lookup_wait_seconds_bucket{mountpoint=\"/m\",le=\"1.0\"} 3\n"
+                        "inductorfs_lookup_wait_seconds_bucket{mountpoint=\"/m\",le=\"+Inf\"} 4\n"
+                        "inductorfs_lookup_wait_seconds_count{mountpoint=\"/m\"} 4\n"
+                        "inductorfs_lookup_wait_seconds_sum{mountpoint=\"/m\"} 2.500000000\n"),
+              std::string::npos)
+        << text;
+    EXPECT_EQ(text.find("publish_seconds"), std::string::npos) << "it lacks a bucket";
+    EXPECT_EQ(text.find("fuse_request_seconds"), std::string::npos) << "a bound is no number";
+  }
+}
+
+TEST(MetricsText, HasTheZeroBeforeTheFirstEvent) {
+  const auto text_of = [](const std::string& version) {
+    return metrics_text(Json{{{"mountpoint", "/m"}, {"version", version}, {"counters", Json::object()}}}, true);
+  };
+  const std::string sample = "inductorfs_fetches_corrupt_total{mountpoint=\"/m\"} 0\n";
+  EXPECT_NE(text_of(INDUCTORFS_VERSION).find(sample), std::string::npos);
+  EXPECT_EQ(text_of(INDUCTORFS_VERSION).find("remote_reachable"), std::string::npos) << "a gauge has no such value";
+  EXPECT_EQ(text_of("0.0.1").find("corrupt"), std::string::npos) << "whether that daemon counts it is not known";
+}
+
 TEST(SyncText, DoesNotTakeWhatIsTooLargeForShared) {
   Counters counters;
   counters.get("publish.kept_local").add(2);

@@ -56,7 +56,9 @@ class DoctorCommand final : public Subcommand {
     std::vector<Diagnosis> findings = findings_of_host(*settings, environment);
     add(findings, findings_of_options(*settings));
     std::string named = "MOUNTPOINT";
-    if (!path_.empty() || settings->remote.empty()) add(findings, findings_of_mounts(environment, named));
+    // Who asks about a server, or a mount that is planned, does not ask about the mounts that stand.
+    const bool planned = options_.values().contains("remote") || !options_.file().empty();
+    if (!path_.empty() || !planned) add(findings, findings_of_mounts(environment, named));
     add(findings, findings_of_user(environment, named));
     const int printed = print(json_ ? json_of(findings) : findings_text(findings));
     const bool bad =

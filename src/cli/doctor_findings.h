@@ -48,7 +48,8 @@ using MountOf = std::function<std::string(const std::string& path)>;
                                                            const std::string& mountpoint);
 
 /// Findings about the caches that torch, Triton and serving engines make in the user's directories, if they lie in no
-/// mount: one line with the size of each. Follows no link; sizes are those found until the deadline.
+/// mount: one line with the size of each, as the user sees it. Sizes are those found until the deadline; a file system
+/// that does not answer costs no more.
 [[nodiscard]] std::vector<Diagnosis> findings_of_caches(const GetVariable& variable, const MountOf& mount_of,
                                                         const std::string& home, const std::string& torch_directory,
                                                         Deadline deadline);

@@ -2,13 +2,17 @@
 // What `doctor` finds about a host, and about the directories of its user.
 #include <dirent.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <charconv>
+#include <csignal>
 #include <memory>
 
 #include "doctor_findings.h"
@@ -68,6 +72,45 @@ class TreeSize {
   dev_t device_ = 0;
   uint64_t bytes_ = 0;
 };
+
+struct Measured {
+  uint64_t bytes = 0;
+  bool whole = false;
+};
+
+/// Measures a tree in a child process, because the file system may not answer, and as the user whose tree it is,
+/// because a directory on the way may be a link of that user's. Nothing when it is no directory, or no answer came in
+/// time.
+std::optional<Measured> measure(const std::string& path, uid_t user, Deadline deadline) {
+  constexpr Milliseconds kGrace{200};
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
+  Fd reader(ends[0]);
+  Fd writer(ends[1]);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool is_theirs =
+        ::geteuid() != 0 || user == 0 || (::setgroups(0, nullptr) == 0 && ::setegid(user) == 0 && ::seteuid(user) == 0);
+    TreeSize size(deadline);
+    const auto bytes = is_theirs ? size.of(path) : std::nullopt;
+    const Measured measured{bytes.value_or(0), size.is_whole()};
+    if (bytes) (void)!::write(writer.get(), &measured, sizeof measured);
+    ::_exit(0);
+  }
+  writer = Fd();
+  Measured measured;
+  pollfd wait{reader.get(), POLLIN, 0};
+  const bool answered = child > 0 && ::poll(&wait, 1, static_cast<int>((deadline.left() + kGrace).count())) == 1 &&
+                        ::read(reader.get(), &measured, sizeof measured) == static_cast<ssize_t>(sizeof measured);
+  if (child > 0) (void)::kill(child, SIGKILL);
+  if (child > 0) (void)::waitpid(child, nullptr, answered ? 0 : WNOHANG);  // the kernel may not let it go
+  return answered ? std::optional(measured) : std::nullopt;
+}
+
+uid_t owner_of(const std::string& path) {
+  struct stat found {};
+  return ::lstat(path.c_str(), &found) == 0 ? found.st_uid : ::geteuid();
+}
 
 /// The number at the begin of "5.4.0", with its second part.
 std::pair<int, int> version_of(std::string_view text) {
@@ -169,13 +212,12 @@ std::vector<Diagnosis> findings_of_caches(const GetVariable& variable, const Mou
   std::vector<Diagnosis> findings;
   for (const Cache& one : caches) {
     if (one.path.empty() || one.path.front() != '/' || !mount_of(one.path).empty()) continue;
-    TreeSize size(deadline);
-    const auto bytes = size.of(one.path);
-    if (!bytes || *bytes < kWorthALine) continue;
+    const auto size = measure(one.path, owner_of(one.path == torch_directory ? torch_directory : home), deadline);
+    if (!size || size->bytes < kWorthALine) continue;
     findings.push_back({Kind::kNote,
                         "a cache of " + std::string(one.of) +
                             " lies outside of all mounts: " + config::printable(one.path) + " has " +
-                            (size.is_whole() ? "" : "at least ") + config::human_bytes(*bytes),
+                            (size->whole ? "" : "at least ") + config::human_bytes(size->bytes),
                         "jobs that use it share nothing: see inductorfs env for what leads into the mount (" +
                             std::string(one.variable) + "), and remove it when no job uses it"});
   }

@@ -59,20 +59,14 @@ void MountArguments::add_chosen_to(CLI::App& app, const std::string& config_help
 }
 
 void MountArguments::add_facts_to(CLI::App& app, const std::string& config_help) {
-  add_file(app, config_help);
-  for (const config::Option& option : config::mount_options()) {
-    if (option.name != "python" && option.name != "fingerprint" && option.name != "environment") continue;
-    add(app, option);
-  }
+  constexpr std::array<std::string_view, 3> kNames{"python", "fingerprint", "environment"};
+  add_chosen_to(app, config_help, kNames);
 }
 
 void MountArguments::add_remote_to(CLI::App& app, const std::string& config_help) {
   constexpr std::array<std::string_view, 6> kNames{"remote",    "password-file", "ca-file",
                                                    "cert-file", "key-file",      "prefix"};
-  add_file(app, config_help);
-  for (const config::Option& option : config::mount_options()) {
-    if (std::find(kNames.begin(), kNames.end(), option.name) != kNames.end()) add(app, option);
-  }
+  add_chosen_to(app, config_help, kNames);
 }
 
 Result<void> MountArguments::check_toggles() const {

@@ -249,7 +249,11 @@ Result<void> check_store(const std::string& path) {
 Result<void> open_log(const config::Settings& settings) {
   const std::string path = log_path(settings);
   if (const Result<void> fit = path.empty() ? Result<void>() : check_log(path); !fit) return wrong_option(fit.error());
-  if (const Result<void> opened = log::open(path, settings.log_level); !opened) return wrong_option(opened.error());
+  if (const Result<void> opened = log::open(path, settings.log_level); !opened) {
+    const ErrorCode code = opened.error().code();
+    const bool is_lasting = code == ErrorCode::kNotFound || code == ErrorCode::kNotPermitted;
+    return is_lasting ? wrong_option(opened.error()) : fail(opened.error());  // a full disk is no wrong option
+  }
   // The daemon's umask is 0 for the sake of artefacts' modes; the log names paths of every user of the mount.
   struct stat found {};
   const bool is_file = !path.empty() && ::stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode);

@@ -11,6 +11,7 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/thread.h"
 #include "load.h"
+#include "operator_orders.h"
 #include "parts.h"
 #include "publish_codec.h"
 #include "publisher.h"
@@ -51,18 +52,22 @@ class CatalogImpl final : public Catalog {
   [[nodiscard]] bool wait_synced(Deadline deadline) override { return tail_.wait_synced(deadline); }
 
   [[nodiscard]] std::optional<KnownEntry> find(const layout::Name& name) const override {
+    if (parts_->frozen) return std::nullopt;
     return parts_->tree.read([&](const EntryTree& tree) { return tree.find(name); });
   }
   [[nodiscard]] bool has_directory(const layout::Name& directory) const override {
-    return parts_->tree.read([&](const EntryTree& tree) { return tree.has_directory(directory); });
+    return !parts_->frozen && parts_->tree.read([&](const EntryTree& tree) { return tree.has_directory(directory); });
   }
   [[nodiscard]] std::vector<Child> list(const layout::Name& directory) const override {
+    if (parts_->frozen) return {};
     return parts_->tree.read([&](const EntryTree& tree) { return tree.list(directory); });
   }
   [[nodiscard]] std::vector<KnownEntry> entries_in(const layout::Name& directory) const override {
+    if (parts_->frozen) return {};
     return parts_->tree.read([&](const EntryTree& tree) { return tree.entries_in(directory); });
   }
   [[nodiscard]] std::vector<KnownEntry> newest(size_t limit) const override {
+    if (parts_->frozen) return {};
     return parts_->tree.read([&](const EntryTree& tree) { return tree.newest(limit); });
   }
 
@@ -84,6 +89,12 @@ class CatalogImpl final : public Catalog {
   [[nodiscard]] Result<void> drain(Deadline deadline) override;
   void note_use(const codec::Digest& digest) override { parts_->uses.note(digest, std::chrono::steady_clock::now()); }
   void report_lost(const KnownEntry& known) override;
+  void freeze(bool frozen) override { operator_.freeze(frozen); }
+  [[nodiscard]] bool frozen() const override { return parts_->frozen; }
+  void permit_publishing(SteadyTime until) override { operator_.permit_publishing(until); }
+  [[nodiscard]] bool drop_queued(const layout::Selection& selection) override {
+    return operator_.drop_queued(selection);
+  }
   [[nodiscard]] CatalogStatus status() const override;
 
  private:
@@ -96,6 +107,7 @@ class CatalogImpl final : public Catalog {
   Tail tail_;
   Sweeper sweeper_;
   Publisher publisher_;
+  OperatorOrders operator_{*parts_};
   struct Threads {
     std::jthread tail;
     std::jthread publish;
@@ -311,7 +323,7 @@ Result<void> CatalogImpl::drain(Deadline deadline) {
     ++durable.wakes;
   });
   return parts_->durable.wait_until(
-      deadline.at(), [&](const Durable& durable) { return parts_->stopping || empty(durable); },
+      deadline.at(), [&](const Durable& durable) { return parts_->stopping || parts_->frozen || empty(durable); },
       [&](Durable& durable) -> Result<void> {
         --durable.drainers;
         if (empty(durable)) return {};
@@ -319,8 +331,9 @@ Result<void> CatalogImpl::drain(Deadline deadline) {
         std::string what = std::to_string(durable.queue.size()) + " groups are not published yet:";
         for (const auto& path : durable.queue.paths(kErrorPaths)) what += " " + path;
         if (parts_->stopping) what += "; the catalog was stopped";
+        if (parts_->frozen) what += "; the cluster is frozen: lift that with inductorfs freeze --lift";
         if (last) what += "; last error: " + last->to_string();
-        const bool away = parts_->stopping || (last && last->code() == ErrorCode::kUnavailable);
+        const bool away = parts_->stopping || parts_->frozen || (last && last->code() == ErrorCode::kUnavailable);
         return fail(away ? ErrorCode::kUnavailable : ErrorCode::kTimedOut, std::move(what));
       });
 }
@@ -342,6 +355,7 @@ CatalogStatus CatalogImpl::status() const {
     status.entries = tree.visible();
     status.hidden = tree.known() - tree.visible();
   });
+  status.frozen = parts_->frozen;
   status.synced = tail_.synced();
   parts_->durable.with([&](const Durable& durable) {
     status.queued = durable.queue.size();

@@ -94,9 +94,14 @@ struct Parts {
   Uses uses;
   Guarded<Durable> durable;
   std::atomic<bool> stopping{false};
+  std::atomic<bool> frozen{false};
+  std::atomic<SteadyTime> permitted_until{SteadyTime::min()};
   Catalog::ChangeListener on_change;  ///< set before the threads start
   Catalog::PublishListener on_publish;
 
+  [[nodiscard]] bool may_publish(SteadyTime now) const {
+    return !frozen && (!options.awaits_permission || now < permitted_until.load());
+  }
   /// Says whether an entry may be known here at all: its form is right, and its path belongs to the scope.
   [[nodiscard]] bool acceptable(const remote::ScopeId& scope, const codec::Entry& entry) const {
     return codec::is_clean_path(entry.path) && entry.path.size() <= codec::kPathLimit &&

@@ -97,12 +97,13 @@ Publisher::Work Publisher::next_work(SteadyTime now) {
     work.reports.assign(std::make_move_iterator(durable.undelivered.begin()),
                         std::make_move_iterator(durable.undelivered.end()));
     durable.undelivered.clear();
-    while (now >= lost_retry_at_ && !durable.lost.empty() && work.lost.size() < kLostBatch) {
+    const bool may_publish = parts_.may_publish(now);
+    while (may_publish && now >= lost_retry_at_ && !durable.lost.empty() && work.lost.size() < kLostBatch) {
       work.lost.push_back(std::move(durable.lost.front()));
       durable.lost.pop_front();
       durable.lost_paths.erase(work.lost.back().entry.path);
     }
-    if (now >= retry_at_) take_item(durable, work, now);
+    if (may_publish && now >= retry_at_) take_item(durable, work, now);
     // Reports and items hold drain() up until their listeners have run.
     if (!work.reports.empty() && !work.id) durable.in_flight = 0;
     return work;
@@ -131,6 +132,7 @@ void Publisher::wait_for_work(uint64_t seen_wakes) {
   auto wake = now + parts_.options.renew_pause;
   const auto changed = [&](const Durable& durable) { return parts_.stopping || durable.wakes != seen_wakes; };
   parts_.durable.with([&](const Durable& durable) {
+    if (!parts_.may_publish(now)) return;  // freeze() and permit_publishing() wake this thread
     if (durable.queue.size() > 0) wake = std::min(wake, std::max(retry_at_, durable.queue.next(now).due));
     if (!durable.lost.empty()) wake = std::min(wake, lost_retry_at_);
   });

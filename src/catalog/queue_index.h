@@ -47,6 +47,7 @@ class QueueIndex {
   [[nodiscard]] std::optional<int64_t> same_paths(const remote::ScopeId& scope,
                                                   const std::vector<std::string>& paths) const;
   [[nodiscard]] std::optional<int64_t> oldest() const;
+  [[nodiscard]] const std::map<int64_t, Item>& items() const { return items_; }
   /// Returns the oldest item that is not parked and does not share a path of its scope with an older item, which would
   /// overwrite it later.
   [[nodiscard]] Next next(SteadyTime now) const;

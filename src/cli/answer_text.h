@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ctime>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,10 @@ namespace inductorfs::cli {
 [[nodiscard]] std::string mounts_text(const config::Json& mounts);
 /// Returns a configuration file with these options; those that nobody gave stand in comments, with their defaults.
 [[nodiscard]] std::string configuration_text(const config::Settings& settings, bool origin);
+/// Returns a table of the cluster's mounts; `now` is the time of this host.
+[[nodiscard]] std::string nodes_text(const config::Json& answer, std::time_t now);
+/// Returns what a purge found, or did, and which mounts have obeyed.
+[[nodiscard]] std::string purge_text(const config::Json& answer);
 [[nodiscard]] std::string explanation_text(std::string_view json);
 /// Returns "published 23 groups; kept 4 artefacts on this host: why; why"; empty for another version's answer without
 /// numbers.

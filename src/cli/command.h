@@ -50,6 +50,9 @@ class Subcommand {
   DO(env_command)               \
   DO(metrics_command)           \
   DO(completion_command)        \
+  DO(nodes_command)             \
+  DO(freeze_command)            \
+  DO(purge_command)             \
   DO(gpu_probe_command)         \
   DO(package_facts_command)     \
   DO(host_facts_command)        \

@@ -44,6 +44,15 @@ void add_remote(const Json& status, const std::string& mount, std::vector<Diagno
     findings.push_back(
         {Kind::kGood, mount + ": " + text_at(remote, "address") + " answers, Redis " + text_at(remote, "version"), {}});
   }
+  const Json& cluster = part_of(status, "cluster");
+  if (const std::string why = text_at(cluster, "why"); flag_at(cluster, "frozen")) {
+    findings.push_back({Kind::kBad, mount + ": " + why + ": nothing of the cluster is shown, nothing is published",
+                        "inductorfs freeze --lift " + mount + ", when the reason is gone"});
+  }
+  if (const std::string why = text_at(cluster, "why_not_listed"); flag_at(remote, "reachable") && !why.empty()) {
+    findings.push_back({Kind::kNote, mount + " is not listed by inductorfs nodes: " + why,
+                        "nothing, if its user may only read; its jobs do not notice"});
+  }
   const Json& catalog = part_of(status, "catalog");
   if (const std::string error = text_at(catalog, "oldest_queued_error"); !error.empty()) {
     findings.push_back({Kind::kWarning,

@@ -79,6 +79,9 @@ std::string explanation_text(std::string_view json) {
     if (!value.empty()) text += line(name, value);
   }
   text += line("visible", (flag_at(explanation, "visible") ? "yes: " : "no: ") + text_at(explanation, "why"));
+  if (const std::string frozen = text_at(explanation, "frozen"); !frozen.empty()) {
+    text += line("frozen", frozen + "; nothing of the cluster is shown until inductorfs freeze --lift");
+  }
   const std::string publish = text_at(explanation, "publish");
   if (!publish.empty()) text += line("publish", publish);
   text += facets_text(part_of(explanation, "facets"));

@@ -76,6 +76,7 @@ constexpr std::array kFigures{
     Figure{"remote_reachable", Kind::kGauge, "remote", "reachable", "1 while the server answers."},
     Figure{"remote_publishes", Kind::kGauge, "remote", "publishes",
            "1 if the mount publishes what its jobs write; 0 with --no-publish, --read-only or no --remote."},
+    Figure{"frozen", Kind::kGauge, "cluster", "frozen", "1 while the cluster is frozen."},
     Figure{"fuse_requests", Kind::kCounter, "counters", "fuse.requests", "Requests of the kernel answered."},
     Figure{"fuse_seconds", Kind::kNanoseconds, "counters", "fuse.nanoseconds", "Time spent on requests of the kernel."},
     Figure{"fuse_slow_requests", Kind::kCounter, "counters", "fuse.slow", "Requests of the kernel that took long."},

@@ -84,6 +84,15 @@ Answer warm(MountControl& mount, const Json& request, const Peer& peer) {
   return done ? succeed(*done) : refuse(done.error());
 }
 
+bool is_order(const std::string& operation) {
+  return operation == "freeze" || operation == "lift" || operation == "purge";
+}
+
+Answer ask_cluster(MountControl& mount, const Json& request, const Peer& peer) {
+  const Result<std::string> done = mount.ask_cluster(to_line(request), peer.gone);
+  return done ? succeed(*done) : refuse(done.error());
+}
+
 Answer change(MountControl& mount, const std::string& operation, const Json& request, const Peer& peer) {
   if (operation == "sync") {
     const int64_t timeout = std::clamp<int64_t>(member<int64_t>(request, "timeout_ms", 0), 0, kMostSync);
@@ -92,6 +101,7 @@ Answer change(MountControl& mount, const std::string& operation, const Json& req
   }
   if (operation == "upgrade") return upgrade(mount, request);
   if (operation == "warm") return warm(mount, request, peer);
+  if (is_order(operation)) return ask_cluster(mount, request, peer);
   Answer answer = outcome(mount.unmount(member<bool>(request, "lazy", false)));
   answer.hold_until_exit = answer.line.find(R"("ok":true)") != std::string::npos;
   return answer;
@@ -106,6 +116,7 @@ Answer answer_request(MountControl& mount, std::string_view request, const Peer&
   if (operation == "status") return succeed(mount.status());
   if (operation == "where") return succeed(mount.where());
   if (operation == "explain") return explain(mount, parsed);
+  if (operation == "nodes") return ask_cluster(mount, parsed, peer);
   const bool is_owner = peer.uid == 0 || peer.uid == owner;
   const std::optional<uid_t> seen = is_owner ? std::nullopt : std::optional(peer.uid);
   if (operation == "stats") return succeed(mount.stats());
@@ -115,7 +126,8 @@ Answer answer_request(MountControl& mount, std::string_view request, const Peer&
     return succeed(mount.misses(static_cast<uint64_t>(std::max<int64_t>(job, 0)), seen));
   }
   constexpr std::string_view kChanges[] = {"sync", "unmount", "upgrade", "warm"};
-  if (std::find(std::begin(kChanges), std::end(kChanges), operation) == std::end(kChanges)) {
+  const bool is_change = std::find(std::begin(kChanges), std::end(kChanges), operation) != std::end(kChanges);
+  if (!is_change && !is_order(operation)) {
     return refuse(ErrorCode::kNotSupported, "this daemon does not know the request: use its own version of inductorfs");
   }
   if (!is_owner) {

@@ -24,6 +24,7 @@
 #include "inductorfs/places/place.h"
 #include "inductorfs/remote/local_remote.h"
 #include "inductorfs/takeover/request_slots.h"
+#include "orders.h"
 
 namespace inductorfs::mount {
 namespace {
@@ -112,6 +113,7 @@ Result<std::unique_ptr<catalog::Catalog>> open_catalog(const config::Settings& s
   options.artefact_limit = settings.artefact_limit;
   options.queue_limit = settings.queue_limit;
   options.keeps_local = config::why_nothing_is_published(settings);
+  options.awaits_permission = !settings.remote.empty();  // Heartbeat
   return catalog::Catalog::open(
       options, *layers.remote, *layers.store,
       [&host](const remote::ScopeId& scope, std::string_view path) { return host.accepts(scope, path); },
@@ -315,6 +317,7 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
 
   INDUCTORFS_TRY_ASSIGN(const auto id, mount_id(settings.store));
   const std::string origin = (host_name() + "/" + id).substr(0, codec::kOriginLimit);
+  layers->origin = origin;
 
   INDUCTORFS_TRY_ASSIGN(auto remote, open_remote(settings, id, takeover, layers->counters));
   layers->remote = std::move(remote);
@@ -322,6 +325,7 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
 
   INDUCTORFS_TRY_ASSIGN(auto catalog, open_catalog(settings, origin, *layers));
   layers->catalog = std::move(catalog);
+  if (read_heard(settings.store).freeze.frozen) layers->catalog->freeze(true);  // before anything is shown
   const int64_t catalog_time = watch.lap();
 
   layers->ledger = open_ledger(*layers);

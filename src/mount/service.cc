@@ -11,6 +11,7 @@
 #include "inductorfs/config/json.h"
 #include "inductorfs/control/runtime_directory.h"
 #include "inductorfs/host/report.h"
+#include "inductorfs/mount/cluster_control.h"
 #include "inductorfs/mount/misses.h"
 #include "inductorfs/mount/status.h"
 #include "inductorfs/places/also_record.h"
@@ -94,6 +95,7 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
       socket_(socket_directory_ + "/" + config::socket_name(settings.mountpoint)),
       also_(settings.mountpoint, settings.also, ::geteuid() == 0, places::also_record_path(socket_)),
       watch_(*layers_->remote, log::redact_url(settings.remote), [this] { return layers_->catalog->status().entries; }),
+      heartbeat_(settings_, *layers_),
       host_watch_(watch_options(settings, noted, reader_of_watch()), host_hooks(), layers_->host->state()->facts,
                   layers_->counters),
       warmer_(settings_, *layers_) {
@@ -117,7 +119,10 @@ Result<void> Service::start(const config::Ownership& ownership) {
   INDUCTORFS_TRY(listen());
   note();
   supervision_.serving();
-  if (!settings_.remote.empty()) watch_.start();
+  if (!settings_.remote.empty()) {
+    watch_.start();
+    heartbeat_.start();
+  }
   host_watch_.start();
   return {};
 }
@@ -134,7 +139,10 @@ Result<void> Service::resume() {
   if (listening) listening = listen();
   // Jobs use the mount; that it cannot be asked about is no reason to take it from them.
   if (!listening) log::error("mount.control_failed", {{"socket", socket_}, {"why", listening.error().what()}});
-  if (!settings_.remote.empty()) watch_.start();
+  if (!settings_.remote.empty()) {
+    watch_.start();
+    heartbeat_.start();
+  }
   host_watch_.start();
   return {};
 }
@@ -151,9 +159,11 @@ void Service::note() {
 void Service::stop() {
   stopping_.notify_with([](bool& stopping) { stopping = true; });
   watch_.stop();
+  heartbeat_.stop();
   if (control_) control_->stop();
   if (!socket_alias_.empty()) (void)::unlink(socket_alias_.c_str());  // the next daemon replaces it anyway
   if (!session_) return;
+  heartbeat_.leave();
   also_.hide();
   if (const Result<void> done = places::unmount_if_there(settings_.mountpoint, own_, true); !done) {
     log::error("mount.unmount_failed", {{"mountpoint", settings_.mountpoint}, {"why", done.error().what()}});
@@ -168,6 +178,7 @@ void Service::hand_over() {
   stopping_.notify_with([](bool& stopping) { stopping = true; });
   host_watch_.stop();
   watch_.stop();
+  heartbeat_.stop();
   if (control_) control_->stop();
   layers_->catalog->stop();
   session_->stop();
@@ -333,8 +344,8 @@ std::vector<std::string> Service::warnings() const {
 }
 
 std::string Service::status() {
-  return status_json(
-      {settings_, *layers_, watch_.knowledge(), also_.states(), host_watch_.news(), supervision_.news()});
+  return status_json({settings_, *layers_, watch_.knowledge(), also_.states(), host_watch_.news(), supervision_.news(),
+                      heartbeat_.status()});
 }
 
 std::string Service::where() { return where_json(settings_.mountpoint, also_.states()); }
@@ -348,7 +359,19 @@ std::string Service::explain(const std::string& path) {
     nearest = scopes ? host::nearest_report(explanation.scope_text, *scopes)
                      : Json{{"why_none", "the cluster's scopes cannot be listed: " + scopes.error().what()}};
   }
-  return explanation_json(explanation, nearest);
+  return explanation_json(explanation, nearest, heartbeat_.why_frozen());
+}
+
+Result<std::string> Service::ask_cluster(const std::string& request, const std::function<bool()>& cancelled) {
+  if (settings_.remote.empty()) {
+    return fail(ErrorCode::kNotSupported,
+                settings_.mountpoint + " has no --remote, so it belongs to no cluster; name a mount that has one");
+  }
+  INDUCTORFS_TRY_ASSIGN(const auto asked, cluster_request(Json::parse(request, nullptr, false)));
+  INDUCTORFS_TRY_ASSIGN(const auto answer, run_cluster_request(*layers_->remote, asked, [&] {
+                          return cancelled() || stopping_.with([](bool stopping) { return stopping; });
+                        }));
+  return to_line(answer);
 }
 
 std::string Service::stats() {

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "heartbeat.h"
 #include "inductorfs/config/settings.h"
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/requests.h"
@@ -88,6 +89,8 @@ class Service final : public control::MountControl {
   [[nodiscard]] Result<std::string> upgrade(const std::string& program) override;
   [[nodiscard]] Result<std::string> warm(const control::WarmSelection& selection, Milliseconds slice,
                                          const std::function<bool()>& cancelled) override;
+  [[nodiscard]] Result<std::string> ask_cluster(const std::string& request,
+                                                const std::function<bool()>& cancelled) override;
 
  private:
   Result<void> mount(const config::Ownership& ownership);
@@ -116,6 +119,7 @@ class Service final : public control::MountControl {
   std::string socket_;
   places::AlsoPlaces also_;
   RemoteWatch watch_;
+  Heartbeat heartbeat_;
   std::set<remote::ScopeId> announced_;  ///< confined to the host-watch thread
   host::HostWatch host_watch_;
   Warmer warmer_;

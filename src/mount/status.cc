@@ -147,6 +147,14 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
   if (std::string trouble = writing_trouble(facts.settings.store); !trouble.empty()) {
     warnings.push_back(std::move(trouble));
   }
+  if (const std::string why = config::text_at(facts.cluster, "why"); !why.empty()) {
+    warnings.push_back(why +
+                       "; no mount shows what the cluster has, and none publishes, until inductorfs freeze --lift");
+  }
+  if (const std::string why = config::text_at(facts.cluster, "orders_not_read"); !why.empty()) {
+    warnings.push_back(
+        "this mount cannot hear inductorfs freeze and purge, because the server refuses the keys {nodes}: " + why);
+  }
   if (facts.supervision.supervisor == 0) {
     warnings.push_back("the supervisor is gone: a crash would end the mount; unmount it and mount again");
   }
@@ -243,6 +251,7 @@ std::string status_json(const StatusFacts& facts) {
                   {"store", store_part(facts)},
                   {"remote", remote_part(facts)},
                   {"catalog", catalog_part(facts.layers.catalog->status())},
+                  {"cluster", facts.cluster},
                   {"file_system", file_system_part(files)},
                   {"unknown_programs", unknown_part(facts.layers.host->unknown_jobs())},
                   {"counters", counters},
@@ -258,7 +267,7 @@ std::string where_json(const std::string& mountpoint, const std::vector<places::
   return to_line({{"mountpoint", mountpoint}, {"pid", ::getpid()}, {"also", also_list(also)}});
 }
 
-std::string explanation_json(const vfs::Explanation& e, const Json& nearest) {
+std::string explanation_json(const vfs::Explanation& e, const Json& nearest, const std::string& frozen) {
   Json answer = {
       {"path", e.path},      {"canonical", e.canonical},   {"family", e.family},           {"rule", e.rule},
       {"scope", e.scope},    {"scope_text", e.scope_text}, {"why_private", e.why_private}, {"digest", e.digest},
@@ -270,6 +279,7 @@ std::string explanation_json(const vfs::Explanation& e, const Json& nearest) {
   }
   answer["facets"] = std::move(facets);
   answer["nearest"] = nearest;
+  if (!frozen.empty()) answer["frozen"] = frozen;
   return to_line(answer);
 }
 

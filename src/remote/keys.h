@@ -29,10 +29,24 @@ struct ScopeKeys {
         sweeper(base + ":sweep"),
         about(base + ":about") {}
   [[nodiscard]] std::string sending(const std::string& name) const { return base + ":sending:" + name; }
+  /// STRING: the fence of one purge of this scope; lives for a minute.
+  [[nodiscard]] std::string purging(const std::string& token) const { return base + ":purge:" + token; }
   std::string base, meta, index, counts, owners, log, sweeper, about;
 };
 
 /// ZSET: the ids of announced scopes by the server's time of their last announcement, in milliseconds.
 [[nodiscard]] inline std::string scope_registry_key(const std::string& prefix) { return prefix + ":scopes"; }
+
+/// The keys of the mounts' records and of an operator's orders; the braces make them one slot of a Redis Cluster.
+///     :registry  ZSET: the ids of mounts by the server's time of their last registration, in milliseconds
+///     :node:<id> STRING: what a mount says of itself, as it has written it; lives for kNodeLifetime
+///     :orders    STRING: what an operator has ordered
+/// Immutable value.
+struct NodeKeys {
+  explicit NodeKeys(const std::string& prefix)
+      : base(prefix + ":{nodes}"), registry(base + ":registry"), orders(base + ":orders") {}
+  [[nodiscard]] std::string node(const std::string& id) const { return base + ":node:" + id; }
+  std::string base, registry, orders;
+};
 
 }  // namespace inductorfs::remote

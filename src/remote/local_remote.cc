@@ -57,6 +57,9 @@ class AbsentRemote final : public remote::Remote {
   }
   Result<void> announce_scope(const remote::ScopeInformation&, Deadline) override { return absent(); }
   Result<std::vector<remote::ScopeInformation>> list_scopes(size_t, Deadline) override { return absent(); }
+  Result<remote::BeatAnswer> beat(const std::string&, std::string_view, Deadline) override { return absent(); }
+  Result<std::vector<remote::NodeRecord>> list_nodes(size_t, Deadline) override { return absent(); }
+  Result<remote::OrdersNow> read_orders(Deadline) override { return absent(); }
   Result<remote::ServerFacts> probe(Deadline) override { return absent(); }
   [[nodiscard]] Health health() const override { return {false, "off", why_}; }
 

@@ -45,8 +45,10 @@ struct StoredScope {
 struct ClusterState {
   std::map<ScopeId, StoredScope> scopes;
   std::unordered_map<codec::Digest, std::string> frames;
-  std::deque<ScopeInformation> announced;  // newest first
-  uint64_t wakes = 0;                      // how often waiters were woken to ask whether they are cancelled
+  std::deque<ScopeInformation> announced;                           // newest first
+  std::map<std::string, std::pair<std::string, SteadyTime>> nodes;  // id, record and its heartbeat
+  std::string orders;
+  uint64_t wakes = 0;  // how often waiters were woken to ask whether they are cancelled
 };
 
 bool holds_all(const StoredScope& scope, const EncodedGroup& group) {
@@ -278,6 +280,73 @@ class MemoryRemote final : public Remote {
     });
   }
 
+  Result<BeatAnswer> beat(const std::string& id, std::string_view record, Deadline /*deadline*/) override {
+    if (record.size() > kNodeRecordLimit) return fail(ErrorCode::kInvalid, "the record of a mount is too long");
+    return cluster_->state().with([&](ClusterState& state) {
+      state.nodes[id] = {std::string(record), std::chrono::steady_clock::now()};
+      return BeatAnswer{state.orders, {}};
+    });
+  }
+  void leave(const std::string& id, Deadline /*deadline*/) override {
+    cluster_->state().with([&](ClusterState& state) { state.nodes.erase(id); });
+  }
+  Result<std::vector<NodeRecord>> list_nodes(size_t limit, Deadline /*deadline*/) override {
+    return cluster_->state().with([&](const ClusterState& state) {
+      std::vector<NodeRecord> records;
+      for (const auto& [id, node] : state.nodes) {
+        const auto age = std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - node.second);
+        if (age < kNodeLifetime && records.size() < limit) records.push_back({id, node.first, age});
+      }
+      return records;
+    });
+  }
+  Result<OrdersNow> read_orders(Deadline /*deadline*/) override {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return cluster_->state().with([&](const ClusterState& state) {
+      return OrdersNow{state.orders, std::chrono::duration_cast<Milliseconds>(now).count()};
+    });
+  }
+  Result<bool> replace_orders(const std::string& before, const std::string& after, Deadline /*deadline*/) override {
+    if (after.size() > kOrdersLimit) return fail(ErrorCode::kInvalid, "the orders are too long");
+    return cluster_->state().with([&](ClusterState& state) {
+      if (state.orders != before) return false;
+      state.orders = after;
+      return true;
+    });
+  }
+  Result<PurgeReport> purge(const ScopeId& scope, const std::function<bool(const codec::Entry&)>& selects, bool dry_run,
+                            Deadline /*deadline*/) override {
+    INDUCTORFS_TRY(check_scope(scope));
+    return cluster_->state().notify_with([&](ClusterState& state) {
+      PurgeReport report;
+      const auto found = state.scopes.find(scope);
+      if (found == state.scopes.end()) return report;
+      StoredScope& held = found->second;
+      std::vector<std::string> chosen;
+      for (const auto& [path, value] : held.index) {
+        const auto entry = codec::decode_entry(path, value);
+        ++report.looked_at;
+        if (!entry) ++report.unknown;
+        if (!entry || !selects(*entry)) continue;
+        ++report.selected;
+        report.bytes += entry->size;
+        if (report.paths.size() < kPurgePaths) report.paths.push_back(path);
+        chosen.push_back(path);
+      }
+      if (dry_run || chosen.empty()) return report;
+      held.advance(codec::encode_record({.set = {}, .removed = chosen}));
+      for (const std::string& path : chosen) {
+        held.index.erase(path);
+        give_contest_back(held, path);
+      }
+      report.removed = chosen.size();
+      return report;
+    });
+  }
+  Result<void> remove_blob(const codec::Digest& digest, Deadline /*deadline*/) override {
+    cluster_->state().with([&](ClusterState& state) { state.frames.erase(digest); });
+    return {};
+  }
   Result<ServerFacts> probe(Deadline /*deadline*/) override { return ServerFacts{"memory", "noeviction", 0, {}}; }
   Health health() const override { return {true, "memory", ""}; }
 

@@ -47,6 +47,21 @@ void fetch_blobs(RedisClient& session, std::span<const codec::Digest> digests, B
 [[nodiscard]] Result<std::vector<ScopeInformation>> list_announced(RedisClient& session, size_t limit,
                                                                    Deadline deadline);
 
+/// `registers` puts the mount into the registry, and begins the lifetime of the orders anew.
+[[nodiscard]] Result<BeatAnswer> beat_at(RedisClient& session, const std::string& id, std::string_view record,
+                                         bool registers, Deadline deadline);
+void leave_nodes(RedisClient& session, const std::string& id, Deadline deadline);
+/// Records of mounts that anybody has put there under an id that is none are left out ("remote.bad_nodes").
+[[nodiscard]] Result<std::vector<NodeRecord>> list_records(RedisClient& session, size_t limit, Deadline deadline);
+[[nodiscard]] Result<OrdersNow> read_orders_of(RedisClient& session, Deadline deadline);
+[[nodiscard]] Result<bool> replace_orders_of(RedisClient& session, const std::string& before, const std::string& after,
+                                             Deadline deadline);
+
+[[nodiscard]] Result<PurgeReport> purge_scope(RedisClient& session, const ScopeId& scope,
+                                              const std::function<bool(const codec::Entry&)>& selects, bool dry_run,
+                                              Deadline deadline);
+[[nodiscard]] Result<void> unlink_blob(RedisClient& session, const codec::Digest& digest, Deadline deadline);
+
 /// Keeps the keys of followed scopes alive. Keys that this user may not renew are left to others.
 [[nodiscard]] Result<void> keep_scopes(RedisClient& session, std::span<const ScopeKeeper::Due> due, Deadline deadline);
 /// Renews blobs. Blobs that are gone, or that this user may not renew, are no error.

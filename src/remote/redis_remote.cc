@@ -13,6 +13,8 @@ constexpr size_t kPrefixLimit = 64;
 /// What was announced is said again when a quarter of its lifetime has passed: a server that was away for a while, or
 /// one announcement that failed, does not make a scope in use look unused.
 constexpr int kAnnouncementsPerLifetime = 4;
+/// A server that has lost its data lists this mount again after it.
+constexpr Milliseconds kRegisterInterval{30'000};
 constexpr Milliseconds kKeepPatience{2'000};
 
 /// A cluster behind one Redis server. Safe for concurrent use.
@@ -30,6 +32,7 @@ class RedisRemote final : public Remote {
     HeadWatch heads;
     ScopeKeeper keeper;
     Rereads rereads;
+    Guarded<SteadyTime> registered;  ///< when this mount was put into the registry of mounts
   };
 
   RedisRemote(RedisClient session, std::shared_ptr<Shared> shared)
@@ -93,6 +96,29 @@ class RedisRemote final : public Remote {
   }
   Result<std::vector<ScopeInformation>> list_scopes(size_t limit, Deadline deadline) override {
     return list_announced(session_, limit, deadline);
+  }
+  Result<BeatAnswer> beat(const std::string& id, std::string_view record, Deadline deadline) override {
+    const auto now = std::chrono::steady_clock::now();
+    const bool registers = shared_->registered.with(
+        [&](const SteadyTime& last) { return last == SteadyTime{} || now - last >= kRegisterInterval; });
+    auto answer = beat_at(session_, id, record, registers, deadline);
+    if (answer && registers) shared_->registered.with([&](SteadyTime& last) { last = now; });
+    return answer;
+  }
+  void leave(const std::string& id, Deadline deadline) override { leave_nodes(session_, id, deadline); }
+  Result<std::vector<NodeRecord>> list_nodes(size_t limit, Deadline deadline) override {
+    return list_records(session_, limit, deadline);
+  }
+  Result<OrdersNow> read_orders(Deadline deadline) override { return read_orders_of(session_, deadline); }
+  Result<bool> replace_orders(const std::string& before, const std::string& after, Deadline deadline) override {
+    return replace_orders_of(session_, before, after, deadline);
+  }
+  Result<PurgeReport> purge(const ScopeId& scope, const std::function<bool(const codec::Entry&)>& selects, bool dry_run,
+                            Deadline deadline) override {
+    return purge_scope(session_, scope, selects, dry_run, deadline);
+  }
+  Result<void> remove_blob(const codec::Digest& digest, Deadline deadline) override {
+    return unlink_blob(session_, digest, deadline);
   }
   Result<ServerFacts> probe(Deadline deadline) override { return probe_server(session_, deadline); }
   Health health() const override { return session_.health(); }

@@ -10,22 +10,15 @@
 
 #include "blob_shelf.h"
 #include "group.h"
+#include "index_remover.h"
 #include "keys.h"
 #include "redis_operations.h"
-#include "scripts.h"
 
 namespace inductorfs::remote {
 namespace {
 
 using redis::Reply;
 
-/// How long a sweeper may be silent before another one may begin.
-constexpr Milliseconds kLease{60'000};
-/// Entries of one page, and of one removal: kPage paths of the longest make a record below kRecordBytesLimit.
-constexpr std::string_view kPage = "500";
-constexpr size_t kRemovedAtOnce = 500;
-/// Between two pages, so that the server's other clients do not notice: a million entries take about a minute.
-constexpr Milliseconds kPause{20};
 /// Entries that one sweep removes beyond the limit; the next one goes on.
 constexpr size_t kUnusedMost = 50'000;
 /// An index is nearly full when less than a twentieth of the limit is left; then a tenth is made free.
@@ -34,11 +27,7 @@ constexpr uint64_t kMadeFree = 10;
 /// The sweeper's key between two sweeps.
 constexpr std::string_view kRested = "rested";
 
-struct Item {
-  std::string path;
-  codec::Digest digest;
-  int64_t left = 0;  ///< of its blob's lifetime: what was used last has the most
-};
+using Item = IndexItem;
 
 /// The digest of an entry, unless another release wrote it, which alone knows where its digest is.
 std::optional<codec::Digest> digest_to_sweep(const std::string& path, const std::string& value) {
@@ -58,8 +47,7 @@ class Sweep {
       : session_(session),
         keys_(session.options().prefix, scope),
         deadline_(deadline),
-        lifetime_(Lifetime::of_scopes(session.options())),
-        token_(random_nonce()) {}
+        remover_(session, keys_, keys_.sweeper) {}
 
   Result<SweepReport> run(bool wanted) {
     INDUCTORFS_TRY(talk([&](Conversation& channel) { return begin(channel, wanted); }));
@@ -67,7 +55,7 @@ class Sweep {
     std::string cursor = "0";
     do {
       INDUCTORFS_TRY(talk([&](Conversation& channel) { return sweep_page(channel, cursor); }));
-      if (cursor != "0") std::this_thread::sleep_for(kPause);
+      if (cursor != "0") std::this_thread::sleep_for(kPagePause);
     } while (cursor != "0");
     INDUCTORFS_TRY(remove_unused());
     INDUCTORFS_TRY(talk([&](Conversation& channel) { return rest(channel); }));
@@ -79,8 +67,8 @@ class Sweep {
   Result<void> talk(const Talk& what) { return session_.run(Use::kControl, deadline_, what); }
 
   Result<void> begin(Conversation& channel, bool wanted) {
-    const std::string lease = std::to_string(kLease.count());
-    const redis::Command claim = {"SET", keys_.sweeper, token_, "NX", "GET", "PX", lease};
+    const std::string lease = std::to_string(IndexRemover::kLease.count());
+    const redis::Command claim = {"SET", keys_.sweeper, remover_.token(), "NX", "GET", "PX", lease};
     auto reply = channel.call(claim);
     if (!reply) return fail(std::move(reply).error());
     if (wanted && reply->kind == Reply::Kind::kString && reply->text == kRested) {
@@ -99,7 +87,7 @@ class Sweep {
   }
 
   Result<void> sweep_page(Conversation& channel, std::string& cursor) {
-    INDUCTORFS_TRY_ASSIGN(auto page, channel.call({"HSCAN", keys_.index, cursor, "COUNT", kPage}));
+    INDUCTORFS_TRY_ASSIGN(auto page, channel.call({"HSCAN", keys_.index, cursor, "COUNT", kIndexPage}));
     if (page.kind != Reply::Kind::kArray || page.items.size() != 2) return fail(redis::to_error(page));
     std::vector<Item> items;
     const std::vector<Reply>& fields = page.items[1].items;
@@ -118,7 +106,7 @@ class Sweep {
     std::vector<Item> again = std::move(*gone);
     gone = take_gone(channel, again);
     if (!gone) return fail(std::move(gone).error());
-    return remove(channel, *gone, report_.gone);
+    return remover_.remove(channel, *gone, report_.gone);
   }
 
   // Takes those out of `items` whose blobs the server has not; the others get what they have left.
@@ -155,7 +143,7 @@ class Sweep {
     for (size_t at = 0; at < items.size(); at += kRemovedAtOnce) {
       const auto end = items.begin() + static_cast<ptrdiff_t>(std::min(items.size(), at + kRemovedAtOnce));
       std::vector<Item> some(items.begin() + static_cast<ptrdiff_t>(at), end);
-      INDUCTORFS_TRY(talk([&](Conversation& channel) { return remove(channel, some, report_.unused); }));
+      INDUCTORFS_TRY(talk([&](Conversation& channel) { return remover_.remove(channel, some, report_.unused); }));
     }
     return {};
   }
@@ -165,7 +153,7 @@ class Sweep {
     std::map<std::string, std::string> group_of;  // path, group
     std::string cursor = "0";
     do {
-      INDUCTORFS_TRY_ASSIGN(auto page, channel.call({"HSCAN", keys_.owners, cursor, "COUNT", kPage}));
+      INDUCTORFS_TRY_ASSIGN(auto page, channel.call({"HSCAN", keys_.owners, cursor, "COUNT", kIndexPage}));
       if (page.kind != Reply::Kind::kArray || page.items.size() != 2) return fail(redis::to_error(page));
       const std::vector<Reply>& fields = page.items[1].items;
       for (size_t i = 0; i + 1 < fields.size(); i += 2) {
@@ -191,66 +179,21 @@ class Sweep {
     return {};
   }
 
-  // All in one record. When one of them has changed, one by one.
-  Result<void> remove(Conversation& channel, std::span<const Item> items, uint64_t& removed) {
-    if (items.empty()) return {};
-    INDUCTORFS_TRY_ASSIGN(auto status, evaluate(channel, items, kLease));
-    if (status == "REMOVED") removed += items.size();
-    if (status != "OTHER" || items.size() == 1) return {};
-    for (size_t i = 0; i < items.size(); ++i) INDUCTORFS_TRY(remove(channel, items.subspan(i, 1), removed));
-    return {};
-  }
-
   // Nobody needs to come again before a day has passed, unless there is more to remove.
   Result<void> rest(Conversation& channel) {
     if (report_.unused >= kUnusedMost) return talk_done(channel.call({"UNLINK", keys_.sweeper}));
     const auto day = std::chrono::duration_cast<Milliseconds>(session_.options().blob_lifetime) / kRenewalsPerLifetime;
     const std::string lease = std::to_string(std::max(day, Milliseconds(1)).count());
-    INDUCTORFS_TRY(evaluate(channel, {}, kLease));
+    INDUCTORFS_TRY(remover_.hold(channel));
     return talk_done(channel.call({"SET", keys_.sweeper, kRested, "PX", lease}));
   }
 
   static Result<void> talk_done(Result<Reply> reply) { return reply ? Result<void>() : fail(std::move(reply).error()); }
 
-  /// An error when this is not the sweeper any more.
-  Result<std::string> evaluate(Conversation& channel, std::span<const Item> items, Milliseconds lease) {
-    codec::LogRecord record;
-    for (const Item& item : items) record.removed.push_back(item.path);
-    const std::string encoded = codec::encode_record(record);
-    const std::string nonce = random_nonce();
-    const std::string log_length = std::to_string(session_.options().log_length);
-    const std::string lease_text = std::to_string(lease.count());
-    redis::Command command = {"EVAL",
-                              sweep_script(),
-                              "6",
-                              keys_.meta,
-                              keys_.index,
-                              keys_.counts,
-                              keys_.owners,
-                              keys_.log,
-                              keys_.sweeper,
-                              nonce,
-                              log_length,
-                              encoded,
-                              token_,
-                              lease_text,
-                              lifetime_.text,
-                              lifetime_.renew_below_text};
-    for (const Item& item : items) {
-      command.push_back(item.path);
-      command.push_back(item.digest.raw());
-    }
-    INDUCTORFS_TRY_ASSIGN(auto reply, channel.call(command));
-    if (reply.kind != Reply::Kind::kArray || reply.items.empty()) return fail(redis::to_error(reply));
-    if (reply.items.front().text == "FENCED") return fail(ErrorCode::kBusy, "another mount sweeps this scope");
-    return reply.items.front().text;
-  }
-
   RedisClient& session_;
   const ScopeKeys keys_;
   const Deadline deadline_;
-  const Lifetime lifetime_;
-  const std::string token_;
+  IndexRemover remover_;
   SweepReport report_;
   uint64_t too_many_ = 0;  ///< how many have to go beyond the limit
   std::priority_queue<Item, std::vector<Item>, UsedLater> unused_;

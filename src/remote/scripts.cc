@@ -196,6 +196,14 @@ redis.call('ZREMRANGEBYRANK', registry, 0, -1 - most)
 return 'OK'
 )lua";
 
+constexpr const char* kReplace = R"lua(#!lua
+local held = redis.pcall('GET', KEYS[1])
+if type(held) ~= 'string' then held = '' end
+if held ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+return 1
+)lua";
+
 /// What the scripts that read or write entries begin with.
 std::string common() { return "#!lua\nlocal known = " + std::to_string(codec::kEntryVersion) + kCommon; }
 
@@ -213,6 +221,11 @@ const std::string& report_lost_script() {
 
 const std::string& sweep_script() {
   static const std::string script = common() + kRemove + kSweep;
+  return script;
+}
+
+const std::string& replace_script() {
+  static const std::string script = kReplace;
   return script;
 }
 

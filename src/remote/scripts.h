@@ -28,8 +28,12 @@ namespace inductorfs::remote {
 /// REMOVED.
 [[nodiscard]] const std::string& sweep_script();
 
-/// register_scope: KEYS = registry of scopes; ARGV = scope, lifetime in milliseconds, most. It uses the server's clock:
-/// a host with a wrong clock would keep its scope in front for ever, or push the others out.
+/// replace: KEYS = a string; ARGV = the value that it must have ("": none, or something else than a string), the value
+/// that it gets, lifetime in milliseconds. Answers 1, or 0 when it has another value.
+[[nodiscard]] const std::string& replace_script();
+
+/// register_scope: KEYS = registry of scopes, or of mounts; ARGV = scope or mount, lifetime in milliseconds, most. It
+/// uses the server's clock: a host with a wrong clock would keep its scope in front for ever, or push the others out.
 [[nodiscard]] const std::string& register_scope_script();
 
 }  // namespace inductorfs::remote

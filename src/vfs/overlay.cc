@@ -151,6 +151,12 @@ void Overlay::host_changed() {
   sets_.drop_foreign();
 }
 
+uint64_t Overlay::purge(const layout::Selection& selection) {
+  const uint64_t gone = stale_.purge(selection);
+  sets_.drop_selected(selection);
+  return gone;
+}
+
 Overlay::~Overlay() {
   stop();
   services_.store.set_eviction_guard({});

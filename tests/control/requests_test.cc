@@ -49,6 +49,12 @@ class FakeMount final : public MountControl {
     return std::string(R"({"done":true})");
   }
 
+  Result<std::string> ask_cluster(const std::string& request, const std::function<bool()>&) override {
+    cluster_requests.push_back(request);
+    return std::string(R"({"nodes":[]})");
+  }
+
+  std::vector<std::string> cluster_requests;
   Result<void> outcome;
   std::string explained;
   std::optional<uid_t> seen_by;
@@ -137,6 +143,17 @@ TEST_F(Requests, RefuseChangesToOtherUsers) {
   EXPECT_TRUE(mount_.unmounts.empty());
   EXPECT_TRUE(parse_answer(answer(unmount_request(false), 0).line).has_value());
   EXPECT_TRUE(parse_answer(answer(status_request(), 1001).line).has_value());
+}
+
+TEST_F(Requests, LetEverybodyListTheClusterAndTheOwnerOrder) {
+  EXPECT_EQ(parse_answer(answer(R"({"op":"nodes"})", 1001).line).value_or(""), R"({"nodes":[]})");
+  for (const char* order : {"freeze", "lift", "purge"}) {
+    const std::string request = std::string(R"({"op":")") + order + R"(","why":"x"})";
+    EXPECT_EQ(refusal(request, 1001), ErrorCode::kNotPermitted) << order;
+    EXPECT_TRUE(parse_answer(answer(request).line)) << order;
+    EXPECT_EQ(mount_.cluster_requests.back(), request);
+  }
+  EXPECT_EQ(mount_.cluster_requests.size(), 4U);
 }
 
 TEST_F(Requests, RefuseNonsense) {

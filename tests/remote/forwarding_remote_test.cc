@@ -56,6 +56,26 @@ class Recorder final : public Remote {
   Result<std::vector<ScopeInformation>> list_scopes(size_t limit, Deadline) override {
     return std::vector<ScopeInformation>(limit);
   }
+  Result<BeatAnswer> beat(const std::string& id, std::string_view record, Deadline) override {
+    calls_.push_back("beat " + id + " " + std::string(record));
+    return BeatAnswer{"orders", "why"};
+  }
+  void leave(const std::string& id, Deadline) override { calls_.push_back("leave " + id); }
+  Result<std::vector<NodeRecord>> list_nodes(size_t limit, Deadline) override { return std::vector<NodeRecord>(limit); }
+  Result<OrdersNow> read_orders(Deadline) override { return OrdersNow{"orders", 7}; }
+  Result<bool> replace_orders(const std::string& before, const std::string& after, Deadline) override {
+    calls_.push_back("replace_orders " + before + " " + after);
+    return true;
+  }
+  Result<PurgeReport> purge(const ScopeId& scope, const std::function<bool(const codec::Entry&)>& selects, bool dry_run,
+                            Deadline) override {
+    calls_.push_back("purge " + scope + (selects({}) ? " all" : "") + (dry_run ? " dry" : ""));
+    return PurgeReport{.looked_at = 3};
+  }
+  Result<void> remove_blob(const codec::Digest&, Deadline) override {
+    calls_.emplace_back("remove_blob");
+    return fail(ErrorCode::kBusy);
+  }
   Result<ServerFacts> probe(Deadline) override { return ServerFacts{"7.9", "", 0, {}}; }
   Health health() const override { return {true, "there", "an error"}; }
   std::unique_ptr<Remote> cancellable(std::function<bool()>) override { return std::make_unique<Recorder>(calls_); }
@@ -103,6 +123,22 @@ TEST_F(ForwardingRemoteTest, PassesOnWhatIsTold) {
   plain.wake_waiters();
   EXPECT_EQ(calls, (std::vector<std::string>{"publish aa", "renew 1", "report_lost bb path", "sweep cc wanted",
                                              "announce_scope dd", "wake_waiters"}));
+}
+
+TEST_F(ForwardingRemoteTest, PassesOnWhatAnOperatorAsks) {
+  EXPECT_EQ(plain.beat("aa", "record", soon())->orders, "orders");
+  plain.leave("aa", soon());
+  EXPECT_EQ(plain.list_nodes(4, soon())->size(), 4U);
+  EXPECT_EQ(plain.read_orders(soon())->server_time, 7);
+  EXPECT_TRUE(plain.replace_orders("x", "y", soon()).value());
+  EXPECT_EQ(plain
+                .purge(
+                    "bb", [](const auto&) { return true; }, true, soon())
+                ->looked_at,
+            3U);
+  EXPECT_EQ(plain.remove_blob(digest, soon()).error().code(), ErrorCode::kBusy);
+  EXPECT_EQ(calls, (std::vector<std::string>{"beat aa record", "leave aa", "replace_orders x y", "purge bb all dry",
+                                             "remove_blob"}));
 }
 
 TEST_F(ForwardingRemoteTest, PassesOnWhatIsAsked) {

@@ -14,6 +14,7 @@
 #include "inductorfs/base/result.h"
 #include "inductorfs/codec/entry.h"
 #include "inductorfs/layout/layout.h"
+#include "inductorfs/layout/selection.h"
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/store/blob_store.h"
 
@@ -70,6 +71,7 @@ struct CatalogOptions {
   uint64_t artefact_limit = defaults::kLargestArtefact;  ///< bytes; larger artefacts stay local
   Milliseconds renew_interval{24 * 3'600'000};  ///< the use of a blob is reported to the cluster at most once in it
   Milliseconds renew_pause{60'000};             ///< the pause between two batches of such reports
+  bool awaits_permission = false;               ///< publish only as permit_publishing() allows
   Milliseconds sweep_interval{3'600'000};       ///< how often to ask whether a scope is to be swept, jittered
 };
 
@@ -77,6 +79,7 @@ struct CatalogStatus {
   uint64_t entries = 0;
   uint64_t hidden = 0;
   uint64_t queued = 0;
+  bool frozen = false;  ///< Catalog::freeze()
   bool synced = false;  ///< every scope has been read to its end at least once since it was followed
   std::string oldest_queued_error;
   std::vector<std::string> queued_paths;  ///< the first 20
@@ -173,6 +176,18 @@ class Catalog {
   /// Notes that an entry's bytes could not be had or were wrong: the entry is hidden here at once, and reported to the
   /// cluster in the background unless the failure was only temporary.
   virtual void report_lost(const KnownEntry& known) = 0;
+
+  /// While frozen, find() and the calls like it show nothing, nothing is published or reported, and drain() answers
+  /// kUnavailable at once; the queue keeps its groups. The listener, if there is one, has been told all paths when this
+  /// returns. Not durable.
+  virtual void freeze(bool frozen) = 0;
+  [[nodiscard]] virtual bool frozen() const = 0;
+  /// With CatalogOptions::awaits_permission: the queue may be published until then. Whoever permits it has heard the
+  /// orders that concern the queue.
+  virtual void permit_publishing(SteadyTime until) = 0;
+  /// Takes the queued groups that have a selected entry out of the queue for good; durable. Returns false when such a
+  /// group is being published right now, or the disk refuses: the caller tries again.
+  [[nodiscard]] virtual bool drop_queued(const layout::Selection& selection) = 0;
 
   [[nodiscard]] virtual CatalogStatus status() const = 0;
 };

@@ -17,6 +17,7 @@
 ///              | {"op": "sync", "timeout_ms": number} | {"op": "unmount", "lazy": boolean}
 ///              | {"op": "upgrade", "program": hex}
 ///              | {"op": "warm", "pattern": hex, "family": text, "scope": text, "limit": number, "slice_ms": number}
+///              | {"op": "nodes"} | {"op": "freeze" | "lift" | "purge", ...}    (mount/cluster_control.h)
 ///     answer  := {"ok": true, "result": object} | {"ok": false, "code": text, "error": text}
 /// Paths are in hexadecimal, because a name may have any byte and JSON text may not.
 namespace inductorfs::control {
@@ -57,10 +58,13 @@ class MountControl {
   /// answer is `done`. Returns a JSON object as text: Warmer::step().
   [[nodiscard]] virtual Result<std::string> warm(const WarmSelection& selection, Milliseconds slice,
                                                  const std::function<bool()>& cancelled) = 0;
+  /// Asks something of all mounts of the cluster, or orders it. `request` and the result are JSON objects as text.
+  [[nodiscard]] virtual Result<std::string> ask_cluster(const std::string& request,
+                                                        const std::function<bool()>& cancelled) = 0;
 };
 
-/// Answers one request. It refuses sync, warm, unmount and upgrade to everybody but root and the daemon's own user. Others
-/// are told of their own jobs only.
+/// Answers one request. It refuses sync, warm, unmount, upgrade and orders to the cluster to everybody but root and the
+/// daemon's own user. Others are told of their own jobs only.
 [[nodiscard]] Answer answer_request(MountControl& mount, std::string_view request, const Peer& peer, uid_t owner);
 /// Makes the answer to peers that wait for the end when the process ends without one of its threads.
 [[nodiscard]] std::string refuse_end(const std::string& why);

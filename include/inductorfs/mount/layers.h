@@ -25,6 +25,7 @@ namespace inductorfs::mount {
 /// Owns the layers. Members are in the order of construction; destruction is the reverse.
 /// Needs external synchronisation.
 struct Layers {
+  std::string origin;  ///< "host/mount id"
   Counters counters;
   std::unique_ptr<host::ThisHost> host;
   std::unique_ptr<store::BlobStore> store;

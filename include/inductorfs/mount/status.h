@@ -22,12 +22,15 @@ struct StatusFacts {
   std::vector<places::AlsoState> also;
   host::FactsNews news;
   SupervisionNews supervision;
+  config::Json cluster = config::Json::object();  ///< Heartbeat::status()
 };
 /// Says why nothing can be written to the store's disk and what to do; empty when it can. Does not wait for the disk.
 [[nodiscard]] std::string writing_trouble(const std::string& store);
 [[nodiscard]] std::string status_json(const StatusFacts& facts);
 [[nodiscard]] std::string where_json(const std::string& mountpoint, const std::vector<places::AlsoState>& also);
-/// `nearest` is the result of nearest_report(), or an empty object when it was not asked for.
-[[nodiscard]] std::string explanation_json(const vfs::Explanation& explanation, const config::Json& nearest);
+/// `nearest` is the result of nearest_report(), or an empty object when it was not asked for; `frozen` says why nothing
+/// of the cluster is shown, and is empty when it is.
+[[nodiscard]] std::string explanation_json(const vfs::Explanation& explanation, const config::Json& nearest,
+                                           const std::string& frozen = {});
 
 }  // namespace inductorfs::mount

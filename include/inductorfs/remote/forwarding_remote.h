@@ -62,6 +62,25 @@ class ForwardingRemote : public Remote {
                                                          Deadline deadline) override {
     return inner_.scopes_with(path, scopes, deadline);
   }
+  [[nodiscard]] Result<BeatAnswer> beat(const std::string& id, std::string_view record, Deadline deadline) override {
+    return inner_.beat(id, record, deadline);
+  }
+  void leave(const std::string& id, Deadline deadline) override { inner_.leave(id, deadline); }
+  [[nodiscard]] Result<std::vector<NodeRecord>> list_nodes(size_t limit, Deadline deadline) override {
+    return inner_.list_nodes(limit, deadline);
+  }
+  [[nodiscard]] Result<OrdersNow> read_orders(Deadline deadline) override { return inner_.read_orders(deadline); }
+  [[nodiscard]] Result<bool> replace_orders(const std::string& before, const std::string& after,
+                                            Deadline deadline) override {
+    return inner_.replace_orders(before, after, deadline);
+  }
+  [[nodiscard]] Result<PurgeReport> purge(const ScopeId& scope, const std::function<bool(const codec::Entry&)>& selects,
+                                          bool dry_run, Deadline deadline) override {
+    return inner_.purge(scope, selects, dry_run, deadline);
+  }
+  [[nodiscard]] Result<void> remove_blob(const codec::Digest& digest, Deadline deadline) override {
+    return inner_.remove_blob(digest, deadline);
+  }
   [[nodiscard]] Result<ServerFacts> probe(Deadline deadline) override { return inner_.probe(deadline); }
   [[nodiscard]] Health health() const override { return inner_.health(); }
 

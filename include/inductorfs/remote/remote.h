@@ -16,6 +16,7 @@
 #include "inductorfs/base/result.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/codec/entry.h"
+#include "inductorfs/remote/nodes.h"
 
 /// The cluster: blobs by digest, and for each scope an index of entries with a log of changes. This module knows
 /// nothing of families or of this host. docs/formats.md has the keys in Redis.
@@ -194,6 +195,38 @@ class Remote {
                                                                  std::span<const ScopeId> /*scopes*/,
                                                                  Deadline /*deadline*/) {
     return std::vector<ScopeId>{};
+  }
+
+  /// Writes this mount's record with a lifetime of kNodeLifetime, and reads the orders, in one round trip. `id` is 1 ..
+  /// kNodeIdLimit lower-case hex digits; a longer record than kNodeRecordLimit is kInvalid. A record that the server
+  /// refuses is no error (BeatAnswer::not_listed). kNotPermitted: this user may not read the orders.
+  [[nodiscard]] virtual Result<BeatAnswer> beat(const std::string& /*id*/, std::string_view /*record*/,
+                                                Deadline /*deadline*/) {
+    return fail(ErrorCode::kNotSupported);
+  }
+  /// Removes this mount's record, because the mount ends. Best effort.
+  virtual void leave(const std::string& /*id*/, Deadline /*deadline*/) {}
+  /// Lists the records whose lifetime is not over, at most `limit`.
+  [[nodiscard]] virtual Result<std::vector<NodeRecord>> list_nodes(size_t /*limit*/, Deadline /*deadline*/) {
+    return fail(ErrorCode::kNotSupported);
+  }
+  [[nodiscard]] virtual Result<OrdersNow> read_orders(Deadline /*deadline*/) { return fail(ErrorCode::kNotSupported); }
+  /// Replaces the orders if they still are `before`, and answers false if they are not. They live for two lifetimes of
+  /// blobs, which each heartbeat now and then begins anew. kInvalid over kOrdersLimit.
+  [[nodiscard]] virtual Result<bool> replace_orders(const std::string& /*before*/, const std::string& /*after*/,
+                                                    Deadline /*deadline*/) {
+    return fail(ErrorCode::kNotSupported);
+  }
+  /// Removes the entries of a scope that `selects` chooses, with records in the log as a sweep does. A dry run only
+  /// counts.
+  [[nodiscard]] virtual Result<PurgeReport> purge(const ScopeId& /*scope*/,
+                                                  const std::function<bool(const codec::Entry&)>& /*selects*/,
+                                                  bool /*dry_run*/, Deadline /*deadline*/) {
+    return fail(ErrorCode::kNotSupported);
+  }
+  /// Removes a blob before its lifetime is over.
+  [[nodiscard]] virtual Result<void> remove_blob(const codec::Digest& /*digest*/, Deadline /*deadline*/) {
+    return fail(ErrorCode::kNotSupported);
   }
 
   /// Asks the server what it is. kInvalid when it is not Redis, kNotSupported when it is too old (before 7.0).

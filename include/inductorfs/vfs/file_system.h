@@ -20,6 +20,7 @@
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "inductorfs/fingerprint/writers.h"
 #include "inductorfs/layout/scope.h"
+#include "inductorfs/layout/selection.h"
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/store/blob_store.h"
 #include "inductorfs/takeover/region.h"
@@ -233,7 +234,9 @@ class FileSystem {
   /// Tells that something on this host, perhaps a library, may have changed although the facts have not: artefacts that
   /// were found unfit are checked again at their next use. host_changed() does this too.
   virtual void judge_again() = 0;
-
+  /// Takes selected sealed artefacts, and sets of the cluster with a selected file, out of the view for new lookups.
+  /// Open files stay. Returns how many local files went. Blocks while it walks the local tree.
+  virtual uint64_t purge(const layout::Selection& selection) = 0;
   /// The two listeners to hand to Catalog::start.
   virtual void on_catalog_change(const std::vector<std::string>& paths) = 0;
   virtual void on_published(const catalog::PublishReport& report) = 0;

@@ -50,6 +50,7 @@ bool ClusterSets::is_whole(const std::vector<catalog::KnownEntry>& set) const {
 }
 
 bool ClusterSets::fits(const Node& directory, const Set& set) const {
+  if (catalog_.frozen()) return false;
   const auto path = nodes_.path_of(directory);
   return !path ||
          std::all_of(set.begin(), set.end(), [&](const auto& item) { return scopes_.follows(*path, item.second); });
@@ -181,6 +182,16 @@ void ClusterSets::drop_foreign() {
   tree_.each_key_directory([&](const NodePtr& directory) {
     if (!directory->key->state.with([&](const KeyState& state) { return fits(*directory, state.cluster); }))
       drop(directory, &Notifier::forget_name);
+  });
+}
+
+void ClusterSets::drop_selected(const layout::Selection& selection) {
+  tree_.each_key_directory([&](const NodePtr& directory) {
+    const bool selected = directory->key->state.with([&](const KeyState& state) {
+      return std::any_of(state.cluster.begin(), state.cluster.end(),
+                         [&](const auto& one) { return selection.selects(one.second.scope, one.second.entry); });
+    });
+    if (selected) drop(directory, &Notifier::forget_name);
   });
 }
 

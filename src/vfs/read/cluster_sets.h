@@ -52,6 +52,8 @@ class ClusterSets {
   void drop(const NodePtr& directory) { drop(directory, &Notifier::wish_forgotten); }
   /// Drops the sets that are for other facts, after the host's facts changed.
   void drop_foreign();
+  /// Drops the sets of which a file is selected.
+  void drop_selected(const layout::Selection& selection);
   /// Drops a set for the store, which needs the room of a blob, if it can; returns whether the set has gone now.
   [[nodiscard]] bool evict(const NodePtr& directory);
 

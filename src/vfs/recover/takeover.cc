@@ -26,7 +26,7 @@ Takeover::Takeover(const Services& services, const Parts& parts)
       phase_(parts.phase) {}
 
 Result<void> Takeover::run() {
-  const NodeRecords records = nodes_.left_over();
+  const LeftNodes records = nodes_.left_over();
   std::vector<NodePtr> nodes;
   nodes.reserve(records.nodes.size());
   for (const auto& [id, record] : records.nodes) nodes.push_back(node_of(record));
@@ -65,7 +65,7 @@ Result<void> Takeover::run() {
   return {};
 }
 
-NodePtr Takeover::node_of(const NodeRecord& record) {
+NodePtr Takeover::node_of(const LeftNode& record) {
   auto node = std::make_shared<Node>(NodeId{record.id}, record.type, record.inode_number);
   node->lookups = record.lookups;
   node->local_inode = record.local_inode;
@@ -80,7 +80,7 @@ NodePtr Takeover::node_of(const NodeRecord& record) {
   return node;
 }
 
-void Takeover::restore_content(const NodePtr& node, const NodeRecord& record) {
+void Takeover::restore_content(const NodePtr& node, const LeftNode& record) {
   const auto path = nodes_.path_of(*node);
   const auto name = path ? layout::name_of(*path) : layout::Name();
   node->content.with([&](Content& content) {
@@ -106,7 +106,7 @@ void Takeover::restore_content(const NodePtr& node, const NodeRecord& record) {
 }
 
 /// Renders a group file as it was: the kernel may have pages of it.
-void Takeover::restore_group(Content& content, const NodeRecord& record, const std::string& path) {
+void Takeover::restore_group(Content& content, const LeftNode& record, const std::string& path) {
   content.group_directory = record.group_directory;
   // An earlier release rendered all of them for the mountpoint.
   if (content.group_directory.empty()) content.group_directory = tree_.path_in_mount(parent_path(path));

@@ -40,9 +40,9 @@ class Takeover {
   [[nodiscard]] Result<void> run();
 
  private:
-  [[nodiscard]] NodePtr node_of(const NodeRecord& record);
-  void restore_content(const NodePtr& node, const NodeRecord& record);
-  void restore_group(Content& content, const NodeRecord& record, const std::string& path);
+  [[nodiscard]] NodePtr node_of(const LeftNode& record);
+  void restore_content(const NodePtr& node, const LeftNode& record);
+  void restore_group(Content& content, const LeftNode& record, const std::string& path);
   void restore_pending();
   [[nodiscard]] std::optional<SetOwner> owner_of_set(std::string_view text, const std::string& place) const;
   [[nodiscard]] bool restore_set(const NodePtr& directory, std::string_view owner, const std::string& place);

@@ -37,7 +37,7 @@ std::string begin(Kind kind, NodeId id) {
 
 std::string text_of(std::string_view bytes) { return std::string(bytes); }
 
-void read_shared(ByteReader& reader, NodeRecord& node) {
+void read_shared(ByteReader& reader, LeftNode& node) {
   const auto path = reader.bytes(reader.integer<uint16_t>());
   auto entry = codec::decode_entry(path, reader.bytes(reader.left()));
   if (!entry) return;  // the node stays what it was: its bytes are then asked for by its path
@@ -45,13 +45,13 @@ void read_shared(ByteReader& reader, NodeRecord& node) {
   node.entry = std::move(*entry);
 }
 
-void read_group(ByteReader& reader, NodeRecord& node) {
+void read_group(ByteReader& reader, LeftNode& node) {
   node.group_directory = text_of(reader.bytes(reader.integer<uint16_t>()));
   node.group_text = text_of(reader.bytes(reader.integer<uint32_t>()));
   read_shared(reader, node);
 }
 
-void read_cluster_set(ByteReader& reader, NodeRecord& node) {
+void read_cluster_set(ByteReader& reader, LeftNode& node) {
   node.cluster_set.clear();
   while (!reader.failed() && reader.left() > 0) {
     const std::string name = text_of(reader.bytes(reader.integer<uint16_t>()));
@@ -65,7 +65,7 @@ void read_cluster_set(ByteReader& reader, NodeRecord& node) {
   }
 }
 
-void read_change(Kind kind, ByteReader& reader, NodeRecord& node) {
+void read_change(Kind kind, ByteReader& reader, LeftNode& node) {
   switch (kind) {
     case Kind::kCount:
       node.lookups += reader.integer<uint64_t>();
@@ -100,7 +100,7 @@ void read_change(Kind kind, ByteReader& reader, NodeRecord& node) {
   }
 }
 
-void read_record(std::string_view record, NodeRecords& all) {
+void read_record(std::string_view record, LeftNodes& all) {
   ByteReader reader(record);
   const auto kind = static_cast<Kind>(reader.integer<uint8_t>());
   const auto id = reader.integer<uint64_t>();
@@ -110,7 +110,7 @@ void read_record(std::string_view record, NodeRecords& all) {
   } else if (kind == Kind::kNoName) {
     all.names.erase({id, text_of(reader.bytes(reader.left()))});
   } else if (kind == Kind::kNode) {
-    NodeRecord& node = all.nodes[id];
+    LeftNode& node = all.nodes[id];
     node.id = id;
     node.type = static_cast<mode_t>(reader.integer<uint32_t>());
     node.inode_number = reader.integer<uint64_t>();
@@ -207,8 +207,8 @@ void NodeJournal::snapshot(const std::vector<NodePtr>& nodes) {
   });
 }
 
-NodeRecords NodeJournal::read() const {
-  NodeRecords all;
+LeftNodes NodeJournal::read() const {
+  LeftNodes all;
   if (!log_) return all;
   log_->read([&](std::string_view record) { read_record(record, all); });
   all.last_id = log_->last_id();

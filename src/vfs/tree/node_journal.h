@@ -17,7 +17,7 @@
 namespace inductorfs::vfs {
 
 /// A node as an earlier worker left it.
-struct NodeRecord {
+struct LeftNode {
   uint64_t id = 0;
   mode_t type = 0;
   uint64_t inode_number = 0;
@@ -32,8 +32,8 @@ struct NodeRecord {
 };
 
 /// All that an earlier worker left: nodes by id, and their names.
-struct NodeRecords {
-  std::map<uint64_t, NodeRecord> nodes;
+struct LeftNodes {
+  std::map<uint64_t, LeftNode> nodes;
   std::map<std::pair<uint64_t, std::string>, uint64_t> names;  ///< (parent, name) -> node
   uint64_t last_id = 0;
 };
@@ -72,7 +72,7 @@ class NodeJournal {
   [[nodiscard]] bool wants_snapshot(size_t nodes) const;
   /// Starts the log anew with these nodes.
   void snapshot(const std::vector<NodePtr>& nodes);
-  [[nodiscard]] NodeRecords read() const;
+  [[nodiscard]] LeftNodes read() const;
 
   // These make the records that a node carries along (Node::content_record, Node::key_record) for the next snapshot.
   [[nodiscard]] static std::string shared(NodeId node, const codec::Entry& entry);

@@ -18,7 +18,7 @@ NodeTable::NodeTable(NodePtr root, const takeover::Region* region) : root_(std::
   state_.write([&](State& state) { state.nodes.emplace(raw(kRootNode), root_); });
 }
 
-void NodeTable::restore(const NodeRecords& records, const std::vector<NodePtr>& nodes) {
+void NodeTable::restore(const LeftNodes& records, const std::vector<NodePtr>& nodes) {
   state_.write([&](State& state) {
     state.last_id = std::max(state.last_id, records.last_id);
     for (const NodePtr& node : nodes) {

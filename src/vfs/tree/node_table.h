@@ -22,10 +22,10 @@ class NodeTable {
   explicit NodeTable(NodePtr root, const takeover::Region* region = nullptr);
 
   /// Returns what an earlier worker left in the journal.
-  [[nodiscard]] NodeRecords left_over() const { return journal_.read(); }
+  [[nodiscard]] LeftNodes left_over() const { return journal_.read(); }
   /// Enters nodes and names as they were left, but no inode numbers of the local disk, which may have given those to
   /// other files since. Must be called before anything else is added.
-  void restore(const NodeRecords& records, const std::vector<NodePtr>& nodes);
+  void restore(const LeftNodes& records, const std::vector<NodePtr>& nodes);
   /// These record where a node's bytes are, or what its key directory shows, for the next worker (NodeJournal's
   /// records).
   void note_content(const Node& node, std::string record);

@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <iterator>
+#include <sstream>
 
 #include "inductorfs/base/fail_point.h"
 #include "vfs/tree/paths.h"
@@ -30,37 +32,79 @@ bool Stale::is_stale(const std::string& path, const std::vector<std::string>& sc
 }
 
 void Stale::drop_stale_below(const std::string& path) {
+  drop_below(path, {[this](const std::vector<std::string>& paths) {
+                      const auto scopes = marks_.scopes_now(paths.front());
+                      return std::any_of(paths.begin(), paths.end(),
+                                         [&](const auto& one) { return is_stale(one, scopes); });
+                    },
+                    counters_.get("view.stale")});
+}
+
+uint64_t Stale::purge(const layout::Selection& selection) {
+  Counter& gone = counters_.get("view.purged");
+  const uint64_t before = gone.get();
+  drop_below("", {[&](const std::vector<std::string>& paths) {
+                    return std::any_of(paths.begin(), paths.end(),
+                                       [&](const auto& one) { return is_selected(one, selection); });
+                  },
+                  gone});
+  return gone.get() - before;
+}
+
+/// What is not sealed is not shared: a job may be writing it.
+bool Stale::is_selected(const std::string& path, const layout::Selection& selection) const {
+  const auto digest = codec::Digest::from_hex(tree_.seal_on_disk(path));
+  if (!digest && (disk_.keeps_seals() || selection.digest)) return false;
+  const std::string place = LocalTree::view(path);
+  const auto status = disk_.stat(place);
+  if (!status || !*status) return false;
+  codec::Entry entry;
+  entry.path = layout::canonical_path(path);
+  if (digest) entry.digest = *digest;
+  constexpr int64_t kSecond = 1'000'000'000;
+  entry.mtime_ns = (*status)->st_mtim.tv_sec * kSecond + (*status)->st_mtim.tv_nsec;
+  if (!selection.fits(entry)) return false;
+  const Provenance found = marks_.read(place);
+  if (found.is_private()) return false;
+  if (selection.scopes.empty() || found.scopes.empty()) return true;
+  std::istringstream ids(found.scopes);
+  return std::any_of(std::istream_iterator<std::string>(ids), {},
+                     [&](const std::string& id) { return selection.fits_scope(id); });
+}
+
+void Stale::drop_below(const std::string& path, const Removing& removing) {
   const auto items = tree_.list_in_view(path);
   if (!items) return;
   std::vector<std::string> kernel;
   for (const auto& item : *items) {
     const std::string child = path.empty() ? item.name : join(path, item.name);
-    if (item.type == S_IFDIR) drop_stale_below(child);
+    if (item.type == S_IFDIR) drop_below(child, removing);
     if (item.type != S_IFREG) continue;
     const auto family = layout::classify(child).family;
     if (family == layout::Family::kTritonKernel) {
       kernel.push_back(item.name);
     } else if (layout::rule_of(family).shared) {
-      drop_stale(path, {item.name});
+      drop(path, {item.name}, removing);
     }
   }
-  if (!kernel.empty()) drop_stale(path, std::move(kernel));
+  if (!kernel.empty()) drop(path, std::move(kernel), removing);
 }
 
-/// All of them when one is stale: the files of a Triton set go together.
-void Stale::drop_stale(const std::string& directory, std::vector<std::string> names) {
+/// All of them when one has to go: the files of a Triton set go together.
+void Stale::drop(const std::string& directory, std::vector<std::string> names, const Removing& removing) {
   const auto path_of = [&](const std::string& name) { return directory.empty() ? name : join(directory, name); };
-  const auto any_stale = [&] {
-    const auto scopes = marks_.scopes_now(path_of(names.front()));
-    return std::any_of(names.begin(), names.end(), [&](const auto& name) { return is_stale(path_of(name), scopes); });
+  const auto any_goes = [&] {
+    std::vector<std::string> paths;
+    for (const auto& name : names) paths.push_back(path_of(name));
+    return removing.goes(paths);
   };
-  // Most are not, and nobody has to wait for that to be seen.
-  if (!moves_.read([&](const Moves&) { return any_stale(); })) return;
+  // Most stay, and nobody has to wait for that to be seen.
+  if (!moves_.read([&](const Moves&) { return any_goes(); })) return;
   put_groups_first(names);
   std::vector<NodeTable::Walk> gone;
   // Nobody may be on the way to one of these names while it goes.
   moves_.write([&](Moves&) {
-    if (!any_stale()) return;
+    if (!any_goes()) return;
     if (const auto walked = nodes_.walk(directory); walked.missing.empty() && walked.node->key) {
       walked.node->key->state.with([](KeyState& state) {
         if (state.committed == KeyState::Committed::kLocal) state.committed = KeyState::Committed::kNone;
@@ -80,7 +124,7 @@ void Stale::drop_stale(const std::string& directory, std::vector<std::string> na
         gone.push_back(std::move(walked));
       }
       fail_point("stale.dropped");
-      counters_.get("view.stale").add();
+      removing.gone.add();
     }
   });
   for (const auto& walked : gone) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,9 @@
 
 namespace inductorfs::vfs {
 
-/// Removes files that were made for other facts than this host's. The facts may change between two mounts, or during
-/// one. Files that the cluster is still to get stay in the store until it has them. Blocks on the local disk only.
-/// Safe for concurrent use.
+/// Removes files that were made for other facts than this host's, and those that an operator purges. The facts may
+/// change between two mounts, or during one. Files that the cluster is still to get stay in the store until it has
+/// them. Blocks on the local disk only. Safe for concurrent use.
 class Stale {
  public:
   Stale(const Services& services, RootTree& tree, Origin& origin, Marks& marks, Removal& removal, Notifier& notifier)
@@ -28,6 +29,9 @@ class Stale {
 
   /// Removes everything stale in this directory of the view and below it, while requests are served.
   void drop_stale_below(const std::string& path);
+  /// Removes every sealed file of the view that is selected, and the Triton set that it belongs to, while requests are
+  /// served. Returns how many files went.
+  uint64_t purge(const layout::Selection& selection);
 
   // ---- before the first request
   /// Pins what an earlier process kept for the cluster.
@@ -38,8 +42,16 @@ class Stale {
   [[nodiscard]] bool recover_set(const std::string& path, std::vector<std::string> names);
 
  private:
+  /// A walk of the view that removes files.
+  struct Removing {
+    /// Of files in one directory: a Triton set, or one file. All of them go when it answers true.
+    std::function<bool(const std::vector<std::string>& paths)> goes;
+    Counter& gone;
+  };
+  [[nodiscard]] bool is_selected(const std::string& path, const layout::Selection& selection) const;
+  void drop_below(const std::string& path, const Removing& removing);
   [[nodiscard]] bool is_stale(const std::string& path, const std::vector<std::string>& scopes) const;
-  void drop_stale(const std::string& directory, std::vector<std::string> names);
+  void drop(const std::string& directory, std::vector<std::string> names, const Removing& removing);
   void keep_what_is_queued(const std::string& path);
 
   catalog::Catalog& catalog_;

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "inductorfs/base/counters.h"
+#include "inductorfs/base/result.h"
+#include "inductorfs/config/json.h"
+#include "inductorfs/config/settings.h"
+#include "inductorfs/layout/selection.h"
+#include "inductorfs/remote/remote.h"
+
+/// What an operator asks of all mounts of a cluster: `inductorfs nodes`, `freeze` and `purge`.
+namespace inductorfs::mount {
+
+/// One question or order. The control socket carries it as JSON.
+struct ClusterRequest {
+  enum class Kind { kNodes, kFreeze, kLift, kPurge };
+  Kind kind = Kind::kNodes;
+  std::string by{};               ///< who asks, for people
+  std::string why{};              ///< of kFreeze
+  layout::Selection selection{};  ///< of kPurge, as the four below
+  std::string torch{};            ///< a version of torch: all announced scopes of it are selected
+  std::optional<std::chrono::seconds> older_than{};
+  bool dry_run = true;
+  Milliseconds acknowledged{};  ///< how long to wait until all live mounts have obeyed
+};
+[[nodiscard]] config::Json to_json(const ClusterRequest& request);
+/// kInvalid when it is none, with what is wrong.
+[[nodiscard]] Result<ClusterRequest> cluster_request(const config::Json& json);
+
+/// Does what is asked, and returns a JSON object: `nodes` with what each mount has said of itself (bounded, and
+/// printable only through config::text_at()), `age_s` and, after an order, `obeyed`; of a purge also what it found.
+/// Blocks for `acknowledged`, and as long as the server needs to be walked; `cancelled` ends the wait.
+[[nodiscard]] Result<config::Json> run_cluster_request(remote::Remote& remote, const ClusterRequest& request,
+                                                       const std::function<bool()>& cancelled);
+
+/// Opens the cluster that these settings name, for a command. kUnavailable when no server answers now. `counters` must
+/// outlive the remote.
+[[nodiscard]] Result<std::unique_ptr<remote::Remote>> open_cluster(const config::Settings& settings,
+                                                                   Counters& counters);
+
+}  // namespace inductorfs::mount

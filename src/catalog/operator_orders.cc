@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator_orders.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "publish_codec.h"
+
+namespace inductorfs::catalog {
+namespace {
+
+constexpr std::string_view kPurgedWhy = "an operator has purged it (inductorfs purge)";
+
+}  // namespace
+
+void OperatorOrders::freeze(bool frozen) {
+  parts_.frozen = frozen;
+  wake_publisher();
+  // All that any root may show came now, or went.
+  const auto paths = parts_.tree.read([](const EntryTree& tree) {
+    std::vector<std::string> all;
+    for (const FollowedScope& scope : tree.followed()) {
+      std::ranges::move(tree.paths_of(scope.index), std::back_inserter(all));
+    }
+    return all;
+  });
+  if (!paths.empty() && parts_.on_change) parts_.on_change(paths);
+}
+
+void OperatorOrders::permit_publishing(SteadyTime until) {
+  const bool could = parts_.may_publish(std::chrono::steady_clock::now());
+  parts_.permitted_until = until;
+  if (!could) wake_publisher();
+}
+
+void OperatorOrders::wake_publisher() {
+  parts_.durable.notify_with([](Durable& durable) { ++durable.wakes; });
+}
+
+bool OperatorOrders::is_selected(Durable& durable, int64_t id, const QueueIndex::Item& item,
+                                 const layout::Selection& selection) {
+  if (!selection.fits_scope(item.scope)) return false;
+  // The time of an entry is in the database only. What cannot be read there is of no use to anybody.
+  auto payload = durable.database.queued_payload(id);
+  if (!payload || !*payload) return true;
+  const auto publish = decode_publish(**payload);
+  return !publish ||
+         std::ranges::any_of(publish->entries, [&](const codec::Entry& entry) { return selection.fits(entry); });
+}
+
+OperatorOrders::Dropped OperatorOrders::drop(Durable& durable, int64_t id, const layout::Selection& selection) {
+  const QueueIndex::Item* const item = durable.queue.find(id);
+  if (item == nullptr || !is_selected(durable, id, *item, selection)) return Dropped::kNo;
+  if (durable.in_flight == id || !durable.database.dequeue(id)) return Dropped::kNotNow;
+  PublishReport report{item->paths, PublishState::kKeptLocal, std::string(kPurgedWhy), std::nullopt};
+  durable.queue.remove(id);
+  durable.queue.record(report);
+  durable.undelivered.push_back(std::move(report));
+  if (durable.undelivered.size() > QueueIndex::kReportLimit) durable.undelivered.pop_front();
+  ++durable.wakes;
+  return Dropped::kYes;
+}
+
+bool OperatorOrders::drop_queued(const layout::Selection& selection) {
+  const auto queued = parts_.durable.with([](const Durable& durable) {
+    std::vector<int64_t> ids;
+    for (const auto& [id, item] : durable.queue.items()) ids.push_back(id);
+    return ids;
+  });
+  bool all = true;
+  // One at a time: jobs that seal wait for the same lock.
+  for (const int64_t id : queued) {
+    const Dropped done = parts_.durable.notify_with([&](Durable& durable) { return drop(durable, id, selection); });
+    if (done == Dropped::kYes) parts_.metrics.kept_local.add();
+    all = all && done != Dropped::kNotNow;
+  }
+  return all;
+}
+
+}  // namespace inductorfs::catalog

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/mount/cluster_control.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "inductorfs/base/encoding.h"
+#include "inductorfs/base/log.h"
+#include "inductorfs/config/text.h"
+#include "inductorfs/layout/scope.h"
+#include "orders.h"
+
+namespace inductorfs::mount {
+
+using config::Json;
+using remote::Remote;
+using Kind = ClusterRequest::Kind;
+
+namespace {
+
+constexpr Milliseconds kAskPatience{5'000};
+/// A million entries take about a minute.
+constexpr Milliseconds kScopePatience{600'000};
+constexpr Milliseconds kAcknowledgePause{500};
+constexpr size_t kOrderIdBytes = 8;
+/// Other operators who order at the same time.
+constexpr int kOrderAttempts = 10;
+constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
+constexpr std::array<std::pair<Kind, const char*>, 4> kKinds{
+    {{Kind::kNodes, "nodes"}, {Kind::kFreeze, "freeze"}, {Kind::kLift, "lift"}, {Kind::kPurge, "purge"}}};
+
+Deadline soon() { return Deadline::after(kAskPatience); }
+
+std::string random_id() {
+  std::array<char, kOrderIdBytes> bytes{};
+  // It waits only in the first moments of a host.
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) return {};
+  return to_hex(std::string_view(bytes.data(), bytes.size()));
+}
+
+/// Each record as its mount has written it, with its age. A record that is no JSON object is shown by its id alone.
+Result<Json> nodes_of(Remote& cluster) {
+  INDUCTORFS_TRY_ASSIGN(auto records, cluster.list_nodes(remote::kNodesLimit, soon()));
+  Json nodes = Json::array();
+  for (const remote::NodeRecord& record : records) {
+    const Json told = Json::parse(record.text, nullptr, false);
+    Json node = Json::object({{"id", record.id}, {"age_s", static_cast<uint64_t>(record.age.count() / 1000)}});
+    if (told.is_object()) {
+      for (const auto& [name, value] : told.items()) {
+        if (!node.contains(name)) node[name] = value;
+      }
+    } else {
+      node["unreadable"] = true;
+    }
+    nodes.push_back(std::move(node));
+  }
+  std::stable_sort(nodes.begin(), nodes.end(), [](const Json& a, const Json& b) {
+    return std::pair(config::text_at(a, "host"), config::text_at(a, "mountpoint")) <
+           std::pair(config::text_at(b, "host"), config::text_at(b, "mountpoint"));
+  });
+  return nodes;
+}
+
+using HasObeyed = std::function<bool(const Json& node)>;
+/// The nodes, each with `obeyed`, when all have, or time is over.
+Result<Json> await(Remote& cluster, Milliseconds patience, const HasObeyed& has_obeyed,
+                   const std::function<bool()>& cancelled) {
+  const Deadline deadline = Deadline::after(patience);
+  while (true) {
+    INDUCTORFS_TRY_ASSIGN(auto nodes, nodes_of(cluster));
+    bool all = true;
+    for (Json& node : nodes) {
+      const bool obeyed = has_obeyed(node);
+      node["obeyed"] = obeyed;
+      all = all && obeyed;
+    }
+    if (all || deadline.passed() || cancelled()) return nodes;
+    std::this_thread::sleep_for(kAcknowledgePause);
+  }
+}
+
+using Change = std::function<void(Orders&, int64_t server_time)>;
+Result<void> change_orders(Remote& cluster, const Change& change) {
+  for (int attempt = 0; attempt < kOrderAttempts; ++attempt) {
+    INDUCTORFS_TRY_ASSIGN(const auto now, cluster.read_orders(soon()));
+    Orders orders = parse_orders(now.text).value_or(Orders{});
+    change(orders, now.server_time);
+    INDUCTORFS_TRY_ASSIGN(const bool replaced, cluster.replace_orders(now.text, encode_orders(orders), soon()));
+    if (replaced) return {};
+  }
+  return fail(ErrorCode::kBusy, "others change the cluster's orders at the same time; try again");
+}
+
+Result<Json> freeze(Remote& cluster, const ClusterRequest& request, const std::function<bool()>& cancelled) {
+  FreezeOrder order;
+  order.id = random_id();
+  order.frozen = request.kind == Kind::kFreeze;
+  order.why = request.why;
+  order.by = request.by;
+  INDUCTORFS_TRY(change_orders(cluster, [&](Orders& orders, int64_t server_time) {
+    order.at = server_time;
+    orders.freeze = order;
+  }));
+  const auto obeyed = [&](const Json& node) {
+    return config::text_at(node, "freeze") == order.id && config::flag_at(node, "frozen") == order.frozen;
+  };
+  INDUCTORFS_TRY_ASSIGN(auto nodes, await(cluster, request.acknowledged, obeyed, cancelled));
+  return Json::object({{"frozen", order.frozen}, {"order", order.id}, {"nodes", std::move(nodes)}});
+}
+
+/// Whether the text has a torch facet of this version; "2.9" is no version of "2.9.1", and "2.9.1" one of
+/// "2.9.1+cu126".
+bool is_of_torch(std::string_view scope_text, const std::string& version) {
+  const std::string wanted = "version=" + version;
+  for (const auto& [facet, lines] : layout::parse_scope_text(scope_text).facets) {
+    if (facet != "torch") continue;
+    for (const std::string_view line : lines) {
+      if (line == wanted || line.starts_with(wanted + "+")) return true;
+    }
+  }
+  return false;
+}
+
+/// The scopes that are to be walked. With a version of torch the selection is narrowed to them.
+Result<std::vector<remote::ScopeId>> scopes_of(Remote& cluster, const ClusterRequest& request,
+                                               layout::Selection& selection) {
+  INDUCTORFS_TRY_ASSIGN(const auto announced, cluster.list_scopes(remote::kAnnouncedScopesLimit, soon()));
+  std::set<remote::ScopeId> found;
+  for (const remote::ScopeInformation& scope : announced) {
+    const bool is_meant = request.torch.empty() || is_of_torch(scope.text, request.torch);
+    if (is_meant && selection.fits_scope(scope.id)) found.insert(scope.id);
+  }
+  // A scope that is named in full need not be announced any more.
+  for (const std::string& scope : selection.scopes) {
+    if (scope.size() == 2 * codec::Digest::kSize && request.torch.empty()) found.insert(scope);
+  }
+  if (!request.torch.empty()) {
+    if (found.empty()) {
+      return fail(ErrorCode::kNotFound, "no announced scope has torch " + request.torch +
+                                            ": inductorfs fingerprint shows the version of a host's torch");
+    }
+    constexpr size_t kDigits = 16;
+    selection.scopes.clear();
+    for (const auto& id : found) selection.scopes.push_back(id.substr(0, kDigits));
+    INDUCTORFS_TRY(check_selection(selection));
+  }
+  return std::vector<remote::ScopeId>(found.begin(), found.end());
+}
+
+/// Adds what one pass over all scopes found to `total`.
+Result<void> purge_entries(Remote& cluster, const std::vector<remote::ScopeId>& scopes,
+                           const layout::Selection& selection, bool dry_run, remote::PurgeReport& total) {
+  for (const remote::ScopeId& scope : scopes) {
+    const auto selects = [&](const codec::Entry& entry) { return selection.selects(scope, entry); };
+    INDUCTORFS_TRY_ASSIGN(auto report, cluster.purge(scope, selects, dry_run, Deadline::after(kScopePatience)));
+    total.looked_at += report.looked_at;
+    total.unknown += report.unknown;
+    total.selected += report.selected;
+    total.bytes += report.bytes;
+    total.removed += report.removed;
+    for (std::string& path : report.paths) {
+      if (total.paths.size() < remote::kPurgePaths) total.paths.push_back(std::move(path));
+    }
+  }
+  if (!dry_run && selection.digest) INDUCTORFS_TRY(cluster.remove_blob(*selection.digest, soon()));
+  return {};
+}
+
+Json found_json(const std::vector<remote::ScopeId>& scopes, const remote::PurgeReport& report) {
+  return Json::object({{"scopes", scopes.size()},
+                       {"looked_at", report.looked_at},
+                       {"unknown", report.unknown},
+                       {"selected", report.selected},
+                       {"bytes", report.bytes},
+                       {"removed", report.removed},
+                       {"paths", report.paths}});
+}
+
+/// First what is there; then the order to all mounts, so that they have heard of it in the log; when they have obeyed,
+/// what they published meanwhile.
+Result<Json> purge(Remote& cluster, const ClusterRequest& request, const std::function<bool()>& cancelled) {
+  layout::Selection selection = request.selection;
+  INDUCTORFS_TRY_ASSIGN(const auto now, cluster.read_orders(soon()));
+  if (request.older_than) {
+    const int64_t age = std::chrono::duration_cast<Milliseconds>(*request.older_than).count();
+    selection.before_ns = std::max<int64_t>(now.server_time - age, 0) * kNanosecondsPerMillisecond;
+  }
+  INDUCTORFS_TRY_ASSIGN(const auto scopes, scopes_of(cluster, request, selection));
+  remote::PurgeReport report;
+  INDUCTORFS_TRY(purge_entries(cluster, scopes, selection, request.dry_run, report));
+  if (request.dry_run) {
+    Json answer = found_json(scopes, report);
+    answer["dry_run"] = true;
+    return answer;
+  }
+  int64_t order = 0;
+  INDUCTORFS_TRY(change_orders(cluster, [&](Orders& orders, int64_t server_time) {
+    const int64_t last = orders.purges.empty() ? orders.dropped : orders.purges.back().id;
+    order = std::max(server_time, last + 1);
+    orders.purges.push_back({order, selection});
+  }));
+  const auto obeyed = [&](const Json& node) {
+    return config::number_at(node, "purged") >= static_cast<uint64_t>(order);
+  };
+  INDUCTORFS_TRY_ASSIGN(auto nodes, await(cluster, request.acknowledged, obeyed, cancelled));
+  INDUCTORFS_TRY(purge_entries(cluster, scopes, selection, false, report));
+  Json answer = found_json(scopes, report);
+  answer["dry_run"] = false;
+  answer["order"] = order;
+  answer["nodes"] = std::move(nodes);
+  return answer;
+}
+
+}  // namespace
+
+Json to_json(const ClusterRequest& request) {
+  Json json = Json::object({{"by", request.by}, {"why", request.why}});
+  for (const auto& [kind, name] : kKinds) {
+    if (kind == request.kind) json["op"] = name;
+  }
+  json["selection"] = to_json(request.selection);
+  json["torch"] = request.torch;
+  if (request.older_than) json["older_than_s"] = static_cast<uint64_t>(request.older_than->count());
+  json["dry_run"] = request.dry_run;
+  json["timeout_ms"] = static_cast<uint64_t>(request.acknowledged.count());
+  return json;
+}
+
+Result<ClusterRequest> cluster_request(const Json& json) {
+  constexpr size_t kTextLimit = 512;
+  constexpr uint64_t kMostAge = 100ULL * 365 * 24 * 3600;
+  constexpr uint64_t kMostWait = 24ULL * 3600 * 1000;
+  ClusterRequest request;
+  const std::string op = config::text_at(json, "op");
+  const auto kind = std::ranges::find_if(kKinds, [&](const auto& one) { return one.second == op; });
+  if (kind == kKinds.end()) return fail(ErrorCode::kNotSupported, "no request to the cluster: " + op);
+  request.kind = kind->first;
+  request.by = config::text_at(json, "by").substr(0, kTextLimit);
+  request.why = config::text_at(json, "why").substr(0, kTextLimit);
+  request.torch = config::text_at(json, "torch").substr(0, kTextLimit);
+  auto selection = selection_from(config::part_of(json, "selection"));
+  if (!selection) return fail(ErrorCode::kInvalid, "the selection cannot be read");
+  request.selection = std::move(*selection);
+  INDUCTORFS_TRY(check_selection(request.selection));
+  if (json.contains("older_than_s")) {
+    request.older_than = std::chrono::seconds(std::min(config::number_at(json, "older_than_s"), kMostAge));
+  }
+  request.dry_run = config::flag_at(json, "dry_run");
+  request.acknowledged = Milliseconds(std::min(config::number_at(json, "timeout_ms"), kMostWait));
+  return request;
+}
+
+Result<Json> run_cluster_request(Remote& cluster, const ClusterRequest& request,
+                                 const std::function<bool()>& cancelled) {
+  if (request.kind == Kind::kPurge) return purge(cluster, request, cancelled);
+  if (request.kind != Kind::kNodes) return freeze(cluster, request, cancelled);
+  INDUCTORFS_TRY_ASSIGN(auto nodes, nodes_of(cluster));
+  return Json::object({{"nodes", std::move(nodes)}});
+}
+
+Result<std::unique_ptr<Remote>> open_cluster(const config::Settings& settings, Counters& counters) {
+  remote::RemoteOptions options;
+  options.url = settings.remote;
+  options.password_file = settings.password_file;
+  options.ca_file = settings.ca_file;
+  options.certificate_file = settings.cert_file;
+  options.key_file = settings.key_file;
+  options.prefix = settings.prefix;
+  options.client_name = "inductorfs-operator";
+  options.without_progress = kAskPatience;  // nobody's lookup waits for it
+  const std::string shown = "remote " + log::redact_url(settings.remote);
+  auto opened = remote::open_redis(options, counters);
+  if (!opened) return fail(std::move(opened).error().with_context(shown));
+  auto facts = (*opened)->probe(soon());
+  if (!facts) return fail(std::move(facts).error().with_context(shown));
+  return opened;
+}
+
+}  // namespace inductorfs::mount

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "heartbeat.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "inductorfs/base/activity.h"
+#include "inductorfs/base/log.h"
+#include "inductorfs/base/thread.h"
+#include "inductorfs/config/paths.h"
+
+namespace inductorfs::mount {
+
+using config::Json;
+
+namespace {
+
+constexpr Milliseconds kRetry{1'000};  ///< the remote's breaker answers at once while it rests
+constexpr Milliseconds kLeavePatience{500};
+/// What has just been removed from the cluster is known here when its record in the log has come.
+constexpr Milliseconds kLogPatience{1'500};
+constexpr size_t kIdDigits = 32;
+constexpr size_t kScopesShown = 32;
+constexpr size_t kScopeDigits = 16;
+constexpr size_t kPathShown = 512;
+constexpr std::array kCounters{"lookup.first_touch", "lookup.not_now",    "lookup.lost",        "fetch.blobs",
+                               "fetch.bytes",        "publish.published", "publish.kept_local", "publish.refused"};
+
+Milliseconds jittered(Milliseconds time) {
+  thread_local std::minstd_rand random(std::random_device{}());
+  return Milliseconds(std::uniform_int_distribution<int64_t>(time.count() * 3 / 4, time.count() * 5 / 4)(random));
+}
+
+}  // namespace
+
+Heartbeat::Heartbeat(const config::Settings& settings, Layers& layers)
+    : settings_(settings),
+      layers_(layers),
+      id_(codec::digest_of(layers.origin).to_hex().substr(0, kIdDigits)),
+      started_(std::time(nullptr)),
+      state_(State{.heard = read_heard(settings.store)}) {}
+
+void Heartbeat::start() {
+  thread_ = start_thread("heartbeat", [this](const std::stop_token&) { run(); });
+}
+
+void Heartbeat::stop() {
+  stopping_.notify_with([](bool& stopping) { stopping = true; });
+  if (thread_.joinable()) thread_.join();
+}
+
+void Heartbeat::leave() {
+  if (settings_.remote.empty() || !layers_.remote->health().reachable) return;
+  layers_.remote->leave(id_, Deadline::after(kLeavePatience));
+}
+
+void Heartbeat::run() {
+  // An earlier worker may have been killed before it told the kernel.
+  if (state_.with([](const State& state) { return state.heard.freeze.frozen; })) layers_.catalog->freeze(true);
+  Next next = Next::kSoon;
+  while (!pause(next == Next::kSoon ? Milliseconds{0} : next == Next::kRetry ? kRetry : jittered(kInterval))) {
+    const Activity activity("tells the cluster that this mount is there");
+    next = beat();
+  }
+}
+
+bool Heartbeat::pause(Milliseconds time) {
+  return stopping_.wait_until(
+      Deadline::after(time).at(), [](bool now) { return now; }, [](bool now) { return now; });
+}
+
+Heartbeat::Next Heartbeat::beat() {
+  const auto answer = layers_.remote->beat(id_, record(), Deadline::after(kPatience));
+  const bool refused = !answer && answer.error().code() == ErrorCode::kNotPermitted;
+  if (!answer && !refused) return Next::kRetry;
+  if (refused) note_refused(answer.error());
+  bool news = false;
+  bool done = true;
+  if (answer) {
+    note_listed(answer->not_listed);
+    done = obey(answer->orders, news);
+  }
+  if (done) layers_.catalog->permit_publishing(std::chrono::steady_clock::now() + kPermission);
+  if (!done) return Next::kRetry;
+  return news ? Next::kSoon : Next::kUsual;  // the operator waits for the acknowledgement
+}
+
+void Heartbeat::note_listed(const std::string& why_not) {
+  const std::string before = state_.with([&](State& state) {
+    state.not_heard.clear();
+    return std::exchange(state.not_listed, why_not);
+  });
+  if (why_not.empty() || why_not == before) return;
+  log::warning("mount.not_listed", {{"why", why_not}});
+}
+
+/// This mount works on; nobody can order it to do anything.
+void Heartbeat::note_refused(const Error& error) {
+  const std::string before = state_.with([&](State& state) {
+    state.not_listed = error.what();
+    return std::exchange(state.not_heard, error.what());
+  });
+  if (before != error.what()) log::warning("mount.orders_not_read", {{"why", error.what()}});
+}
+
+void Heartbeat::remember(const std::function<void(HeardOrders&)>& change) {
+  const HeardOrders now = state_.with([&](State& state) {
+    change(state.heard);
+    return state.heard;
+  });
+  const auto written = write_heard(settings_.store, now);
+  if (!written) log::warning("mount.orders_not_kept", {{"why", written.error().what()}});
+}
+
+bool Heartbeat::obey(const std::string& text, bool& news) {
+  if (text.empty()) return true;  // a server that lost its data lifts nothing
+  const auto orders = parse_orders(text);
+  if (!orders) return true;
+  const HeardOrders heard = state_.with([](const State& state) { return state.heard; });
+  if (!orders->freeze.id.empty() && orders->freeze.id != heard.freeze.id) {
+    obey_freeze(orders->freeze);
+    news = true;
+  }
+  const bool purges =
+      orders->dropped > heard.purged || (!orders->purges.empty() && orders->purges.back().id > heard.purged);
+  if (purges && pause(kLogPatience)) return false;
+  if (orders->dropped > heard.purged) {
+    log::warning("mount.purges_missed", {{"action", "purge all local artefacts that are sealed"}});
+    if (!obey_purge(orders->dropped, {})) return false;
+    news = true;
+  }
+  for (const PurgeOrder& order : orders->purges) {
+    if (order.id <= heard.purged) continue;
+    if (!obey_purge(order.id, order.selection)) return false;
+    news = true;
+  }
+  return true;
+}
+
+void Heartbeat::obey_freeze(const FreezeOrder& order) {
+  remember([&](HeardOrders& heard) { heard.freeze = order; });
+  layers_.catalog->freeze(order.frozen);
+  if (order.frozen) {
+    log::warning("mount.frozen", {{"why", order.why}, {"by", order.by}});
+  } else {
+    log::info("mount.unfrozen", {{"by", order.by}});
+  }
+}
+
+bool Heartbeat::obey_purge(int64_t id, const layout::Selection& selection) {
+  const Activity activity("purges local artefacts");
+  if (!layers_.catalog->drop_queued(selection)) return false;
+  const uint64_t files = layers_.file_system->purge(selection);
+  // What was sealed while the files were walked.
+  if (!layers_.catalog->drop_queued(selection)) return false;
+  remember([id](HeardOrders& heard) { heard.purged = std::max(heard.purged, id); });
+  log::info("mount.purged", {{"order", id}, {"files", files}});
+  return true;
+}
+
+std::string Heartbeat::record() const {
+  const HeardOrders heard = state_.with([](const State& state) { return state.heard; });
+  const auto scopes = layers_.host->state()->scopes.ids();
+  Json shown = Json::array();
+  for (const auto& scope : scopes) {
+    if (shown.size() == kScopesShown) break;
+    shown.push_back(scope.substr(0, kScopeDigits));
+  }
+  const auto all = layers_.counters.snapshot();
+  Json counters = Json::object();
+  for (const char* name : kCounters) {
+    if (const auto found = all.find(name); found != all.end()) counters[name] = found->second;
+  }
+  return config::to_line(Json::object({{"v", 1},
+                                       {"host", config::printable(layers_.origin.substr(0, layers_.origin.find('/')))},
+                                       {"mountpoint", config::printable(settings_.mountpoint.substr(0, kPathShown))},
+                                       {"version", INDUCTORFS_VERSION},
+                                       {"uid", ::geteuid()},
+                                       {"started", started_},
+                                       {"scopes", std::move(shown)},
+                                       {"scope_count", scopes.size()},
+                                       {"queued", layers_.catalog->status().queued},
+                                       {"foreign", layers_.file_system->status().foreign},
+                                       {"counters", std::move(counters)},
+                                       {"frozen", layers_.catalog->frozen()},
+                                       {"freeze", heard.freeze.id},
+                                       {"purged", heard.purged}}));
+}
+
+Json Heartbeat::status() const {
+  const State state = state_.with([](const State& now) { return now; });
+  return Json::object({{"frozen", state.heard.freeze.frozen},
+                       {"why", frozen_text(state.heard.freeze)},
+                       {"purged", state.heard.purged},
+                       {"listed", !settings_.remote.empty() && state.not_listed.empty()},
+                       {"why_not_listed", settings_.remote.empty() ? std::string() : state.not_listed},
+                       {"orders_not_read", state.not_heard}});
+}
+
+std::string Heartbeat::why_frozen() const {
+  return state_.with([](const State& state) { return frozen_text(state.heard.freeze); });
+}
+
+}  // namespace inductorfs::mount

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// What mounts tell an operator about themselves, and what an operator tells all mounts.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "keys.h"
+#include "redis_operations.h"
+#include "scripts.h"
+
+namespace inductorfs::remote {
+namespace {
+
+using redis::Reply;
+
+/// Records that are asked for at once: kRecordsAtOnce * kNodeRecordLimit must fit into the window.
+constexpr size_t kRecordsAtOnce = 256;
+static_assert(kRecordsAtOnce * kNodeRecordLimit <= kWindowBytes);
+/// A mount registers every 30 s. The registry may name some mounts whose record is gone; nobody is shown them.
+constexpr Milliseconds kRegistryLifetime = 2 * kNodeLifetime;
+
+Result<void> check_node(const std::string& id) {
+  const bool good = !id.empty() && id.size() <= kNodeIdLimit && id.find_first_not_of("0123456789abcdef") == id.npos;
+  return good ? Result<void>() : fail(ErrorCode::kInvalid, "no id of a mount");
+}
+
+/// Two bytes more than may be: what is too long is told from what is not.
+const std::string& last_byte_of_orders() {
+  static const std::string last = std::to_string(kOrdersLimit);
+  return last;
+}
+
+/// Something that is no text of orders says nothing, whoever has put it there.
+std::string orders_in(const Reply& reply) {
+  return reply.kind == Reply::Kind::kString && reply.text.size() <= kOrdersLimit ? reply.text : std::string();
+}
+
+bool is_of_wrong_type(const Reply& reply) { return reply.is_error() && reply.text.starts_with("WRONGTYPE"); }
+
+}  // namespace
+
+Result<BeatAnswer> beat_at(RedisClient& session, const std::string& id, std::string_view record, bool registers,
+                           Deadline deadline) {
+  INDUCTORFS_TRY(check_node(id));
+  if (record.size() > kNodeRecordLimit) return fail(ErrorCode::kInvalid, "the record of a mount is too long");
+  const NodeKeys keys(session.options().prefix);
+  const std::string node = keys.node(id);
+  const std::string lifetime = std::to_string(kNodeLifetime.count());
+  const std::string registry_lifetime = std::to_string(kRegistryLifetime.count());
+  const std::string most = std::to_string(kNodesLimit);
+  const Lifetime orders_lifetime = Lifetime::of_scopes(session.options());
+  std::vector<redis::Command> commands = {{"GETRANGE", keys.orders, "0", last_byte_of_orders()},
+                                          {"SET", node, record, "PX", lifetime}};
+  if (registers) {
+    commands.push_back({"EVAL", register_scope_script(), "1", keys.registry, id, registry_lifetime, most});
+    commands.push_back({"PEXPIRE", keys.registry, registry_lifetime});
+    commands.push_back({"PEXPIRE", keys.orders, orders_lifetime.text});
+  }
+  BeatAnswer answer;
+  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+    answer = {};
+    INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(commands));
+    if (replies[0].is_error() && !is_of_wrong_type(replies[0])) return fail(redis::to_error(replies[0]));
+    answer.orders = orders_in(replies[0]);
+    for (size_t i = 1; i < std::min<size_t>(replies.size(), 3); ++i) {
+      if (replies[i].is_error() && answer.not_listed.empty()) answer.not_listed = redis::to_error(replies[i]).what();
+    }
+    // A key of another type is nobody's of ours, and would keep every mount out for good.
+    if (registers && replies[2].is_error() && replies[2].text.find("WRONGTYPE") != std::string::npos) {
+      INDUCTORFS_TRY_ASSIGN(auto again, channel.call_all({{"UNLINK", keys.registry}, commands[2], commands[3]}));
+      if (!again[1].is_error() && !replies[1].is_error()) answer.not_listed.clear();
+    }
+    return {};
+  }));
+  return answer;
+}
+
+void leave_nodes(RedisClient& session, const std::string& id, Deadline deadline) {
+  if (!check_node(id)) return;
+  const NodeKeys keys(session.options().prefix);
+  const std::string node = keys.node(id);
+  // Should it fail, the record goes with its lifetime.
+  (void)session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+    const auto replies = channel.call_all({{"UNLINK", node}, {"ZREM", keys.registry, id}});
+    return replies ? Result<void>() : fail(replies.error());
+  });
+}
+
+Result<std::vector<NodeRecord>> list_records(RedisClient& session, size_t limit, Deadline deadline) {
+  const NodeKeys keys(session.options().prefix);
+  const std::string last = std::to_string(kNodesLimit - 1);
+  const std::string end = std::to_string(kNodeRecordLimit - 1);
+  std::vector<NodeRecord> found;
+  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+    found.clear();
+    INDUCTORFS_TRY_ASSIGN(auto listed, channel.call({"ZRANGE", keys.registry, "0", last, "REV"}));
+    if (is_of_wrong_type(listed)) return {};  // the next registration mends it
+    if (listed.kind != Reply::Kind::kArray) return fail(redis::to_error(listed));
+    std::vector<std::string> ids;
+    for (Reply& item : listed.items) {
+      if (check_node(item.text)) {
+        ids.push_back(std::move(item.text));
+      } else {
+        session.counters().get("remote.bad_nodes").add();
+      }
+    }
+    for (size_t from = 0; from < ids.size() && found.size() < limit; from += kRecordsAtOnce) {
+      const size_t to = std::min(ids.size(), from + kRecordsAtOnce);
+      std::vector<std::string> names;
+      std::vector<redis::Command> commands;
+      for (size_t i = from; i < to; ++i) names.push_back(keys.node(ids[i]));
+      for (const std::string& name : names) {
+        commands.push_back({"PTTL", name});
+        commands.push_back({"GETRANGE", name, "0", end});
+      }
+      INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(commands));
+      for (size_t i = 0; i + 1 < replies.size() && found.size() < limit; i += 2) {
+        const bool lives = replies[i].kind == Reply::Kind::kInteger && replies[i].integer != -2;
+        if (!lives || replies[i + 1].kind != Reply::Kind::kString) continue;
+        const auto left = Milliseconds(std::clamp<int64_t>(replies[i].integer, 0, kNodeLifetime.count()));
+        found.push_back({ids[from + i / 2], std::move(replies[i + 1].text), kNodeLifetime - left});
+      }
+    }
+    return {};
+  }));
+  return found;
+}
+
+Result<OrdersNow> read_orders_of(RedisClient& session, Deadline deadline) {
+  const NodeKeys keys(session.options().prefix);
+  OrdersNow now;
+  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+    INDUCTORFS_TRY_ASSIGN(auto replies,
+                          channel.call_all({{"TIME"}, {"GETRANGE", keys.orders, "0", last_byte_of_orders()}}));
+    const Reply& time = replies[0];
+    if (time.kind != Reply::Kind::kArray || time.items.size() != 2) return fail(redis::to_error(time));
+    if (replies[1].is_error() && !is_of_wrong_type(replies[1])) return fail(redis::to_error(replies[1]));
+    now.text = orders_in(replies[1]);
+    constexpr int64_t kMost = int64_t{1} << 40;  // seconds
+    const int64_t seconds = std::strtoll(time.items[0].text.c_str(), nullptr, 10);
+    const int64_t microseconds = std::strtoll(time.items[1].text.c_str(), nullptr, 10);
+    now.server_time =
+        std::clamp<int64_t>(seconds, 0, kMost) * 1000 + std::clamp<int64_t>(microseconds, 0, 999'999) / 1000;
+    return {};
+  }));
+  return now;
+}
+
+Result<bool> replace_orders_of(RedisClient& session, const std::string& before, const std::string& after,
+                               Deadline deadline) {
+  if (after.size() > kOrdersLimit) return fail(ErrorCode::kInvalid, "the orders are too long");
+  const NodeKeys keys(session.options().prefix);
+  const Lifetime lifetime = Lifetime::of_scopes(session.options());
+  bool replaced = false;
+  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+    INDUCTORFS_TRY_ASSIGN(auto reply,
+                          channel.call({"EVAL", replace_script(), "1", keys.orders, before, after, lifetime.text}));
+    if (reply.kind != Reply::Kind::kInteger) return fail(redis::to_error(reply));
+    replaced = reply.integer == 1;
+    return {};
+  }));
+  return replaced;
+}
+
+}  // namespace inductorfs::remote

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Removes what an operator selects.
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "group.h"
+#include "index_remover.h"
+#include "keys.h"
+#include "piece.h"
+#include "redis_operations.h"
+
+namespace inductorfs::remote {
+namespace {
+
+using redis::Reply;
+using Selects = std::function<bool(const codec::Entry&)>;
+
+/// One purge of one scope. Takes a connection for a page at a time. Confined to the calling thread.
+class Purge {
+ public:
+  Purge(RedisClient& session, const ScopeId& scope, const Selects& selects, bool dry_run, Deadline deadline)
+      : session_(session),
+        keys_(session.options().prefix, scope),
+        selects_(selects),
+        dry_run_(dry_run),
+        deadline_(deadline),
+        // A fence of its own: two purges, or a purge and a sweep, do each other no harm, because what is removed has
+        // to have the digest that was read.
+        remover_(session, keys_, keys_.purging(random_nonce())) {}
+
+  Result<PurgeReport> run() {
+    if (!dry_run_) INDUCTORFS_TRY(talk([&](Conversation& channel) { return begin(channel); }));
+    std::string cursor = "0";
+    do {
+      INDUCTORFS_TRY(talk([&](Conversation& channel) { return purge_page(channel, cursor); }));
+      if (cursor != "0") std::this_thread::sleep_for(kPagePause);
+    } while (cursor != "0");
+    if (!dry_run_) INDUCTORFS_TRY(talk([&](Conversation& channel) { return end(channel); }));
+    return report_;
+  }
+
+ private:
+  Result<void> talk(const RedisClient::Talk& what) { return session_.run(Use::kControl, deadline_, what); }
+
+  Result<void> begin(Conversation& channel) {
+    const std::string lease = std::to_string(IndexRemover::kLease.count());
+    INDUCTORFS_TRY_ASSIGN(auto reply, channel.call({"SET", remover_.fence(), remover_.token(), "PX", lease}));
+    return reply.is_error() ? fail(redis::to_error(reply)) : Result<void>();
+  }
+  Result<void> end(Conversation& channel) {
+    const auto reply = channel.call({"UNLINK", remover_.fence()});
+    return reply ? Result<void>() : fail(reply.error());
+  }
+
+  Result<void> purge_page(Conversation& channel, std::string& cursor) {
+    INDUCTORFS_TRY_ASSIGN(auto page, channel.call({"HSCAN", keys_.index, cursor, "COUNT", kIndexPage}));
+    if (page.kind != Reply::Kind::kArray || page.items.size() != 2) return fail(redis::to_error(page));
+    std::vector<IndexItem> items;
+    const std::vector<Reply>& fields = page.items[1].items;
+    for (size_t i = 0; i + 1 < fields.size(); i += 2) {
+      const auto entry = codec::decode_entry(fields[i].text, fields[i + 1].text);
+      ++report_.looked_at;
+      if (!entry) ++report_.unknown;
+      if (!entry || !selects_(*entry)) continue;
+      ++report_.selected;
+      report_.bytes += entry->size;
+      if (report_.paths.size() < kPurgePaths) report_.paths.push_back(entry->path);
+      items.push_back({entry->path, entry->digest});
+    }
+    for (size_t at = 0; at < items.size() && !dry_run_; at += kRemovedAtOnce) {
+      const auto some = std::span(items).subspan(at, std::min(kRemovedAtOnce, items.size() - at));
+      INDUCTORFS_TRY(remover_.remove(channel, some, report_.removed));
+    }
+    cursor = page.items[0].text;
+    return {};
+  }
+
+  RedisClient& session_;
+  const ScopeKeys keys_;
+  const Selects& selects_;
+  const bool dry_run_;
+  const Deadline deadline_;
+  IndexRemover remover_;
+  PurgeReport report_;
+};
+
+}  // namespace
+
+Result<PurgeReport> purge_scope(RedisClient& session, const ScopeId& scope, const Selects& selects, bool dry_run,
+                                Deadline deadline) {
+  INDUCTORFS_TRY(check_scope(scope));
+  return Purge(session, scope, selects, dry_run, deadline).run();
+}
+
+Result<void> unlink_blob(RedisClient& session, const codec::Digest& digest, Deadline deadline) {
+  // Piece 0 says that the others are there; those go with their lifetime.
+  const std::string key = piece_key(session.options().prefix, digest, 0);
+  return session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+    INDUCTORFS_TRY_ASSIGN(auto reply, channel.call({"UNLINK", key}));
+    return reply.is_error() ? fail(redis::to_error(reply)) : Result<void>();
+  });
+}
+
+}  // namespace inductorfs::remote

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "orders.h"
+
+#include <gtest/gtest.h>
+
+#include "inductorfs/base/fd.h"
+#include "inductorfs/mount/cluster_control.h"
+#include "inductorfs/remote/nodes.h"
+#include "support/temporary_directory.h"
+
+namespace inductorfs::mount {
+namespace {
+
+layout::Selection selection() {
+  layout::Selection selection;
+  selection.scopes = {"0123456789abcdef"};
+  selection.families = {"fxgraph"};
+  selection.pattern = "fxgraph/**";
+  selection.digest = codec::digest_of("bytes");
+  selection.before_ns = 7;
+  return selection;
+}
+
+TEST(Orders, ComeBackAsTheyWere) {
+  Orders orders;
+  orders.freeze = {"aa", true, "a bad driver", "root@host", 1'700'000'000'000};
+  orders.purges = {{3, selection()}, {5, {}}};
+  orders.dropped = 2;
+  const auto back = parse_orders(encode_orders(orders));
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->freeze.id, "aa");
+  EXPECT_TRUE(back->freeze.frozen);
+  EXPECT_EQ(back->freeze.why, "a bad driver");
+  EXPECT_EQ(back->dropped, 2);
+  ASSERT_EQ(back->purges.size(), 2U);
+  EXPECT_EQ(back->purges[0].id, 3);
+  EXPECT_EQ(back->purges[0].selection, selection());
+  EXPECT_EQ(back->purges[1].selection, layout::Selection{});
+}
+
+TEST(Orders, TheOldestGiveWayAndItIsSaid) {
+  Orders orders;
+  for (int64_t id = 1; id <= 20; ++id) orders.purges.push_back({id, {}});
+  auto back = parse_orders(encode_orders(orders));
+  ASSERT_EQ(back->purges.size(), kPurgeOrders);
+  EXPECT_EQ(back->purges.front().id, 5);
+  EXPECT_EQ(back->dropped, 4);
+  layout::Selection large;
+  for (size_t i = 0; i < layout::kSelectedScopesLimit; ++i) large.scopes.emplace_back(60, 'a');
+  for (PurgeOrder& order : orders.purges) order.selection = large;
+  const std::string text = encode_orders(orders);
+  EXPECT_LE(text.size(), remote::kOrdersLimit);
+  back = parse_orders(text);
+  EXPECT_GE(back->purges.size(), 2U);
+  EXPECT_EQ(back->purges.back().id, 20);
+  EXPECT_EQ(back->dropped, back->purges.front().id - 1);
+}
+
+TEST(Orders, GarbageSaysNothingAndAConditionThatCannotBeReadIsNotNone) {
+  for (const char* text : {"", "null", "[]", "{", "\xff\xfe", "7"}) EXPECT_FALSE(parse_orders(text)) << text;
+  for (const char* text :
+       {"{}", R"({"freeze":7,"purges":7})", R"({"purges":[7,null,{"id":-4,"selection":{}},{"id":0,"selection":{}}]})",
+        R"({"purges":[{"id":4,"selection":{"digest":"aa"}}]})", R"({"purges":[{"id":4,"selection":{"scopes":"aa"}}]})",
+        R"({"purges":[{"id":4,"selection":{"families":[7]}}]})", R"({"purges":[{"id":4,"selection":{"pattern":7}}]})",
+        R"({"purges":[{"id":4,"selection":{"before_ns":"x"}}]})"}) {
+    const auto orders = parse_orders(text);
+    ASSERT_TRUE(orders) << text;
+    EXPECT_TRUE(orders->purges.empty()) << text;
+    EXPECT_FALSE(orders->freeze.frozen) << text;
+  }
+  const auto order = parse_orders(R"({"freeze":{"id":"aa","frozen":true,"why":"\u001b[2J\nx","at":9e99},"new":[1]})");
+  ASSERT_TRUE(order);
+  EXPECT_EQ(order->freeze.why.find('\x1b'), std::string::npos);
+  EXPECT_EQ(frozen_text(order->freeze).find('\n'), std::string::npos);
+}
+
+TEST(Orders, WhatWasHeardIsKeptInTheStore) {
+  const testing::TemporaryDirectory store;
+  EXPECT_FALSE(read_heard(store.path()).freeze.frozen);
+  HeardOrders heard;
+  heard.freeze = {"aa", true, "why", "who", 5};
+  heard.purged = 9;
+  ASSERT_TRUE(write_heard(store.path(), heard));
+  EXPECT_TRUE(read_heard(store.path()).freeze.frozen);
+  EXPECT_EQ(read_heard(store.path()).freeze.id, "aa");
+  EXPECT_EQ(read_heard(store.path()).purged, 9);
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, store.path() + "/orders", "{\"freeze\""));
+  EXPECT_FALSE(read_heard(store.path()).freeze.frozen);
+}
+
+TEST(ClusterRequest, ComesBackAsItWas) {
+  ClusterRequest request;
+  request.kind = ClusterRequest::Kind::kPurge;
+  request.by = "root@host";
+  request.selection = selection();
+  request.torch = "2.9.0";
+  request.older_than = std::chrono::seconds(60);
+  request.dry_run = false;
+  request.acknowledged = Milliseconds(1500);
+  const auto back = cluster_request(to_json(request));
+  ASSERT_TRUE(back) << back.error().to_string();
+  EXPECT_EQ(back->kind, request.kind);
+  EXPECT_EQ(back->selection, request.selection);
+  EXPECT_EQ(back->torch, request.torch);
+  EXPECT_EQ(back->older_than, request.older_than);
+  EXPECT_FALSE(back->dry_run);
+  EXPECT_EQ(back->acknowledged, request.acknowledged);
+  request.selection.scopes = {"0123"};
+  EXPECT_EQ(cluster_request(to_json(request)).error().code(), ErrorCode::kInvalid);
+  request.selection = {};
+  request.selection.families = {"nothing"};
+  EXPECT_NE(cluster_request(to_json(request)).error().what().find("fxgraph"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace inductorfs::mount

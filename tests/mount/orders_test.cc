@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "orders.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include "inductorfs/base/fd.h"

@@ -11,10 +11,9 @@
 #include "inductorfs/base/budget.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/codec/frame.h"
-#include "inductorfs/fingerprint/facet_text.h"
-#include "inductorfs/layout/glob.h"
 #include "inductorfs/layout/layout.h"
 #include "inductorfs/layout/scope.h"
+#include "inductorfs/layout/selection.h"
 #include "manifest.h"
 #include "tar.h"
 
@@ -71,34 +70,21 @@ class SpoolSink final : public remote::BlobSink {
   std::map<codec::Digest, Error> errors_;
 };
 
-bool has_torch(std::string_view text, std::string_view version) {
-  for (const auto& [name, lines] : layout::parse_scope_text(text).facets) {
-    if (name != to_string(fingerprint::Facet::kTorch)) continue;
-    const auto theirs = fingerprint::value_of(fingerprint::joined_lines(lines), "version");
-    if (!theirs || !theirs->starts_with(version)) return false;
-    const std::string_view rest = std::string_view(*theirs).substr(version.size());
-    return rest.empty() || rest.front() == '.' || rest.front() == '+';
-  }
-  return false;
-}
-
 bool is_text(std::string_view path) {
   return std::all_of(path.begin(), path.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }
 
-Result<std::vector<ArchivedScope>> select(remote::Remote& remote, const Selection& selection, Report& report) {
+Result<std::vector<ArchivedScope>> select(remote::Remote& remote, const Excerpt& excerpt, Report& report) {
   INDUCTORFS_TRY_ASSIGN(auto scopes, remote.list_scopes(remote::kAnnouncedScopesLimit, Deadline::after(kAskPatience)));
   std::vector<ArchivedScope> found;
   size_t count = 0;
   for (remote::ScopeInformation& scope : scopes) {
-    if (!scope.id.starts_with(selection.scope)) continue;
-    if (!selection.torch.empty() && !has_torch(scope.text, selection.torch)) continue;
+    if (!excerpt.selection.fits_scope(scope.id)) continue;
+    if (!excerpt.torch.empty() && !layout::is_of_torch(scope.text, excerpt.torch)) continue;
     INDUCTORFS_TRY_ASSIGN(auto entries, entries_of(remote, scope.id));
     ArchivedScope one{std::move(scope), {}};
     for (codec::Entry& entry : entries) {
-      const layout::Classification classified = layout::classify(entry.path);
-      if (!selection.family.empty() && layout::rule_of(classified.family).name != selection.family) continue;
-      if (!selection.pattern.empty() && !layout::glob_matches(selection.pattern, entry.path)) continue;
+      if (!excerpt.selection.fits(entry)) continue;
       std::string problem = is_text(entry.path) ? why_unfit(entry, one.scope) : "a path is no text";
       if (!problem.empty()) {
         ++report.refused[problem];
@@ -182,14 +168,11 @@ uint64_t Report::refusals() const {
   return count;
 }
 
-Result<Report> write_archive(remote::Remote& remote, store::BlobStore& spool, const Selection& selection, int fd,
+Result<Report> write_archive(remote::Remote& remote, store::BlobStore& spool, const Excerpt& excerpt, int fd,
                              const OnProgress& progress) {
   Report report;
-  if (const std::string problem = selection.pattern.empty() ? "" : layout::glob_problem(selection.pattern);
-      !problem.empty()) {
-    return fail(ErrorCode::kInvalid, "--pattern: " + problem);
-  }
-  INDUCTORFS_TRY_ASSIGN(const auto scopes, select(remote, selection, report));
+  INDUCTORFS_TRY(layout::check_selection(excerpt.selection));
+  INDUCTORFS_TRY_ASSIGN(const auto scopes, select(remote, excerpt, report));
   if (scopes.empty()) {
     return fail(ErrorCode::kInvalid, "the cluster has nothing of this selection: check --scope, --torch, --family, " +
                                          std::string("--pattern and --prefix"));

@@ -99,17 +99,18 @@ class ExportCommand final : public ArchiveCommand {
   [[nodiscard]] std::string_view help() const override { return "Write what a cluster has into a file"; }
   void add_to(CLI::App& app) override {
     ArchiveCommand::add_to(app);
-    app.add_option("--scope", selection_.scope, "only of this scope: its id, or the first digits of it")
+    app.add_option("--scope", excerpt_.selection.scopes, "only of this scope: the first digits of its id; repeatable")
         ->type_name("ID");
-    app.add_option("--torch", selection_.torch, "only of scopes with this torch: 2.9, or 2.9.1")->type_name("VERSION");
-    app.add_option("--family", selection_.family, "only artefacts of this family")->type_name("NAME");
-    app.add_option("--pattern", selection_.pattern, "only artefacts whose path in the cluster matches GLOB")
+    app.add_option("--torch", excerpt_.torch, "only of scopes with this torch: 2.9, or 2.9.1")->type_name("VERSION");
+    app.add_option("--family", excerpt_.selection.families, "only artefacts of this family; repeatable")
+        ->type_name("NAME");
+    app.add_option("--pattern", excerpt_.selection.pattern, "only artefacts whose path in the cluster matches GLOB")
         ->type_name("GLOB");
   }
 
  protected:
   Result<archive::Report> transfer(const config::Settings& settings) override {
-    return mount::export_cluster(settings, selection_, path(), progress());
+    return mount::export_cluster(settings, excerpt_, path(), progress());
   }
   std::string text_of(const archive::Report& report) const override {
     return "exported " + artefacts(report.done) + " of " + std::to_string(report.scopes) +
@@ -118,7 +119,7 @@ class ExportCommand final : public ArchiveCommand {
   bool uses_output() const override { return file() == "-"; }
 
  private:
-  archive::Selection selection_;
+  archive::Excerpt excerpt_;
 };
 
 class ImportCommand final : public ArchiveCommand {

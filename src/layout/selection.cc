@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include "inductorfs/fingerprint/facet_text.h"
 #include "inductorfs/layout/glob.h"
 #include "inductorfs/layout/layout.h"
+#include "inductorfs/layout/scope.h"
 
 namespace inductorfs::layout {
 
@@ -20,6 +22,17 @@ bool Selection::fits(const codec::Entry& entry) const {
 bool Selection::fits_scope(std::string_view id) const {
   return scopes.empty() ||
          std::ranges::any_of(scopes, [id](const std::string& beginning) { return id.starts_with(beginning); });
+}
+
+bool is_of_torch(std::string_view scope_text, std::string_view version) {
+  for (const auto& [name, lines] : parse_scope_text(scope_text).facets) {
+    if (name != to_string(fingerprint::Facet::kTorch)) continue;
+    const auto theirs = fingerprint::value_of(fingerprint::joined_lines(lines), "version");
+    if (!theirs || !theirs->starts_with(version)) return false;
+    const std::string_view rest = std::string_view(*theirs).substr(version.size());
+    return rest.empty() || rest.front() == '.' || rest.front() == '+';
+  }
+  return false;
 }
 
 Result<void> check_selection(const Selection& selection) {

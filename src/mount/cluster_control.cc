@@ -113,26 +113,13 @@ Result<Json> freeze(Remote& cluster, const ClusterRequest& request, const std::f
   return Json::object({{"frozen", order.frozen}, {"order", order.id}, {"nodes", std::move(nodes)}});
 }
 
-/// Whether the text has a torch facet of this version; "2.9" is no version of "2.9.1", and "2.9.1" one of
-/// "2.9.1+cu126".
-bool is_of_torch(std::string_view scope_text, const std::string& version) {
-  const std::string wanted = "version=" + version;
-  for (const auto& [facet, lines] : layout::parse_scope_text(scope_text).facets) {
-    if (facet != "torch") continue;
-    for (const std::string_view line : lines) {
-      if (line == wanted || line.starts_with(wanted + "+")) return true;
-    }
-  }
-  return false;
-}
-
 /// The scopes that are to be walked. With a version of torch the selection is narrowed to them.
 Result<std::vector<remote::ScopeId>> scopes_of(Remote& cluster, const ClusterRequest& request,
                                                layout::Selection& selection) {
   INDUCTORFS_TRY_ASSIGN(const auto announced, cluster.list_scopes(remote::kAnnouncedScopesLimit, soon()));
   std::set<remote::ScopeId> found;
   for (const remote::ScopeInformation& scope : announced) {
-    const bool is_meant = request.torch.empty() || is_of_torch(scope.text, request.torch);
+    const bool is_meant = request.torch.empty() || layout::is_of_torch(scope.text, request.torch);
     if (is_meant && selection.fits_scope(scope.id)) found.insert(scope.id);
   }
   // A scope that is named in full need not be announced any more.

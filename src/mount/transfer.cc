@@ -170,7 +170,7 @@ class OutputFile {
 
 }  // namespace
 
-Result<archive::Report> export_cluster(const config::Settings& settings, const archive::Selection& selection,
+Result<archive::Report> export_cluster(const config::Settings& settings, const archive::Excerpt& excerpt,
                                        const std::string& file, const archive::OnProgress& progress) {
   CleanEnd end;
   Counters counters;
@@ -180,10 +180,10 @@ Result<archive::Report> export_cluster(const config::Settings& settings, const a
     if (::isatty(STDOUT_FILENO) == 1) {
       return fail(ErrorCode::kInvalid, "an archive is no text for a terminal: name a file, or use a pipe");
     }
-    return archive::write_archive(*remote, spool->store(), selection, STDOUT_FILENO, progress);
+    return archive::write_archive(*remote, spool->store(), excerpt, STDOUT_FILENO, progress);
   }
   INDUCTORFS_TRY_ASSIGN(auto output, OutputFile::open(file, end));
-  INDUCTORFS_TRY_ASSIGN(auto report, archive::write_archive(*remote, spool->store(), selection, output.fd(), progress));
+  INDUCTORFS_TRY_ASSIGN(auto report, archive::write_archive(*remote, spool->store(), excerpt, output.fd(), progress));
   INDUCTORFS_TRY(output.keep());
   return report;
 }

@@ -18,8 +18,8 @@ RUN = ["README.md", "docs/tutorial.md"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ELSEWHERE = re.compile(r"# (?:on|in|where) ")
 SAID = re.compile(r"It prints `([^`]+)`")
-COMMAND = re.compile(r"(?:^|[\s(\"$])inductorfs ([a-z]+)\b([^|;&)\n]*)", re.MULTILINE)
-TEXTS = {"toml", "yaml", "text", "ini"}
+COMMAND = re.compile(r"(?:^|[\s(\"$])inductorfs ([a-z]+(?:-[a-z]+)*)\b([^|;&)\n]*)", re.MULTILINE)
+TEXTS = {"toml", "yaml", "text", "ini", "python"}
 # What a document takes for granted: the server at cache.example, and a job.
 GRANTED = """
 ip link set lo up

@@ -392,6 +392,21 @@ TEST_F(BranchesTest, KeepEnvironmentsApartInFurtherPlaces) {
   EXPECT_EQ(host.look_up("precompiled_headers")->attributes.mode & 07777, 0700U);
 }
 
+TEST_F(BranchesTest, TakeNobodyElseForTheBuilderOfAHeader) {
+  HostOptions options = learning();
+  options.further_places = {"precompiled_headers"};
+  Host host(cluster, options);
+  host.act_as(kShell);
+  ASSERT_TRUE(host.make_directory("precompiled_headers"));
+  host.act_as(kOld);
+  const std::string header = "precompiled_headers/" + code_name("header") + ".h";
+  ASSERT_TRUE(host.make_directory(header + "_CxxBuild"));
+  ASSERT_TRUE(host.create(header + ".gch", "compiled"));
+  ASSERT_TRUE(host.remove_directory(header + "_CxxBuild"));
+  EXPECT_EQ(host.count("writers.other_namespace"), 0U) << "the daemon takes its own directories away for the program";
+  EXPECT_EQ(read_as(host, kOld, header + ".gch"), "compiled");
+}
+
 TEST_F(BranchesTest, ArePartedAfterAMountThatKnewOneEnvironment) {
   const TemporaryDirectory store;
   HostOptions declared;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "inductorfs/base/result.h"
+#include "inductorfs/layout/selection.h"
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/store/blob_store.h"
 
@@ -18,12 +19,10 @@ namespace inductorfs::archive {
 inline constexpr size_t kMostEntries = 200'000;
 inline constexpr size_t kManifestLimit = size_t{96} << 20;
 
-/// What an export takes; what is empty excludes nothing.
-struct Selection {
-  std::string scope;    ///< the id of a scope, or its first digits
-  std::string torch;    ///< the version of torch that the scope names, or the first components of it
-  std::string family;   ///< a family's name
-  std::string pattern;  ///< a glob (layout/glob.h) over canonical paths
+/// What an export takes.
+struct Excerpt {
+  layout::Selection selection;
+  std::string torch;  ///< only scopes of this version (layout::is_of_torch); empty excludes none
 };
 
 /// What an export or an import did. The counts are entries.
@@ -40,9 +39,9 @@ struct Report {
 /// Is called now and then with what was done so far.
 using OnProgress = std::function<void(const Report&)>;
 
-/// Writes what the cluster has of the selection. `spool` holds a few blobs at a time. Blocks on the network and both
-/// disks; kInvalid when the selection names what is not there. What has been written before an error is no archive.
-[[nodiscard]] Result<Report> write_archive(remote::Remote& remote, store::BlobStore& spool, const Selection& selection,
+/// Writes what the cluster has of the excerpt. `spool` holds a few blobs at a time. Blocks on the network and both
+/// disks; kInvalid when the excerpt names what is not there. What has been written before an error is no archive.
+[[nodiscard]] Result<Report> write_archive(remote::Remote& remote, store::BlobStore& spool, const Excerpt& excerpt,
                                            int fd, const OnProgress& progress);
 
 /// Publishes what an archive has and the cluster lacks. `spool` takes all blobs of the archive before the first one is

@@ -33,6 +33,10 @@ inline constexpr size_t kSelectedScopesLimit = 256;
 /// Hex digits of a scope's id that a selection has at least.
 inline constexpr size_t kScopeBeginning = 8;
 
+/// Says whether the scope with this text is of this version of torch, or of one that begins with its components: 2.9.1
+/// is of "2.9". False for a scope without torch.
+[[nodiscard]] bool is_of_torch(std::string_view scope_text, std::string_view version);
+
 /// Says what is wrong with a selection: an unknown family, a bad pattern, what is no beginning of a scope's id.
 [[nodiscard]] Result<void> check_selection(const Selection& selection);
 

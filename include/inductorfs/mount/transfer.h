@@ -10,11 +10,10 @@
 /// What `inductorfs export` and `inductorfs import` do: a cluster without a mount, and a file.
 namespace inductorfs::mount {
 
-/// Writes the selection into `file`, which appears whole or not at all; "-" is standard output. Blobs pass through a
+/// Writes the excerpt into `file`, which appears whole or not at all; "-" is standard output. Blobs pass through a
 /// temporary directory in TMPDIR. Blocks on the network and the disk.
-[[nodiscard]] Result<archive::Report> export_cluster(const config::Settings& settings,
-                                                     const archive::Selection& selection, const std::string& file,
-                                                     const archive::OnProgress& progress);
+[[nodiscard]] Result<archive::Report> export_cluster(const config::Settings& settings, const archive::Excerpt& excerpt,
+                                                     const std::string& file, const archive::OnProgress& progress);
 
 /// Publishes what `file` has and the cluster lacks; "-" is standard input. All blobs of the file lie in a temporary
 /// directory in TMPDIR meanwhile.

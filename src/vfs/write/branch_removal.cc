@@ -13,12 +13,6 @@
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
-namespace {
-
-/// For whom a branch goes: nobody, as far as files have owners.
-constexpr Caller kNobody{};
-
-}  // namespace
 
 bool BranchRemoval::is_free(const std::string& directory, bool branches_count) const {
   const auto status = disk_.stat(LocalTree::view(directory));
@@ -119,7 +113,7 @@ void BranchRemoval::remove(const std::string& path, const Remover& remover) {
   const auto parent = lookup_.pin_path(parent_path(path));
   if (!parent) return;
   const std::string name = last_component(path);
-  const bool gone = is_directory ? names_.remove_directory((*parent)->id, name, kNobody) || remove_shown(*parent, path)
+  const bool gone = is_directory ? names_.take_directory_away((*parent)->id, name) || remove_shown(*parent, path)
                                  : names_.unlink((*parent)->id, name).has_value();
   if (gone) notifier_.forget_name((*parent)->id, name);
   tree_.unpin(*parent);

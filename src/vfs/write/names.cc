@@ -236,6 +236,17 @@ Result<void> Names::unlink(NodeId parent, std::string_view name) {
 
 Result<void> Names::remove_directory(NodeId parent, std::string_view name, const Caller& caller) {
   INDUCTORFS_TRY_ASSIGN(auto where, tree_.site(parent, name));
+  INDUCTORFS_TRY(take_directory_away(where));
+  sealing_.seal_after_build(where.path, caller.pid);
+  return {};
+}
+
+Result<void> Names::take_directory_away(NodeId parent, std::string_view name) {
+  INDUCTORFS_TRY_ASSIGN(auto where, tree_.site(parent, name));
+  return take_directory_away(where);
+}
+
+Result<void> Names::take_directory_away(const Site& where) {
   INDUCTORFS_TRY(moves_.read([&](const Moves&) -> Result<void> {
     const NodePtr node = nodes_.child(where.parent, where.name);
     if (!removal_.directory_is_empty(node, where.path)) return fail(ErrorCode::kNotEmpty);
@@ -250,7 +261,6 @@ Result<void> Names::remove_directory(NodeId parent, std::string_view name, const
     return {};
   }));
   removal_.forget_root(where.path);
-  sealing_.seal_after_build(where.path, caller.pid);
   return {};
 }
 

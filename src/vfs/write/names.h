@@ -44,9 +44,13 @@ class Names {
   [[nodiscard]] Result<Found> link(NodeId node, NodeId new_parent, std::string_view new_name, const Caller& caller);
   [[nodiscard]] Result<std::string> read_link(NodeId node, const Caller& caller);
   [[nodiscard]] Result<void> unlink(NodeId parent, std::string_view name);
+  /// The removal of a compiler's directory is the sign that what it built is complete, and `caller` its witness.
   [[nodiscard]] Result<void> remove_directory(NodeId parent, std::string_view name, const Caller& caller);
+  /// The same as a step of something else that no program has asked for: no sign of anything.
+  [[nodiscard]] Result<void> take_directory_away(NodeId parent, std::string_view name);
 
  private:
+  [[nodiscard]] Result<void> take_directory_away(const Site& where);
   [[nodiscard]] bool may_follow(const NodePtr& node, uid_t owner, const Caller& caller) const;
   [[nodiscard]] Result<Found> made(const Site& site, const Caller& caller, std::optional<Fd> file);
   [[nodiscard]] Result<Found> make_name(const std::function<Result<Found>(const Moves&)>& make);

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// What a file system says of itself and of one path, for people. Plain values.
+namespace inductorfs::vfs {
+
+/// What `inductorfs explain` prints about one path.
+struct Explanation {
+  std::string path;
+  std::string canonical;
+  std::string family;
+  std::string rule;   ///< why the family is shared in this way, and the source for that
+  std::string scope;  ///< id, or empty
+  std::string scope_text;
+  std::string why_private;
+  std::string digest;
+  std::string origin;
+  std::string made_for;  ///< ids, separated by a space, of the scopes whose facts the writers of a local file had
+  std::string where;     ///< "local file", "sealed local file", "store", "cluster", "directory", "nowhere"
+  bool visible = false;
+  std::string why;      ///< why the path is visible, or why it is not
+  std::string publish;  ///< "published", "queued: ...", "kept local: ...", or empty
+};
+
+/// A cache root (layout::Name) with names that the kernel knows.
+struct RootStatus {
+  std::string path;         ///< relative to the mount
+  uid_t owner = 0;          ///< of its directory
+  std::string shared_with;  ///< "everybody", "user=NAME", "group=NAME", or why it is shared with nobody
+  std::string environment;  ///< where environments are learned: that of the programs which have this part of the root
+};
+
+struct FileSystemStatus {
+  uint64_t nodes = 0;
+  uint64_t unsealed = 0;                     ///< files that wait to be sealed
+  std::vector<std::string> in_place;         ///< some of the files that were written in place: "path: why it waits"
+  std::vector<std::string> still_written;    ///< some of the files that were never quiet; sync() does not wait for them
+  uint64_t pending_sets = 0;                 ///< Triton key directories with a pending set of some writer
+  std::vector<std::string> refused;          ///< the last refusals, 20 of all users together: "path: reason"
+  uint64_t foreign = 0;                      ///< artefacts that stay here because their writer has another environment
+  std::vector<std::string> foreign_reasons;  ///< the last 20 distinct reasons
+  uint64_t roots = 0;                        ///< cache roots below the mountpoint with names that the kernel knows
+  std::vector<RootStatus> first_roots;       ///< the first 64 of them, by path
+};
+
+}  // namespace inductorfs::vfs

@@ -39,6 +39,15 @@ struct Figure {
 };
 
 constexpr std::array kFigures{
+    Figure{"keys_local", Kind::kCounter, "counters", "keys.local",
+           "Keys that jobs asked for and that this host had made itself; each once for a job, as all keys_ figures."},
+    Figure{"keys_cluster", Kind::kCounter, "counters", "keys.cluster",
+           "Keys that jobs asked for and that the cluster had."},
+    Figure{"keys_missed", Kind::kCounter, "counters", "keys.missed",
+           "Keys that jobs asked for in vain, so that they compiled."},
+    Figure{"keys_made", Kind::kCounter, "counters", "keys.made", "Keys that jobs made."},
+    Figure{"keys_published", Kind::kCounter, "counters", "keys.published",
+           "Keys that jobs made and that the cluster has taken."},
     Figure{"lookups_first_touched", Kind::kCounter, "counters", "lookup.first_touch",
            "Files of the cluster that a process opened for the first time on this host."},
     Figure{"lookups_unanswered", Kind::kCounter, "counters", "lookup.not_now",

@@ -114,6 +114,7 @@ void Ledger::keep() {
       return std::make_pair(std::exchange(queue.waiting, {}), std::exchange(queue.published, {}));
     });
     enter(notices, published);
+    if (!notices.empty() || !published.empty()) count();
     queue_.notify_with([done = notices.size() + published.size()](Queue& queue) { queue.entered += done; });
     if (options_.clock.now() - looked < kTick) continue;
     looked = options_.clock.now();
@@ -135,6 +136,16 @@ void Ledger::enter(const std::vector<vfs::UseNotice>& notices, const std::vector
   for (const std::string& path : published) {
     books_->with([&path](Books& books) { books.enter_published(path); });
   }
+}
+
+void Ledger::count() {
+  if (options_.counters == nullptr) return;
+  const FamilyTally sum = books_->with([](const Books& books) { return sum_of(books.total()); });
+  options_.counters->get("keys.local").set(sum.local);
+  options_.counters->get("keys.cluster").set(sum.cluster);
+  options_.counters->get("keys.missed").set(sum.misses());
+  options_.counters->get("keys.made").set(sum.made);
+  options_.counters->get("keys.published").set(sum.published);
 }
 
 void Ledger::close_ended() {

@@ -130,9 +130,10 @@ size_t descriptor_limit() {
   return std::max<size_t>(1, std::min<rlim_t>(usual, limit.rlim_cur / kShare));
 }
 
-std::unique_ptr<ledger::Ledger> open_ledger(const Layers& layers) {
+std::unique_ptr<ledger::Ledger> open_ledger(Layers& layers) {
   constexpr uint64_t kLargestGraph = uint64_t{16} << 20;  // most have some 100 KiB
   ledger::LedgerOptions options;
+  options.counters = &layers.counters;
   options.variables = [writers = layers.host->writers()](pid_t thread) {
     return writers == nullptr ? std::map<std::string, std::string>{} : writers->job_variables(thread);
   };

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "inductorfs/base/clock.h"
+#include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/config/json.h"
@@ -28,6 +29,7 @@ class JobFinder;
 
 struct LedgerOptions {
   std::string proc = "/proc";
+  Counters* counters = nullptr;  ///< gets the totals as "keys.local" and so on
   const Clock& clock = system_clock();
   /// Returns the variables of a thread's process that name its job (fingerprint::Writers::job_variables).
   std::function<std::map<std::string, std::string>(pid_t thread)> variables;
@@ -84,6 +86,7 @@ class Ledger {
   void wake();
   void keep();
   void enter(const std::vector<vfs::UseNotice>& notices, const std::vector<std::string>& published);
+  void count();
   void close_ended();
 
   const LedgerOptions options_;

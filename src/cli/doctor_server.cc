@@ -105,7 +105,7 @@ void add_connection(const ServerExamination& server, std::vector<Diagnosis>& fin
     findings.push_back(
         {Kind::kWarning,
          server.address + " has " + std::to_string(clients) + " of at most " + std::to_string(most) + " connections",
-         "raise maxclients: a mount has up to 10 connections while jobs start"});
+         "raise maxclients: a mount has up to 13 connections while jobs start"});
   }
   const double trip = static_cast<double>(server.round_trip.count()) / 1000;
   const std::string took = server.address + " answers after " + std::to_string(trip).substr(0, 5) + " ms";

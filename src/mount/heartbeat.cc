@@ -73,14 +73,21 @@ bool Heartbeat::pause(Milliseconds time) {
 }
 
 Heartbeat::Next Heartbeat::beat() {
-  const auto answer = layers_.remote->beat(id_, record(), Deadline::after(kPatience));
+  const SteadyTime now = std::chrono::steady_clock::now();
+  const std::string text = settings_.read_only ? std::string() : record();
+  const bool is_due = text != sent_ || now - sent_at_ >= kRecordInterval;
+  const auto answer = layers_.remote->beat(id_, is_due ? text : std::string(), Deadline::after(kPatience));
   const bool refused = !answer && answer.error().code() == ErrorCode::kNotPermitted;
   if (!answer && !refused) return Next::kRetry;
   if (refused) note_refused(answer.error());
   bool news = false;
   bool done = true;
+  if (is_due) {
+    sent_ = text;
+    sent_at_ = now;
+  }
   if (answer) {
-    note_listed(answer->not_listed);
+    if (is_due) note_listed(answer->not_listed);
     done = obey(answer->orders, news);
   }
   if (done) layers_.catalog->permit_publishing(std::chrono::steady_clock::now() + kPermission);
@@ -192,11 +199,12 @@ std::string Heartbeat::record() const {
 
 Json Heartbeat::status() const {
   const State state = state_.with([](const State& now) { return now; });
+  const bool tells = !settings_.remote.empty() && !settings_.read_only;
   return Json::object({{"frozen", state.heard.freeze.frozen},
                        {"why", frozen_text(state.heard.freeze)},
                        {"purged", state.heard.purged},
-                       {"listed", !settings_.remote.empty() && state.not_listed.empty()},
-                       {"why_not_listed", settings_.remote.empty() ? std::string() : state.not_listed},
+                       {"listed", tells && state.not_listed.empty()},
+                       {"why_not_listed", tells ? state.not_listed : std::string()},
                        {"orders_not_read", state.not_heard}});
 }
 

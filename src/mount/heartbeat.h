@@ -26,6 +26,8 @@ class Heartbeat {
   /// A freeze reaches each mount within the longest pause and two round trips.
   static constexpr Milliseconds kInterval{5'000};
   static constexpr Milliseconds kPatience{2'000};
+  /// A record that has not changed is sent again after it; remote::kNodeLifetime outlives two that were lost.
+  static constexpr Milliseconds kRecordInterval{25'000};
   /// How long after an answer the queue may be published.
   static constexpr Milliseconds kPermission{20'000};
 
@@ -70,6 +72,8 @@ class Heartbeat {
   Layers& layers_;
   const std::string id_;
   const std::time_t started_;
+  std::string sent_;  ///< the record that was sent last; confined to the thread, as the next
+  SteadyTime sent_at_{};
   Guarded<State> state_;
   Guarded<bool> stopping_{false};
   std::jthread thread_;

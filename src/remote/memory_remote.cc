@@ -283,7 +283,7 @@ class MemoryRemote final : public Remote {
   Result<BeatAnswer> beat(const std::string& id, std::string_view record, Deadline /*deadline*/) override {
     if (record.size() > kNodeRecordLimit) return fail(ErrorCode::kInvalid, "the record of a mount is too long");
     return cluster_->state().with([&](ClusterState& state) {
-      state.nodes[id] = {std::string(record), std::chrono::steady_clock::now()};
+      if (!record.empty()) state.nodes[id] = {std::string(record), std::chrono::steady_clock::now()};
       return BeatAnswer{state.orders, {}};
     });
   }

@@ -43,15 +43,16 @@ Result<BeatAnswer> beat_at(RedisClient& session, const std::string& id, std::str
                            Deadline deadline) {
   INDUCTORFS_TRY(check_node(id));
   if (record.size() > kNodeRecordLimit) return fail(ErrorCode::kInvalid, "the record of a mount is too long");
+  const bool writes = !record.empty() && !session.options().read_only;
   const NodeKeys keys(session.options().prefix);
   const std::string node = keys.node(id);
   const std::string lifetime = std::to_string(kNodeLifetime.count());
   const std::string registry_lifetime = std::to_string(kRegistryLifetime.count());
   const std::string most = std::to_string(kNodesLimit);
   const Lifetime orders_lifetime = Lifetime::of_scopes(session.options());
-  std::vector<redis::Command> commands = {{"GETRANGE", keys.orders, "0", last_byte_of_orders()},
-                                          {"SET", node, record, "PX", lifetime}};
-  if (registers) {
+  std::vector<redis::Command> commands = {{"GETRANGE", keys.orders, "0", last_byte_of_orders()}};
+  if (writes) commands.push_back({"SET", node, record, "PX", lifetime});
+  if (writes && registers) {
     commands.push_back({"EVAL", register_scope_script(), "1", keys.registry, id, registry_lifetime, most});
     commands.push_back({"PEXPIRE", keys.registry, registry_lifetime});
     commands.push_back({"PEXPIRE", keys.orders, orders_lifetime.text});
@@ -66,7 +67,7 @@ Result<BeatAnswer> beat_at(RedisClient& session, const std::string& id, std::str
       if (replies[i].is_error() && answer.not_listed.empty()) answer.not_listed = redis::to_error(replies[i]).what();
     }
     // A key of another type is nobody's of ours, and would keep every mount out for good.
-    if (registers && replies[2].is_error() && replies[2].text.find("WRONGTYPE") != std::string::npos) {
+    if (writes && registers && replies[2].is_error() && replies[2].text.find("WRONGTYPE") != std::string::npos) {
       INDUCTORFS_TRY_ASSIGN(auto again, channel.call_all({{"UNLINK", keys.registry}, commands[2], commands[3]}));
       if (!again[1].is_error() && !replies[1].is_error()) answer.not_listed.clear();
     }
@@ -76,7 +77,7 @@ Result<BeatAnswer> beat_at(RedisClient& session, const std::string& id, std::str
 }
 
 void leave_nodes(RedisClient& session, const std::string& id, Deadline deadline) {
-  if (!check_node(id)) return;
+  if (session.options().read_only || !check_node(id)) return;
   const NodeKeys keys(session.options().prefix);
   const std::string node = keys.node(id);
   // Should it fail, the record goes with its lifetime.

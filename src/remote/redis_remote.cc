@@ -99,8 +99,9 @@ class RedisRemote final : public Remote {
   }
   Result<BeatAnswer> beat(const std::string& id, std::string_view record, Deadline deadline) override {
     const auto now = std::chrono::steady_clock::now();
-    const bool registers = shared_->registered.with(
+    const bool is_due = shared_->registered.with(
         [&](const SteadyTime& last) { return last == SteadyTime{} || now - last >= kRegisterInterval; });
+    const bool registers = is_due && !record.empty();
     auto answer = beat_at(session_, id, record, registers, deadline);
     if (answer && registers) shared_->registered.with([&](SteadyTime& last) { last = now; });
     return answer;

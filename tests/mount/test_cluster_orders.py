@@ -106,7 +106,7 @@ def test_what_others_have_put_there_breaks_nothing(cluster, pair):
     done = a.cli("freeze", a.cache, "--timeout", "0")
     assert done.code in (0, 1) and "frozen" in done.out, done.err
     assert a.cli("freeze", "--lift", a.cache, "--timeout", "0").code in (0, 1)
-    wait_until(lambda: {str(a.cache), str(b.cache)} <= mountpoints(listed(a)), 60, "both to be listed again")
+    wait_until(lambda: {str(a.cache), str(b.cache)} <= mountpoints(listed(a)), 120, "both to be listed again")
     share(a, b, "afterwards")
 
 
@@ -148,7 +148,7 @@ def test_a_freeze_outlives_a_restart_without_the_server_and_a_server_that_lost_i
         remount(b, cluster)
         assert b.status()["cluster"]["frozen"] and not os.path.lexists(b.cache / path)
     cluster.redis.command("DEL", "ifs1:{nodes}:orders")
-    wait_until(lambda: str(b.cache) in mountpoints(listed(a)), 40, "the mount to be listed again")
+    wait_until(lambda: str(b.cache) in mountpoints(listed(a)), 120, "the mount to be listed again")
     time.sleep(7)
     assert b.status()["cluster"]["frozen"] and not os.path.lexists(b.cache / path)
     assert a.cli("freeze", "--lift", a.cache).code == 0

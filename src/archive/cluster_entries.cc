@@ -10,6 +10,7 @@ namespace {
 
 /// Steps of one scope; each has thousands of entries or records. A scope that changes for ever has no end.
 constexpr int kMostSteps = 10'000;
+constexpr size_t kMostKnown = 2'000'000;  ///< as a mount holds of one scope
 
 }  // namespace
 
@@ -23,6 +24,10 @@ Result<std::vector<codec::Entry>> entries_of(remote::Remote& remote, const remot
     for (codec::Entry& entry : delta.set) {
       std::string path = entry.path;
       known.insert_or_assign(std::move(path), std::move(entry));
+    }
+    if (known.size() > kMostKnown) {
+      return fail(ErrorCode::kTooLarge, "the scope " + scope + " has more than " + std::to_string(kMostKnown) +
+                                            " entries: name another one by --scope");
     }
     const bool ends = delta.at_head || delta.position == position;
     position = delta.position;

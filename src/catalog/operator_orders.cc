@@ -41,12 +41,12 @@ void OperatorOrders::wake_publisher() {
 bool OperatorOrders::is_selected(Durable& durable, int64_t id, const QueueIndex::Item& item,
                                  const layout::Selection& selection) {
   if (!selection.fits_scope(item.scope)) return false;
-  // The time of an entry is in the database only. What cannot be read there is of no use to anybody.
+  // The time of an entry is in the database only. What cannot be read there goes with everything only.
   auto payload = durable.database.queued_payload(id);
-  if (!payload || !*payload) return true;
+  if (!payload || !*payload) return selection == layout::Selection{};
   const auto publish = decode_publish(**payload);
-  return !publish ||
-         std::ranges::any_of(publish->entries, [&](const codec::Entry& entry) { return selection.fits(entry); });
+  if (!publish) return selection == layout::Selection{};
+  return std::ranges::any_of(publish->entries, [&](const codec::Entry& entry) { return selection.fits(entry); });
 }
 
 OperatorOrders::Dropped OperatorOrders::drop(Durable& durable, int64_t id, const layout::Selection& selection) {

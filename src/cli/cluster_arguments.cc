@@ -99,6 +99,12 @@ int obedience_code(const Json& answer) {
     if (config::flag_at(node, "obeyed")) continue;
     if (missing++ == 0) first = node_name(node);
   }
+  if (nodes.empty()) {
+    return fail_with(
+        {ErrorCode::kNotFound,
+         "no live mount is listed, so nobody is known to have obeyed; the order stands: check --remote and "
+         "--prefix, and see inductorfs nodes"});
+  }
   if (missing == 0) return kExitDone;
   return fail_with(
       {ErrorCode::kTimedOut, std::to_string(missing) + " of " + std::to_string(nodes.size()) +

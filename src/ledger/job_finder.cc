@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t kProcLimit = 16'384;
 constexpr size_t kIdLimit = 64;
-constexpr int kMostAncestors = 64;
+constexpr int kMostAncestors = 16;
 constexpr size_t kContainerId = 64;
 constexpr size_t kShownContainerId = 12;
 constexpr size_t kPodUid = 36;
@@ -179,14 +179,28 @@ pid_t JobFinder::first_of(pid_t process, uid_t user) const {
   return first;
 }
 
-FoundJob JobFinder::look(pid_t thread) const {
+FoundJob JobFinder::look(pid_t thread) {
   const std::string status = text_of(thread, "status");
   const auto process = static_cast<pid_t>(labelled(status, "\nTgid:").value_or(0));
   const auto user = static_cast<uid_t>(labelled(status, "\nUid:").value_or(0));
   const auto start = process > 0 ? start_of(process) : std::nullopt;
   if (!start) return {{0, "hidden", {}}, {}, {}, {}};
+  const auto known = processes_.find(process);
+  const bool is_known = known != processes_.end() && known->second.start == *start;
+  // Its variables may have become known only now, and name another job.
+  if (is_known && (!known->second.job.variables.empty() || !variables_ || variables_(thread).empty())) {
+    return known->second.job;
+  }
+  if (!is_known && processes_.size() >= kMostThreads) processes_.clear();
+  FoundJob job = look_at(thread, {process, *start}, user);
+  processes_[process] = {*start, job};
+  return job;
+}
+
+FoundJob JobFinder::look_at(pid_t thread, const ProcessId& process_id, uid_t user) const {
+  const pid_t process = process_id.pid;
   FoundJob job;
-  job.process = {process, *start};
+  job.process = process_id;
   job.name.user = user;
   if (variables_) job.variables = variables_(thread);
   const pid_t first = first_of(process, user);

@@ -64,7 +64,8 @@ class JobFinder {
   /// Within it no other thread gets the number of one that has ended, as good as certainly.
   static constexpr Milliseconds kTrust{1'000};
 
-  [[nodiscard]] FoundJob look(pid_t thread) const;
+  [[nodiscard]] FoundJob look(pid_t thread);
+  [[nodiscard]] FoundJob look_at(pid_t thread, const ProcessId& process, uid_t user) const;
   [[nodiscard]] std::string program_of(pid_t pid) const;
   /// Empty where that is another user's, or the first process of a PID namespace.
   [[nodiscard]] std::optional<pid_t> parent_of(pid_t pid, uid_t user) const;
@@ -75,7 +76,12 @@ class JobFinder {
   std::string proc_;
   Variables variables_;
   const Clock& clock_;
+  struct KnownProcess {
+    uint64_t start = 0;
+    FoundJob job;
+  };
   std::map<pid_t, Known> threads_;
+  std::map<pid_t, KnownProcess> processes_;  ///< what one thread costs to find out is true of all of them
 };
 
 /// Returns the job or pod that the text of a /proc/PID/cgroup names, as kind and id; both empty if it names none.

@@ -124,6 +124,7 @@ void Ledger::keep() {
 
 void Ledger::enter(const std::vector<vfs::UseNotice>& notices, const std::vector<std::string>& published) {
   for (const vfs::UseNotice& notice : notices) {
+    if (queue_.with([](const Queue& queue) { return queue.stopping; })) return;
     const FoundJob job = finder_->find(notice.thread);
     const bool of_cluster = notice.use == vfs::UseKind::kCluster || notice.use == vfs::UseKind::kFetched;
     std::optional<std::chrono::nanoseconds> compiled_in;

@@ -31,6 +31,8 @@ constexpr size_t kOrderIdBytes = 8;
 /// Other operators who order at the same time.
 constexpr int kOrderAttempts = 10;
 constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
+/// Milliseconds; numbers of earlier orders that are further ahead of the server's clock are nobody's.
+constexpr int64_t kMostAhead = 24LL * 3600 * 1000;
 constexpr std::array<std::pair<Kind, const char*>, 4> kKinds{
     {{Kind::kNodes, "nodes"}, {Kind::kFreeze, "freeze"}, {Kind::kLift, "lift"}, {Kind::kPurge, "purge"}}};
 
@@ -43,12 +45,26 @@ std::string random_id() {
   return to_hex(std::string_view(bytes.data(), bytes.size()));
 }
 
+/// A record is a mount's, or anybody's: a deep or long one would cost much memory for each of thousands.
+Json parse_record(const std::string& text) {
+  constexpr int kDeepest = 3;
+  constexpr int kMostParts = 256;
+  int parts = 0;
+  bool is_fine = true;
+  const auto look = [&](int depth, Json::parse_event_t, Json&) {
+    is_fine = is_fine && depth <= kDeepest && ++parts <= kMostParts;
+    return is_fine;
+  };
+  Json parsed = Json::parse(text, look, false);
+  return is_fine ? parsed : Json();
+}
+
 /// Each record as its mount has written it, with its age. A record that is no JSON object is shown by its id alone.
 Result<Json> nodes_of(Remote& cluster) {
   INDUCTORFS_TRY_ASSIGN(auto records, cluster.list_nodes(remote::kNodesLimit, soon()));
   Json nodes = Json::array();
   for (const remote::NodeRecord& record : records) {
-    const Json told = Json::parse(record.text, nullptr, false);
+    const Json told = parse_record(record.text);
     Json node = Json::object({{"id", record.id}, {"age_s", static_cast<uint64_t>(record.age.count() / 1000)}});
     if (told.is_object()) {
       for (const auto& [name, value] : told.items()) {
@@ -67,13 +83,16 @@ Result<Json> nodes_of(Remote& cluster) {
 }
 
 using HasObeyed = std::function<bool(const Json& node)>;
-/// The nodes, each with `obeyed`, when all have, or time is over.
-Result<Json> await(Remote& cluster, Milliseconds patience, const HasObeyed& has_obeyed,
-                   const std::function<bool()>& cancelled) {
+/// The nodes, each with `obeyed`, when all have, or time is over. The order stands: that they could not be listed once
+/// is no reason to leave the rest undone.
+Json await(Remote& cluster, Milliseconds patience, const HasObeyed& has_obeyed,
+           const std::function<bool()>& cancelled) {
   const Deadline deadline = Deadline::after(patience);
+  Json nodes = Json::array();
   while (true) {
-    INDUCTORFS_TRY_ASSIGN(auto nodes, nodes_of(cluster));
-    bool all = true;
+    auto listed = nodes_of(cluster);
+    bool all = listed.has_value();
+    if (listed) nodes = std::move(*listed);
     for (Json& node : nodes) {
       const bool obeyed = has_obeyed(node);
       node["obeyed"] = obeyed;
@@ -109,7 +128,7 @@ Result<Json> freeze(Remote& cluster, const ClusterRequest& request, const std::f
   const auto obeyed = [&](const Json& node) {
     return config::text_at(node, "freeze") == order.id && config::flag_at(node, "frozen") == order.frozen;
   };
-  INDUCTORFS_TRY_ASSIGN(auto nodes, await(cluster, request.acknowledged, obeyed, cancelled));
+  Json nodes = await(cluster, request.acknowledged, obeyed, cancelled);
   return Json::object({{"frozen", order.frozen}, {"order", order.id}, {"nodes", std::move(nodes)}});
 }
 
@@ -139,14 +158,14 @@ Result<std::vector<remote::ScopeId>> scopes_of(Remote& cluster, const ClusterReq
   return std::vector<remote::ScopeId>(found.begin(), found.end());
 }
 
-/// Adds what one pass over all scopes found to `total`.
+/// Adds what one pass over all scopes found to `total`; what it looked at only where it `counts`.
 Result<void> purge_entries(Remote& cluster, const std::vector<remote::ScopeId>& scopes,
-                           const layout::Selection& selection, bool dry_run, remote::PurgeReport& total) {
+                           const layout::Selection& selection, bool dry_run, bool counts, remote::PurgeReport& total) {
   for (const remote::ScopeId& scope : scopes) {
     const auto selects = [&](const codec::Entry& entry) { return selection.selects(scope, entry); };
     INDUCTORFS_TRY_ASSIGN(auto report, cluster.purge(scope, selects, dry_run, Deadline::after(kScopePatience)));
-    total.looked_at += report.looked_at;
-    total.unknown += report.unknown;
+    if (counts) total.looked_at += report.looked_at;
+    if (counts) total.unknown += report.unknown;
     total.selected += report.selected;
     total.bytes += report.bytes;
     total.removed += report.removed;
@@ -154,7 +173,9 @@ Result<void> purge_entries(Remote& cluster, const std::vector<remote::ScopeId>& 
       if (total.paths.size() < remote::kPurgePaths) total.paths.push_back(std::move(path));
     }
   }
-  if (!dry_run && selection.digest) INDUCTORFS_TRY(cluster.remove_blob(*selection.digest, soon()));
+  // With another condition other entries may need the bytes.
+  const bool is_alone = selection == layout::Selection{.digest = selection.digest};
+  if (!dry_run && selection.digest && is_alone) INDUCTORFS_TRY(cluster.remove_blob(*selection.digest, soon()));
   return {};
 }
 
@@ -179,7 +200,8 @@ Result<Json> purge(Remote& cluster, const ClusterRequest& request, const std::fu
   }
   INDUCTORFS_TRY_ASSIGN(const auto scopes, scopes_of(cluster, request, selection));
   remote::PurgeReport report;
-  INDUCTORFS_TRY(purge_entries(cluster, scopes, selection, request.dry_run, report));
+  const Result<void> first = purge_entries(cluster, scopes, selection, request.dry_run, true, report);
+  if (request.dry_run && !first) return fail(first.error());
   if (request.dry_run) {
     Json answer = found_json(scopes, report);
     answer["dry_run"] = true;
@@ -188,14 +210,14 @@ Result<Json> purge(Remote& cluster, const ClusterRequest& request, const std::fu
   int64_t order = 0;
   INDUCTORFS_TRY(change_orders(cluster, [&](Orders& orders, int64_t server_time) {
     const int64_t last = orders.purges.empty() ? orders.dropped : orders.purges.back().id;
-    order = std::max(server_time, last + 1);
+    order = std::max(server_time, std::min(last, server_time + kMostAhead) + 1);
     orders.purges.push_back({order, selection});
   }));
   const auto obeyed = [&](const Json& node) {
     return config::number_at(node, "purged") >= static_cast<uint64_t>(order);
   };
-  INDUCTORFS_TRY_ASSIGN(auto nodes, await(cluster, request.acknowledged, obeyed, cancelled));
-  INDUCTORFS_TRY(purge_entries(cluster, scopes, selection, false, report));
+  Json nodes = await(cluster, request.acknowledged, obeyed, cancelled);
+  INDUCTORFS_TRY(purge_entries(cluster, scopes, selection, false, false, report));
   Json answer = found_json(scopes, report);
   answer["dry_run"] = false;
   answer["order"] = order;
@@ -230,6 +252,9 @@ Result<ClusterRequest> cluster_request(const Json& json) {
   request.by = config::text_at(json, "by").substr(0, kTextLimit);
   request.why = config::text_at(json, "why").substr(0, kTextLimit);
   request.torch = config::text_at(json, "torch").substr(0, kTextLimit);
+  if (request.kind == Kind::kPurge && (!json.contains("selection") || !json.contains("dry_run"))) {
+    return fail(ErrorCode::kInvalid, "a purge needs a selection, and whether it is a dry run");
+  }
   auto selection = selection_from(config::part_of(json, "selection"));
   if (!selection) return fail(ErrorCode::kInvalid, "the selection cannot be read");
   request.selection = std::move(*selection);

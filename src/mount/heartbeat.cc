@@ -20,6 +20,8 @@ namespace {
 
 constexpr Milliseconds kRetry{1'000};  ///< the remote's breaker answers at once while it rests
 constexpr Milliseconds kLeavePatience{500};
+/// How far the server's clock may be ahead of this host's.
+constexpr Milliseconds kMostAhead{24 * 3'600'000};
 /// What has just been removed from the cluster is known here when its record in the log has come.
 constexpr Milliseconds kLogPatience{1'500};
 constexpr size_t kIdDigits = 32;
@@ -41,7 +43,8 @@ Heartbeat::Heartbeat(const config::Settings& settings, Layers& layers)
       layers_(layers),
       id_(codec::digest_of(layers.origin).to_hex().substr(0, kIdDigits)),
       started_(std::time(nullptr)),
-      state_(State{.heard = read_heard(settings.store)}) {}
+      cluster_(cluster_id(log::redact_url(settings.remote), settings.prefix)),
+      state_(State{.heard = read_heard(settings.store, cluster_)}) {}
 
 void Heartbeat::start() {
   thread_ = start_thread("heartbeat", [this](const std::stop_token&) { run(); });
@@ -77,17 +80,20 @@ Heartbeat::Next Heartbeat::beat() {
   const std::string text = settings_.read_only ? std::string() : record();
   const bool is_due = text != sent_ || now - sent_at_ >= kRecordInterval;
   const auto answer = layers_.remote->beat(id_, is_due ? text : std::string(), Deadline::after(kPatience));
-  const bool refused = !answer && answer.error().code() == ErrorCode::kNotPermitted;
-  if (!answer && !refused) return Next::kRetry;
+  const bool is_away =
+      !answer && (answer.error().code() == ErrorCode::kUnavailable || answer.error().code() == ErrorCode::kTimedOut);
+  if (is_away) return Next::kRetry;
+  const bool refused = !answer;  // by a server that answers: it will not do otherwise, and jobs publish all the same
   if (refused) note_refused(answer.error());
   bool news = false;
   bool done = true;
-  if (is_due) {
-    sent_ = text;
-    sent_at_ = now;
-  }
   if (answer) {
+    state_.with([](State& state) { state.not_heard.clear(); });
     if (is_due) note_listed(answer->not_listed);
+    if (is_due && (answer->not_listed.empty() || sent_.empty())) {
+      sent_ = text;
+      sent_at_ = now;
+    }
     done = obey(answer->orders, news);
   }
   if (done) layers_.catalog->permit_publishing(std::chrono::steady_clock::now() + kPermission);
@@ -96,10 +102,7 @@ Heartbeat::Next Heartbeat::beat() {
 }
 
 void Heartbeat::note_listed(const std::string& why_not) {
-  const std::string before = state_.with([&](State& state) {
-    state.not_heard.clear();
-    return std::exchange(state.not_listed, why_not);
-  });
+  const std::string before = state_.with([&](State& state) { return std::exchange(state.not_listed, why_not); });
   if (why_not.empty() || why_not == before) return;
   log::warning("mount.not_listed", {{"why", why_not}});
 }
@@ -118,16 +121,22 @@ void Heartbeat::remember(const std::function<void(HeardOrders&)>& change) {
     change(state.heard);
     return state.heard;
   });
-  const auto written = write_heard(settings_.store, now);
+  const auto written = write_heard(settings_.store, cluster_, now);
   if (!written) log::warning("mount.orders_not_kept", {{"why", written.error().what()}});
 }
 
 bool Heartbeat::obey(const std::string& text, bool& news) {
   if (text.empty()) return true;  // a server that lost its data lifts nothing
-  const auto orders = parse_orders(text);
+  auto orders = parse_orders(text);
   if (!orders) return true;
+  // Numbers from the future would make every later order one that was heard already.
+  const int64_t latest = system_clock().wall_now() / 1'000'000 + kMostAhead.count();
+  std::erase_if(orders->purges, [latest](const PurgeOrder& one) { return one.id > latest; });
+  if (orders->dropped > latest) orders->dropped = 0;
   const HeardOrders heard = state_.with([](const State& state) { return state.heard; });
-  if (!orders->freeze.id.empty() && orders->freeze.id != heard.freeze.id) {
+  // A replica that took over may have an earlier order.
+  const bool is_newer = orders->freeze.at >= heard.freeze.at && orders->freeze.at <= latest;
+  if (!orders->freeze.id.empty() && orders->freeze.id != heard.freeze.id && is_newer) {
     obey_freeze(orders->freeze);
     news = true;
   }
@@ -148,8 +157,8 @@ bool Heartbeat::obey(const std::string& text, bool& news) {
 }
 
 void Heartbeat::obey_freeze(const FreezeOrder& order) {
+  layers_.catalog->freeze(order.frozen);  // first: the disk may not answer
   remember([&](HeardOrders& heard) { heard.freeze = order; });
-  layers_.catalog->freeze(order.frozen);
   if (order.frozen) {
     log::warning("mount.frozen", {{"why", order.why}, {"by", order.by}});
   } else {

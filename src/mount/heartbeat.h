@@ -72,7 +72,8 @@ class Heartbeat {
   Layers& layers_;
   const std::string id_;
   const std::time_t started_;
-  std::string sent_;  ///< the record that was sent last; confined to the thread, as the next
+  const std::string cluster_;  ///< cluster_id()
+  std::string sent_;           ///< the record that was sent last; confined to the thread, as the next
   SteadyTime sent_at_{};
   Guarded<State> state_;
   Guarded<bool> stopping_{false};

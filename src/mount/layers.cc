@@ -113,7 +113,8 @@ Result<std::unique_ptr<catalog::Catalog>> open_catalog(const config::Settings& s
   options.artefact_limit = settings.artefact_limit;
   options.queue_limit = settings.queue_limit;
   options.keeps_local = config::why_nothing_is_published(settings);
-  options.awaits_permission = !settings.remote.empty();  // Heartbeat
+  // Heartbeat; what is never published needs no permission.
+  options.awaits_permission = !settings.remote.empty() && options.keeps_local.empty();
   return catalog::Catalog::open(
       options, *layers.remote, *layers.store,
       [&host](const remote::ScopeId& scope, std::string_view path) { return host.accepts(scope, path); },
@@ -326,7 +327,8 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
 
   INDUCTORFS_TRY_ASSIGN(auto catalog, open_catalog(settings, origin, *layers));
   layers->catalog = std::move(catalog);
-  if (read_heard(settings.store).freeze.frozen) layers->catalog->freeze(true);  // before anything is shown
+  const std::string cluster = cluster_id(log::redact_url(settings.remote), settings.prefix);
+  if (read_heard(settings.store, cluster).freeze.frozen) layers->catalog->freeze(true);  // before anything is shown
   const int64_t catalog_time = watch.lap();
 
   layers->ledger = open_ledger(*layers);

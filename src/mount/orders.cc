@@ -76,6 +76,10 @@ Json to_json(const layout::Selection& selection) {
 /// A condition that cannot be read must not count as none: more would be purged than was meant.
 std::optional<layout::Selection> selection_from(const Json& json) {
   if (!json.is_object()) return std::nullopt;
+  constexpr std::array<std::string_view, 5> kKnown{"scopes", "families", "pattern", "digest", "before_ns"};
+  for (const auto& [name, value] : json.items()) {
+    if (std::ranges::find(kKnown, name) == kKnown.end()) return std::nullopt;
+  }
   layout::Selection selection;
   if (!take_texts(json, "scopes", layout::kSelectedScopesLimit, selection.scopes)) return std::nullopt;
   if (!take_texts(json, "families", kNamesLimit, selection.families)) return std::nullopt;
@@ -98,15 +102,20 @@ std::optional<layout::Selection> selection_from(const Json& json) {
 std::optional<Orders> parse_orders(std::string_view text) {
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) return std::nullopt;
+  if (config::number_at(json, "v") != 1) return std::nullopt;
   Orders orders;
-  orders.freeze = freeze_from(config::part_of(json, "freeze"));
+  const Json& freeze = config::part_of(json, "freeze");
+  if (freeze.contains("frozen")) orders.freeze = freeze_from(freeze);
   orders.dropped = time_at(json, "dropped");
   for (const Json& one : config::part_of(json, "purges")) {
     if (orders.purges.size() == kPurgeOrders) break;
-    auto selection = selection_from(config::part_of(one, "selection"));
+    if (!one.is_object() || !one.contains("selection")) break;
+    auto selection = selection_from(one.at("selection"));
     const int64_t id = time_at(one, "id");
     const bool follows = orders.purges.empty() || orders.purges.back().id < id;
-    if (selection && id > 0 && follows) orders.purges.push_back({id, std::move(*selection)});
+    // What comes behind an order that cannot be read would acknowledge that one, too.
+    if (!selection || id <= 0 || !follows) break;
+    orders.purges.push_back({id, std::move(*selection)});
   }
   return orders;
 }
@@ -126,18 +135,24 @@ std::string encode_orders(Orders orders) {
   }
 }
 
-HeardOrders read_heard(const std::string& store) {
+std::string cluster_id(const std::string& url, const std::string& prefix) {
+  constexpr size_t kDigits = 32;
+  return url.empty() ? std::string() : codec::digest_of(url + "\n" + prefix).to_hex().substr(0, kDigits);
+}
+
+HeardOrders read_heard(const std::string& store, const std::string& cluster) {
   const auto text = read_file(AT_FDCWD, store + "/" + kHeardFile, kHeardLimit);
   const Json json = text ? Json::parse(*text, nullptr, false) : Json();
   HeardOrders heard;
-  if (!json.is_object()) return heard;
+  if (!json.is_object() || cluster.empty() || config::text_at(json, "cluster") != cluster) return heard;
   heard.freeze = freeze_from(config::part_of(json, "freeze"));
   heard.purged = time_at(json, "purged");
   return heard;
 }
 
-Result<void> write_heard(const std::string& store, const HeardOrders& heard) {
-  const Json json = Json::object({{"v", 1}, {"freeze", to_json(heard.freeze)}, {"purged", heard.purged}});
+Result<void> write_heard(const std::string& store, const std::string& cluster, const HeardOrders& heard) {
+  const Json json =
+      Json::object({{"v", 1}, {"cluster", cluster}, {"freeze", to_json(heard.freeze)}, {"purged", heard.purged}});
   INDUCTORFS_TRY_ASSIGN(const auto directory, open_at(AT_FDCWD, store, O_RDONLY | O_DIRECTORY));
   return write_file_durably(directory.get(), kHeardFile, config::to_line(json) + "\n", 0600);
 }

@@ -38,7 +38,7 @@ struct Orders {
 /// A mount that was away for longer than these last, or never heard of any, purges all that it has.
 inline constexpr size_t kPurgeOrders = 16;
 
-/// Empty unless the text is an object. A purge that is none is left out.
+/// Empty unless the text is an object of this version. A purge that cannot be read is left out, with all that follow.
 [[nodiscard]] std::optional<Orders> parse_orders(std::string_view text);
 /// Encodes orders; drops the oldest purges that are too many, or for which there is no room.
 [[nodiscard]] std::string encode_orders(Orders orders);
@@ -51,8 +51,11 @@ struct HeardOrders {
   FreezeOrder freeze;
   int64_t purged = 0;  ///< id of the last purge that was applied
 };
-[[nodiscard]] HeardOrders read_heard(const std::string& store);
-[[nodiscard]] Result<void> write_heard(const std::string& store, const HeardOrders& heard);
+/// Names the cluster behind a URL without secrets, and a prefix: the orders of one are nothing to a mount of another.
+/// Empty without a URL.
+[[nodiscard]] std::string cluster_id(const std::string& url, const std::string& prefix);
+[[nodiscard]] HeardOrders read_heard(const std::string& store, const std::string& cluster);
+[[nodiscard]] Result<void> write_heard(const std::string& store, const std::string& cluster, const HeardOrders& heard);
 
 /// "the cluster is frozen since 2026-11-24 15:40 UTC by root@host: why"; empty when it is not.
 [[nodiscard]] std::string frozen_text(const FreezeOrder& freeze);

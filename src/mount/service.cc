@@ -181,8 +181,8 @@ void Service::hand_over() {
   heartbeat_.stop();
   if (control_) control_->stop();
   layers_->catalog->stop();
-  session_->stop();
   layers_->ledger->stop();
+  session_->stop();
   // Nothing is synced or marked clean: the next worker goes on with what is in the kernel's memory, as after a crash.
 }
 

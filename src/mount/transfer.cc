@@ -23,6 +23,7 @@
 #include "inductorfs/config/paths.h"
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/store/blob_store.h"
+#include "orders.h"
 
 namespace inductorfs::mount {
 namespace {
@@ -123,6 +124,7 @@ Result<std::unique_ptr<remote::Remote>> open_cluster(const config::Settings& set
   options.key_file = settings.key_file;
   options.prefix = settings.prefix;
   options.client_name = "inductorfs-archive";
+  options.read_only = settings.read_only;
   const std::string shown = log::redact_url(settings.remote);
   auto opened = remote::open_redis(options, counters);
   if (!opened) return fail(std::move(opened).error().with_context("remote " + shown));
@@ -143,6 +145,10 @@ class OutputFile {
     const int flags = plain ? O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC : O_WRONLY | O_CLOEXEC;
     file.fd_ = Fd(::open(plain ? file.fresh_.c_str() : path.c_str(), flags, kFileMode));
     if (!file.fd_) return fail_errno("write the archive", path);
+    // What was no file may have become one, or a disk, of another user's choice.
+    const bool is_stream = ::fstat(file.fd_.get(), &found) == 0 &&
+                           (S_ISFIFO(found.st_mode) || S_ISCHR(found.st_mode) || S_ISSOCK(found.st_mode));
+    if (!plain && !is_stream) return fail(ErrorCode::kNotPermitted, "write the archive: " + path + " is no plain file");
     if (plain) end.remove_at_end(file.fresh_);
     return file;
   }
@@ -198,6 +204,11 @@ Result<archive::Report> import_cluster(const config::Settings& settings, const s
     if (!input) return fail_errno("read the archive", file);
   }
   INDUCTORFS_TRY_ASSIGN(const auto remote, open_cluster(settings, counters));
+  const auto orders = remote->read_orders(Deadline::after(kProbePatience));
+  const auto parsed = orders ? parse_orders(orders->text) : std::nullopt;
+  if (parsed && parsed->freeze.frozen) {
+    return fail(ErrorCode::kUnavailable, frozen_text(parsed->freeze) + "; lift that with inductorfs freeze --lift");
+  }
   INDUCTORFS_TRY_ASSIGN(const auto spool, Spool::make(counters, end));
   return archive::read_archive(*remote, spool->store(), input ? input.get() : STDIN_FILENO, progress);
 }

@@ -154,8 +154,8 @@ Result<bool> replace_orders_of(RedisClient& session, const std::string& before, 
   const Lifetime lifetime = Lifetime::of_scopes(session.options());
   bool replaced = false;
   INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
-    INDUCTORFS_TRY_ASSIGN(auto reply,
-                          channel.call({"EVAL", replace_script(), "1", keys.orders, before, after, lifetime.text}));
+    INDUCTORFS_TRY_ASSIGN(auto reply, channel.call({"EVAL", replace_script(), "1", keys.orders, before, after,
+                                                    lifetime.text, std::to_string(kOrdersLimit)}));
     if (reply.kind != Reply::Kind::kInteger) return fail(redis::to_error(reply));
     replaced = reply.integer == 1;
     return {};

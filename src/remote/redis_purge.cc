@@ -72,6 +72,7 @@ class Purge {
       const auto some = std::span(items).subspan(at, std::min(kRemovedAtOnce, items.size() - at));
       INDUCTORFS_TRY(remover_.remove(channel, some, report_.removed));
     }
+    if (items.empty() && !dry_run_) INDUCTORFS_TRY(remover_.hold(channel));
     cursor = page.items[0].text;
     return {};
   }

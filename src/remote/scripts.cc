@@ -198,7 +198,7 @@ return 'OK'
 
 constexpr const char* kReplace = R"lua(#!lua
 local held = redis.pcall('GET', KEYS[1])
-if type(held) ~= 'string' then held = '' end
+if type(held) ~= 'string' or #held > tonumber(ARGV[4]) then held = '' end
 if held ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return 1

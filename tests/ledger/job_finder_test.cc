@@ -135,6 +135,18 @@ TEST_F(Finding, AThreadThatHasGoneIsHidden) {
   EXPECT_EQ(found.find(20).process.start, 200U);
 }
 
+TEST_F(Finding, AProcessWithManyThreadsIsLookedAtOnce) {
+  make(20, {});
+  JobFinder found = finder();
+  EXPECT_EQ(found.find(20).command, "python3");
+  for (pid_t thread = 100; thread < 200; ++thread) make_thread(thread, 20, {});
+  write(proc_.path() + "/20/comm", "changed\n");
+  for (pid_t thread = 100; thread < 200; ++thread) EXPECT_EQ(found.find(thread).command, "python3");
+  variables_ = {{"SLURM_JOB_ID", "17"}};
+  clock_.advance(Milliseconds(1001));
+  EXPECT_EQ(found.find(100).name.kind, "slurm") << "its variables are known now";
+}
+
 TEST(JobFinder, SeesRealProcesses) {
   FakeClock clock;
   JobFinder finder("/proc", {}, clock);

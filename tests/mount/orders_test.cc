@@ -58,35 +58,44 @@ TEST(Orders, TheOldestGiveWayAndItIsSaid) {
 }
 
 TEST(Orders, GarbageSaysNothingAndAConditionThatCannotBeReadIsNotNone) {
-  for (const char* text : {"", "null", "[]", "{", "\xff\xfe", "7"}) EXPECT_FALSE(parse_orders(text)) << text;
-  for (const char* text :
-       {"{}", R"({"freeze":7,"purges":7})", R"({"purges":[7,null,{"id":-4,"selection":{}},{"id":0,"selection":{}}]})",
-        R"({"purges":[{"id":4,"selection":{"digest":"aa"}}]})", R"({"purges":[{"id":4,"selection":{"scopes":"aa"}}]})",
-        R"({"purges":[{"id":4,"selection":{"families":[7]}}]})", R"({"purges":[{"id":4,"selection":{"pattern":7}}]})",
-        R"({"purges":[{"id":4,"selection":{"before_ns":"x"}}]})"}) {
+  for (const char* text : {"", "null", "[]", "{", "{}", R"({"v":2,"purges":[{"id":4,"selection":{}}]})", "7"}) {
+    EXPECT_FALSE(parse_orders(text)) << text;
+  }
+  for (const char* members :
+       {R"("freeze":7,"purges":7)", R"("purges":[7,{"id":3,"selection":{}}])", R"("purges":[{"id":-4,"selection":{}}])",
+        R"("purges":[{"id":0,"selection":{}}])", R"("purges":[{"id":4}])", R"("purges":[{"id":4,"selection":7}])",
+        R"("purges":[{"id":4,"selection":{"digest":"aa"}}])", R"("purges":[{"id":4,"selection":{"scopes":"aa"}}])",
+        R"("purges":[{"id":4,"selection":{"families":[7]}}])", R"("purges":[{"id":4,"selection":{"pattern":7}}])",
+        R"("purges":[{"id":4,"selection":{"before_ns":"x"}}])",
+        R"("purges":[{"id":4,"selection":{"condition of a later release":1}},{"id":5,"selection":{}}])"}) {
+    const std::string text = std::string(R"({"v":1,)") + members + "}";
     const auto orders = parse_orders(text);
     ASSERT_TRUE(orders) << text;
     EXPECT_TRUE(orders->purges.empty()) << text;
     EXPECT_FALSE(orders->freeze.frozen) << text;
   }
-  const auto order = parse_orders(R"({"freeze":{"id":"aa","frozen":true,"why":"\u001b[2J\nx","at":9e99},"new":[1]})");
+  const auto order =
+      parse_orders(R"({"v":1,"freeze":{"id":"aa","frozen":true,"why":"\u001b[2J\nx","at":9e99},"new":[1]})");
   ASSERT_TRUE(order);
   EXPECT_EQ(order->freeze.why.find('\x1b'), std::string::npos);
   EXPECT_EQ(frozen_text(order->freeze).find('\n'), std::string::npos);
+  EXPECT_TRUE(parse_orders(R"({"v":1,"freeze":{"id":"aa"}})")->freeze.id.empty()) << "no word of frozen lifts nothing";
 }
 
 TEST(Orders, WhatWasHeardIsKeptInTheStore) {
   const testing::TemporaryDirectory store;
-  EXPECT_FALSE(read_heard(store.path()).freeze.frozen);
+  EXPECT_FALSE(read_heard(store.path(), "cluster").freeze.frozen);
   HeardOrders heard;
   heard.freeze = {"aa", true, "why", "who", 5};
   heard.purged = 9;
-  ASSERT_TRUE(write_heard(store.path(), heard));
-  EXPECT_TRUE(read_heard(store.path()).freeze.frozen);
-  EXPECT_EQ(read_heard(store.path()).freeze.id, "aa");
-  EXPECT_EQ(read_heard(store.path()).purged, 9);
+  ASSERT_TRUE(write_heard(store.path(), "cluster", heard));
+  EXPECT_TRUE(read_heard(store.path(), "cluster").freeze.frozen);
+  EXPECT_EQ(read_heard(store.path(), "cluster").freeze.id, "aa");
+  EXPECT_EQ(read_heard(store.path(), "cluster").purged, 9);
+  EXPECT_FALSE(read_heard(store.path(), "another").freeze.frozen) << "the orders of another cluster";
+  EXPECT_FALSE(read_heard(store.path(), "").freeze.frozen) << "a local cache belongs to none";
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, store.path() + "/orders", "{\"freeze\""));
-  EXPECT_FALSE(read_heard(store.path()).freeze.frozen);
+  EXPECT_FALSE(read_heard(store.path(), "cluster").freeze.frozen);
 }
 
 TEST(ClusterRequest, ComesBackAsItWas) {

@@ -70,7 +70,9 @@ class Recorder final : public Remote {
   Result<PurgeReport> purge(const ScopeId& scope, const std::function<bool(const codec::Entry&)>& selects, bool dry_run,
                             Deadline) override {
     calls_.push_back("purge " + scope + (selects({}) ? " all" : "") + (dry_run ? " dry" : ""));
-    return PurgeReport{.looked_at = 3};
+    PurgeReport report;
+    report.looked_at = 3;
+    return report;
   }
   Result<void> remove_blob(const codec::Digest&, Deadline) override {
     calls_.emplace_back("remove_blob");

@@ -48,7 +48,7 @@ struct Fetcher::Ticket {
     std::vector<FetchOutcome> outcomes;
     size_t open = 0;
   };
-  Ticket(size_t count, Done finished, Histogram& waits) : done(std::move(finished)), wait_times(waits) {
+  Ticket(size_t count, Done finished, Histogram& times) : done(std::move(finished)), wait_times(times) {
     outcomes_of.with([&](Outcomes& now) {
       now.outcomes.assign(count, FetchOutcome::kNotNow);
       now.open = count;

@@ -54,7 +54,7 @@ uint64_t Stale::purge(const layout::Selection& selection) {
 /// What is not sealed is not shared: a job may be writing it.
 bool Stale::is_selected(const std::string& path, const layout::Selection& selection) const {
   const auto digest = codec::Digest::from_hex(tree_.seal_on_disk(path));
-  if (!digest && (disk_.keeps_seals() || selection.digest)) return false;
+  if (!digest) return false;  // or nobody knows whether it is sealed
   const std::string place = LocalTree::view(path);
   const auto status = disk_.stat(place);
   if (!status || !*status) return false;
@@ -66,7 +66,7 @@ bool Stale::is_selected(const std::string& path, const layout::Selection& select
   if (!selection.fits(entry)) return false;
   const Provenance found = marks_.read(place);
   if (found.is_private()) return false;
-  if (selection.scopes.empty() || found.scopes.empty()) return true;
+  if (selection.scopes.empty()) return true;
   std::istringstream ids(found.scopes);
   return std::any_of(std::istream_iterator<std::string>(ids), {},
                      [&](const std::string& id) { return selection.fits_scope(id); });

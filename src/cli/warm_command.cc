@@ -114,6 +114,7 @@ class WarmCommand final : public Subcommand {
     const std::string request = control::warm_request(selection_, kSlice);
     SteadyTime moved = std::chrono::steady_clock::now();
     const SteadyTime begin = moved;
+    progress.show(Json::object({{"reading", true}}));
     while (true) {
       const auto answer =
           ask_daemon_at(path_, request, kSlice + mount::Warmer::kFetchPatience + kQueryPatience, environment);

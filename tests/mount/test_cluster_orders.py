@@ -193,9 +193,11 @@ def test_a_purge_by_digest_removes_the_blob_and_by_scope_and_family_what_they_na
     assert "0 of 1 entries" in a.cli("purge", *both, "--pattern", "nowhere/*", a.cache).out
     assert cluster.redis.keys("*:b:*")
     assert a.cli("purge", "--yes", *both, a.cache, "--timeout", str(15 * PATIENCE)).code == 0
-    assert not published(cluster) and not cluster.redis.keys("*:b:*")
+    assert not published(cluster) and cluster.redis.keys("*:b:*"), "an entry that is not selected may need the bytes"
     disappears(a.cache / path, 2)
     disappears(b.cache / path, 2)
+    assert a.cli("purge", "--yes", "--digest", told["digest"], a.cache, "--timeout", str(15 * PATIENCE)).code == 0
+    assert not cluster.redis.keys("*:b:*")
 
 
 def test_a_mount_that_does_not_answer_is_named_and_obeys_when_it_is_back(cluster, pair):

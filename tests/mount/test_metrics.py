@@ -254,7 +254,8 @@ def test_rules_and_dashboard_show_what_a_storm_does(monitored, cluster):
         assert server.query(record), record
     assert 0 < server.of("inductorfs:lookup_wait_seconds:p99_5m", b.cache) < 10
     assert 0 < server.of("inductorfs:publish_seconds:p95_1h", a.cache) < 60
-    assert server.of("inductorfs:from_cluster:ratio_1h", b.cache) == 1, "b made nothing itself"
+    assert 0 < server.of("inductorfs:from_cluster:ratio_1h", b.cache) <= 1, "what b missed at first came soon after"
+    assert server.of("inductorfs_keys_local_total", b.cache) == server.of("inductorfs_keys_made_total", b.cache) == 0
     assert server.of("inductorfs:from_cluster:ratio_1h", a.cache) == 0, "a made all itself"
     alerts = {alert["labels"]["alertname"] for alert in server.ask("alerts")["alerts"] if alert["labels"]["mountpoint"] in (str(a.cache), str(b.cache))}
     assert "InductorfsRemoteUnreachable" not in alerts and "InductorfsDown" not in alerts, alerts

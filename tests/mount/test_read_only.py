@@ -98,7 +98,7 @@ def test_rights_to_read_are_enough_for_a_read_only_mount(cluster, place):
     words = [PROGRAM, "mount", place.cache, "--store", place.store, "--log", place.log, "--password-file", password,
              "--remote", cluster.redis.url.replace("unix://", "unix://reader@"), *cluster.options()]
     refused = run(words, place.env(), seconds=30)
-    assert refused.code == 1 and "NOPERM" in refused.err, refused.err
+    assert refused.code == 2 and "NOPERM" in refused.err, refused.err
     place.log.unlink()  # it names the refusal
     done = run([*words, "--read-only"], place.env(), seconds=30)
     assert (done.code, done.out, done.err) == (0, "", "")

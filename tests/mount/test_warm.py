@@ -147,7 +147,7 @@ def test_progress_on_a_terminal(cluster):
         out = job.stdout.read().decode()
     os.close(shown)
     assert job.returncode == 0 and "fetched 12 artefacts (96.0 MiB); 0 were here" in out
-    assert b"\r" in lines and b" of 12 artefacts, " in lines or b"reading what the cluster has" in lines
+    assert b"\r" in lines and b"reading what the cluster has" in lines
 
 
 def test_an_end_by_signal_loses_nothing(cluster):

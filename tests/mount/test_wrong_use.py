@@ -13,7 +13,7 @@ PROGRAM = places.program()
 
 def test_server_without_the_database(cluster, place):
     done = mount(cluster, place, remote=f"{cluster.redis.url}?db=99")
-    refused(done, "has no database 99: give another one in the URL, or raise `databases` of the server")
+    refused(done, "has no database 99: give another one in the URL, or raise `databases` of the server", code=2)
     not_mounted(place)
 
 

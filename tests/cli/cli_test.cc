@@ -35,11 +35,11 @@ TEST_F(Cli, RefusesABadMountInOneLine) {
   expect_refusal(run({"mount", directory_ / "absent", "--store", store_, "--fingerprint", facts_}),
                  {directory_ / "absent", "mkdir -p"});
   expect_refusal(run({"mount", facts_, "--store", store_, "--fingerprint", facts_}), {facts_, "directory"});
-  expect_refusal(run(mount_arguments({"--remote", "http://x"})), {"http"});
-  expect_refusal(run(mount_arguments({"--remote", "redis://h", "--password-file", "/no/such/file"})),
-                 {"/no/such/file"});
+  expect_refusal(run(mount_arguments({"--remote", "http://x"})), {"http"}, 2);
+  expect_refusal(run(mount_arguments({"--remote", "redis://h", "--password-file", "/no/such/file"})), {"/no/such/file"},
+                 2);
   expect_refusal(run(mount_arguments({"--config", "/no/such.toml"})), {"/no/such.toml"}, 2);
-  expect_refusal(run({"mount", mount_, "--store", store_, "--fingerprint", store_ + "/none"}), {"fingerprint"});
+  expect_refusal(run({"mount", mount_, "--store", store_, "--fingerprint", store_ + "/none"}), {"fingerprint"}, 2);
   expect_refusal(run({"mount", mount_, "--store", mount_ + "/in"}), {"store"}, 2);
   EXPECT_FALSE(is_mounted());
 }
@@ -316,7 +316,7 @@ TEST_F(CliMount, RefusesAServerThatIsNoRedis) {
     }
   });
 
-  expect_refusal(run(mount_arguments({"--no-also", "--remote", "unix://" + path})), {path});
+  expect_refusal(run(mount_arguments({"--no-also", "--remote", "unix://" + path})), {path}, 2);
 
   EXPECT_FALSE(is_mounted());
 }

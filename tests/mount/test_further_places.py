@@ -194,7 +194,7 @@ def test_a_place_whose_source_was_deleted_goes_after_a_new_worker_too(cluster, p
 
 def refused(cluster, place, *more):
     done = run([PROGRAM, "mount", place.cache, "--no-also", *cluster.options()[:2], *more], place.env(), seconds=30)
-    assert done.code == 1 and done.err.count("\n") == 1 and not compare.is_mounted(place.cache)
+    assert done.code == 2 and done.err.count("\n") == 1 and not compare.is_mounted(place.cache)
     return done.err
 
 

@@ -30,7 +30,7 @@ struct Tally {
   void add(const Tally& other);
 };
 
-/// A figure that a user chose no part of is a number; a path is a user's.
+/// The request that waited longest for bytes. The path is one that a user chose.
 struct Slowest {
   std::string path;
   std::chrono::nanoseconds waited{0};

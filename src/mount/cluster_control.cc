@@ -14,6 +14,7 @@
 #include "inductorfs/config/text.h"
 #include "inductorfs/layout/scope.h"
 #include "orders.h"
+#include "remote_options.h"
 
 namespace inductorfs::mount {
 
@@ -276,14 +277,7 @@ Result<Json> run_cluster_request(Remote& cluster, const ClusterRequest& request,
 }
 
 Result<std::unique_ptr<Remote>> open_cluster(const config::Settings& settings, Counters& counters) {
-  remote::RemoteOptions options;
-  options.url = settings.remote;
-  options.password_file = settings.password_file;
-  options.ca_file = settings.ca_file;
-  options.certificate_file = settings.cert_file;
-  options.key_file = settings.key_file;
-  options.prefix = settings.prefix;
-  options.client_name = "inductorfs-operator";
+  remote::RemoteOptions options = remote_options(settings, "inductorfs-operator");
   options.without_progress = kAskPatience;  // nobody's lookup waits for it
   const std::string shown = "remote " + log::redact_url(settings.remote);
   auto opened = remote::open_redis(options, counters);

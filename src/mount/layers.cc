@@ -25,6 +25,7 @@
 #include "inductorfs/remote/local_remote.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "orders.h"
+#include "remote_options.h"
 
 namespace inductorfs::mount {
 namespace {
@@ -79,15 +80,7 @@ Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& sett
                                                     const TakeoverState& takeover, Counters& counters) {
   if (settings.remote.empty()) return remote::make_local_remote();
   if (takeover.safe_mode) return remote::make_absent_remote("safe mode after crashes: the remote is off");
-  remote::RemoteOptions options;
-  options.url = settings.remote;
-  options.password_file = settings.password_file;
-  options.ca_file = settings.ca_file;
-  options.certificate_file = settings.cert_file;
-  options.key_file = settings.key_file;
-  options.prefix = settings.prefix;
-  options.client_name = "inductorfs-" + id;
-  options.read_only = settings.read_only;
+  const remote::RemoteOptions options = remote_options(settings, "inductorfs-" + id);
   const std::string shown = log::redact_url(settings.remote);
   Result<std::unique_ptr<remote::Remote>> opened = remote::open_redis(options, counters);
   // Jobs use a mount that is resumed: it goes on without the remote.

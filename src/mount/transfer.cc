@@ -24,6 +24,7 @@
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/store/blob_store.h"
 #include "orders.h"
+#include "remote_options.h"
 
 namespace inductorfs::mount {
 namespace {
@@ -116,15 +117,7 @@ Result<std::unique_ptr<remote::Remote>> open_cluster(const config::Settings& set
   if (settings.remote.empty()) {
     return fail(ErrorCode::kInvalid, "no cluster is named: give --remote URL, or set INDUCTORFS_REMOTE");
   }
-  remote::RemoteOptions options;
-  options.url = settings.remote;
-  options.password_file = settings.password_file;
-  options.ca_file = settings.ca_file;
-  options.certificate_file = settings.cert_file;
-  options.key_file = settings.key_file;
-  options.prefix = settings.prefix;
-  options.client_name = "inductorfs-archive";
-  options.read_only = settings.read_only;
+  const remote::RemoteOptions options = remote_options(settings, "inductorfs-archive");
   const std::string shown = log::redact_url(settings.remote);
   auto opened = remote::open_redis(options, counters);
   if (!opened) return fail(std::move(opened).error().with_context("remote " + shown));

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from inductorfs_testing import places
-from inductorfs_testing.fixtures import lack
+from inductorfs_testing.network import Network
 from inductorfs_testing.processes import run
 from inductorfs_testing.redis_server import RedisServer
 
@@ -159,15 +159,12 @@ def test_a_clock_that_is_wrong_is_found(ahead, told):
         assert has(ask("--remote", url)[1]["warning"], told, "NTP")
 
 
-def test_an_open_server_on_a_network_is_found():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        with contextlib.suppress(OSError):
-            probe.connect(("192.0.2.1", 9))
-        address = probe.getsockname()[0]
-    if address in ("0.0.0.0", "127.0.0.1"):
-        lack("this host has no address but the loopback's")
-    with socket.create_server((address, 0)) as free:
-        port = free.getsockname()[1]
-    with server(*WELL, "--port", port, "--bind", address, "--protected-mode", "no"):
-        code, found = ask("--remote", f"redis://{address}:{port}")
-        assert has(found["warning"], "without TLS", "rediss://") and has(found["warning"], "wants no password", "--password-file"), found
+def test_an_open_server_on_a_network_is_found(root):
+    network = Network()  # a bridge of its own: this host may have no address but the loopback's
+    try:
+        address, port = network.address, str(network.free_port())
+        with server(*WELL, "--port", port, "--bind", address, "--protected-mode", "no"):
+            code, found = ask("--remote", f"redis://{address}:{port}")
+            assert has(found["warning"], "without TLS", "rediss://") and has(found["warning"], "wants no password", "--password-file"), found
+    finally:
+        network.close()

@@ -21,7 +21,10 @@ std::string lines_at(const Json& object, const char* name) {
 
 uint64_t number_at(const Json& object, const char* name) {
   const auto at = object.find(name);
-  return at != object.end() && at->is_number_unsigned() ? at->get<uint64_t>() : 0;
+  if (at == object.end() || !at->is_number_integer()) return 0;
+  // What a program puts into a Json from a signed variable is a signed number there, until it is parsed again.
+  if (!at->is_number_unsigned() && at->get<int64_t>() < 0) return 0;
+  return at->get<uint64_t>();
 }
 
 bool flag_at(const Json& object, const char* name) {

@@ -33,6 +33,9 @@ TEST(Members, OfAnyJsonHaveAnAnswer) {
   EXPECT_EQ(text_at(object, "text"), "a\\x0ab");
   EXPECT_EQ(lines_at(object, "text"), "a\nb");
   EXPECT_EQ(number_at(object, "number"), 7U);
+  EXPECT_EQ(number_at(Json{{"number", int64_t{7}}}, "number"), 7U) << "signed";
+  EXPECT_EQ(number_at(Json{{"number", int64_t{-7}}}, "number"), 0U);
+  EXPECT_EQ(number_at(Json{{"number", 7.5}}, "number"), 0U);
   EXPECT_TRUE(flag_at(object, "flag"));
   EXPECT_EQ(list_text("label", object["list"], plain_item), "label         x\n              \n");
   for (const Json& other : {Json(3), Json("text"), Json::array({1}), Json()}) {

@@ -17,6 +17,7 @@ namespace inductorfs::config {
 [[nodiscard]] std::string text_at(const Json& object, const char* name);
 /// Returns the member as text_at() does, but keeps its line breaks.
 [[nodiscard]] std::string lines_at(const Json& object, const char* name);
+/// Returns the member; 0 when it is absent, negative, or no integer.
 [[nodiscard]] uint64_t number_at(const Json& object, const char* name);
 [[nodiscard]] bool flag_at(const Json& object, const char* name);
 /// Returns the member, or an empty object.

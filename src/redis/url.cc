@@ -71,6 +71,7 @@ Result<void> parse_credentials(std::string_view text, Endpoint& endpoint) {
   if (!user || !password) return bad_url("a % in user or password is not followed by two hexadecimal digits");
   endpoint.user = *user;
   endpoint.password = *password;
+  endpoint.url_has_credentials = !text.empty();
   return {};
 }
 
@@ -177,7 +178,8 @@ Result<Endpoint> parse_unix(std::string_view rest) {
 }  // namespace
 
 std::string Endpoint::to_string() const {
-  const std::string who = user.empty() && password.empty() ? "" : "***@";
+  // Not for a password from a file: whoever looks for the mount by its URL must find the URL that was given.
+  const std::string who = url_has_credentials ? "***@" : "";
   if (!socket_path.empty()) {
     return "unix://" + who + socket_path + (database == 0 ? "" : "?db=" + std::to_string(database));
   }

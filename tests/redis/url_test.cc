@@ -105,5 +105,14 @@ TEST(Endpoint, ShowsNoSecret) {
   EXPECT_EQ(endpoint->to_string(), "unix://***@/s?db=4");
 }
 
+TEST(Endpoint, ShowsNoCredentialsThatItsUrlDoesNotHave) {
+  for (const std::string url : {"unix:///s", "redis://h:6379", "redis+sentinel://h:26379/m"}) {
+    auto endpoint = parse_url(url);
+    ASSERT_TRUE(endpoint) << url;
+    endpoint->password = "hunter2";  // of --password-file
+    EXPECT_EQ(endpoint->to_string(), url);
+  }
+}
+
 }  // namespace
 }  // namespace inductorfs::redis

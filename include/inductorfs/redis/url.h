@@ -44,6 +44,7 @@ struct Endpoint {
   std::string ca_file;      ///< TLS; empty: the system's certificates
   std::string certificate_file;
   std::string key_file;
+  bool url_has_credentials = false;  ///< the URL itself names a user or a password
 
   /// Returns the URL without secrets, for logs and status.
   [[nodiscard]] std::string to_string() const;

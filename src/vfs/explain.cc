@@ -13,7 +13,7 @@ constexpr size_t kWaitingLookedThrough = 10'000;
 
 /// Of a local file of a shared family that fits this host and has no seal.
 std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const InPlace& in_place,
-                           const std::string& path) {
+                           const Refusals& refusals, const std::string& path) {
   if (const std::string why = in_place.why_waits(path); !why.empty()) {
     return "written in place on this host, and " + why +
            ": it is published when nobody has it open for writing and nothing was written to it for --quiet-time";
@@ -26,6 +26,9 @@ std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const In
   }
   if (tree.mark_of(LocalTree::view(path), LocalTree::kChangedName)) {
     return "changed in place on this host after it was published or fetched, so it stays here";
+  }
+  if (const std::string why = refusals.why_refused(path); !why.empty()) {
+    return "written on this host, and refused when it was complete, so it stays here: " + why;
   }
   if (in_place.is_on()) {
     return "written in place on this host; either its compiler's directory is still beside it, or the kernel does not "
@@ -46,7 +49,8 @@ Explainer::Explainer(const Services& services, const Parts& parts)
       marks_(parts.marks),
       origin_(parts.origin),
       sealer_(parts.sealer),
-      in_place_(parts.in_place) {}
+      in_place_(parts.in_place),
+      refusals_(parts.refusals) {}
 
 Explanation Explainer::explain(std::string_view path) {
   Explanation result;
@@ -112,7 +116,7 @@ void Explainer::explain_place(Explanation& result) {
       const bool is_shared = layout::rule_of(layout::classify(result.path).family).shared;
       const bool is_in_no_branch = is_shared && marks_.learns() && environment_in(result.path).empty();
       if (is_shared && !result.scope.empty()) {
-        result.why = why_not_sealed(disk_, sealer_, in_place_, result.path);
+        result.why = why_not_sealed(disk_, sealer_, in_place_, refusals_, result.path);
       } else if (is_in_no_branch) {
         result.why =
             "a program that has neither torch nor Triton loaded made it, so that it is known for no environment; to "

@@ -8,6 +8,7 @@
 #include "vfs/read/services.h"
 #include "vfs/tree/root_tree.h"
 #include "vfs/write/in_place.h"
+#include "vfs/write/refusals.h"
 #include "vfs/write/sealer.h"
 
 namespace inductorfs::vfs {
@@ -23,6 +24,7 @@ class Explainer {
     Origin& origin;
     Sealer& sealer;
     InPlace& in_place;
+    const Refusals& refusals;
   };
   Explainer(const Services& services, const Parts& parts);
 
@@ -39,6 +41,7 @@ class Explainer {
   Origin& origin_;
   Sealer& sealer_;
   InPlace& in_place_;
+  const Refusals& refusals_;
   const FileSystemOptions& options_{tree_.options()};
   LocalTree& disk_{tree_.disk()};
   NodeTable& nodes_{tree_.nodes()};

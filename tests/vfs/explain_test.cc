@@ -87,6 +87,7 @@ TEST_F(Explain, TellsWhatWasRefused) {
   EXPECT_EQ(a.file_system->explain(bad).where, "local file");
   ASSERT_EQ(a.file_system->status().refused.size(), 1U);
   EXPECT_EQ(a.file_system->status().refused.front().substr(0, bad.size()), bad);
+  EXPECT_NE(a.file_system->explain(bad).why.find("refused when it was complete"), std::string::npos);
 }
 
 TEST_F(Explain, TellsWhatWasRefusedToEachUser) {

@@ -112,6 +112,18 @@ TEST_F(InPlaceTest, PublishesWhatNobodyHasOpenForWriting) {
   EXPECT_TRUE(a.file_system->status().in_place.empty());
 }
 
+TEST_F(InPlaceTest, ExplainsThatTheContentWasRefused) {
+  Host a(cluster, asking());
+  const std::string name = code_name("k", 'f');
+  const std::string bad = "fxgraph/" + name.substr(1, 2) + "/" + name + "/" + codec::torch_hash("x");
+  ASSERT_TRUE(create(a, bad, "not a pickle"));
+  ASSERT_TRUE(a.sync());
+  ASSERT_EQ(a.file_system->status().refused.size(), 1U);
+  const std::string why = a.file_system->status().refused.front().substr(bad.size() + 2);
+  EXPECT_EQ(a.file_system->explain(bad).why,
+            "written on this host, and refused when it was complete, so it stays here: " + why);
+}
+
 TEST_F(InPlaceTest, StaysOnThisHostWhereNobodyAsksTheKernel) {
   Host a(cluster);
   ASSERT_TRUE(create(a, code_path("code"), "code"));

@@ -22,7 +22,7 @@ void Refusals::add(const std::string& path, const std::string& why, std::optiona
     const auto known = std::find_if(lines.begin(), lines.end(), [&](const Line& line) { return line.path == path; });
     const bool same = known != lines.end() && known->text == text;
     if (known != lines.end()) lines.erase(known);
-    lines.push_back({path, text, owner});
+    lines.push_back({path, text, why, owner});
     if (lines.size() > kKept) lines.erase(std::ranges::find(lines, owner_of_most(lines), &Line::owner));
     return !same;
   });
@@ -34,7 +34,7 @@ void Refusals::add(const std::string& path, const std::string& why, std::optiona
 void Refusals::note(const std::string& text, std::optional<uid_t> owner) {
   lines_.with([&](std::vector<Line>& lines) {
     if (std::any_of(lines.begin(), lines.end(), [&](const Line& line) { return line.text == text; })) return;
-    lines.push_back({{}, text, owner});
+    lines.push_back({{}, text, {}, owner});
     if (lines.size() <= kKept) return;
     const auto most = owner_of_most(lines);
     lines.erase(most == owner ? lines.end() - 1 : std::ranges::find(lines, most, &Line::owner));
@@ -46,6 +46,13 @@ std::vector<std::string> Refusals::lines() const {
     std::vector<std::string> texts;
     for (const Line& line : lines) texts.push_back(line.text);
     return texts;
+  });
+}
+
+std::string Refusals::why_refused(const std::string& path) const {
+  return lines_.with([&](const std::vector<Line>& lines) {
+    const auto known = std::ranges::find(lines, path, &Line::path);
+    return known == lines.end() ? std::string() : known->why;
   });
 }
 

@@ -26,11 +26,14 @@ class Refusals {
   /// user who caused it.
   void note(const std::string& text, std::optional<uid_t> owner);
   [[nodiscard]] std::vector<std::string> lines() const;
+  /// Returns why this path was refused last; empty if it was not, or if later refusals have pushed its line out.
+  [[nodiscard]] std::string why_refused(const std::string& path) const;
 
  private:
   struct Line {
     std::string path;  ///< empty for a note
     std::string text;
+    std::string why;  ///< of a path
     std::optional<uid_t> owner;
   };
 

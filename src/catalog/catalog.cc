@@ -92,8 +92,8 @@ class CatalogImpl final : public Catalog {
   void freeze(bool frozen) override { operator_.freeze(frozen); }
   [[nodiscard]] bool frozen() const override { return parts_->frozen; }
   void permit_publishing(SteadyTime until) override { operator_.permit_publishing(until); }
-  [[nodiscard]] bool drop_queued(const layout::Selection& selection) override {
-    return operator_.drop_queued(selection);
+  [[nodiscard]] bool drop_queued(const layout::Selection& selection, const std::function<bool()>& cancelled) override {
+    return operator_.drop_queued(selection, cancelled);
   }
   [[nodiscard]] CatalogStatus status() const override;
 
@@ -358,6 +358,7 @@ CatalogStatus CatalogImpl::status() const {
   status.frozen = parts_->frozen;
   status.synced = tail_.synced();
   parts_->durable.with([&](const Durable& durable) {
+    status.sending = durable.in_flight.has_value();
     status.queued = durable.queue.size();
     status.queued_paths = durable.queue.paths(kStatusPaths);
     if (status.queued_paths.empty()) return;

@@ -62,7 +62,7 @@ OperatorOrders::Dropped OperatorOrders::drop(Durable& durable, int64_t id, const
   return Dropped::kYes;
 }
 
-bool OperatorOrders::drop_queued(const layout::Selection& selection) {
+bool OperatorOrders::drop_queued(const layout::Selection& selection, const std::function<bool()>& cancelled) {
   const auto queued = parts_.durable.with([](const Durable& durable) {
     std::vector<int64_t> ids;
     for (const auto& [id, item] : durable.queue.items()) ids.push_back(id);
@@ -71,6 +71,7 @@ bool OperatorOrders::drop_queued(const layout::Selection& selection) {
   bool all = true;
   // One at a time: jobs that seal wait for the same lock.
   for (const int64_t id : queued) {
+    if (cancelled()) return false;
     const Dropped done = parts_.durable.notify_with([&](Durable& durable) { return drop(durable, id, selection); });
     if (done == Dropped::kYes) parts_.metrics.kept_local.add();
     all = all && done != Dropped::kNotNow;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+
 #include "inductorfs/layout/selection.h"
 #include "parts.h"
 
@@ -14,7 +16,7 @@ class OperatorOrders {
 
   void freeze(bool frozen);
   void permit_publishing(SteadyTime until);
-  [[nodiscard]] bool drop_queued(const layout::Selection& selection);
+  [[nodiscard]] bool drop_queued(const layout::Selection& selection, const std::function<bool()>& cancelled);
 
  private:
   enum class Dropped { kNo, kYes, kNotNow };

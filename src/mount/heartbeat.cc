@@ -97,7 +97,8 @@ Heartbeat::Next Heartbeat::beat() {
     done = obey(answer->orders, news);
   }
   if (done) layers_.catalog->permit_publishing(std::chrono::steady_clock::now() + kPermission);
-  if (!done) return Next::kRetry;
+  const auto queue = layers_.catalog->status();
+  if (!done || (queue.frozen && queue.sending)) return Next::kRetry;
   return news ? Next::kSoon : Next::kUsual;  // the operator waits for the acknowledgement
 }
 
@@ -168,12 +169,14 @@ void Heartbeat::obey_freeze(const FreezeOrder& order) {
 
 bool Heartbeat::obey_purge(int64_t id, const layout::Selection& selection) {
   const Activity activity("purges local artefacts");
-  if (!layers_.catalog->drop_queued(selection)) return false;
-  const uint64_t files = layers_.file_system->purge(selection);
+  // An upgrade or the end of the mount does not wait for many files; the next worker begins anew.
+  const auto cancelled = [this] { return stopping_.with([](bool now) { return now; }); };
+  if (!layers_.catalog->drop_queued(selection, cancelled)) return false;
+  const auto files = layers_.file_system->purge(selection, cancelled);
   // What was sealed while the files were walked.
-  if (!layers_.catalog->drop_queued(selection)) return false;
+  if (!files || !layers_.catalog->drop_queued(selection, cancelled)) return false;
   remember([id](HeardOrders& heard) { heard.purged = std::max(heard.purged, id); });
-  log::info("mount.purged", {{"order", id}, {"files", files}});
+  log::info("mount.purged", {{"order", id}, {"files", *files}});
   return true;
 }
 
@@ -186,6 +189,7 @@ std::string Heartbeat::record() const {
     shown.push_back(scope.substr(0, kScopeDigits));
   }
   const auto all = layers_.counters.snapshot();
+  const auto queue = layers_.catalog->status();
   Json counters = Json::object();
   for (const char* name : kCounters) {
     if (const auto found = all.find(name); found != all.end()) counters[name] = found->second;
@@ -198,10 +202,11 @@ std::string Heartbeat::record() const {
                                        {"started", started_},
                                        {"scopes", std::move(shown)},
                                        {"scope_count", scopes.size()},
-                                       {"queued", layers_.catalog->status().queued},
+                                       {"queued", queue.queued},
                                        {"foreign", layers_.file_system->status().foreign},
                                        {"counters", std::move(counters)},
-                                       {"frozen", layers_.catalog->frozen()},
+                                       // Not while a group is being sent that was begun before the freeze.
+                                       {"frozen", queue.frozen && !queue.sending},
                                        {"freeze", heard.freeze.id},
                                        {"purged", heard.purged}}));
 }

@@ -151,9 +151,9 @@ void Overlay::host_changed() {
   sets_.drop_foreign();
 }
 
-uint64_t Overlay::purge(const layout::Selection& selection) {
-  const uint64_t gone = stale_.purge(selection);
-  sets_.drop_selected(selection);
+std::optional<uint64_t> Overlay::purge(const layout::Selection& selection, const std::function<bool()>& cancelled) {
+  const auto gone = stale_.purge(selection, cancelled);
+  if (gone) sets_.drop_selected(selection);
   return gone;
 }
 

@@ -65,7 +65,8 @@ class Overlay final : public FileSystem {
   void hold_questions(bool held) override { in_place_.hold(held); }
   void stop() override;
   void host_changed() override;
-  uint64_t purge(const layout::Selection& selection) override;
+  [[nodiscard]] std::optional<uint64_t> purge(const layout::Selection& selection,
+                                              const std::function<bool()>& cancelled) override;
   void judge_again() override { fit_.judge_again(); }
   void on_catalog_change(const std::vector<std::string>& paths) override { changes_.on_catalog_change(paths); }
   void on_published(const catalog::PublishReport& report) override { sealing_.on_published(report); }

@@ -6,6 +6,8 @@
 namespace inductorfs::catalog {
 namespace {
 
+constexpr auto never = [] { return false; };
+
 class OperatorOrdersTest : public CatalogFixture {
  protected:
   /// Until the publisher has had time to do what it must not do.
@@ -75,7 +77,7 @@ TEST_F(OperatorOrdersTest, SelectedGroupsLeaveTheQueueAsAWholeAndForGood) {
   ASSERT_TRUE(catalog.enqueue(plain("e/kept", "3")));
   layout::Selection selection;
   selection.pattern = "d/o*d";
-  EXPECT_TRUE(catalog.drop_queued(selection));
+  EXPECT_TRUE(catalog.drop_queued(selection, never));
   EXPECT_EQ(catalog.status().queued, 1U);
   EXPECT_TRUE(eventually([&] { return reports().size() == 1; }));
   EXPECT_EQ(reports()[0].state, PublishState::kKeptLocal);
@@ -87,15 +89,26 @@ TEST_F(OperatorOrdersTest, SelectedGroupsLeaveTheQueueAsAWholeAndForGood) {
   EXPECT_EQ(again.status().queued, 1U);
   selection = {};
   selection.scopes = {"zz"};
-  EXPECT_TRUE(again.drop_queued(selection));
+  EXPECT_TRUE(again.drop_queued(selection, never));
   EXPECT_EQ(again.status().queued, 1U);
   selection.scopes = {"aa"};
   selection.before_ns = 1'000;  // that of stored()
-  EXPECT_TRUE(again.drop_queued(selection));
+  EXPECT_TRUE(again.drop_queued(selection, never));
   EXPECT_EQ(again.status().queued, 1U);
   selection.before_ns = 1'001;
-  EXPECT_TRUE(again.drop_queued(selection));
+  EXPECT_TRUE(again.drop_queued(selection, never));
   EXPECT_EQ(again.status().queued, 0U);
+}
+
+TEST_F(OperatorOrdersTest, EndsBetweenTwoGroupsWhereItIsCancelled) {
+  options_.awaits_permission = true;
+  Catalog& catalog = start_synced();
+  for (const char* path : {"a", "b", "c"}) ASSERT_TRUE(catalog.enqueue(plain(path, path)));
+  int asked = 0;
+  EXPECT_FALSE(catalog.drop_queued({}, [&] { return ++asked == 2; }));
+  EXPECT_EQ(catalog.status().queued, 2U);
+  EXPECT_TRUE(catalog.drop_queued({}, never));
+  EXPECT_EQ(catalog.status().queued, 0U);
 }
 
 TEST_F(OperatorOrdersTest, AGroupThatIsBeingPublishedIsNotDroppedBehindThePublishersBack) {
@@ -109,9 +122,12 @@ TEST_F(OperatorOrdersTest, AGroupThatIsBeingPublishedIsNotDroppedBehindThePublis
   ASSERT_TRUE(catalog.enqueue(plain("mine", "bytes")));
   (void)step.wait_until(
       Deadline::after(kPatience).at(), [](int now) { return now == 1; }, [](int now) { return now; });
-  EXPECT_FALSE(catalog.drop_queued({}));
+  EXPECT_FALSE(catalog.drop_queued({}, never));
+  catalog.freeze(true);
+  EXPECT_TRUE(catalog.status().sending) << "it was begun before the freeze";
   step.notify_with([](int& now) { now = 2; });
-  EXPECT_TRUE(eventually([&] { return catalog.drop_queued({}); }));
+  EXPECT_TRUE(eventually([&] { return catalog.drop_queued({}, never); }));
+  EXPECT_TRUE(eventually([&] { return !catalog.status().sending; }));
 }
 
 }  // namespace

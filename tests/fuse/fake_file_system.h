@@ -57,7 +57,7 @@ class FakeFileSystem final : public vfs::FileSystem {
   void stop() override {}
   void host_changed() override {}
   void judge_again() override {}
-  uint64_t purge(const layout::Selection&) override { return 0; }
+  std::optional<uint64_t> purge(const layout::Selection&, const std::function<bool()>&) override { return 0; }
   void on_catalog_change(const std::vector<std::string>&) override {}
   void on_published(const catalog::PublishReport&) override {}
   void lookup(vfs::NodeId parent, std::string_view name, const vfs::Caller& caller, vfs::LookupDone done) override;

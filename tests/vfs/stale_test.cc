@@ -122,6 +122,20 @@ TEST_F(Stale, MakesRoomForWhatTheClusterHasOfTheNewFacts) {
   EXPECT_EQ(a.read(directory + "/k.ttir").value_or("absent"), "second wrote k.ttir");
 }
 
+TEST_F(Stale, APurgeThatIsCancelledTakesNothingMoreAndTheNextOneEndsIt) {
+  Host a(cluster);
+  for (const char* seed : {"one", "two", "three"}) ASSERT_TRUE(a.publish_file(code_path(seed), seed));
+  ASSERT_TRUE(a.publish_file("own/file", "private"));
+  ASSERT_TRUE(a.sync());
+
+  EXPECT_FALSE(a.file_system->purge({}, [] { return true; }));
+  EXPECT_EQ(a.count("view.purged"), 0U);
+  EXPECT_FALSE(a.file_system->purge({}, [&] { return a.count("view.purged") > 0; }));
+  EXPECT_EQ(a.count("view.purged"), 1U);
+  EXPECT_EQ(a.file_system->purge({}, [] { return false; }), 2U);
+  EXPECT_EQ(a.read("own/file").value_or("absent"), "private");
+}
+
 TEST_F(Stale, KeepsWhatIsPrivateOnTheHost) {
   HostOptions options;
   options.writers = std::make_shared<FakeWriters>();

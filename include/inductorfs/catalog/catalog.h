@@ -79,8 +79,9 @@ struct CatalogStatus {
   uint64_t entries = 0;
   uint64_t hidden = 0;
   uint64_t queued = 0;
-  bool frozen = false;  ///< Catalog::freeze()
-  bool synced = false;  ///< every scope has been read to its end at least once since it was followed
+  bool frozen = false;   ///< Catalog::freeze()
+  bool sending = false;  ///< a group is being published right now, perhaps one that was begun before freeze()
+  bool synced = false;   ///< every scope has been read to its end at least once since it was followed
   std::string oldest_queued_error;
   std::vector<std::string> queued_paths;  ///< the first 20
 };
@@ -186,8 +187,9 @@ class Catalog {
   /// orders that concern the queue.
   virtual void permit_publishing(SteadyTime until) = 0;
   /// Takes the queued groups that have a selected entry out of the queue for good; durable. Returns false when such a
-  /// group is being published right now, or the disk refuses: the caller tries again.
-  [[nodiscard]] virtual bool drop_queued(const layout::Selection& selection) = 0;
+  /// group is being published right now, the disk refuses, or `cancelled` answers true: the caller tries again.
+  [[nodiscard]] virtual bool drop_queued(const layout::Selection& selection,
+                                         const std::function<bool()>& cancelled) = 0;
 
   [[nodiscard]] virtual CatalogStatus status() const = 0;
 };

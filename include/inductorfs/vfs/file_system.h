@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -197,8 +198,10 @@ class FileSystem {
   /// were found unfit are checked again at their next use. host_changed() does this too.
   virtual void judge_again() = 0;
   /// Takes selected sealed artefacts, and sets of the cluster with a selected file, out of the view for new lookups.
-  /// Open files stay. Returns how many local files went. Blocks while it walks the local tree.
-  virtual uint64_t purge(const layout::Selection& selection) = 0;
+  /// Open files stay. Returns how many local files went; nothing if `cancelled`, which is asked for each file, ended
+  /// the walk. What went stays away. Blocks while it walks the local tree.
+  [[nodiscard]] virtual std::optional<uint64_t> purge(const layout::Selection& selection,
+                                                      const std::function<bool()>& cancelled) = 0;
   /// The two listeners to hand to Catalog::start.
   virtual void on_catalog_change(const std::vector<std::string>& paths) = 0;
   virtual void on_published(const catalog::PublishReport& report) = 0;

@@ -40,14 +40,15 @@ void Stale::drop_stale_below(const std::string& path) {
                     counters_.get("view.stale")});
 }
 
-uint64_t Stale::purge(const layout::Selection& selection) {
+std::optional<uint64_t> Stale::purge(const layout::Selection& selection, const std::function<bool()>& cancelled) {
   Counter& gone = counters_.get("view.purged");
   const uint64_t before = gone.get();
   drop_below("", {[&](const std::vector<std::string>& paths) {
                     return std::any_of(paths.begin(), paths.end(),
                                        [&](const auto& one) { return is_selected(one, selection); });
                   },
-                  gone});
+                  gone, cancelled});
+  if (cancelled()) return std::nullopt;
   return gone.get() - before;
 }
 
@@ -76,7 +77,9 @@ void Stale::drop_below(const std::string& path, const Removing& removing) {
   const auto items = tree_.list_in_view(path);
   if (!items) return;
   std::vector<std::string> kernel;
+  const auto is_cancelled = [&] { return removing.cancelled && removing.cancelled(); };
   for (const auto& item : *items) {
+    if (is_cancelled()) return;
     const std::string child = path.empty() ? item.name : join(path, item.name);
     if (item.type == S_IFDIR) drop_below(child, removing);
     if (item.type != S_IFREG) continue;
@@ -87,7 +90,7 @@ void Stale::drop_below(const std::string& path, const Removing& removing) {
       drop(path, {item.name}, removing);
     }
   }
-  if (!kernel.empty()) drop(path, std::move(kernel), removing);
+  if (!kernel.empty() && !is_cancelled()) drop(path, std::move(kernel), removing);
 }
 
 /// All of them when one has to go: the files of a Triton set go together.

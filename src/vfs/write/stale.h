@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,9 @@ class Stale {
   /// Removes everything stale in this directory of the view and below it, while requests are served.
   void drop_stale_below(const std::string& path);
   /// Removes every sealed file of the view that is selected, and the Triton set that it belongs to, while requests are
-  /// served. Returns how many files went.
-  uint64_t purge(const layout::Selection& selection);
+  /// served. Returns how many files went; nothing if `cancelled` ended the walk.
+  [[nodiscard]] std::optional<uint64_t> purge(const layout::Selection& selection,
+                                              const std::function<bool()>& cancelled);
 
   // ---- before the first request
   /// Pins what an earlier process kept for the cluster.
@@ -47,6 +49,7 @@ class Stale {
     /// Of files in one directory: a Triton set, or one file. All of them go when it answers true.
     std::function<bool(const std::vector<std::string>& paths)> goes;
     Counter& gone;
+    std::function<bool()> cancelled{};  ///< asked before each file and directory; empty: the walk goes to its end
   };
   [[nodiscard]] bool is_selected(const std::string& path, const layout::Selection& selection) const;
   void drop_below(const std::string& path, const Removing& removing);

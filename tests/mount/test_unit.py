@@ -74,6 +74,9 @@ def test_the_unit_bounds_what_its_processes_may_do():
     assert told["NoNewPrivileges"] == "yes"
     assert sorted(told["CapabilityBoundingSet"].split()) == sorted(f"CAP_{name.upper()}" for name in CAPABILITIES)
     assert told["SystemCallFilter"] == "@system-service @mount" and told["SystemCallErrorNumber"] == "EPERM"
+    # Nobody knows the devices of all GPU drivers, so every character device is allowed; and only making a node of a block device.
+    assert told["DevicePolicy"] == "closed" and told["ProtectClock"] == "yes"
+    assert re.findall(r"^DeviceAllow=(.*)$", UNIT.read_text(), re.MULTILINE) == ["char-* rwm", "block-* m"]
     # A mount namespace of its own would hide the mount from everybody else.
     assert not [name for name in told if name.startswith(("Private", "ReadOnly", "ReadWrite", "Inaccessible", "Bind", "Temporary"))
                 or name in ("ProtectSystem", "ProtectHome", "ProtectKernelTunables", "ProtectKernelModules", "ProtectKernelLogs",

@@ -10,6 +10,7 @@
 #include <climits>
 #include <filesystem>
 
+#include "support/emulator.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs {
@@ -60,6 +61,7 @@ TEST(RegularFile, IsWhatReadFileReadsToo) {
 }
 
 TEST(RegularFile, OfAnotherRootIsLookedForBelowIt) {
+  INDUCTORFS_NEEDS_OPENAT2();
   const TemporaryDirectory temporary;
   std::filesystem::create_directories(temporary / "root/a");
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, temporary / "root/a/file", "inside"));

@@ -8,6 +8,7 @@
 
 #include "fake_packages.h"
 #include "fingerprint/facts.h"
+#include "support/emulator.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::fingerprint {
@@ -83,6 +84,7 @@ class Image {
 
 class CompilerFilesTest : public ::testing::Test {
  protected:
+  void SetUp() override { INDUCTORFS_NEEDS_OPENAT2(); }
   void expect_unknown(const Fact& fact, const std::string& why) {
     EXPECT_FALSE(fact.known) << fact.value;
     EXPECT_NE(fact.problem.find(why), std::string::npos) << fact.problem;

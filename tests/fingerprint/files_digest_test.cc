@@ -10,6 +10,7 @@
 #include "fingerprint/key_memory.h"
 #include "fingerprint/package_keys.h"
 #include "inductorfs/base/fd.h"
+#include "support/emulator.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::fingerprint {
@@ -27,6 +28,7 @@ constexpr const char* kLibrary = "lib/libtorch_cpu.so";
 class FilesDigest : public ::testing::Test {
  protected:
   void SetUp() override {
+    INDUCTORFS_NEEDS_OPENAT2();
     write_tree(torch_, testing::torch_tree());
     write_text(torch_ + "/" + kLibrary, "TORCH");
   }

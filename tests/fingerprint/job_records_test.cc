@@ -39,6 +39,7 @@ std::string boot() {
 
 class JobRecordsTest : public ::testing::Test {
  protected:
+  void SetUp() override { INDUCTORFS_NEEDS_OWN_PROC(); }
   [[nodiscard]] std::vector<JobRecord> read(size_t limit = 16) const {
     return JobRecords(file_, "/proc", limit).earlier();
   }

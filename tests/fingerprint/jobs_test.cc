@@ -37,7 +37,10 @@ const std::string kFusion = "TRITON_DEFAULT_FP_FUSION";
 
 class JobsTest : public ::testing::Test {
  protected:
-  void SetUp() override { writers_ = testing::open_patient_writers(testing::writers_options(), counters_); }
+  void SetUp() override {
+    INDUCTORFS_NEEDS_OWN_PROC();
+    writers_ = testing::open_patient_writers(testing::writers_options(), counters_);
+  }
   JobFacts job_of(pid_t pid) { return writers_->job_of(pid, {true, kPatience}); }
   JobFacts job_of(const Program& program) { return job_of(program.pid()); }
   static void expect_equal(const JobFacts& job, const Fingerprint& expected) {
@@ -214,7 +217,10 @@ class NumberedEnvironments final : public JobEnvironments {
 
 class JobsOfWorkersTest : public JobsTest {
  protected:
-  void SetUp() override { next_worker(); }
+  void SetUp() override {
+    INDUCTORFS_NEEDS_OWN_PROC();
+    next_worker();
+  }
   void next_worker() {
     options_.environments = &environments_;
     options_.jobs_file = temporary_ / "processes";
@@ -296,7 +302,10 @@ TEST_F(JobsOfWorkersTest, NameTheEnvironmentsOfLivingProcesses) {
 
 class SlowJobsTest : public JobsTest {
  protected:
-  void SetUp() override { writers_ = testing::open_patient_writers(options_, counters_); }
+  void SetUp() override {
+    INDUCTORFS_NEEDS_OWN_PROC();
+    writers_ = testing::open_patient_writers(options_, counters_);
+  }
   [[nodiscard]] JobFacts look(pid_t pid, Milliseconds patience) {
     return writers_->job_of(pid, {false, patience, [this] { ++turns_; }});
   }

@@ -30,6 +30,7 @@ constexpr pid_t kStuck = 7;
 /// its memory map's lock.
 class LookTest : public ::testing::Test {
  protected:
+  void SetUp() override { INDUCTORFS_NEEDS_OWN_PROC(); }
   LookTest() {
     add(kStuck);
     EXPECT_EQ(mkfifo(maps_.c_str(), 0600), 0);

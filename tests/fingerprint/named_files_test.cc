@@ -39,6 +39,7 @@ std::string own_ptxas(const Site& site) { return site.triton() + "/backends/nvid
 /// A mount whose Triton has a ptxas, and a job that names one.
 class NamedFilesTest : public ::testing::Test {
  protected:
+  void SetUp() override { INDUCTORFS_NEEDS_OWN_PROC(); }
   NamedFilesTest() { write_text(own_ptxas(site_), elf("ptxas 13.2")); }
 
   void open(const Environment& declared = {}, WritersOptions options = testing::writers_options()) {

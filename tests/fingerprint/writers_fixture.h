@@ -17,6 +17,7 @@
 #include "inductorfs/base/counters.h"
 #include "inductorfs/fingerprint/variables.h"
 #include "inductorfs/fingerprint/writers.h"
+#include "support/emulator.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::fingerprint::testing {

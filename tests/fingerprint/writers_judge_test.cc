@@ -27,6 +27,7 @@ const std::vector<Facet> kLibraries = {Facet::kTorch, Facet::kPython, Facet::kLi
 
 class WritersJudgeTest : public ::testing::Test {
  protected:
+  void SetUp() override { INDUCTORFS_NEEDS_OWN_PROC(); }
   void open(const Fingerprint& facts) {
     WritersOptions options = testing::writers_options();
     options.environment_age = Milliseconds{0};

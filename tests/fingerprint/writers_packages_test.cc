@@ -32,6 +32,7 @@ constexpr Facet kPackages[] = {Facet::kTorch, Facet::kTriton};
 /// Packages whose files somebody chose so that reading them does not end.
 class PackagesTest : public ::testing::Test {
  protected:
+  void SetUp() override { INDUCTORFS_NEEDS_OWN_PROC(); }
   std::unique_ptr<testing::WritersOfMount> open(WritersOptions options = testing::writers_options()) {
     return testing::open_patient_writers(options, testing::facts_of(site_), counters_);
   }

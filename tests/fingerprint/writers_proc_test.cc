@@ -32,6 +32,7 @@ namespace fs = std::filesystem;
 /// A /proc of files. Process 7 is the child of 5.
 class FakeProcTest : public ::testing::Test {
  protected:
+  void SetUp() override { INDUCTORFS_NEEDS_OPENAT2(); }
   void add(pid_t pid, pid_t parent, const std::string& maps, const std::string& environment = {}) {
     const std::string folder = proc_ + "/" + std::to_string(pid);
     write_text(folder + "/stat", stat_line(pid, parent, "a) (b 7 S 1", 100));
@@ -423,6 +424,7 @@ TEST_F(FakeProcTest, DropsAGroupWhoseNumberIsCut) {
 
 /// A container that ends at once: below what was mounted in it lies another torch, the image's own.
 TEST(ProcReader, HoldsWhatIsMountedInANamespaceThatEnds) {
+  INDUCTORFS_NEEDS_OPENAT2();
   const TemporaryDirectory temporary;
   write_text(temporary / "version.py", "below");
   write_text(temporary / "mounted", "mounted");

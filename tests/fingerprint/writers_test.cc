@@ -25,6 +25,7 @@ using testing::write_text;
 
 class WritersTest : public ::testing::Test {
  protected:
+  void SetUp() override { INDUCTORFS_NEEDS_OWN_PROC(); }
   std::unique_ptr<testing::WritersOfMount> open(WritersOptions options = testing::writers_options()) {
     return testing::open_patient_writers(options, facts_of(site_), counters_);
   }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/run is the first thing that a newcomer starts: it is quiet, and its last line says whether it works."""
+"""scripts/run is the first thing that a newcomer starts: it is quiet, and its last line says whether it works. So does that of
+scripts/cross."""
 import os
 import subprocess
 import sys
@@ -45,3 +46,36 @@ def test_run_says_what_it_is_without_doing_it():
     done = subprocess.run([REPOSITORY / "scripts/run", "--help"], capture_output=True, text=True, timeout=20, check=False,
                           env={"PATH": os.environ["PATH"]})
     assert done.returncode == 0 and "usage: scripts/run" in done.stdout and "installing" not in done.stdout, done
+
+
+def fakes(folder, **programs):
+    for name, text in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+
+
+def cross(folder, *arguments):
+    return subprocess.run([REPOSITORY / "scripts/cross", *arguments], capture_output=True, text=True, timeout=60, check=False,
+                          env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "TMPDIR": str(folder),
+                               "INDUCTORFS_VENVS": str(folder / "sysroots"), "INDUCTORFS_BUILD_DIR": str(folder / "build")})
+
+
+def test_cross_says_what_it_is_without_doing_it(tmp_path):
+    for arguments in ((), ("riscv64",), ("--help",)):
+        done = cross(tmp_path, *arguments)
+        assert done.returncode == 2 and "scripts/cross arm64" in done.stderr and done.stdout == "", done
+
+
+def test_cross_shows_a_phase_that_fails_and_runs_none_behind_it(tmp_path):
+    installed = "\n".join(f"echo 'ii {name}'" for name in subprocess.run(
+        [REPOSITORY / "scripts/deps", "--list", "build", "cross"], capture_output=True, text=True, check=True).stdout.split())
+    fakes(tmp_path, **{"dpkg-query": installed, "apt-get": "exit 1", "mmdebstrap": "echo 'E: no such release' >&2; exit 25"})
+    done = cross(tmp_path, "arm64")
+    assert done.returncode == 1 and "E: no such release" in done.stderr
+    assert done.stdout.splitlines()[-1].startswith("scripts/cross: it does not work: \"unpacking Debian's libraries for arm64\" failed")
+    assert "compiling" not in done.stdout
+
+
+def test_deps_lists_the_packages_of_groups_without_installing():
+    listed = subprocess.run([REPOSITORY / "scripts/deps", "--list", "cross"], capture_output=True, text=True, timeout=20, check=True)
+    assert "g++-aarch64-linux-gnu" in listed.stdout.split() and listed.stderr == ""

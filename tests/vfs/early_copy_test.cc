@@ -23,7 +23,7 @@ constexpr size_t kTries = 10;
 class LargeFiles : public ::testing::Test {
  protected:
   vfs::NodeId node(const std::string& path) { return a.look_up(path)->node; }
-  static vfs::Caller me() { return {::getuid(), ::getgid(), ::getpid()}; }
+  static vfs::Caller me() { return {::getuid(), ::getgid(), own_pid()}; }
   /// An artefact of this host that the store has too, or of the cluster.
   std::string publish(Host& by, size_t size, const std::string& name = "large") {
     const std::string path = in_code_directory(code_name(name) + ".py");

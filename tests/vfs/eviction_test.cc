@@ -96,10 +96,10 @@ TEST_F(Eviction, NeverTakesWhatAnInodeShows) {
 TEST_F(Eviction, KeepsAPendingFileReadableThatItsWriterPutAgain) {
   Host a(cluster);
   const std::string directory = "triton/0/" + triton_key_of("kernel");
-  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "earlier", ::getpid()));
+  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "earlier", own_pid()));
   const auto open = a.look_up(directory + "/k.ttir");
   ASSERT_TRUE(open);
-  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "later on", ::getpid()));
+  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "later on", own_pid()));
 
   std::string bytes(20, '\0');
   bytes.resize(a.file_system->read(open->node, bytes.data(), bytes.size(), 0).value_or(0));
@@ -111,7 +111,7 @@ TEST_F(Eviction, TakesASetOfTheClusterOnlyWhenTheKernelHasLetAllItsNamesGo) {
   const std::string key = triton_key_of("kernel");
   const std::string directory = "triton/0/" + key;
   Host writer(cluster);
-  ASSERT_TRUE(writer.triton_compile(directory, "first", ::getpid()));
+  ASSERT_TRUE(writer.triton_compile(directory, "first", own_pid()));
   ASSERT_TRUE(writer.sync());
   Host a(cluster, small());
   ASSERT_TRUE(a.wait_for_entry("triton/@/" + key + "/__grp__k.json"));

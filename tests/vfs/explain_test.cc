@@ -70,7 +70,7 @@ TEST_F(Explain, SaysWhyAPathIsPrivate) {
 TEST_F(Explain, NamesTheEntryOfATritonFileOnAnyDevice) {
   Host a(cluster);
   const std::string key = triton_key_of("kernel");
-  ASSERT_TRUE(a.triton_compile("triton/0/" + key, "first", ::getpid()));
+  ASSERT_TRUE(a.triton_compile("triton/0/" + key, "first", own_pid()));
   ASSERT_TRUE(a.sync());
   Host b(cluster);
   ASSERT_TRUE(b.wait_for_entry("triton/@/" + key + "/k.ttir"));

@@ -135,7 +135,7 @@ class GroupViewsTest : public ::testing::Test {
   void publish(const std::string& where) {
     Host writer(cluster);
     ASSERT_TRUE(writer.make_directories(where));
-    ASSERT_TRUE(writer.triton_compile(where, "first", ::getpid()));
+    ASSERT_TRUE(writer.triton_compile(where, "first", own_pid()));
     ASSERT_TRUE(writer.sync());
   }
   /// What put_group writes for a process that sees the key directory there.

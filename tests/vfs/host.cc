@@ -142,7 +142,7 @@ vfs::Caller Host::caller(pid_t process) const {
   for (const pid_t pid : {process, acting_, options_.process}) {
     if (pid != 0) return {user, ::getgid(), pid};
   }
-  return {user, ::getgid(), ::getpid()};
+  return {user, ::getgid(), own_pid()};
 }
 
 Result<vfs::Found> Host::walk(const std::string& path, pid_t process) {

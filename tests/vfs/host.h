@@ -15,6 +15,7 @@
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/store/blob_store.h"
 #include "inductorfs/vfs/file_system.h"
+#include "support/emulator.h"
 #include "support/temporary_directory.h"
 #include "vfs/fake_environment.h"
 

@@ -305,7 +305,7 @@ class LeftInPlace : public InPlaceTest {
   [[nodiscard]] HostOptions matching() const {
     HostOptions options = asking();
     options.writers = std::make_shared<FakeWriters>();
-    options.writers->set(::getpid(), fingerprint::Match::kMatches);
+    options.writers->set(own_pid(), fingerprint::Match::kMatches);
     return options;
   }
   void write_half(Host& a) {
@@ -343,7 +343,7 @@ TEST_F(LeftInPlace, IsNotSealedByTheNextMountWhileSomebodyHasItOpen) {
 TEST_F(LeftInPlace, SetIsNotSealedByTheNextMountWhileSomebodyHasAFileOfItOpen) {
   Host a(cluster, matching());
   const std::string member = directory + "/k.ttir";
-  ASSERT_TRUE(a.triton_compile(directory, "first", ::getpid()));
+  ASSERT_TRUE(a.triton_compile(directory, "first", own_pid()));
   ASSERT_TRUE(a.sync());
   a.stop();
   ASSERT_EQ(::removexattr((a.directory / "local/view/" + member).c_str(), "user.inductorfs.sealed"), 0);

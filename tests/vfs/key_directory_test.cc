@@ -115,7 +115,7 @@ TEST_F(KeyDirectory, NeverMixesTheSetsOfTwoThreadsOfAProcess) {
   ASSERT_TRUE(a.triton_put(other, "k.json", "first", first.id()));
   ASSERT_TRUE(a.triton_put(other, "k.source", "first wrote k.source", first.id()));
   ASSERT_TRUE(a.triton_group(other, first.id()));
-  EXPECT_EQ(writers_seen(a, other, ::getpid()), "121") << "the process sees what it would see on a local disk";
+  EXPECT_EQ(writers_seen(a, other, own_pid()), "121") << "the process sees what it would see on a local disk";
   EXPECT_EQ(writers_seen(a, other, one.pid()), "---") << "and nobody else sees both";
   a.take_over();
   ASSERT_TRUE(a.triton_group(other, first.id()));
@@ -155,7 +155,7 @@ TEST_F(KeyDirectory, TakesNoProcessForAnEarlierOneOfItsNumber) {
 TEST_F(KeyDirectory, KnowsAProcessByItsStart) {
   const vfs::SetOwner own = vfs::set_owner_of(::gettid());
   Thread thread;
-  EXPECT_EQ(own.process, ::getpid());
+  EXPECT_EQ(own.process, own_pid());
   EXPECT_GT(own.start, 0U);
   EXPECT_EQ(vfs::set_owner_of(thread.id()), own);
   EXPECT_FALSE(vfs::is_gone(own));
@@ -354,7 +354,7 @@ TEST_F(KeyDirectory, ServesEveryDeviceAndMountPathFromOneEntry) {
 
   ASSERT_TRUE(group);
   EXPECT_NE(group->find("/home/me/cache/" + there + "/k.ttir"), std::string::npos) << *group;
-  EXPECT_EQ(writers_seen(b, there, ::getpid()), "111");
+  EXPECT_EQ(writers_seen(b, there, own_pid()), "111");
   EXPECT_EQ(b.list(there).value().size(), 4U);
 }
 
@@ -368,13 +368,13 @@ TEST_F(KeyDirectory, ShowsNothingOfAClusterSetThatMissesOneBlob) {
   remote::evict_blob(*cluster, codec::digest_of("first wrote k.ttir"));
 
   EXPECT_FALSE(b.exists(directory + "/__grp__k.json"));
-  EXPECT_EQ(writers_seen(b, directory, ::getpid()), "---");
+  EXPECT_EQ(writers_seen(b, directory, own_pid()), "---");
   // The whole set is given up, so another writer's can take its place.
   Process two;
   ASSERT_TRUE(b.triton_compile(directory, "second", two.pid()));
   ASSERT_TRUE(b.sync());
   Host c(cluster);
-  ASSERT_TRUE(eventually([&] { return writers_seen(c, directory, ::getpid()) == "222"; }));
+  ASSERT_TRUE(eventually([&] { return writers_seen(c, directory, own_pid()) == "222"; }));
 }
 
 TEST_F(KeyDirectory, KeepsALaterSetOfAnotherHostLocal) {
@@ -390,8 +390,8 @@ TEST_F(KeyDirectory, KeepsALaterSetOfAnotherHostLocal) {
   ASSERT_TRUE(a.triton_compile(directory, "first", one.pid()));
   ASSERT_TRUE(a.sync());
 
-  EXPECT_EQ(writers_seen(a, directory, ::getpid()), "222");
-  EXPECT_EQ(writers_seen(b, directory, ::getpid()), "222");
+  EXPECT_EQ(writers_seen(a, directory, own_pid()), "222");
+  EXPECT_EQ(writers_seen(b, directory, own_pid()), "222");
 }
 
 TEST_F(KeyDirectory, TakesTheBundlersDirectoryRenameAsASet) {
@@ -436,7 +436,7 @@ TEST_F(KeyDirectory, CanBeRemovedFileByFileAndMadeAnew) {
 
   ASSERT_TRUE(b.triton_compile(directory, "second", one.pid()));
 
-  EXPECT_EQ(writers_seen(b, directory, ::getpid()), "222");
+  EXPECT_EQ(writers_seen(b, directory, own_pid()), "222");
 }
 
 TEST_F(KeyDirectory, KeepsTheSetThatItShowsWhenTheClusterHasAnother) {
@@ -449,15 +449,15 @@ TEST_F(KeyDirectory, KeepsTheSetThatItShowsWhenTheClusterHasAnother) {
   exchange_cluster_set();
   ASSERT_TRUE(knows_second(b));
 
-  EXPECT_EQ(writers_seen(b, directory, ::getpid()), "111");
+  EXPECT_EQ(writers_seen(b, directory, own_pid()), "111");
   EXPECT_EQ(b.list(directory).value().size(), 4U);
   EXPECT_GT(b.count("triton.changes_not_shown"), 0U);
   const auto explanation = b.file_system->explain(directory + "/k.ttir");
   EXPECT_EQ(explanation.digest, codec::digest_of("first wrote k.ttir").to_hex());
   b.take_over();
-  EXPECT_EQ(writers_seen(b, directory, ::getpid()), "111") << "another worker goes on with it";
+  EXPECT_EQ(writers_seen(b, directory, own_pid()), "111") << "another worker goes on with it";
   b.restart();
-  EXPECT_EQ(writers_seen(b, directory, ::getpid()), "222") << "nobody has the first one's group file any more";
+  EXPECT_EQ(writers_seen(b, directory, own_pid()), "222") << "nobody has the first one's group file any more";
 }
 
 TEST_F(KeyDirectory, LetsASetGoThatIsDeletedThoughTheClusterHasAnother) {
@@ -475,7 +475,7 @@ TEST_F(KeyDirectory, LetsASetGoThatIsDeletedThoughTheClusterHasAnother) {
   EXPECT_EQ(names.size(), 4U);
   for (const auto& name : names) EXPECT_TRUE(b.unlink(directory + "/" + name)) << name;
 
-  EXPECT_EQ(writers_seen(b, directory, ::getpid()), "---") << "what has these names in the cluster is hidden too";
+  EXPECT_EQ(writers_seen(b, directory, own_pid()), "---") << "what has these names in the cluster is hidden too";
   EXPECT_EQ(b.list(directory).value().size(), 0U);
   EXPECT_TRUE(b.remove_directory(directory));
 }
@@ -494,23 +494,23 @@ TEST_F(KeyDirectory, ListsADirectoryThatOnlyASetOfEarlierHolds) {
   EXPECT_EQ(b.list("triton/0").value(), std::vector<std::string>{key});
   EXPECT_EQ(b.remove_directory("triton/0").error().code(), ErrorCode::kNotEmpty);
   EXPECT_EQ(b.rename("triton/0", "triton/1").error().code(), ErrorCode::kCrossDevice);
-  EXPECT_EQ(writers_seen(b, directory, ::getpid()), "111");
+  EXPECT_EQ(writers_seen(b, directory, own_pid()), "111");
 }
 
 TEST_F(KeyDirectory, DropsTheSetThatItShowsWhenTheFactsOfTheHostChange) {
   publish_first();
   Host b(cluster);
   ASSERT_TRUE(b.wait_for_entry(canonical + "/__grp__k.json"));
-  ASSERT_EQ(writers_seen(b, directory, ::getpid()), "111");
+  ASSERT_EQ(writers_seen(b, directory, own_pid()), "111");
   exchange_cluster_set();
   ASSERT_TRUE(knows_second(b));
 
   b.change_facts("two");
 
-  EXPECT_EQ(writers_seen(b, directory, ::getpid()), "---");
+  EXPECT_EQ(writers_seen(b, directory, own_pid()), "---");
   EXPECT_TRUE(eventually([&] { return b.kernel.told_name("k.ttir"); }));
   b.change_facts("one");
-  EXPECT_TRUE(eventually([&] { return writers_seen(b, directory, ::getpid()) == "222"; }));
+  EXPECT_TRUE(eventually([&] { return writers_seen(b, directory, own_pid()) == "222"; }));
 }
 
 }  // namespace

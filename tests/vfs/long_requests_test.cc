@@ -32,7 +32,7 @@ class LongRequests : public ::testing::Test {
     return steps;
   }
   vfs::NodeId node(const std::string& path) { return a.look_up(path)->node; }
-  static vfs::Caller me() { return {::getuid(), ::getgid(), ::getpid()}; }
+  static vfs::Caller me() { return {::getuid(), ::getgid(), own_pid()}; }
 
   takeover::Region region_ = std::move(*takeover::Region::create(1));
   std::shared_ptr<remote::MemoryCluster> cluster = remote::make_memory_cluster();

@@ -21,7 +21,7 @@ std::string parent_path(const std::string& path) {
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-vfs::Caller caller() { return {::getuid(), ::getgid(), ::getpid()}; }
+vfs::Caller caller() { return {::getuid(), ::getgid(), own_pid()}; }
 
 std::shared_ptr<ModelFile> make_file(std::string bytes, mode_t mode) {
   return std::make_shared<ModelFile>(ModelFile{std::move(bytes), mode});

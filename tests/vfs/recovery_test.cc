@@ -84,7 +84,7 @@ TEST_F(Recovery, TrustsWhatACleanEndLeft) {
 
 TEST_F(Recovery, KeepsAWholeTritonSetAfterAHostCrash) {
   Host a(cluster);
-  ASSERT_TRUE(a.triton_compile(directory, "first", ::getpid()));
+  ASSERT_TRUE(a.triton_compile(directory, "first", own_pid()));
   ASSERT_TRUE(a.sync());
   restart_after_host_crash(a, [] {});
   EXPECT_EQ(a.list(directory).value_or(std::vector<std::string>{}).size(), 4U);
@@ -93,7 +93,7 @@ TEST_F(Recovery, KeepsAWholeTritonSetAfterAHostCrash) {
 
 TEST_F(Recovery, ShowsNoSetThatLostAChildWithTheHost) {
   Host a(cluster);
-  ASSERT_TRUE(a.triton_compile(directory, "first", ::getpid()));
+  ASSERT_TRUE(a.triton_compile(directory, "first", own_pid()));
   ASSERT_TRUE(a.sync());
   restart_after_host_crash(a, [&] { ASSERT_EQ(::unlink(on_disk(a, directory + "/k.ttir").c_str()), 0); });
   EXPECT_FALSE(std::filesystem::exists(on_disk(a, directory + "/__grp__k.json"))) << "it names a child that is gone";
@@ -105,7 +105,7 @@ TEST_F(Recovery, ShowsNoSetThatLostAChildWithTheHost) {
 TEST_F(Recovery, ShowsNoChildrenOfASetThatLostItsGroupFile) {
   // The daemon was killed while it moved a set into the view, and the cluster has another writer's.
   Host b(cluster);
-  ASSERT_TRUE(b.triton_compile(directory, "second", ::getpid()));
+  ASSERT_TRUE(b.triton_compile(directory, "second", own_pid()));
   ASSERT_TRUE(b.sync());
   Host a(cluster);
   a.stop();
@@ -137,7 +137,7 @@ TEST_F(Recovery, KeepsWritersOffABlobThatWasNotMarkedYet) {
 
 TEST_F(Recovery, ClearsPendingSetsAndOrphans) {
   Host a(cluster);
-  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "first", ::getpid()));
+  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "first", own_pid()));
   ASSERT_TRUE(a.publish_file("own/file", "bytes"));
   ASSERT_TRUE(a.exists("own/file"));
   ASSERT_TRUE(a.unlink("own/file"));
@@ -185,7 +185,7 @@ TEST_F(Recovery, CountsNamesThatNobodyHasLookedUpAcrossATakeover) {
   Host a(cluster);
   ASSERT_TRUE(a.create("one", "bytes"));
   const auto made = a.look_up("one");
-  ASSERT_TRUE(a.file_system->link(made->node, vfs::kRootNode, "two", {::getuid(), ::getgid(), ::getpid()}));
+  ASSERT_TRUE(a.file_system->link(made->node, vfs::kRootNode, "two", {::getuid(), ::getgid(), own_pid()}));
   a.restart();
   const auto held = a.look_up("one");
   ASSERT_TRUE(held);
@@ -239,7 +239,7 @@ TEST_F(Recovery, PublishesNoSetThatMissesAChild) {
   EXPECT_EQ(a.count("seal.incomplete_sets"), 1U);
   // The key is still free for a writer with all files.
   Host b(cluster);
-  ASSERT_TRUE(b.triton_compile(directory, "second", ::getpid()));
+  ASSERT_TRUE(b.triton_compile(directory, "second", own_pid()));
   ASSERT_TRUE(b.sync());
   Host c(cluster);
   EXPECT_TRUE(eventually([&] { return c.exists(directory + "/__grp__k.json"); }));

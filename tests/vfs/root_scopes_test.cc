@@ -50,7 +50,7 @@ class RootScopes : public ::testing::Test {
     const std::string path = write(host, "alice", "hers");
     const std::string key = "triton/0/" + triton_key_of("kernel");
     EXPECT_TRUE(host.make_directories("alice/" + key));
-    EXPECT_TRUE(host.triton_compile("alice/" + key, "hers", ::getpid()));
+    EXPECT_TRUE(host.triton_compile("alice/" + key, "hers", own_pid()));
     EXPECT_FALSE(host.file_system->sync(Deadline::after(Milliseconds(300)))) << "it waits";
     return {path, key};
   }
@@ -131,7 +131,7 @@ TEST_F(RootScopes, ShowTheSetsOfTheSameUser) {
   const std::string key = "triton/0/" + triton_key_of("kernel");
   use_as_root(a, "alice", kAlice);
   ASSERT_TRUE(a.make_directories("alice/" + key));
-  ASSERT_TRUE(a.triton_compile("alice/" + key, "hers", ::getpid()));
+  ASSERT_TRUE(a.triton_compile("alice/" + key, "hers", own_pid()));
   ASSERT_TRUE(a.sync());
   for (const auto& [root, user] : {std::pair("alice", kAlice), {"bob", kBob}}) {
     use_as_root(b, root, user);
@@ -149,7 +149,7 @@ TEST_F(RootScopes, KeepHereWhatOthersPutIntoAUsersRoot) {
   const std::string path = write(a, "alice", "his");
   const std::string key = "triton/0/" + triton_key_of("kernel");
   ASSERT_TRUE(a.make_directories("alice/" + key));
-  ASSERT_TRUE(a.triton_compile("alice/" + key, "his", ::getpid()));
+  ASSERT_TRUE(a.triton_compile("alice/" + key, "his", own_pid()));
   ASSERT_TRUE(a.sync());
   EXPECT_NE(a.file_system->explain("alice/" + path).why.find("user 1002 made it in a cache root of user 1001"),
             std::string::npos)
@@ -180,7 +180,7 @@ TEST_F(RootScopes, ChangeWithTheOwner) {
   b.user = 0;
   const auto node = b.look_up("root");
   ASSERT_TRUE(node);
-  ASSERT_TRUE(b.file_system->set_attributes(node->node, change, {0, 0, ::getpid()}));
+  ASSERT_TRUE(b.file_system->set_attributes(node->node, change, {0, 0, own_pid()}));
   EXPECT_FALSE(b.exists("root/" + hers));
   EXPECT_TRUE(eventually([&] { return b.kernel.told_name(hers.substr(3)); })) << "the kernel has kept it";
   EXPECT_TRUE(shows(b, "root/" + his));
@@ -229,7 +229,7 @@ TEST_F(RootScopes, KeepHereWhatAUserHasInADirectoryOfRootAlone) {
   ASSERT_TRUE(a.make_directory(path.substr(0, 2)));
   vfs::AttributeChange change;
   change.uid = kBob;
-  ASSERT_TRUE(a.file_system->set_attributes(a.look_up(path.substr(0, 2))->node, change, {0, 0, ::getpid()}));
+  ASSERT_TRUE(a.file_system->set_attributes(a.look_up(path.substr(0, 2))->node, change, {0, 0, own_pid()}));
   a.user = kBob;  // whose name is two letters
   ASSERT_TRUE(a.publish_file(path, "print('his')"));
   ASSERT_TRUE(a.sync());
@@ -264,7 +264,7 @@ TEST_F(RootScopes, OfTheMountpointChangeWithItsOwner) {
   vfs::AttributeChange change;
   change.uid = kAlice;
   change.mode = 0755;
-  ASSERT_TRUE(b.file_system->set_attributes(vfs::kRootNode, change, {0, 0, ::getpid()}));
+  ASSERT_TRUE(b.file_system->set_attributes(vfs::kRootNode, change, {0, 0, own_pid()}));
   EXPECT_TRUE(shows(b, path));
 }
 

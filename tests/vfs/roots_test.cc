@@ -57,7 +57,7 @@ TEST_F(Roots, ShareTheSetsOfTritonsOwnDirectories) {
   Host b(cluster);
   const std::string key = triton_key_of("kernel");
   ASSERT_TRUE(a.make_directories("job/triton_cache/" + key));
-  ASSERT_TRUE(a.triton_compile("job/triton_cache/" + key, "first", ::getpid()));
+  ASSERT_TRUE(a.triton_compile("job/triton_cache/" + key, "first", own_pid()));
   ASSERT_TRUE(a.sync());
   ASSERT_TRUE(b.wait_for_entry("triton/@/" + key + "/__grp__k.json"));
 
@@ -75,7 +75,7 @@ TEST_F(Roots, KeepTheirSetsApartUntilTheyAreWhole) {
   Host a(cluster);
   const std::string key = triton_key_of("kernel");
   ASSERT_TRUE(a.make_directories("alice/" + key));
-  ASSERT_TRUE(a.triton_put("alice/" + key, "k.ttir", "half", ::getpid()));
+  ASSERT_TRUE(a.triton_put("alice/" + key, "k.ttir", "half", own_pid()));
   EXPECT_FALSE(a.look_up("alice/" + key + "/k.ttir", 1)) << "half a set is its writer's alone";
   EXPECT_EQ(a.file_system->status().pending_sets, 1U);
 }
@@ -157,7 +157,7 @@ TEST_F(Roots, LetTheKernelKeepNoAbsenceThatNobodyWouldEnd) {
   ASSERT_TRUE(parent);
   const auto kept = [&](vfs::NodeId directory, const std::string& name) {
     std::optional<bool> keep;
-    a.file_system->lookup(directory, name, {.uid = ::getuid(), .gid = ::getgid(), .pid = ::getpid()},
+    a.file_system->lookup(directory, name, {.uid = ::getuid(), .gid = ::getgid(), .pid = own_pid()},
                           [&](const vfs::LookupAnswer& answer) { keep = answer.keep_absence; });
     return keep.value_or(true);
   };
@@ -256,7 +256,7 @@ TEST_F(Roots, MayComeIntoBeingByARename) {
   const auto directory = b.look_up("tmpab_1xyz9/" + path.substr(0, 2));
   ASSERT_TRUE(directory);
   std::optional<bool> keep;
-  b.file_system->lookup(directory->node, path.substr(3), {.uid = ::getuid(), .gid = ::getgid(), .pid = ::getpid()},
+  b.file_system->lookup(directory->node, path.substr(3), {.uid = ::getuid(), .gid = ::getgid(), .pid = own_pid()},
                         [&](const vfs::LookupAnswer& answer) { keep = answer.keep_absence; });
   EXPECT_EQ(keep, std::optional(false)) << "after the rename nobody would tell the kernel";
   ASSERT_TRUE(b.rename("tmpab_1xyz9", "bob"));

@@ -91,7 +91,7 @@ TEST_F(SealRace, NeverGivesTheStoreAFileThatGetsASecondName) {
     hold("");
     EXPECT_FALSE(checks_next(path, kSealBegins)) << "sealed as a file of one name, which is about to have two";
   };
-  ASSERT_TRUE(a.file_system->link(node->node, vfs::kRootNode, "two", {::getuid(), ::getgid(), ::getpid()}));
+  ASSERT_TRUE(a.file_system->link(node->node, vfs::kRootNode, "two", {::getuid(), ::getgid(), own_pid()}));
   ASSERT_FALSE(before_linkat);
   ASSERT_TRUE(a.sync());
   EXPECT_EQ(a.count("seal.sealed"), 2U);

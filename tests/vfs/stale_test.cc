@@ -44,7 +44,7 @@ class Stale : public ::testing::Test {
 TEST_F(Stale, LeavesTheViewAtTheNextMountAndComesBackWithTheFacts) {
   Host a(cluster);
   ASSERT_TRUE(a.publish_file(path, "print()"));
-  ASSERT_TRUE(a.triton_compile(directory, "first", ::getpid()));
+  ASSERT_TRUE(a.triton_compile(directory, "first", own_pid()));
   ASSERT_TRUE(a.publish_file("own/file", "private"));
   ASSERT_TRUE(a.sync());
 
@@ -68,7 +68,7 @@ TEST_F(Stale, LeavesTheViewAtTheNextMountAndComesBackWithTheFacts) {
 TEST_F(Stale, LeavesTheViewOfALiveMountAndStaysForWhoHasItOpen) {
   Host a(cluster);
   ASSERT_TRUE(a.publish_file(path, "print()"));
-  ASSERT_TRUE(a.triton_compile(directory, "first", ::getpid()));
+  ASSERT_TRUE(a.triton_compile(directory, "first", own_pid()));
   ASSERT_TRUE(a.sync());
   const auto open = a.look_up(path);
   const auto child = a.look_up(directory + "/k.ttir");
@@ -93,7 +93,7 @@ TEST_F(Stale, LeavesTheViewOfALiveMountAndStaysForWhoHasItOpen) {
 TEST_F(Stale, TakesNothingAwayWhenTheFactsAreTheSame) {
   Host a(cluster);
   ASSERT_TRUE(a.publish_file(path, "print()"));
-  ASSERT_TRUE(a.triton_compile(directory, "first", ::getpid()));
+  ASSERT_TRUE(a.triton_compile(directory, "first", own_pid()));
   a.change_facts("one");
   ASSERT_TRUE(a.sync());
   a.change_facts("one");
@@ -106,11 +106,11 @@ TEST_F(Stale, TakesNothingAwayWhenTheFactsAreTheSame) {
 TEST_F(Stale, MakesRoomForWhatTheClusterHasOfTheNewFacts) {
   Host b(cluster, with_facts("two"));
   ASSERT_TRUE(b.publish_file(path, "print(2)"));
-  ASSERT_TRUE(b.triton_compile(directory, "second", ::getpid()));
+  ASSERT_TRUE(b.triton_compile(directory, "second", own_pid()));
   ASSERT_TRUE(b.sync());
   Host a(cluster);
   ASSERT_TRUE(a.publish_file(path, "print(1)"));
-  ASSERT_TRUE(a.triton_compile(directory, "first", ::getpid()));
+  ASSERT_TRUE(a.triton_compile(directory, "first", own_pid()));
   ASSERT_TRUE(a.sync());
   EXPECT_EQ(a.read(path).value_or("absent"), "print(1)");
 
@@ -143,7 +143,7 @@ TEST_F(Stale, KeepsWhatIsPrivateOnTheHost) {
   Host a(cluster, options);
   ASSERT_TRUE(a.publish_file(path, "print()"));
   ASSERT_TRUE(a.publish_file("locks/x.lock", "1"));
-  ASSERT_TRUE(a.triton_compile(directory, "foreign", ::getpid()));
+  ASSERT_TRUE(a.triton_compile(directory, "foreign", own_pid()));
   a.change_facts("two");
   a.restart();
   for (const auto& kept : {path, std::string("locks/x.lock"), directory + "/k.ttir"})
@@ -190,7 +190,7 @@ TEST_F(Stale, TakesAwayWhatWasCopiedFromTheClusterAndChanged) {
   ASSERT_TRUE(found);
   vfs::AttributeChange change;
   change.mode = 0600;
-  ASSERT_TRUE(a.file_system->set_attributes(found->node, change, {::getuid(), ::getgid(), ::getpid()}));
+  ASSERT_TRUE(a.file_system->set_attributes(found->node, change, {::getuid(), ::getgid(), own_pid()}));
   a.restart();
   EXPECT_EQ(a.look_up(path)->attributes.mode & 07777, 0600U);
   a.change_facts("two");
@@ -203,7 +203,7 @@ TEST_F(Stale, KeepsAFileWithNamesInTwoFamilies) {
   ASSERT_TRUE(a.publish_file(path, "text"));
   const auto node = a.look_up(path);
   const auto parent = a.look_up(path.substr(0, 2));
-  ASSERT_TRUE(a.file_system->link(node->node, parent->node, source.substr(3), {::getuid(), ::getgid(), ::getpid()}));
+  ASSERT_TRUE(a.file_system->link(node->node, parent->node, source.substr(3), {::getuid(), ::getgid(), own_pid()}));
   ASSERT_TRUE(a.sync());
   a.restart();
   EXPECT_TRUE(a.exists(path));
@@ -337,7 +337,7 @@ TEST_F(Stale, ShowsWhatItFoundUnfitWhenTheHostHasChangedAndAfterARestart) {
 TEST_F(Stale, KeepsForTheClusterWhatItsOwnCheckCallsDamaged) {
   Host b(cluster);
   ASSERT_TRUE(b.publish_file(path, "of a newer torch"));
-  ASSERT_TRUE(b.triton_compile(directory, "first", ::getpid()));
+  ASSERT_TRUE(b.triton_compile(directory, "first", own_pid()));
   ASSERT_TRUE(b.sync());
   HostOptions options;
   options.check = [&](const layout::Classification& classified, std::string_view, uint64_t) -> Result<void> {
@@ -398,7 +398,7 @@ TEST_F(Stale, FetchesAgainWhatItsOwnDiskHasDamaged) {
 
 TEST_F(Stale, HidesATritonSetWithOneChildForAnotherHost) {
   Host b(cluster);
-  ASSERT_TRUE(b.triton_compile(directory, "first", ::getpid()));
+  ASSERT_TRUE(b.triton_compile(directory, "first", own_pid()));
   ASSERT_TRUE(b.sync());
   HostOptions options;
   options.check = [](const layout::Classification& classified, std::string_view, uint64_t) -> Result<void> {

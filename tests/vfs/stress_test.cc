@@ -154,7 +154,7 @@ TEST_F(Stress, NeverMixesTritonSets) {
       // One process compiles at a time on this host, in threads of one process here: sets belong to processes.
       static Guarded<int> compiling[2];
       const std::string name = "w" + std::to_string(++writers);
-      compiling[thread % 2].with([&](int&) { (void)host.triton_compile(directory, name, ::getpid()); });
+      compiling[thread % 2].with([&](int&) { (void)host.triton_compile(directory, name, own_pid()); });
       return;
     }
     // A reader that is another process than the writers.

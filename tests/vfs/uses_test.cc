@@ -68,7 +68,7 @@ TEST_F(Uses, TellWhoWaitedForBytesAndForHowMany) {
   EXPECT_EQ(fetched.bytes, 7U);
   EXPECT_EQ(fetched.digest, codec::digest_of("print()"));
   EXPECT_GT(fetched.waited.count(), 0);
-  EXPECT_EQ(fetched.thread, ::getpid());
+  EXPECT_EQ(fetched.thread, own_pid());
   EXPECT_TRUE(b.exists(name));
   EXPECT_EQ(of(name).back(), UseKind::kCluster);
 }

@@ -410,7 +410,7 @@ TEST_F(WritersTest, KeepsWhatACrashLeftWithoutAMark) {
   Host a(cluster, options);
   const std::string path = code_path("crash");
   ASSERT_TRUE(a.make_directories(path.substr(0, 2)));
-  ASSERT_TRUE(a.triton_compile(directory, "first", ::getpid()));
+  ASSERT_TRUE(a.triton_compile(directory, "first", own_pid()));
   a.stop();
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, on_disk(a, path), "print()"));
   for (const char* name : {"k.json", "k.source", "k.ttir", "__grp__k.json"}) {

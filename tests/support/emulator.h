@@ -42,11 +42,12 @@ namespace inductorfs::testing {
     }                                                                            \
   } while (false)
 
-/// Ends a test that reads in /proc what a program of ours has mapped, opened and in its environment.
-#define INDUCTORFS_NEEDS_OWN_PROC()                                                             \
-  do {                                                                                          \
-    if (::inductorfs::testing::is_emulated()) {                                                 \
-      INDUCTORFS_LACKS("the memory of its programs in /proc: it shows that of their emulator"); \
-    }                                                                                           \
-    INDUCTORFS_NEEDS_OPENAT2();                                                                 \
+/// Ends a test that reads in /proc what a program of ours has mapped, opened and in its environment, or when it began,
+/// or that chooses its number.
+#define INDUCTORFS_NEEDS_OWN_PROC()                                       \
+  do {                                                                    \
+    if (::inductorfs::testing::is_emulated()) {                           \
+      INDUCTORFS_LACKS("its programs in /proc: their emulator is there"); \
+    }                                                                     \
+    INDUCTORFS_NEEDS_OPENAT2();                                           \
   } while (false)

@@ -100,6 +100,7 @@ TEST_F(KeyDirectory, NeverMixesTheSetsOfTwoWriters) {
 }
 
 TEST_F(KeyDirectory, NeverMixesTheSetsOfTwoThreadsOfAProcess) {
+  INDUCTORFS_NEEDS_OWN_PROC();
   Process one;  // before the host: a child would keep its catalog open
   Host a(cluster);
   Thread first;
@@ -126,6 +127,7 @@ TEST_F(KeyDirectory, NeverMixesTheSetsOfTwoThreadsOfAProcess) {
 }
 
 TEST_F(KeyDirectory, TakesNoProcessForAnEarlierOneOfItsNumber) {
+  INDUCTORFS_NEEDS_OWN_PROC();
   if (::geteuid() != 0) INDUCTORFS_LACKS("root, who alone chooses the number of a process");
   Process one;  // before the host: a child would keep its catalog open
   Process reader;
@@ -153,6 +155,7 @@ TEST_F(KeyDirectory, TakesNoProcessForAnEarlierOneOfItsNumber) {
 }
 
 TEST_F(KeyDirectory, KnowsAProcessByItsStart) {
+  INDUCTORFS_NEEDS_OWN_PROC();
   const vfs::SetOwner own = vfs::set_owner_of(::gettid());
   Thread thread;
   EXPECT_EQ(own.process, own_pid());

@@ -17,8 +17,19 @@ PATCHED = "torch/_inductor/codegen/cpp.py"
 PATCH = [(r'return f"std::max\(\{x\}, decltype\(\{x\}\)\(0\)\)"', 'return f"std::max({x}, decltype({x})(0)) + decltype({x})(1)"'),
          (r'return f"at::vec::clamp_min\(\{x\}, decltype\(\{x\}\)\(0\)\)"',
           'return f"at::vec::clamp_min({x}, decltype({x})(0)) + decltype({x})(1)"')]
-# {image: (torch, whether a module is changed)}: two are of equal content, at two paths.
-IMAGES = {"2.15": ("2.15", False), "2.15 again": ("2.15", False), "2.9": ("2.9", False), "2.15 patched": ("2.15", True)}
+
+
+def patched(site_packages):
+    """{file of the packages: what it has in the image}."""
+    text = (site_packages / PATCHED).read_text()
+    for pattern, new in PATCH:
+        text, count = re.subn(pattern, new, text)
+        assert count == 1, f"{site_packages / PATCHED} has {pattern} {count} times"
+    return {PATCHED: text}
+
+
+# {image: (environment, what changes its packages)}: two are of equal content, at two paths.
+IMAGES = {"2.15": ("2.15", None), "2.15 again": ("2.15", None), "2.9": ("2.9", None), "2.15 patched": ("2.15", patched)}
 
 
 def base_of(python):
@@ -33,11 +44,12 @@ def closed(path):
 
 
 class Images:
-    """The images of IMAGES; what they consist of is never written to. Needs external synchronisation; use as a context."""
+    """Images as those of IMAGES; what they consist of is never written to. Needs external synchronisation; use as a context."""
 
-    def __init__(self):
+    def __init__(self, images=None):
         if os.geteuid() != 0:
             lack("overlays: root only")
+        self._images = images or IMAGES
         self.root, self._mounts = None, []
 
     def __enter__(self):
@@ -47,7 +59,7 @@ class Images:
             # The upper directory of an overlay may lie on a tmpfs, and not on another overlay, as which CI has its whole disk.
             self._mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", self._made("layers"))
             # All of them before the first container, which sees no mount that is made later.
-            for image in IMAGES:
+            for image in self._images:
                 self.python(image)
         except BaseException:
             self.__exit__()
@@ -64,16 +76,17 @@ class Images:
     @functools.cache
     def python(self, image):
         """The interpreter of this image."""
-        version, patched = IMAGES[image]
+        version, change = self._images[image]
         changes = self._interpreter(places.venv_python(version))
-        if patched:
-            changes[places.site_packages(version).relative_to(places.venv(version)) / PATCHED] = self._patched(version)
+        packages = places.site_packages(version)
+        for file, content in (change(packages) if change else {}).items():
+            changes[(packages / file).relative_to(places.venv(version))] = content
         return self._overlay(image.replace(" ", "-"), places.venv(version), changes) / "bin" / "python"
 
     @functools.cached_property
     def variables(self):
         """What a job needs in its environment to run these interpreters."""
-        base = base_of(places.venv_python("2.15"))
+        base = base_of(places.venv_python(next(iter(self._images.values()))[0]))
         return {"LD_LIBRARY_PATH": str(self._base(base) / "lib")} if closed(base) else {}
 
     def _interpreter(self, python):
@@ -90,16 +103,8 @@ class Images:
     def _base(self, base):
         return self._overlay("interpreter", base, {})
 
-    @staticmethod
-    def _patched(version):
-        text = (places.site_packages(version) / PATCHED).read_text()
-        for pattern, new in PATCH:
-            text, count = re.subn(pattern, new, text)
-            assert count == 1, f"{PATCHED} of torch {version} has {pattern} {count} times"
-        return text
-
     def _overlay(self, name, lower, changes):
-        """Shows `lower` with these files changed (text) or replaced by links (paths)."""
+        """Shows `lower` with these files changed (text, bytes) or replaced by links (paths)."""
         upper, work = (self.root / "layers" / f"{name}-{kind}" for kind in ("upper", "work"))
         upper.mkdir()
         work.mkdir()
@@ -109,7 +114,7 @@ class Images:
             if isinstance(content, Path):
                 (upper / file).symlink_to(content)
             else:
-                (upper / file).write_text(content)
+                (upper / file).write_bytes(content if isinstance(content, bytes) else content.encode())
         self._mount("-t", "overlay", "-o", f"lowerdir={lower},upperdir={upper},workdir={work}", "overlay", self._made(name))
         return self.root / name
 

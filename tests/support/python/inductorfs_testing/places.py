@@ -25,8 +25,9 @@ def copy_programs(directory: Path) -> Path:
 
 @functools.cache
 def venv(version: str) -> Path:
-    """The environment with this torch ("2.15", "2.9"), made first when it is missing."""
-    requirements = REPOSITORY / "tests" / "torch" / "requirements" / f"torch-{version}.txt"
+    """The environment with this torch ("2.15", "2.9"), or of this name ("vllm-0.32"), made first when it is missing."""
+    name = version if "-" in version else f"torch-{version}"
+    [requirements] = (REPOSITORY / "tests").glob(f"*/requirements/{name}.txt")
     done = subprocess.run([REPOSITORY / "scripts" / "venv", requirements], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, text=True, check=True, timeout=1800)
     return Path(done.stdout.strip())

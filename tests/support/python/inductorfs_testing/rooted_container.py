@@ -65,18 +65,18 @@ for line in sys.stdin:
 
 
 class RootedContainer:
-    """A container that lasts: a root, mounts, processes, a host name and users of its own; the mount is at /cache there, and the host's path
+    """A container that lasts: a root, mounts, processes, a host name and users of its own; the mount is at `at` there, and the host's path
     is empty. The first process is user 12345 there and root here; `users`: {number there: number here} of further ones. `binds`: {directory
     of the host: its place in the container, which is there or directly below the root}. Root only; use as a context."""
     AT, USER = Path("/cache"), 12345
 
-    def __init__(self, cache: Path, binds=None, users=None):
+    def __init__(self, cache: Path, binds=None, users=None, at=AT):
         self._root = Path(tempfile.mkdtemp(prefix="inductorfs-container-"))
         words = [word for bind in (binds or {}).items() for word in bind]
         for place in map(Path, (binds or {}).values()):
             assert place.exists() or place.parent == Path("/"), f"{place}: a new directory would be made on the host"
         command = ["unshare", "--mount", "--pid", "--uts", "--fork", "--kill-child", "--propagation", "private", "sh", "-c", BUILD, "container",
-                   self._root, cache, self.AT, self.USER, *words, "", sys.executable, "-B", "-c", GUEST, self.AT]
+                   self._root, cache, at, self.USER, *words, "", sys.executable, "-B", "-c", GUEST, at]
         self._log = self._root.with_name(self._root.name + ".err")
         with open(self._log, "wb") as log:
             self._child = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd="/",

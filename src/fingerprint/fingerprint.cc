@@ -21,6 +21,7 @@ constexpr std::pair<Facet, std::string_view> kNames[] = {{Facet::kTorch, "torch"
                                                          {Facet::kCpu, "cpu"},
                                                          {Facet::kCpuIsa, "cpu-isa"},
                                                          {Facet::kCompiler, "compiler"},
+                                                         {Facet::kEngine, "engine"},
                                                          {Facet::kEnvironment, "environment"},
                                                          {Facet::kTrust, "trust"}};
 

@@ -161,6 +161,7 @@ Judgement judge_facet(Facet facet, const Writer& writer, std::span<const Facet> 
     case Facet::kCpu:
     case Facet::kCpuIsa:
     case Facet::kCompiler:
+    case Facet::kEngine:
     case Facet::kTrust:
       break;  // the host's: a process on it has no other
   }

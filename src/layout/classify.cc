@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "engine_families.h"
 #include "families.h"
 #include "inductorfs/codec/entry.h"
 #include "inductorfs/layout/layout.h"
@@ -36,6 +37,7 @@ bool is_of_a_root(const PathParts& parts, size_t begin) {
   const bool alone = parts.count == begin + 1;
   const std::string_view second = alone ? std::string_view{} : parts[begin + 1];
   if (first == "fxgraph" || first == "aotautograd" || first == kPrecompiledHeaders) return true;
+  if (is_of_an_engine(parts, begin)) return true;
   if (first == kTriton) return alone || is_device_or_any(second);
   if (first == "cache") {
     return alone || is_text_of(second, kSha256HexLength, kHex) || is_on_disk_cache(second);

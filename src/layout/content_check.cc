@@ -7,6 +7,7 @@
 
 #include "artefact.h"
 #include "elf_file.h"
+#include "engine_check.h"
 #include "gpu_target.h"
 #include "host_check.h"
 #include "inductorfs/codec/digest.h"
@@ -197,6 +198,15 @@ Result<void> check_family(const Classification& classified, const Artefact& arte
       return check_triton_file(classified, artefact, host);
     case Family::kTritonLauncher:
       return check_launcher(artefact, host);
+    case Family::kVllmModel:
+    case Family::kVllmIndex:
+    case Family::kVllmModelInfo:
+    case Family::kFlashInferAutotune:
+    case Family::kFlashInferCubin:
+    case Family::kDeepGemm:
+    case Family::kTileLang:
+    case Family::kSglangJit:
+      return check_engine_artefact(classified, artefact, host);
     case Family::kVecIsaMarker:
     case Family::kKernelPerf:
     case Family::kDynamo:
@@ -205,6 +215,8 @@ Result<void> check_family(const Classification& classified, const Artefact& arte
     case Family::kHalide:
     case Family::kAotInductor:
     case Family::kGenericCache:
+    case Family::kParcelMember:
+    case Family::kEnginePrivate:
     case Family::kLock:
     case Family::kTemporary:
     case Family::kTool:
@@ -218,7 +230,7 @@ Result<void> check_family(const Classification& classified, const Artefact& arte
 
 bool needs_whole(Family family) {
   constexpr std::array kHeadOnly = {Family::kPrecompiledHeader, Family::kVecIsaMarker};
-  if (family > Family::kTritonAutotune) return false;
+  if (family > Family::kSglangJit) return false;
   return family != Family::kKernelPerf && std::find(kHeadOnly.begin(), kHeadOnly.end(), family) == kHeadOnly.end();
 }
 

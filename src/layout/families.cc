@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine_families.h"
 #include "inductorfs/codec/entry.h"
 #include "name_shapes.h"
 
@@ -252,6 +253,7 @@ Family tree_family(const PathParts& parts) {
 Family family_of(const PathParts& parts) {
   if (!parts.clean) return Family::kOther;
   if (const Family family = transient_family(parts); family != Family::kOther) return family;
+  if (const Family family = engine_family_of(parts); family != Family::kOther) return family;
   const std::string_view root = parts[0];
   if (is_torch_directory(root)) {
     if (parts.count < 2) return Family::kOther;

@@ -29,6 +29,8 @@ std::string_view never_shared(Family family) {
       return "a lock is between the processes of one host: it cannot be shared";
     case Family::kTemporary:
       return "temporary names repeat between hosts, and two would write one file: they cannot be shared";
+    case Family::kParcelMember:
+      return "it is shared with the directory or the index that it belongs to";
     case Family::kTool:
       return "tool chains and logs that are appended to cannot be shared";
     case Family::kOther:
@@ -49,12 +51,21 @@ std::string_view never_shared(Family family) {
     case Family::kTritonKernel:
     case Family::kTritonLauncher:
     case Family::kTritonAutotune:
+    case Family::kVllmModel:
+    case Family::kVllmIndex:
+    case Family::kVllmModelInfo:
+    case Family::kFlashInferAutotune:
+    case Family::kFlashInferCubin:
+    case Family::kDeepGemm:
+    case Family::kTileLang:
+    case Family::kSglangJit:
     case Family::kDynamo:
     case Family::kObjectCache:
     case Family::kCutlass:
     case Family::kHalide:
     case Family::kAotInductor:
     case Family::kGenericCache:
+    case Family::kEnginePrivate:
       break;
   }
   return {};

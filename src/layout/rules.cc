@@ -25,6 +25,15 @@ constexpr Facet kLauncher[] = {Facet::kTriton, Facet::kPython, Facet::kLibc, Fac
 constexpr Facet kKernelTimings[] = {Facet::kTriton, Facet::kGpu, Facet::kEnvironment};
 constexpr Facet kAllButCompiler[] = {Facet::kTorch, Facet::kTriton, Facet::kPython, Facet::kLibc,
                                      Facet::kCpu,   Facet::kCuda,   Facet::kGpu,    Facet::kEnvironment};
+/// A graph that is loaded without a look at what is in it, with calls of the engine's own operators.
+constexpr Facet kServedGraph[] = {Facet::kTorch, Facet::kTriton, Facet::kPython, Facet::kCuda,
+                                  Facet::kGpu,   Facet::kCpuIsa, Facet::kEngine, Facet::kEnvironment};
+constexpr Facet kEngineSource[] = {Facet::kEngine};
+constexpr Facet kEngineTuning[] = {Facet::kCuda, Facet::kGpu, Facet::kEngine, Facet::kEnvironment};
+constexpr Facet kEngineKernel[] = {Facet::kGpuArch};
+constexpr Facet kDeviceCode[] = {Facet::kGpuArch, Facet::kCuda};
+constexpr Facet kHostAndDeviceCode[] = {Facet::kGpuArch, Facet::kCuda, Facet::kPython, Facet::kLibc, Facet::kTorch,
+                                        Facet::kEngine};
 constexpr Facet kState[] = {Facet::kTorch, Facet::kPython, Facet::kEnvironment};
 
 /// In the order of Family. The facets of a family that is not shared are those it would need if an operator shared it.
@@ -208,6 +217,82 @@ constexpr Rule kRules[] = {
          "nothing in the kernels",
      .source = "triton/runtime/autotuner.py: Autotuner.check_disk_cache; FileCacheManager.put",
      .pattern = "triton/<device>/<KEY>/*.autotune.json"},
+    {.family = Family::kVllmModel,
+     .name = "vllm_model",
+     .shared = true,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = kServedGraph,
+     .why = "every graph of a model, compiled; its key has neither the engine's binaries nor the CPU, and the GPU and torch only in mega mode. A model that cannot be loaded is written again, so the latest counts",
+     .source = "vllm/compilation/decorators.py: save_aot_compiled_function, try_load_aot_compiled_fn",
+     .pattern = "torch_compile_cache/torch_aot_compile/<64 hex>/rank_<r>_<dp>/model, torch_aot_compile/<64 hex>/rank_<r>_<dp>/model"},
+    {.family = Family::kVllmIndex,
+     .name = "vllm_index",
+     .shared = true,
+     .seal = SealSign::kQuiet,
+     .contest = Contest::kNone,
+     .form = Form::kIndex,
+     .facets = kServedGraph,
+     .why = "names the compiled artefacts of a model, without one of which the engine dies: all of them come with it. Written in place; it is whole when it parses and all that it names is there",
+     .source = "vllm/compilation/backends.py: CompilerManager.save_to_file, load; torch/_inductor/standalone_compile.py: CompiledArtifact.save",
+     .pattern = "torch_compile_cache/<10 hex>/rank_<r>_<dp>/<tag>/vllm_compile_cache.py"},
+    {.family = Family::kVllmModelInfo,
+     .name = "vllm_modelinfo",
+     .shared = true,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = kEngineSource,
+     .why = "what a model's class can do; it has the hash of the source that it is of",
+     .source = "vllm/model_executor/models/registry.py: _LazyRegisteredModel",
+     .pattern = "modelinfos/<module>-<class>.json"},
+    {.family = Family::kFlashInferAutotune,
+     .name = "flashinfer_autotune",
+     .shared = true,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = kEngineTuning,
+     .why = "timings of one GPU model",
+     .source = "flashinfer/autotuner.py; vllm/model_executor/warmup/flashinfer_autotune_cache.py",
+     .pattern = "flashinfer_autotune_cache/<ver>/<arch>/<64 hex>/*.json, autotune/v2/<env>/*"},
+    {.family = Family::kFlashInferCubin,
+     .name = "flashinfer_cubin",
+     .shared = true,
+     .seal = SealSign::kRename,
+     .contest = Contest::kFirstOfPath,
+     .facets = kEngineKernel,
+     .why = "downloaded kernels, whose path has the hash of what they are",
+     .source = "flashinfer/jit/cubin_loader.py",
+     .pattern = "cubins/**"},
+    {.family = Family::kDeepGemm,
+     .name = "deep_gemm",
+     .shared = true,
+     .seal = SealSign::kRename,
+     .contest = Contest::kFirstOfPath,
+     .form = Form::kDirectory,
+     .facets = kDeviceCode,
+     .why = "a kernel with its source; the name has the code, the headers, the architecture and NVCC. A directory without one of its files aborts the job",
+     .source = "DeepGEMM csrc/jit/compiler.hpp: Compiler::build; kernel_runtime.hpp: check_validity",
+     .pattern = "cache/kernel.<name>.<hash>/**"},
+    {.family = Family::kTileLang,
+     .name = "tilelang",
+     .shared = true,
+     .seal = SealSign::kRename,
+     .contest = Contest::kFirstOfPath,
+     .form = Form::kDirectory,
+     .facets = kHostAndDeviceCode,
+     .why = "a kernel with its host library; the name has neither nvcc nor libc",
+     .source = "tilelang/cache/kernel_cache.py",
+     .pattern = "<version>/<os-arch>/kernels/<64 hex>/**"},
+    {.family = Family::kSglangJit,
+     .name = "sglang_jit",
+     .shared = true,
+     .seal = SealSign::kRename,
+     .contest = Contest::kFirstOfPath,
+     .form = Form::kDirectory,
+     .facets = kHostAndDeviceCode,
+     .why = "an extension of SGLang; the name has what it depends on but nvcc and libc",
+     .source = "sglang/jit_kernel/utils.py",
+     .pattern = "jit/**/deps-<key>/**"},
     {.family = Family::kDynamo,
      .name = "dynamo",
      .shared = false,
@@ -278,6 +363,24 @@ constexpr Rule kRules[] = {
      .source = "torch/_inductor/runtime/caching/implementations.py: _OnDiskCacheImpl; interfaces.py: "
                "Memoizer._dump_to_disk, _maybe_prepopulate_from_dump",
      .pattern = "cache/** but <64 hex> and on_disk_cache, memoizer_cache.json"},
+    {.family = Family::kParcelMember,
+     .name = "parcel_member",
+     .shared = false,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = {},
+     .why = "comes to other hosts with the directory or the index that it belongs to",
+     .source = "see deep_gemm, tilelang, sglang_jit and vllm_index",
+     .pattern = "the files below those directories; artifact_compile_range_* beside vllm_compile_cache.py"},
+    {.family = Family::kEnginePrivate,
+     .name = "engine_private",
+     .shared = false,
+     .seal = SealSign::kRename,
+     .contest = Contest::kNone,
+     .facets = {},
+     .why = "dumps for people, an unpacked artefact, which is written file by file, plans and topology of this host",
+     .source = "vllm/compilation/backends.py; vllm/v1/worker/startup_plan.py",
+     .pattern = "torch_compile_cache/**, startup_plan/**, gpu_p2p_access_cache_for_*.json, but the families above"},
     {.family = Family::kLock,
      .name = "lock",
      .shared = false,
@@ -338,6 +441,18 @@ std::string_view to_string(SealSign sign) {
       return "build directory";
     case SealSign::kQuiet:
       return "quiet";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(Form form) {
+  switch (form) {
+    case Form::kFile:
+      return "file";
+    case Form::kDirectory:
+      return "directory";
+    case Form::kIndex:
+      return "index";
   }
   return "unknown";
 }

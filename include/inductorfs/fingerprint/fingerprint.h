@@ -27,12 +27,13 @@ enum class Facet {
   kCpu,
   kCpuIsa,
   kCompiler,
+  kEngine,       ///< the compiled libraries of serving engines: vLLM's, FlashInfer's, SGLang's
   kEnvironment,  ///< declared values of the variables that change generated code but are in no key (variables.h)
   kTrust,        ///< who uses what is made in a cache root (trust.h): no fact of a host, and none of kAllFacets
 };
 inline constexpr Facet kAllFacets[] = {Facet::kTorch,   Facet::kTriton,   Facet::kCuda,       Facet::kGpu,
                                        Facet::kGpuArch, Facet::kPython,   Facet::kLibc,       Facet::kCpu,
-                                       Facet::kCpuIsa,  Facet::kCompiler, Facet::kEnvironment};
+                                       Facet::kCpuIsa,  Facet::kCompiler, Facet::kEngine,     Facet::kEnvironment};
 [[nodiscard]] std::string_view to_string(Facet facet);
 [[nodiscard]] Result<Facet> facet_from_string(std::string_view name);
 

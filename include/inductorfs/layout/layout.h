@@ -38,12 +38,22 @@ enum class Family {
   kTritonKernel,       ///< triton/<device>/<KEY>/: IR, binary, metadata, __grp__
   kTritonLauncher,     ///< triton/<device>/<KEY>/*.so: launchers, cuda_utils
   kTritonAutotune,     ///< triton/<device>/<KEY>/*.autotune.json
+  kVllmModel,          ///< torch_compile_cache/torch_aot_compile/<64 hex>/rank_<r>_<dp>/model
+  kVllmIndex,          ///< torch_compile_cache/<10 hex>/rank_<r>_<dp>/<tag>/vllm_compile_cache.py
+  kVllmModelInfo,      ///< modelinfos/<module>-<class>.json
+  kFlashInferAutotune, ///< tunings of FlashInfer, its own and those of vLLM
+  kFlashInferCubin,    ///< cubins/
+  kDeepGemm,           ///< cache/kernel.<name>.<hash>/
+  kTileLang,           ///< <version>/<os-arch>/kernels/<64 hex>/
+  kSglangJit,          ///< jit/**/deps-<key>/
   kDynamo,             ///< dynamo/, but kPgoState
   kObjectCache,        ///< cutedsl, quack, flydsl
   kCutlass,            ///< .cu, configs_*.json, torch_cutlass/
   kHalide,
   kAotInductor,   ///< .wrapper.*, cubins beside code, aoti_eager/
   kGenericCache,  ///< caches that others make with torch's classes, memoizer_cache.json
+  kParcelMember,  ///< what a parcel holds (Form): it has no entry of its own
+  kEnginePrivate, ///< what serving engines write beside their caches
   kLock,
   kTemporary,  ///< every temporary name of all protocols, and build directories
   kTool,       ///< gcc/, bisect/, autoheuristic/, debug output
@@ -57,6 +67,14 @@ enum class SealSign {
   kRename,          ///< the file came there by a rename of itself or of its directory
   kBuildDirectory,  ///< the rmdir of `<stem>_CxxBuild`, which torch does when the compiler has exited 0
   kQuiet,           ///< nothing was written to the file for some time
+};
+
+/// In which form the cluster has the artefacts of a family. A parcel is one blob with several files
+/// (codec/parcel.h), which a host shows together or not at all.
+enum class Form {
+  kFile,       ///< a file is a blob
+  kDirectory,  ///< a directory, with all below it, is a parcel; its rename onto its name shows that it is complete
+  kIndex,      ///< a file that names others beside it: a parcel of it and them (index_members)
 };
 
 /// The rule by which the cluster keeps one artefact or several when several hosts make one.
@@ -74,6 +92,7 @@ struct Rule {
   bool shared = false;    ///< false: the file works as on a local disk and never leaves the host
   SealSign seal = SealSign::kRename;
   Contest contest = Contest::kNone;
+  Form form = Form::kFile;
   std::span<const fingerprint::Facet> facets;  ///< the facets that the family's artefacts depend on
   std::string_view why;                        ///< why the family is shared in this way, or is not shared
   std::string_view source;                     ///< where torch or Triton does it: file and function
@@ -84,6 +103,7 @@ struct Rule {
 [[nodiscard]] std::span<const Rule> all_rules();
 [[nodiscard]] std::string_view to_string(SealSign sign);
 [[nodiscard]] std::string_view to_string(Contest contest);
+[[nodiscard]] std::string_view to_string(Form form);
 
 // ---- Cache roots
 //
@@ -131,7 +151,8 @@ struct Classification {
   /// aotautograd, triton); else empty.
   std::string key_directory;
 };
-/// Classifies the path of a file; canonical paths too. A directory is kOther, whatever the family of its files. A path
+/// Classifies the path of a file, or of a directory that is one artefact (Form::kDirectory); canonical paths too. Any
+/// other directory is kOther, whatever the family of its files. A path
 /// with an empty, "." or ".." component, a NUL, or more than codec::kPathLimit bytes is kOther.
 [[nodiscard]] Classification classify(std::string_view path);
 
@@ -199,6 +220,12 @@ enum class CommonUse {
 /// Returns the group file for one reader, whose child paths are below `key_directory`, an absolute path: the inverse of
 /// canonical_group().
 [[nodiscard]] Result<std::string> render_group(std::string_view canonical_json, std::string_view key_directory);
+
+// ---- Indexes (Form::kIndex)
+
+/// Returns the names of the files that an index names, all of them in its own directory; several equal names once.
+/// kCorrupt when the bytes are no index, kNotSupported when it names something elsewhere, or nothing.
+[[nodiscard]] Result<std::vector<std::string>> index_members(Family family, std::string_view index);
 
 // ---- cache/<system hash> (torch/_inductor/codecache.py: PersistentCache)
 

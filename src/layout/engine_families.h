@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "families.h"
+
+/// The families of names that serving engines and their kernel libraries make below a cache root: vLLM, FlashInfer,
+/// DeepGEMM, TileLang, SGLang. The functions are pure; safe for concurrent use.
+namespace inductorfs::layout {
+
+/// Says whether the components from `begin` on may be a path that an engine makes in its cache directory, or lead to
+/// one. Not what leads to a cache root of torch or Triton inside: that root is the inner one.
+[[nodiscard]] bool is_of_an_engine(const PathParts& parts, size_t begin);
+/// Returns the family of a path below a root; kOther when no engine makes it.
+[[nodiscard]] Family engine_family_of(const PathParts& parts);
+
+}  // namespace inductorfs::layout

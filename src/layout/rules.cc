@@ -30,10 +30,10 @@ constexpr Facet kServedGraph[] = {Facet::kTorch, Facet::kTriton, Facet::kPython,
                                   Facet::kGpu,   Facet::kCpuIsa, Facet::kEngine, Facet::kEnvironment};
 constexpr Facet kEngineSource[] = {Facet::kEngine};
 constexpr Facet kEngineTuning[] = {Facet::kCuda, Facet::kGpu, Facet::kEngine, Facet::kEnvironment};
-constexpr Facet kEngineKernel[] = {Facet::kGpuArch};
-constexpr Facet kDeviceCode[] = {Facet::kGpuArch, Facet::kCuda};
-constexpr Facet kHostAndDeviceCode[] = {Facet::kGpuArch, Facet::kCuda, Facet::kPython, Facet::kLibc, Facet::kTorch,
-                                        Facet::kEngine};
+constexpr Facet kEngineKernel[] = {Facet::kGpu};
+constexpr Facet kDeviceCode[] = {Facet::kCuda, Facet::kGpu, Facet::kEnvironment};
+constexpr Facet kHostAndDeviceCode[] = {Facet::kTorch, Facet::kPython, Facet::kLibc,       Facet::kCuda,
+                                        Facet::kGpu,   Facet::kEngine, Facet::kEnvironment};
 constexpr Facet kState[] = {Facet::kTorch, Facet::kPython, Facet::kEnvironment};
 
 /// In the order of Family. The facets of a family that is not shared are those it would need if an operator shared it.
@@ -223,9 +223,15 @@ constexpr Rule kRules[] = {
      .seal = SealSign::kRename,
      .contest = Contest::kNone,
      .facets = kServedGraph,
-     .why = "every graph of a model, compiled; its key has neither the engine's binaries nor the CPU, and the GPU and torch only in mega mode. A model that cannot be loaded is written again, so the latest counts",
-     .source = "vllm/compilation/decorators.py: save_aot_compiled_function, try_load_aot_compiled_fn",
-     .pattern = "torch_compile_cache/torch_aot_compile/<64 hex>/rank_<r>_<dp>/model, torch_aot_compile/<64 hex>/rank_<r>_<dp>/model"},
+     .why =
+         "a model's compiled graphs, in one pickle. Its key has the engine's variables, the configuration and the name "
+         "of the model's source, the GPU's name and torch only in mega mode, and never the GPU's memory, the CPU, the "
+         "engine's binaries or Triton's variables: kernels of one architecture on another, a restart loop. A model "
+         "that cannot be loaded is compiled and written again, so the latest counts. Up to vLLM 0.18 it is written in "
+         "place, and stays on the host",
+     .source = "vllm/compilation/decorators.py: save_aot_compiled_function, _try_load_aot_compiled_fn; caching.py: "
+               "aot_compile_hash_factors; torch/_dynamo/aot_compile.py: AOTCompiledFunction.save_compiled_function",
+     .pattern = "[torch_compile_cache/]torch_aot_compile/<64 hex>/rank_<r>_<dp>[_dev<n>]/model"},
     {.family = Family::kVllmIndex,
      .name = "vllm_index",
      .shared = true,
@@ -233,17 +239,25 @@ constexpr Rule kRules[] = {
      .contest = Contest::kNone,
      .form = Form::kIndex,
      .facets = kServedGraph,
-     .why = "names the compiled artefacts of a model, without one of which the engine dies: all of them come with it. Written in place; it is whole when it parses and all that it names is there",
-     .source = "vllm/compilation/backends.py: CompilerManager.save_to_file, load; torch/_inductor/standalone_compile.py: CompiledArtifact.save",
-     .pattern = "torch_compile_cache/<10 hex>/rank_<r>_<dp>/<tag>/vllm_compile_cache.py"},
+     .why = "names a model's compiled artefacts. vLLM opens each without asking whether it is there, and reads the "
+            "index without a way out, so that it dies of one that is missing or of an index that is cut off. It is "
+            "written in place; a part of a Python dictionary does not parse, so that a quiet one that parses is "
+            "whole. It is written again when a model has more shapes, so the latest counts. Up to vLLM 0.30 the "
+            "absolute paths in it are opened as they stand there",
+     .source = "vllm/compilation/backends.py: CompilerManager.initialize_cache, save_to_file, load; "
+               "compiler_interface.py: InductorStandaloneAdaptor; torch/_inductor/standalone_compile.py: "
+               "CompiledArtifact.save, load",
+     .pattern = "torch_compile_cache/<10 hex>/rank_<r>_<dp>[_dev<n>]/<tag>/vllm_compile_cache.py"},
     {.family = Family::kVllmModelInfo,
      .name = "vllm_modelinfo",
      .shared = true,
      .seal = SealSign::kRename,
      .contest = Contest::kNone,
      .facets = kEngineSource,
-     .why = "what a model's class can do; it has the hash of the source that it is of",
-     .source = "vllm/model_executor/models/registry.py: _LazyRegisteredModel",
+     .why = "what a model's class can do, which takes a process that imports it to find out. It has the hash of the "
+            "class's module; another hash is a miss, but the modules that this one imports are in no hash",
+     .source = "vllm/model_executor/models/registry.py: _LazyRegisteredModel._load_modelinfo_from_cache; "
+               "model_loader/weight_utils.py: atomic_writer",
      .pattern = "modelinfos/<module>-<class>.json"},
     {.family = Family::kFlashInferAutotune,
      .name = "flashinfer_autotune",
@@ -251,18 +265,24 @@ constexpr Rule kRules[] = {
      .seal = SealSign::kRename,
      .contest = Contest::kNone,
      .facets = kEngineTuning,
-     .why = "timings of one GPU model",
-     .source = "flashinfer/autotuner.py; vllm/model_executor/warmup/flashinfer_autotune_cache.py",
-     .pattern = "flashinfer_autotune_cache/<ver>/<arch>/<64 hex>/*.json, autotune/v2/<env>/*"},
+     .why = "timings of one GPU model. They name versions and the GPU's name, and neither its memory nor its slice. "
+            "The latest counts, as on one disk. SGLang's, a file of each rank, stay on the host: ranks with tunings "
+            "of different runs throw all of them away",
+     .source = "vllm/model_executor/warmup/flashinfer_autotune_cache.py: write_flashinfer_autotune_cache; "
+               "flashinfer/autotune_cache.py: ManagedAutotuneCache; "
+               "sglang/srt/model_executor/runner/flashinfer_autotune.py: _drop_diverged_autotune_cache",
+     .pattern = "flashinfer_autotune_cache/<version>/<arch>/<64 hex>/*.json, "
+                "flashinfer/autotune/v2/<16 hex>/entries/<24 hex>.json"},
     {.family = Family::kFlashInferCubin,
      .name = "flashinfer_cubin",
      .shared = true,
      .seal = SealSign::kRename,
      .contest = Contest::kFirstOfPath,
      .facets = kEngineKernel,
-     .why = "downloaded kernels, whose path has the hash of what they are",
-     .source = "flashinfer/jit/cubin_loader.py",
-     .pattern = "cubins/**"},
+     .why = "downloaded, and never made on a host. FlashInfer has the SHA-256 of each, or of the list of them, in its "
+            "package, and downloads again what is another",
+     .source = "flashinfer/jit/cubin_loader.py: download_file, load_cubin; artifacts.py: ArtifactPath, CheckSumHash",
+     .pattern = "flashinfer/cubins/<40 hex>/**/(*.cubin|*.so|*.h|checksums.txt)"},
     {.family = Family::kDeepGemm,
      .name = "deep_gemm",
      .shared = true,
@@ -270,9 +290,12 @@ constexpr Rule kRules[] = {
      .contest = Contest::kFirstOfPath,
      .form = Form::kDirectory,
      .facets = kDeviceCode,
-     .why = "a kernel with its source; the name has the code, the headers, the architecture and NVCC. A directory without one of its files aborts the job",
-     .source = "DeepGEMM csrc/jit/compiler.hpp: Compiler::build; kernel_runtime.hpp: check_validity",
-     .pattern = "cache/kernel.<name>.<hash>/**"},
+     .why = "a kernel with its source. The name hashes the source, DeepGEMM's headers, the flags with the "
+            "architecture, and NVCC's release without its patch level. A directory without one of its files aborts "
+            "the job. A rename onto a kernel that is there means to take that one. Up to 2026-04 the files came one by "
+            "one, and stay on the host",
+     .source = "DeepGEMM csrc/jit/compiler.hpp: Compiler::build; kernel_runtime.hpp: KernelRuntime::check_validity",
+     .pattern = "[deep_gemm/]cache/kernel.<name>.<32 hex>/**"},
     {.family = Family::kTileLang,
      .name = "tilelang",
      .shared = true,
@@ -280,9 +303,12 @@ constexpr Rule kRules[] = {
      .contest = Contest::kFirstOfPath,
      .form = Form::kDirectory,
      .facets = kHostAndDeviceCode,
-     .why = "a kernel with its host library; the name has neither nvcc nor libc",
-     .source = "tilelang/cache/kernel_cache.py",
-     .pattern = "<version>/<os-arch>/kernels/<64 hex>/**"},
+     .why = "a kernel with its host library, or its machine code alone. The name has TileLang's version, the program "
+            "and the target, and neither nvcc nor the C library; the content of TileLang's own libraries only if a "
+            "variable says so. The directory is there when it is whole, and a rename onto one is lost",
+     .source = "tilelang/cache/kernel_cache.py: KernelCache._save_kernel_to_disk, _load_kernel_from_disk; "
+               "binary_cache.py: BinaryCache.save, load",
+     .pattern = "<version>/linux-<machine>/kernels/<64 hex>/**, <version>/cuda-binaries/<64 hex>/**"},
     {.family = Family::kSglangJit,
      .name = "sglang_jit",
      .shared = true,
@@ -290,9 +316,12 @@ constexpr Rule kRules[] = {
      .contest = Contest::kFirstOfPath,
      .form = Form::kDirectory,
      .facets = kHostAndDeviceCode,
-     .why = "an extension of SGLang; the name has what it depends on but nvcc and libc",
-     .source = "sglang/jit_kernel/utils.py",
-     .pattern = "jit/**/deps-<key>/**"},
+     .why = "a library of kernels. The names hash the build file, the sources, what both compilers say of themselves, "
+            "versions of packages, and all files that the compilers read, and neither the C library that it is linked "
+            "with nor the content of torch's and tvm-ffi's. The newest directory whose name is still right is "
+            "loaded",
+     .source = "sglang/kernels/jit/utils/compile/cache.py: find_prebuilt, commit_build; loader.py",
+     .pattern = "sglang/jit/sm<cc>/<module>/build-<16 hex>/deps-<16 hex>/**"},
     {.family = Family::kDynamo,
      .name = "dynamo",
      .shared = false,
@@ -369,18 +398,25 @@ constexpr Rule kRules[] = {
      .seal = SealSign::kRename,
      .contest = Contest::kNone,
      .facets = {},
-     .why = "comes to other hosts with the directory or the index that it belongs to",
+     .why = "comes to other hosts with the directory or the index that it belongs to, and never alone",
      .source = "see deep_gemm, tilelang, sglang_jit and vllm_index",
-     .pattern = "the files below those directories; artifact_compile_range_* beside vllm_compile_cache.py"},
+     .pattern = "the files in those directories, artifact_compile_range_<a>_<b>_subgraph_<n> beside "
+                "vllm_compile_cache.py"},
     {.family = Family::kEnginePrivate,
      .name = "engine_private",
      .shared = false,
      .seal = SealSign::kRename,
      .contest = Contest::kNone,
      .facets = {},
-     .why = "dumps for people, an unpacked artefact, which is written file by file, plans and topology of this host",
-     .source = "vllm/compilation/backends.py; vllm/v1/worker/startup_plan.py",
-     .pattern = "torch_compile_cache/**, startup_plan/**, gpu_p2p_access_cache_for_*.json, but the families above"},
+     .why = "dumps for people; an unpacked artefact, which is removed and written again file by file; a plan for this "
+            "host's free memory, and its topology; SGLang's index, which has one name for all ranks and models; "
+            "tunings of one rank; TileLang's tunings, with a pickled function and no GPU in their key",
+     .source = "vllm/compilation/backends.py: VllmBackend.__call__; v1/worker/startup_plan.py; "
+               "all_reduce_utils.py: gpu_p2p_access_check; sglang/srt/compilation/backend.py: SGLangBackend.__call__; "
+               "tilelang/autotuner/param.py: AutotuneResult.save_to_disk",
+     .pattern = "torch_compile_cache/**, torch_aot_compile/**, modelinfos/**, flashinfer_autotune_cache/**, "
+                "flashinfer/autotune/**, flashinfer/cubins/**, sglang/jit/** but the families above and cache roots in "
+                "them, startup_plan_*, gpu_p2p_access_cache_for_*, <version>/linux-<machine>/autotuner/**"},
     {.family = Family::kLock,
      .name = "lock",
      .shared = false,
@@ -389,7 +425,7 @@ constexpr Rule kRules[] = {
      .facets = {},
      .why = "a lock is between the processes of one host",
      .source = "torch/_inductor/codecache.py: get_lock_dir; filelock",
-     .pattern = "locks/**, precompiled_headers/locks/**, *.lock, lock"},
+     .pattern = "locks/**, precompiled_headers/locks/**, deep_gemm/locks/**, *.lock, lock"},
     {.family = Family::kTemporary,
      .name = "temporary",
      .shared = false,
@@ -400,7 +436,8 @@ constexpr Rule kRules[] = {
      .source = "codecache.py: write_atomic; triton cache.py: FileCacheManager.put; triton_bundler.py: read_and_emit; "
                "cpp_builder.py: CppBuilder.build",
      .pattern = ".<pid>.<tid>.tmp, tmp.pid_*/**, *.tmp.pid_*, triton/<device>/tmp.<uuid>/**, *_CxxBuild/**, *.tmp, "
-                "*.tmp.<pid>, tmp<8>/**, tmp<8>.py, inductor_const_spill_*, .nfs*, .fuse_hidden*"},
+                "*.tmp.<pid>, tmp<8>/**, tmp<8>.py, inductor_const_spill_*, .nfs*, .fuse_hidden*, tmp<8> beside vLLM's "
+                "files, deep_gemm/tmp/**, .staging/**, .staging-<32 hex>/**"},
     {.family = Family::kTool,
      .name = "tool",
      .shared = false,
@@ -432,45 +469,5 @@ static_assert(rules_are_in_order(), "one rule per family, in the order of the en
 }  // namespace
 
 std::span<const Rule> built_in_rules() { return kRules; }
-
-std::string_view to_string(SealSign sign) {
-  switch (sign) {
-    case SealSign::kRename:
-      return "rename";
-    case SealSign::kBuildDirectory:
-      return "build directory";
-    case SealSign::kQuiet:
-      return "quiet";
-  }
-  return "unknown";
-}
-
-std::string_view to_string(Form form) {
-  switch (form) {
-    case Form::kFile:
-      return "file";
-    case Form::kDirectory:
-      return "directory";
-    case Form::kIndex:
-      return "index";
-  }
-  return "unknown";
-}
-
-std::string_view to_string(Contest contest) {
-  switch (contest) {
-    case Contest::kNone:
-      return "none";
-    case Contest::kFirst:
-      return "first";
-    case Contest::kCandidates:
-      return "candidates";
-    case Contest::kMerge:
-      return "merge";
-    case Contest::kFirstOfPath:
-      return "first of path";
-  }
-  return "unknown";
-}
 
 }  // namespace inductorfs::layout

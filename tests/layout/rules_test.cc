@@ -14,7 +14,8 @@ namespace inductorfs::layout {
 namespace {
 
 constexpr char kDocument[] = INDUCTORFS_SOURCE_ROOT "/docs/families.md";
-constexpr std::string_view kTableHead = "| family | pattern | shared | facets | seal sign | contest | why | source |\n";
+constexpr std::string_view kTableHead =
+    "| family | pattern | shared | facets | form | seal sign | contest | why | source |\n";
 
 std::string read_document() {
   std::ifstream file(kDocument);
@@ -37,13 +38,15 @@ std::string row_of(const Rule& rule) {
   }
   if (facets.empty()) facets = "-";
   const std::string seal = rule.shared ? std::string(to_string(rule.seal)) : "-";
+  const std::string form = rule.shared ? std::string(to_string(rule.form)) : "-";
   const std::string contest = rule.shared ? std::string(to_string(rule.contest)) : "-";
   return "| " + std::string(rule.name) + " | `" + cell(rule.pattern) + "` | " + (rule.shared ? "yes" : "no") + " | " +
-         facets + " | " + seal + " | " + contest + " | " + cell(rule.why) + " | " + cell(rule.source) + " |\n";
+         facets + " | " + form + " | " + seal + " | " + contest + " | " + cell(rule.why) + " | " + cell(rule.source) +
+         " |\n";
 }
 
 std::string table() {
-  std::string text = std::string(kTableHead) + "|---|---|---|---|---|---|---|---|\n";
+  std::string text = std::string(kTableHead) + "|---|---|---|---|---|---|---|---|---|\n";
   for (const Rule& rule : all_rules()) text += row_of(rule);
   return text;
 }
@@ -109,12 +112,39 @@ TEST(Rules, TieTuningsToTheDeviceAndNotToTheDriver) {
   }
 }
 
+/// One A for sm_86 and sm_120 is a restart loop: what holds machine code, or was timed, is of one model of GPU.
+TEST(Rules, TieWhatServingEnginesMakeToTheWholeDevice) {
+  using fingerprint::Facet;
+  for (const Family family : {Family::kVllmModel, Family::kVllmIndex, Family::kFlashInferAutotune,
+                              Family::kFlashInferCubin, Family::kDeepGemm, Family::kTileLang, Family::kSglangJit}) {
+    EXPECT_TRUE(has_facet(family, Facet::kGpu)) << rule_of(family).name;
+    EXPECT_EQ(has_facet(family, Facet::kCuda), family != Family::kFlashInferCubin) << rule_of(family).name;
+  }
+  for (const Family family : {Family::kVllmModel, Family::kVllmIndex}) {
+    for (const Facet facet : {Facet::kTorch, Facet::kTriton, Facet::kPython, Facet::kCpuIsa, Facet::kEngine}) {
+      EXPECT_TRUE(has_facet(family, facet)) << rule_of(family).name;
+    }
+  }
+}
+
+TEST(Rules, HaveAParcelOnlyWhereAProgramNeedsAllOfIt) {
+  for (const Rule& rule : all_rules()) {
+    const bool is_index = rule.family == Family::kVllmIndex;
+    const bool is_directory =
+        rule.family == Family::kDeepGemm || rule.family == Family::kTileLang || rule.family == Family::kSglangJit;
+    EXPECT_EQ(rule.form, is_index ? Form::kIndex : is_directory ? Form::kDirectory : Form::kFile) << rule.name;
+    EXPECT_TRUE(rule.form == Form::kFile || needs_whole(rule.family)) << rule.name;
+  }
+}
+
 /// What was made under other variables is another thing in every family with generated code that no name tells apart.
 TEST(Rules, TieGeneratedCodeToTheEnvironment) {
   for (const Rule& rule : all_rules()) {
     const bool named_by_its_text = rule.family == Family::kGeneratedCode || rule.family == Family::kCppSource;
     const bool made_by_triton_itself = rule.family == Family::kTritonLauncher;
-    if (!rule.shared || named_by_its_text || made_by_triton_itself) continue;
+    const bool is_downloaded = rule.family == Family::kFlashInferCubin;
+    const bool is_no_code = rule.family == Family::kVllmModelInfo;
+    if (!rule.shared || named_by_its_text || made_by_triton_itself || is_downloaded || is_no_code) continue;
     EXPECT_TRUE(has_facet(rule.family, fingerprint::Facet::kEnvironment)) << rule.name;
   }
 }

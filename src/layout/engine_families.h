@@ -14,5 +14,9 @@ namespace inductorfs::layout {
 [[nodiscard]] bool is_of_an_engine(const PathParts& parts, size_t begin);
 /// Returns the family of a path below a root; kOther when no engine makes it.
 [[nodiscard]] Family engine_family_of(const PathParts& parts);
+/// Says whether the path below a root is a directory in which the engines of all users make names.
+[[nodiscard]] bool is_engine_directory(const PathParts& parts);
+/// Says whether the path below a root is a directory that is one artefact, or lies in one.
+[[nodiscard]] bool is_engine_artefact(const PathParts& parts);
 
 }  // namespace inductorfs::layout

@@ -275,6 +275,10 @@ bool is_common(const PathParts& parts, size_t depth) {
   for (size_t i = 0; i < depth; ++i) {
     if (parts[i].starts_with("tmp.pid_")) return false;  // of one process
   }
+  PathParts directory = parts;
+  directory.count = depth;
+  if (is_engine_directory(directory)) return true;
+  if (is_engine_artefact(directory)) return false;
   const std::string_view root = parts[0];
   if (is_torch_directory(root)) {
     if (depth == 1) return true;

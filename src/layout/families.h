@@ -13,7 +13,7 @@
 namespace inductorfs::layout {
 
 /// More than a root and any family have together; deeper paths keep their first components and their last.
-inline constexpr size_t kPartLimit = 16;
+inline constexpr size_t kPartLimit = 24;
 inline constexpr std::string_view kTriton = "triton";
 inline constexpr std::string_view kDevices = "triton/@/";
 inline constexpr std::string_view kBuildSuffix = "_CxxBuild";

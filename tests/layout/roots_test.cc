@@ -57,7 +57,7 @@ TEST(Roots, HaveTheLayoutOfTheMountpointBelowThem) {
   for (const auto& inner : inner_paths()) {
     const Classification whole = classify(inner);
     EXPECT_EQ(whole.root, "") << inner;
-    for (const std::string root : {"alice", "team/job7", ".cache/x", "a b/c", "a/b/c/d/e/f/g/h",
+    for (const std::string root : {"alice", "team/job7", ".cache/x", "a b/c", "a/b/c/d/e/f/g/h/i/j/k/l",
                                    "vllm/torch_compile_cache/0123456789/rank_0_0/inductor_cache"}) {
       const Classification classified = classify(root + "/" + inner);
       EXPECT_EQ(classified.root, root) << inner;
@@ -85,7 +85,7 @@ TEST(Roots, AreKnownByTheDirectoriesInThemToo) {
 }
 
 TEST(Roots, MayBeTritonsOwnDirectory) {
-  for (const std::string root : {"", "triton", "jobs/triton_cache", "a/b/c/d/e/f/g/h"}) {
+  for (const std::string root : {"", "triton", "jobs/triton_cache", "a/b/c/d/e/f/g/h/i/j/k/l"}) {
     const std::string prefix = root.empty() ? "" : root + "/";
     for (const auto& key : {kKey, kBase64Key}) {
       expect_all({
@@ -110,7 +110,7 @@ TEST(Roots, AreFoundInVllmsCache) {
        Family::kGeneratedCode},
       {rank + "/triton_cache/" + kKey + "/add.json", rank + "/triton_cache", "triton/@/" + kKey + "/add.json",
        Family::kTritonKernel},
-      {rank + "/vllm_compile_cache.py", "", rank + "/vllm_compile_cache.py", Family::kOther},
+      {rank + "/vllm_compile_cache.py", "", rank + "/vllm_compile_cache.py", Family::kOther},  // below no tag
       {"vllm/torch_aot_compile/" + kHex + "/model", "", "vllm/torch_aot_compile/" + kHex + "/model", Family::kOther},
   });
 }
@@ -136,7 +136,7 @@ TEST(Roots, AreReadInOneWayWhereTwoWouldDo) {
 }
 
 TEST(Roots, AreNowhereElse) {
-  const std::string deep = "1/2/3/4/5/6/7/8/9";
+  const std::string deep = "1/2/3/4/5/6/7/8/9/10/11/12/13";
   const std::string graph = "fxgraph/ab/" + kGraphKey + "/" + kHash;
   for (const std::string& path : {
            deep + "/" + graph,                 // deeper than kRootDepth

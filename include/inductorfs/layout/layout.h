@@ -22,38 +22,38 @@
 namespace inductorfs::layout {
 
 enum class Family {
-  kFxGraph,            ///< fxgraph/<k[1:3]>/<key>/<content hash>
-  kAotAutograd,        ///< aotautograd/<key>/<content hash>
-  kAotAutogradEntry,   ///< aotautograd/<key>/entry, up to torch 2.7
-  kGeneratedCode,      ///< <xx>/<c+51>.py
-  kBestConfig,         ///< <xx>/<64 hex>.best_config
-  kKernelPerf,         ///< <xx>/<c+51>.(kernel_perf|picked_kernel)
-  kCppSource,          ///< <xx>/<c+51>[.main|.optimized].(cpp|h)
-  kCppBinary,          ///< <xx>/<c+51>[.main|.optimized].(so|o), and the vec-ISA probe's
-  kVecIsaMarker,       ///< <xx>/<c+51>.so.load_ok
-  kPrecompiledHeader,  ///< precompiled_headers/<c+51>.h[.gch]
-  kSystemAutotune,     ///< cache/<64 hex>
-  kPgoState,           ///< dynamo/code_state_<job>_<rank>_<tag>.pkl
-  kOnDiskCache,        ///< cache/<cache of torch>/<32 hex>
-  kTritonKernel,       ///< triton/<device>/<KEY>/: IR, binary, metadata, __grp__
-  kTritonLauncher,     ///< triton/<device>/<KEY>/*.so: launchers, cuda_utils
-  kTritonAutotune,     ///< triton/<device>/<KEY>/*.autotune.json
-  kVllmModel,          ///< torch_compile_cache/torch_aot_compile/<64 hex>/rank_<r>_<dp>/model
-  kVllmIndex,          ///< torch_compile_cache/<10 hex>/rank_<r>_<dp>/<tag>/vllm_compile_cache.py
-  kVllmModelInfo,      ///< modelinfos/<module>-<class>.json
-  kFlashInferAutotune, ///< tunings of FlashInfer, its own and those of vLLM
-  kFlashInferCubin,    ///< cubins/
-  kDeepGemm,           ///< cache/kernel.<name>.<hash>/
-  kTileLang,           ///< <version>/<os-arch>/kernels/<64 hex>/
-  kSglangJit,          ///< jit/**/deps-<key>/
-  kDynamo,             ///< dynamo/, but kPgoState
-  kObjectCache,        ///< cutedsl, quack, flydsl
-  kCutlass,            ///< .cu, configs_*.json, torch_cutlass/
+  kFxGraph,             ///< fxgraph/<k[1:3]>/<key>/<content hash>
+  kAotAutograd,         ///< aotautograd/<key>/<content hash>
+  kAotAutogradEntry,    ///< aotautograd/<key>/entry, up to torch 2.7
+  kGeneratedCode,       ///< <xx>/<c+51>.py
+  kBestConfig,          ///< <xx>/<64 hex>.best_config
+  kKernelPerf,          ///< <xx>/<c+51>.(kernel_perf|picked_kernel)
+  kCppSource,           ///< <xx>/<c+51>[.main|.optimized].(cpp|h)
+  kCppBinary,           ///< <xx>/<c+51>[.main|.optimized].(so|o), and the vec-ISA probe's
+  kVecIsaMarker,        ///< <xx>/<c+51>.so.load_ok
+  kPrecompiledHeader,   ///< precompiled_headers/<c+51>.h[.gch]
+  kSystemAutotune,      ///< cache/<64 hex>
+  kPgoState,            ///< dynamo/code_state_<job>_<rank>_<tag>.pkl
+  kOnDiskCache,         ///< cache/<cache of torch>/<32 hex>
+  kTritonKernel,        ///< triton/<device>/<KEY>/: IR, binary, metadata, __grp__
+  kTritonLauncher,      ///< triton/<device>/<KEY>/*.so: launchers, cuda_utils
+  kTritonAutotune,      ///< triton/<device>/<KEY>/*.autotune.json
+  kVllmModel,           ///< torch_compile_cache/torch_aot_compile/<64 hex>/rank_<r>_<dp>/model
+  kVllmIndex,           ///< torch_compile_cache/<10 hex>/rank_<r>_<dp>/<tag>/vllm_compile_cache.py
+  kVllmModelInfo,       ///< modelinfos/<module>-<class>.json
+  kFlashInferAutotune,  ///< tunings of FlashInfer, its own and those of vLLM
+  kFlashInferCubin,     ///< cubins/
+  kDeepGemm,            ///< cache/kernel.<name>.<hash>/
+  kTileLang,            ///< <version>/<os-arch>/kernels/<64 hex>/
+  kSglangJit,           ///< jit/**/deps-<key>/
+  kDynamo,              ///< dynamo/, but kPgoState
+  kObjectCache,         ///< cutedsl, quack, flydsl
+  kCutlass,             ///< .cu, configs_*.json, torch_cutlass/
   kHalide,
-  kAotInductor,   ///< .wrapper.*, cubins beside code, aoti_eager/
-  kGenericCache,  ///< caches that others make with torch's classes, memoizer_cache.json
-  kParcelMember,  ///< what a parcel holds (Form): it has no entry of its own
-  kEnginePrivate, ///< what serving engines write beside their caches
+  kAotInductor,    ///< .wrapper.*, cubins beside code, aoti_eager/
+  kGenericCache,   ///< caches that others make with torch's classes, memoizer_cache.json
+  kParcelMember,   ///< what a parcel holds (Form): it has no entry of its own
+  kEnginePrivate,  ///< what serving engines write beside their caches
   kLock,
   kTemporary,  ///< every temporary name of all protocols, and build directories
   kTool,       ///< gcc/, bisect/, autoheuristic/, debug output
@@ -115,7 +115,7 @@ struct Rule {
 // has that of a file of `ab`. A name of two letters that stands alone is a directory of generated code in the root
 // around it, and nothing below a directory that tempfile has named is shared (torch's fresh_cache).
 
-inline constexpr size_t kRootDepth = 8;
+inline constexpr size_t kRootDepth = 12;
 
 /// What stands behind a path: the name of an entry in the cluster, and the root that shows it.
 struct Name {

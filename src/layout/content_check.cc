@@ -6,42 +6,20 @@
 #include <string_view>
 
 #include "artefact.h"
+#include "code_check.h"
 #include "elf_file.h"
 #include "engine_check.h"
-#include "gpu_target.h"
 #include "host_check.h"
 #include "inductorfs/codec/digest.h"
 #include "json_check.h"
-#include "json_text.h"
 #include "name_shapes.h"
 #include "pickle_frame.h"
 
 namespace inductorfs::layout {
 namespace {
 
-#if defined(__x86_64__)
-constexpr uint16_t kMachineHost = kElfMachineX86;
-#elif defined(__aarch64__)
-constexpr uint16_t kMachineHost = kElfMachineAarch64;
-#else
-#error "a host of this architecture needs its ELF machine number here"
-#endif
-
 /// Enough for the checks of families that are not checked whole.
 constexpr uint64_t kHeadSize = 64ULL * 1024;
-
-/// A file that a crash of its host tore has zeros where its bytes were; Python refuses source with a NUL by an
-/// exception that torch does not catch.
-Result<void> check_text(const Artefact& artefact) {
-  if (artefact.bytes.find('\0') != std::string_view::npos) return corrupt(artefact, "text with a NUL");
-  return {};
-}
-
-/// Triton reads its texts with Path.read_text(), which raises for what is no UTF-8.
-Result<void> check_triton_text(const Artefact& artefact) {
-  INDUCTORFS_TRY(check_text(artefact));
-  return is_utf8(artefact.bytes) ? Result<void>{} : corrupt(artefact, "text that is no UTF-8");
-}
 
 constexpr char kPickleProtocol = '\x80';
 
@@ -85,19 +63,6 @@ Result<void> check_generated_code(const Artefact& artefact) {
   return corrupt(artefact, "is not the hash of its content");
 }
 
-/// What a sound binary of that type needs of a host.
-Result<ElfNeeds> needs_of_binary(const Artefact& artefact, uint16_t type) {
-  INDUCTORFS_TRY_ASSIGN(const auto header, read_elf_header(artefact));
-  if (header.machine != kMachineHost) return foreign(artefact, "ELF for another machine");
-  if (header.type != type) return corrupt(artefact, "ELF of another type");
-  return read_elf_needs(artefact);
-}
-
-Result<void> check_launcher(const Artefact& artefact, const HostLimits& host) {
-  INDUCTORFS_TRY_ASSIGN(const auto needs, needs_of_binary(artefact, kElfSharedObject));
-  return check_elf_needs(artefact, needs, host);
-}
-
 /// Sections in which nvcc, hipcc and SYCL's compiler put code for GPUs.
 bool holds_device_code(std::string_view section) {
   constexpr std::string_view kSections[] = {".nv_fatbin", "__nv_relfatbin", ".hip_fatbin"};
@@ -115,28 +80,6 @@ Result<void> check_cpp_binary(const Artefact& artefact, const HostLimits& host) 
     return foreign(artefact, "has code for GPUs, and its name does not tell which compiler and which CUTLASS it is of");
   }
   return check_elf_needs(artefact, needs, host);
-}
-
-Result<void> check_cubin(const Artefact& artefact, const HostLimits& host) {
-  INDUCTORFS_TRY_ASSIGN(const auto header, read_elf_header(artefact));
-  if (header.machine != kElfMachineCuda) return corrupt(artefact, "ELF for another machine");
-  INDUCTORFS_TRY_ASSIGN(const auto target, cubin_target(artefact, header));
-  if (host.cuda_architectures.empty() || runs_cubin(target, host.cuda_architectures)) return {};
-  return foreign(
-      artefact, "for " + target.name() + ", and this host's devices are " + capabilities_text(host.cuda_architectures));
-}
-
-Result<void> check_hsaco(const Artefact& artefact) {
-  INDUCTORFS_TRY_ASSIGN(const auto header, read_elf_header(artefact));
-  return header.machine == kElfMachineAmdGpu ? Result<void>{} : corrupt(artefact, "ELF for another machine");
-}
-
-Result<void> check_ptx(const Artefact& artefact, const HostLimits& host) {
-  INDUCTORFS_TRY_ASSIGN(const auto target, ptx_target(artefact));
-  INDUCTORFS_TRY(check_triton_text(artefact));
-  if (host.cuda_architectures.empty() || runs_ptx(target, host.cuda_architectures)) return {};
-  return foreign(
-      artefact, "for " + target.name() + ", and this host's devices are " + capabilities_text(host.cuda_architectures));
 }
 
 /// The path's last component but one: a group's key.
@@ -160,7 +103,7 @@ Result<void> check_triton_file(const Classification& classified, const Artefact&
   if (artefact.name.ends_with(".hsaco")) return check_hsaco(artefact);
   if (artefact.name.ends_with(".ptx")) return check_ptx(artefact, host);
   for (const std::string_view text : {".source", ".ttir", ".ttgir", ".llir", ".amdgcn"}) {
-    if (artefact.name.ends_with(text)) return check_triton_text(artefact);
+    if (artefact.name.ends_with(text)) return check_utf8_text(artefact);
   }
   return {};
 }
@@ -197,7 +140,7 @@ Result<void> check_family(const Classification& classified, const Artefact& arte
     case Family::kTritonKernel:
       return check_triton_file(classified, artefact, host);
     case Family::kTritonLauncher:
-      return check_launcher(artefact, host);
+      return check_shared_object(artefact, host);
     case Family::kVllmModel:
     case Family::kVllmIndex:
     case Family::kVllmModelInfo:

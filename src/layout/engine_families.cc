@@ -302,6 +302,15 @@ bool is_engine_directory(const PathParts& parts) {
   });
 }
 
+bool is_listed_directory(const PathParts& parts) {
+  return std::any_of(std::begin(kPlaces), std::end(kPlaces), [&](const Place& place) {
+    return place.family == Family::kSglangJit && parts.count + 1 == steps_of(place) &&
+           match(place, parts) == Match::kLeads;
+  });
+}
+
+bool is_indexed_artefact(std::string_view name) { return fits(a(Shape::kArtifact), name); }
+
 bool is_engine_artefact(const PathParts& parts) {
   return std::any_of(std::begin(kPlaces), std::end(kPlaces), [&](const Place& place) {
     const Match found = match(place, parts);

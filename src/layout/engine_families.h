@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 
 #include "families.h"
 
@@ -18,5 +19,11 @@ namespace inductorfs::layout {
 [[nodiscard]] bool is_engine_directory(const PathParts& parts);
 /// Says whether the path below a root is a directory that is one artefact, or lies in one.
 [[nodiscard]] bool is_engine_artefact(const PathParts& parts);
+
+/// Says whether the path below a root is a directory that an engine lists, to find what somebody has made in it
+/// (SGLang: jit/<target>/<module>/build-<key>).
+[[nodiscard]] bool is_listed_directory(const PathParts& parts);
+/// Says whether vLLM gives a compiled artefact this name, in the directory of its index.
+[[nodiscard]] bool is_indexed_artefact(std::string_view name);
 
 }  // namespace inductorfs::layout

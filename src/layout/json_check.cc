@@ -20,14 +20,6 @@ constexpr JsonLimits kMetadataLimits{.bytes = size_t{8} << 20U, .depth = 32, .va
 /// More digits than any count in these files has: Python's integers have no end, those of a GPU do.
 constexpr size_t kCountDigits = 12;
 
-Result<JsonValue> whole_object(const Artefact& artefact) {
-  if (!artefact.whole()) return wants_whole();
-  auto document = parse_json(artefact.bytes, kMetadataLimits);
-  if (!document) return corrupt(artefact, document.error().what());
-  if (!document->is_object()) return corrupt(artefact, "no JSON object");
-  return document;
-}
-
 tl::unexpected<Error> missing(const Artefact& artefact, std::string_view name) {
   return corrupt(artefact, "\"" + std::string(name) + "\" is missing or not what a reader expects");
 }
@@ -111,6 +103,19 @@ bool is_cache_of_timings(const JsonValue& value, size_t depth) {
 }
 
 }  // namespace
+
+Result<JsonValue> whole_json(const Artefact& artefact) {
+  if (!artefact.whole()) return wants_whole();
+  auto document = parse_json(artefact.bytes, kMetadataLimits);
+  if (!document) return corrupt(artefact, document.error().what());
+  return document;
+}
+
+Result<JsonValue> whole_object(const Artefact& artefact) {
+  INDUCTORFS_TRY_ASSIGN(auto document, whole_json(artefact));
+  if (!document.is_object()) return corrupt(artefact, "no JSON object");
+  return document;
+}
 
 Result<void> check_best_config(const Artefact& artefact) {
   INDUCTORFS_TRY_ASSIGN(const auto document, whole_object(artefact));

@@ -2,10 +2,16 @@
 #pragma once
 
 #include "artefact.h"
+#include "json_text.h"
 
 /// Check whether a JSON file has what torch or Triton take for granted when they read it: what is missing there is an
 /// exception in the job, not a miss. All of them want the whole file. The functions are pure; safe for concurrent use.
 namespace inductorfs::layout {
+
+/// Parses the whole file within the limits of metadata.
+[[nodiscard]] Result<JsonValue> whole_json(const Artefact& artefact);
+/// As whole_json(); kCorrupt for anything but an object.
+[[nodiscard]] Result<JsonValue> whole_object(const Artefact& artefact);
 
 /// Checks <xx>/<64 hex>.best_config (torch/_inductor/runtime/autotune_cache.py: _load_cached_autotuning).
 [[nodiscard]] Result<void> check_best_config(const Artefact& artefact);

@@ -29,6 +29,20 @@ const std::array<std::string, 13> kPaths = {kCode + ".main.so",
                                             kCode + ".py",
                                             "cache/" + kHex};
 
+/// Of serving engines: pickle, JSON, parcels.
+const std::array<std::string, 11> kEnginePaths = {
+    "torch_aot_compile/" + kHex + "/rank_0_0/model",
+    "torch_compile_cache/0123456789/rank_0_0/backbone/vllm_compile_cache.py",
+    "modelinfos/a-B.json",
+    "flashinfer_autotune_cache/0.7.2/90a/" + kHex + "/autotune_configs.json",
+    "autotune/v2/0123456789abcdef/entries/0123456789abcdef01234567.json",
+    "cubins/" + std::string(40, 'a') + "/fmha/k.cubin",
+    "cubins/" + std::string(40, 'a') + "/fmha/k.so",
+    "cache/kernel.gemm.00112233445566778899aabbccddeeff",
+    "linux-x86_64/kernels/" + kHex,
+    "cuda-binaries/" + kHex,
+    "jit/sm90/norm/build-0123456789abcdef/deps-0123456789abcdef"};
+
 layout::HostLimits some_host() {
   layout::HostLimits host;
   host.cuda_architectures = {80, 90};
@@ -80,9 +94,12 @@ void fuzz_path(std::string_view path) {
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view input = fuzz::view(data, size);
   if (input.empty()) return 0;
-  const size_t kind = fuzz::take_byte(input) % (kPaths.size() + 4);
+  constexpr size_t kOthers = 4;
+  const size_t kind = fuzz::take_byte(input) % (kPaths.size() + kOthers + kEnginePaths.size());
   if (kind < kPaths.size()) {
     fuzz_content(kPaths[kind], input);
+  } else if (kind >= kPaths.size() + kOthers) {
+    fuzz_content(kEnginePaths[kind - kPaths.size() - kOthers], input);
   } else if (kind == kPaths.size()) {
     fuzz_candidate(input);
   } else if (kind == kPaths.size() + 1) {

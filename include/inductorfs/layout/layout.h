@@ -15,8 +15,8 @@
 #include "inductorfs/base/result.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 
-/// What torch and Triton keep in their cache directory, as pure functions from path and bytes to family, rule, group
-/// and checks. Every habit of torch and Triton that this project relies on is recorded here, with its source.
+/// What torch, Triton and serving engines keep in their cache directories, as pure functions from path and bytes to
+/// family, rule, group and checks. Every habit of theirs that this project relies on is recorded here, with its source.
 /// Everything in this header is pure and safe for concurrent use; paths are relative to the mount, without a leading
 /// slash.
 namespace inductorfs::layout {
@@ -42,10 +42,10 @@ enum class Family {
   kVllmIndex,           ///< torch_compile_cache/<10 hex>/rank_<r>_<dp>/<tag>/vllm_compile_cache.py
   kVllmModelInfo,       ///< modelinfos/<module>-<class>.json
   kFlashInferAutotune,  ///< tunings of FlashInfer, its own and those of vLLM
-  kFlashInferCubin,     ///< cubins/
-  kDeepGemm,            ///< cache/kernel.<name>.<hash>/
-  kTileLang,            ///< <version>/<os-arch>/kernels/<64 hex>/
-  kSglangJit,           ///< jit/**/deps-<key>/
+  kFlashInferCubin,     ///< flashinfer/cubins/<40 hex>/**
+  kDeepGemm,            ///< [deep_gemm/]cache/kernel.<name>.<hash>/
+  kTileLang,            ///< <version>/<os-arch>/kernels/<64 hex>/, <version>/cuda-binaries/<64 hex>/
+  kSglangJit,           ///< sglang/jit/<target>/<module>/build-<key>/deps-<key>/
   kDynamo,              ///< dynamo/, but kPgoState
   kObjectCache,         ///< cutedsl, quack, flydsl
   kCutlass,             ///< .cu, configs_*.json, torch_cutlass/
@@ -95,7 +95,7 @@ struct Rule {
   Form form = Form::kFile;
   std::span<const fingerprint::Facet> facets;  ///< the facets that the family's artefacts depend on
   std::string_view why;                        ///< why the family is shared in this way, or is not shared
-  std::string_view source;                     ///< where torch or Triton does it: file and function
+  std::string_view source;                     ///< where torch, Triton or the engine does it: file and function
   std::string_view pattern;                    ///< which paths belong to the family, for people
 };
 
@@ -107,8 +107,9 @@ struct Rule {
 
 // ---- Cache roots
 //
-// A root is a directory below which the layout of torch's or Triton's cache directory appears: the mountpoint itself
-// (the empty path), and each directory, at most kRootDepth deep, in which a name of that layout stands.
+// A root is a directory below which the layout of torch's, Triton's or a serving engine's cache directory appears: the
+// mountpoint itself (the empty path), and each directory, at most kRootDepth deep, in which a name of that layout
+// stands. An engine's root may have roots of torch and Triton in it.
 // TRITON_CACHE_DIR may name one too; the keys in it are those of `triton/<device>/`. The shapes of the names decide, so
 // that a path has its root before anything exists. A path that could be read in two ways is of the root nearest to the
 // mountpoint: in `ab/cd/<file>` the root is `ab` if <file> has the shape of a file of `cd`, and the mountpoint if `cd`
@@ -182,11 +183,12 @@ struct AskedKey {
   std::string key;  ///< canonical path of the key directory, or of the file where it has none
 };
 /// Returns the artefact of which the lookup of this path tells whether a program has to make it itself: a key directory
-/// of fxgraph or aotautograd, the group file of a Triton key, a file of another shared family. Empty for other paths:
-/// private families, and files that are opened after their key was found.
+/// of fxgraph or aotautograd, the group file of a Triton key, the directory of a build of SGLang, which it lists, a
+/// file or directory of another shared family. Empty for other paths: private families, and files that are opened after
+/// their key was found.
 [[nodiscard]] std::optional<AskedKey> key_asked_by(std::string_view path);
-/// Returns how long the compile took, as the process that compiled wrote it into the artefact. Only artefacts of
-/// fxgraph have it; empty for all others, and where it is not found.
+/// Returns how long the compile took, as the process that compiled wrote it into the artefact, of all graphs in it.
+/// Only artefacts of fxgraph, vllm_model and vllm_index have it; empty for all others, and where it is not found.
 [[nodiscard]] std::optional<std::chrono::nanoseconds> compile_time_of(Family family, std::string_view bytes);
 
 // ---- Users of one cache directory
@@ -226,6 +228,10 @@ enum class CommonUse {
 /// Returns the names of the files that an index names, all of them in its own directory; several equal names once.
 /// kCorrupt when the bytes are no index, kNotSupported when it names something elsewhere, or nothing.
 [[nodiscard]] Result<std::vector<std::string>> index_members(Family family, std::string_view index);
+/// Returns the directory that an index has in the absolute paths of what it names, as its writer saw it; with the
+/// errors of index_members(). A program that opens those paths (vLLM up to 0.30) reads elsewhere, or dies, where the
+/// index is shown in another directory.
+[[nodiscard]] Result<std::string> index_directory(Family family, std::string_view index);
 
 // ---- cache/<system hash> (torch/_inductor/codecache.py: PersistentCache)
 

@@ -2,11 +2,14 @@
 // What a lookup, and what an artefact, tells of a compile.
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "engine_families.h"
+#include "families.h"
 #include "inductorfs/layout/layout.h"
 
 namespace inductorfs::layout {
@@ -41,6 +44,45 @@ std::optional<uint64_t> pickled_number(std::string_view bytes) {
   return little_endian(bytes.substr(0, size));
 }
 
+// SHORT_BINUNICODE, its length, and the name of a member.
+//
+// torch/_inductor/output_code.py: CompiledFxGraph._time_taken_ns, which torch itself reports as time saved
+// (codecache.py: FxGraphCache.load_with_key).
+constexpr std::string_view kGraphTime{"\x8c\x0e_time_taken_ns", 16};
+// torch/_functorch/_aot_autograd/aot_autograd_result.py: GenericAOTAutogradResult, with the time of its graphs in it.
+constexpr std::string_view kForwardTime{
+    "\x8c\x15"
+    "forward_time_taken_ns",
+    23};
+constexpr std::string_view kBackwardTime{
+    "\x8c\x16"
+    "backward_time_taken_ns",
+    24};
+/// More than the layers of any model.
+constexpr size_t kMostGraphs = 4096;
+
+/// The numbers behind the first of these names, `most` of each, in one; nothing when there is none, or when they are
+/// no times of compiles.
+std::optional<std::chrono::nanoseconds> sum_of(std::string_view bytes, std::initializer_list<std::string_view> names,
+                                               size_t most) {
+  constexpr uint64_t kLongest = 24ULL * 3600 * 1'000'000'000;  // what says more is not torch's
+  uint64_t sum = 0;
+  size_t found = 0;
+  for (const std::string_view name : names) {
+    size_t at = bytes.find(name);
+    for (size_t i = 0; i < most && at != std::string_view::npos; ++i, at = bytes.find(name, at)) {
+      at += name.size();
+      const bool is_memoized = bytes.substr(at).starts_with(kMemoize);
+      const auto number = pickled_number(bytes.substr(is_memoized ? at + 1 : at));
+      if (!number || *number > kLongest) return std::nullopt;
+      sum += *number;
+      ++found;
+    }
+  }
+  if (found == 0 || sum > kLongest) return std::nullopt;
+  return std::chrono::nanoseconds(static_cast<int64_t>(sum));
+}
+
 }  // namespace
 
 std::optional<AskedKey> key_asked_by(std::string_view path) {
@@ -50,11 +92,15 @@ std::optional<AskedKey> key_asked_by(std::string_view path) {
     return AskedKey{is_graph ? Family::kFxGraph : Family::kAotAutograd, std::move(key)};
   }
   Classification classified = classify(path);
+  if (is_listed_directory(split(classified.canonical))) {
+    return AskedKey{Family::kSglangJit, std::move(classified.canonical)};
+  }
   if (!rule_of(classified.family).shared) return std::nullopt;
   switch (classified.family) {
     case Family::kFxGraph:
     case Family::kAotAutograd:
     case Family::kAotAutogradEntry:
+    case Family::kSglangJit:
       return std::nullopt;  // its directory was asked for before
     case Family::kTritonKernel:
       if (!is_group_file(path.substr(path.rfind('/') + 1))) return std::nullopt;
@@ -65,18 +111,9 @@ std::optional<AskedKey> key_asked_by(std::string_view path) {
 }
 
 std::optional<std::chrono::nanoseconds> compile_time_of(Family family, std::string_view bytes) {
-  // torch/_inductor/output_code.py: CompiledFxGraph._time_taken_ns, which torch itself reports as time saved
-  // (codecache.py: FxGraphCache.load_with_key). SHORT_BINUNICODE, its length, and the name.
-  constexpr std::string_view kName{"\x8c\x0e_time_taken_ns", 16};
-  if (family != Family::kFxGraph) return std::nullopt;
-  const size_t at = bytes.find(kName);
-  if (at == std::string_view::npos) return std::nullopt;
-  bytes.remove_prefix(at + kName.size());
-  if (bytes.starts_with(kMemoize)) bytes.remove_prefix(1);
-  const auto number = pickled_number(bytes);
-  constexpr uint64_t kLongest = 24ULL * 3600 * 1'000'000'000;  // what says more is not torch's
-  if (!number || *number > kLongest) return std::nullopt;
-  return std::chrono::nanoseconds(static_cast<int64_t>(*number));
+  if (family == Family::kFxGraph) return sum_of(bytes, {kGraphTime}, 1);
+  const bool has_graphs = family == Family::kVllmModel || family == Family::kVllmIndex;
+  return has_graphs ? sum_of(bytes, {kForwardTime, kBackwardTime}, kMostGraphs) : std::nullopt;
 }
 
 }  // namespace inductorfs::layout

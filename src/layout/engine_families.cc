@@ -5,6 +5,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <iterator>
+#include <span>
 #include <string_view>
 
 #include "name_shapes.h"
@@ -80,13 +83,14 @@ constexpr Place kPlaces[] = {
     {Family::kVllmModel, Below::kNothing, In::kAnything, {kCompile, kAot, kSha256, kRank, is("model")}},
     {Family::kTemporary, Below::kNothing, In::kAnything, {kCompile, kAot, kSha256, kRank, kTempfile}},
     {Family::kEnginePrivate, Below::kNothing, In::kAnything, {kCompile, kAot, kSha256, kRank, kAny}},
-    {Family::kVllmModel, Below::kNothing, In::kAnything, {kAot, kSha256, kRank, is("model")}},
-    {Family::kTemporary, Below::kNothing, In::kAnything, {kAot, kSha256, kRank, kTempfile}},
-    {Family::kEnginePrivate, Below::kNothing, In::kAnything, {kAot, kSha256, kRank, kAny}},
     {Family::kVllmIndex, Below::kNothing, In::kAnything, {kCompile, kShort, kRank, kTag, is("vllm_compile_cache.py")}},
     {Family::kParcelMember, Below::kNothing, In::kAnything, {kCompile, kShort, kRank, kTag, a(Shape::kArtifact)}},
     // The dumps beside it, SGLang's index, and unpacked artefacts.
     {Family::kEnginePrivate, Below::kSame, In::kAnything, {kCompile, kShort, kRank, kTag, kAny}},
+    // As above, before vLLM 0.19.
+    {Family::kVllmModel, Below::kNothing, In::kAnything, {kAot, kSha256, kRank, is("model")}},
+    {Family::kTemporary, Below::kNothing, In::kAnything, {kAot, kSha256, kRank, kTempfile}},
+    {Family::kEnginePrivate, Below::kNothing, In::kAnything, {kAot, kSha256, kRank, kAny}},
     // vllm/model_executor/models/registry.py: _LazyRegisteredModel
     {Family::kTemporary, Below::kNothing, In::kAnything, {is("modelinfos"), kTempfile}},
     {Family::kVllmModelInfo, Below::kNothing, In::kAnything, {is("modelinfos"), a(Shape::kJson)}},
@@ -143,6 +147,48 @@ constexpr size_t steps_of(const Place& place) {
   while (count < kMostSteps && place.steps[count].shape != Shape::kEnd) ++count;
   return count;
 }
+
+/// The places with one first name, which stand together in the table. classify() asks at each component of a path
+/// whether a root ends there, and nearly always the first name says no.
+struct Run {
+  Step first;
+  std::span<const Place> places;
+};
+
+constexpr bool are_equal(const Step& one, const Step& other) {
+  return one.shape == other.shape && one.text == other.text && one.length == other.length;
+}
+
+constexpr size_t count_runs() {
+  size_t count = 1;
+  for (size_t i = 1; i < std::size(kPlaces); ++i) {
+    if (!are_equal(kPlaces[i - 1].steps[0], kPlaces[i].steps[0])) ++count;
+  }
+  return count;
+}
+
+constexpr std::array<Run, count_runs()> make_runs() {
+  std::array<Run, count_runs()> runs{};
+  size_t begin = 0;
+  for (Run& run : runs) {
+    size_t end = begin + 1;
+    while (end < std::size(kPlaces) && are_equal(kPlaces[begin].steps[0], kPlaces[end].steps[0])) ++end;
+    run = {kPlaces[begin].steps[0], std::span<const Place>(kPlaces).subspan(begin, end - begin)};
+    begin = end;
+  }
+  return runs;
+}
+constexpr std::array<Run, count_runs()> kRuns = make_runs();
+
+constexpr bool names_begin_one_run_each() {
+  for (size_t i = 0; i < kRuns.size(); ++i) {
+    for (size_t k = 0; k < i; ++k) {
+      if (are_equal(kRuns[i].first, kRuns[k].first)) return false;
+    }
+  }
+  return true;
+}
+static_assert(names_begin_one_run_each(), "the places with one first name stand together");
 
 /// Says whether the path of the table is a directory that holds what is of the family, and is nothing of it itself.
 bool holds_names(const Place& place) {
@@ -240,15 +286,24 @@ enum class Match : uint8_t {
   kBelow,
 };
 
-Match match(const Place& place, const PathParts& parts) {
-  const size_t steps = steps_of(place);
-  const size_t common = std::min(parts.count, steps);
-  for (size_t i = 0; i < common; ++i) {
-    if (!fits(place.steps[i], parts[i])) return Match::kNone;
+/// Compares all components but the first, which is the run's.
+Match match(const Place& place, const PathParts& parts, size_t begin) {
+  const size_t count = parts.count - begin;
+  for (size_t i = 1; i < count; ++i) {
+    if (i == kMostSteps || place.steps[i].shape == Shape::kEnd) {
+      return place.below == Below::kNothing ? Match::kNone : Match::kBelow;
+    }
+    if (!fits(place.steps[i], parts[begin + i])) return Match::kNone;
   }
-  if (parts.count < steps) return Match::kLeads;
-  if (parts.count == steps) return Match::kIs;
-  return place.below == Below::kNothing ? Match::kNone : Match::kBelow;
+  return count == kMostSteps || place.steps[count].shape == Shape::kEnd ? Match::kIs : Match::kLeads;
+}
+
+/// Returns the places that have the first name of the path; none when the path is of no engine.
+std::span<const Place> places_of(const PathParts& parts, size_t begin) {
+  for (const Run& run : kRuns) {
+    if (fits(run.first, parts[begin])) return run.places;
+  }
+  return {};
 }
 
 /// Says whether the path begins in a directory of the name that its first name needs around it. The mountpoint may
@@ -274,15 +329,15 @@ bool is_private_name(const PathParts& parts) {
 }  // namespace
 
 bool is_of_an_engine(const PathParts& parts, size_t begin) {
-  const PathParts inner = parts.after(begin);
-  return std::any_of(std::begin(kPlaces), std::end(kPlaces), [&](const Place& place) {
-    return match(place, inner) != Match::kNone && begins_in(place.in, parts, begin);
-  });
+  const auto places = places_of(parts, begin);
+  if (places.empty() || !begins_in(places.front().in, parts, begin)) return false;
+  return std::any_of(places.begin(), places.end(),
+                     [&](const Place& place) { return match(place, parts, begin) != Match::kNone; });
 }
 
 Family engine_family_of(const PathParts& parts) {
-  for (const Place& place : kPlaces) {
-    const Match found = match(place, parts);
+  for (const Place& place : places_of(parts, 0)) {
+    const Match found = match(place, parts, 0);
     if (found == Match::kNone || found == Match::kLeads) continue;
     if (found == Match::kIs && holds_names(place)) return Family::kOther;
     if (found == Match::kBelow && place.below == Below::kMembers) return Family::kParcelMember;
@@ -295,25 +350,29 @@ Family engine_family_of(const PathParts& parts) {
 }
 
 bool is_engine_directory(const PathParts& parts) {
-  return std::any_of(std::begin(kPlaces), std::end(kPlaces), [&](const Place& place) {
-    const Match found = match(place, parts);
+  const auto places = places_of(parts, 0);
+  return std::any_of(places.begin(), places.end(), [&](const Place& place) {
+    const Match found = match(place, parts, 0);
     if (place.family == Family::kFlashInferCubin) return found != Match::kNone;
     return found == Match::kLeads || (found == Match::kIs && holds_names(place));
   });
 }
 
 bool is_listed_directory(const PathParts& parts) {
-  return std::any_of(std::begin(kPlaces), std::end(kPlaces), [&](const Place& place) {
+  if (!parts.clean) return false;
+  const auto places = places_of(parts, 0);
+  return std::any_of(places.begin(), places.end(), [&](const Place& place) {
     return place.family == Family::kSglangJit && parts.count + 1 == steps_of(place) &&
-           match(place, parts) == Match::kLeads;
+           match(place, parts, 0) == Match::kLeads;
   });
 }
 
 bool is_indexed_artefact(std::string_view name) { return fits(a(Shape::kArtifact), name); }
 
 bool is_engine_artefact(const PathParts& parts) {
-  return std::any_of(std::begin(kPlaces), std::end(kPlaces), [&](const Place& place) {
-    const Match found = match(place, parts);
+  const auto places = places_of(parts, 0);
+  return std::any_of(places.begin(), places.end(), [&](const Place& place) {
+    const Match found = match(place, parts, 0);
     return place.below == Below::kMembers && (found == Match::kIs || found == Match::kBelow);
   });
 }

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "vfs/tree/branch_paths.h"
+#include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
@@ -92,14 +93,25 @@ void Explainer::explain_place(Explanation& result) {
       walked.missing.empty() ? sets_.entry_of(*walked.node, result.path) : catalog_.find(layout::name_of(result.path));
   if (status && *status) {
     result.visible = true;
-    if (S_ISDIR((*status)->st_mode)) {
+    const bool is_parcel = form_of(result.path) != layout::Form::kFile;
+    const auto parcel = is_parcel ? parcel_mark_of(disk_, LocalTree::view(result.path)) : std::nullopt;
+    if (parcel && parcel->fetched && known) {
+      result.where = "store";
+      result.digest = parcel->digest.to_hex();
+      result.origin = known->entry.origin;
+      result.why = "published by " + known->entry.origin + ", and unpacked on this host";
+      return;
+    }
+    if (S_ISDIR((*status)->st_mode) && !is_parcel) {
       result.where = "directory";
       result.why = "made on this host";
       return;
     }
     auto file = disk_.open_file(LocalTree::view(result.path), false);
-    const auto seal = file ? disk_.seal_of(file->get()) : std::nullopt;
-    result.where = seal ? "sealed local file" : "local file";
+    const auto seal = parcel ? std::optional(parcel->digest.to_hex())
+                             : file ? disk_.seal_of(file->get()) : std::nullopt;
+    const std::string kind = S_ISDIR((*status)->st_mode) ? "local directory" : "local file";
+    result.where = seal ? "sealed " + kind : kind;
     result.digest = seal.value_or("");
     result.origin = options_.origin;
     const Provenance marks = layout::rule_of(layout::classify(result.path).family).shared

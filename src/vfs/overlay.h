@@ -17,6 +17,7 @@
 #include "vfs/read/fetcher.h"
 #include "vfs/read/fit.h"
 #include "vfs/read/group_views.h"
+#include "vfs/read/parcels.h"
 #include "vfs/read/listing.h"
 #include "vfs/read/lookup.h"
 #include "vfs/read/notifier.h"
@@ -161,6 +162,7 @@ class Overlay final : public FileSystem {
   Fetcher fetcher_;
   Prefetch prefetch_;
   GroupViews views_;
+  Parcels parcels_;
   Lookup lookup_;
   Branches branches_;
   Listings listings_;

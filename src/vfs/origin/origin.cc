@@ -5,6 +5,7 @@
 
 #include "inductorfs/layout/layout.h"
 #include "vfs/tree/branch_paths.h"
+#include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 
 /// Who wrote what stands under a final name: looked at when the name is given, and judged before anything leaves the
@@ -41,7 +42,7 @@ bool Origin::change_provenance(const NodePtr& node, const std::function<void(Pro
 }
 
 void Origin::saw_writer(const NodePtr& node, const std::string& path, pid_t writer, bool anew) {
-  if (!node->is_regular()) return;
+  if (!node->is_regular() && form_of(path) != layout::Form::kDirectory) return;
   const auto family = layout::classify(path).family;
   if (!is_shared(family)) return;
   made(path, writer);

@@ -28,7 +28,8 @@ class Origin {
   Origin(const Services& services, RootTree& tree, Lookup& lookup, Marks& marks)
       : counters_(services.counters), tree_(tree), lookup_(lookup), marks_(marks) {}
 
-  /// Notes that this process writes the file, or gave it its name. `anew`: nothing of the earlier content is left.
+  /// Notes that this process writes the file, or gave it, or the directory of a parcel, its name. `anew`: nothing of
+  /// the earlier content is left.
   void saw_writer(const NodePtr& node, const std::string& path, pid_t writer, bool anew = false);
   void saw_writer_in_place(const NodePtr& node, pid_t writer, bool anew);
   /// Notes that this process gave a whole Triton set its name.

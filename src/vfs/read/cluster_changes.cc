@@ -3,6 +3,8 @@
 
 #include <set>
 
+#include "vfs/tree/parcel_mark.h"
+
 /// What the cluster changed: names appear, change and go behind the kernel's back.
 namespace inductorfs::vfs {
 void ClusterChanges::on_catalog_change(const std::vector<std::string>& canonical_paths) {
@@ -22,6 +24,11 @@ NodeId ClusterChanges::apply(const std::string& path) {
     // The kernel may hold the absence of this name; what lies below it, it has never asked for.
     notifier_.forget_name(walked.node->id, walked.missing);
     return walked.node->id;
+  }
+  if (form_of(path) != layout::Form::kFile) {
+    // What was unpacked of another parcel goes at the next lookup.
+    notifier_.forget_name(walked.parent->id, walked.name);
+    return walked.parent->id;
   }
   const auto known = catalog_.find(layout::name_of(path));
   const bool stale = walked.node->content.with([&](const Content& content) {

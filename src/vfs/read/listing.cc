@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
@@ -105,7 +106,8 @@ Result<void> Listings::add_names(Items& items, const NodePtr& node, const std::s
     // Device directories have no name in the cluster: the first one stands for all that were not used here yet.
     const std::string name = entry_path == kDevices ? "0" : child.name;
     if (!child.directory) shown.push_back(entry_path);
-    add_shared(name, static_cast<mode_t>(child.directory ? S_IFDIR : S_IFREG));
+    const bool is_directory = child.directory || form_of(entry_path) == layout::Form::kDirectory;
+    add_shared(name, static_cast<mode_t>(is_directory ? S_IFDIR : S_IFREG));
   }
   if (layout::is_candidate_directory(path)) nodes_.set_shown(node, std::move(shown));
   return {};

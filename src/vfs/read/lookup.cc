@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "inductorfs/base/log.h"
 #include "inductorfs/layout/layout.h"
 #include "vfs/tree/branch_paths.h"
 #include "vfs/tree/paths.h"
@@ -42,7 +43,7 @@ bool is_counted(const std::string& path) {
 void answer_absent(const LookupDone& done, bool keep, UseKind why) { done({fail(ErrorCode::kNotFound), keep, why}); }
 
 Lookup::Lookup(const Services& services, RootTree& tree, RootScopes& scopes, ClusterSets& sets, Fetcher& fetcher,
-               Prefetch& prefetch, GroupViews& views)
+               Prefetch& prefetch, GroupViews& views, Parcels& parcels)
     : catalog_(services.catalog),
       store_(services.store),
       counters_(services.counters),
@@ -51,7 +52,8 @@ Lookup::Lookup(const Services& services, RootTree& tree, RootScopes& scopes, Clu
       sets_(sets),
       fetcher_(fetcher),
       prefetch_(prefetch),
-      views_(views) {}
+      views_(views),
+      parcels_(parcels) {}
 
 void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) {
   const NodePtr directory = nodes_.find(parent);
@@ -118,6 +120,7 @@ void Lookup::lookup_without_cluster(const Site& site, const Caller& caller, cons
 }
 
 void Lookup::resolve(const Site& site, LookupDone done) {
+  if (form_of(site.path) != layout::Form::kFile) return resolve_parcel(site, std::move(done));
   if (auto local = resolve_locally(site, true)) return done({std::move(*local), false});
   if (site.name == layout::kAnyDevice && site.entry.path == std::string("triton/") + site.name) {
     return answer_absent(done, true);
@@ -147,7 +150,7 @@ void Lookup::resolve_entry(const Site& site, const catalog::KnownEntry& known, b
     if (const auto fits = fetcher_.judge_present(known.entry); fits != FetchOutcome::kHere) {
       return fetched(site, known, fits, done);
     }
-    auto result = add_shared(site, known.entry, 1);
+    auto result = add_entry(site, known);
     if (result) result->keep = keep;
     return done({std::move(result), false, UseKind::kCluster, known.entry.digest});
   }
@@ -174,7 +177,38 @@ void Lookup::fetched(const Site& site, const catalog::KnownEntry& known, FetchOu
       return answer_absent(done, false, UseKind::kUnfit);  // hidden by now (Fit); the next entry may fit
   }
   counters_.get("lookup.first_touch").add();
-  done({add_shared(site, known.entry, 1), false, UseKind::kFetched, known.entry.digest});
+  done({add_entry(site, known), false, UseKind::kFetched, known.entry.digest});
+}
+
+/// What was made here comes before the cluster's, and what was unpacked here is the cluster's.
+void Lookup::resolve_parcel(const Site& site, LookupDone done) {
+  const auto known = catalog_.find(site.entry);
+  const bool outdated = parcels_.is_outdated(site.path, known ? &*known : nullptr);
+  if (!outdated || !parcels_.drop(site.path)) {
+    const Parcels::Shown shown(parcels_, site.path);
+    if (shown) {
+      if (auto local = resolve_locally(site, true)) return done({std::move(*local), false});
+    }
+  }
+  if (known) return resolve_entry(site, *known, true, std::move(done));
+  answer_absent(done, tree_.lists_cluster(site.entry) && absence_may_be_kept(site.path, site.entry), why_absent(site));
+}
+
+Result<Found> Lookup::show_parcel(const Site& site, const catalog::KnownEntry& known) {
+  const Parcels::Shown shown(parcels_, site.path);
+  if (!shown) return fail(ErrorCode::kNotFound);
+  if (auto unpacked = parcels_.unpack(site, known); !unpacked) {
+    counters_.get("lookup.not_unpacked").add();
+    log::write_limited(log::Level::kWarning, "parcel.not_unpacked",
+                       {{"path", shown_path(site.path)}, {"why", unpacked.error().to_string()}});
+    return fail(ErrorCode::kNotFound);
+  }
+  auto local = resolve_locally(site, true);
+  return local ? std::move(*local) : Result<Found>(fail(ErrorCode::kNotFound));
+}
+
+Result<Found> Lookup::add_entry(const Site& site, const catalog::KnownEntry& known) {
+  return form_of(site.path) == layout::Form::kFile ? add_shared(site, known.entry, 1) : show_parcel(site, known);
 }
 
 Result<Found> Lookup::found(const NodePtr& node, bool keep) {

@@ -10,6 +10,7 @@
 #include "vfs/read/cluster_sets.h"
 #include "vfs/read/fetcher.h"
 #include "vfs/read/group_views.h"
+#include "vfs/read/parcels.h"
 #include "vfs/read/prefetch.h"
 #include "vfs/read/root_scopes.h"
 #include "vfs/read/services.h"
@@ -23,7 +24,7 @@ namespace inductorfs::vfs {
 class Lookup {
  public:
   Lookup(const Services& services, RootTree& tree, RootScopes& scopes, ClusterSets& sets, Fetcher& fetcher,
-         Prefetch& prefetch, GroupViews& views);
+         Prefetch& prefetch, GroupViews& views, Parcels& parcels);
 
   /// FileSystem::lookup.
   void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done);
@@ -52,6 +53,9 @@ class Lookup {
   [[nodiscard]] std::optional<Result<Found>> resolve_locally(const Site& site, bool keep);
   void resolve_entry(const Site& site, const catalog::KnownEntry& known, bool keep, LookupDone done);
   void fetched(const Site& site, const catalog::KnownEntry& known, FetchOutcome outcome, const LookupDone& done);
+  void resolve_parcel(const Site& site, LookupDone done);
+  [[nodiscard]] Result<Found> show_parcel(const Site& site, const catalog::KnownEntry& known);
+  [[nodiscard]] Result<Found> add_entry(const Site& site, const catalog::KnownEntry& known);
   [[nodiscard]] Result<Found> add_shared(const Site& site, const codec::Entry& entry, uint64_t references);
   [[nodiscard]] Result<Found> add_virtual(const Site& site, uint64_t references);
   // In a Triton key directory (set_lookup.cc)
@@ -68,6 +72,7 @@ class Lookup {
   Fetcher& fetcher_;
   Prefetch& prefetch_;
   GroupViews& views_;
+  Parcels& parcels_;
   LocalTree& disk_{tree_.disk()};
   NodeTable& nodes_{tree_.nodes()};
   SharedGuarded<Moves>& moves_{tree_.moves()};

@@ -8,6 +8,7 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/layout/layout.h"
+#include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
@@ -61,10 +62,28 @@ void FollowUp::look_below(const std::string& path, const std::stop_token& stop) 
   if (!items || stop.stop_requested()) return;
   for (const auto& item : *items) {
     const std::string child = path.empty() ? item.name : join(path, item.name);
+    if (form_of(child) == layout::Form::kDirectory) {
+      look_at_parcel(child);
+      continue;
+    }
     if (item.type == S_IFDIR) look_below(child, stop);
     if (item.type == S_IFREG) look_at_file(path, item.name, *items);
   }
   if (layout::is_triton_key_directory(path)) look_at_set(path);
+}
+
+void FollowUp::look_at_parcel(const std::string& path) {
+  if (pins_parcel(path)) return;
+  // One that was given its name, and the worker was killed before it was sealed.
+  const Provenance found = marks_.read(LocalTree::view(path));
+  if (found.is_known() && !found.is_private()) sealing_.seal_later(path);
+}
+
+/// Keeps the blob of a parcel that is as it was when it was sealed or unpacked; false when this is none.
+bool FollowUp::pins_parcel(const std::string& path) {
+  const auto mark = parcel_mark_of(disk_, LocalTree::view(path));
+  if (mark) pins_.with([&](Pins& pins) { pins.sealed_paths.try_emplace(mark->digest, path); });
+  return mark.has_value();
 }
 
 void FollowUp::look_at_set(const std::string& path) {
@@ -80,6 +99,7 @@ void FollowUp::look_at_file(const std::string& directory, const std::string& nam
   const std::string path = directory.empty() ? name : join(directory, name);
   const auto& rule = layout::rule_of(layout::classify(path).family);
   if (!rule.shared || !disk_.keeps_seals()) return;
+  if (rule.form == layout::Form::kIndex && pins_parcel(path)) return;
   const std::string place = LocalTree::view(path);
   const auto file = disk_.open_file(place, false);
   if (!file) return;

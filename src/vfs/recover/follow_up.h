@@ -39,6 +39,8 @@ class FollowUp {
  private:
   void refresh_kernel(const std::string& path, const NodePtr& directory, const std::stop_token& stop);
   void look_below(const std::string& path, const std::stop_token& stop);
+  void look_at_parcel(const std::string& path);
+  [[nodiscard]] bool pins_parcel(const std::string& path);
   void look_at_set(const std::string& path);
   void look_at_file(const std::string& directory, const std::string& name,
                     const std::vector<LocalTree::Item>& siblings);

@@ -10,6 +10,8 @@
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
+#include "vfs/tree/parcel_files.h"
+#include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 
 /// What an earlier life left on the disk. Runs before the first request.
@@ -34,6 +36,13 @@ Result<codec::Digest> digest_to_seal(int file, const std::string& path) {
   INDUCTORFS_TRY_ASSIGN(const auto canonical,
                         layout::canonical_group(text, directory.substr(directory.rfind('/') + 1)));
   return codec::digest_of(canonical);
+}
+
+/// Returns the digest of the parcel that the files of this path make now; empty when they make none.
+std::optional<codec::Digest> digest_on_disk(const LocalTree& tree, const std::string& path) {
+  const auto files = parcel_files(tree, path);
+  const auto digest = files ? pack(*files, [](std::string_view) { return Result<void>{}; }) : fail(files.error());
+  return digest ? std::optional(*digest) : std::nullopt;
 }
 
 /// Of a sealed file: neither the queue nor the cluster has it although the queue may have lost rows.
@@ -89,6 +98,10 @@ void Recovery::recover_directory(const std::string& path, bool torn) {
     const std::string child = path.empty() ? item.name : join(path, item.name);
     if (child.size() > LocalTree::kPathLimit) {
       set_aside(child, Error(ErrorCode::kNameTooLong, "its path has more bytes than a system call takes"), torn);
+      continue;
+    }
+    if (form_of(child) != layout::Form::kFile) {
+      recover_parcel(child, torn);
       continue;
     }
     if (item.type == S_IFREG) recover_file(path, item.name, *items, torn);
@@ -158,6 +171,33 @@ void Recovery::recover_file(const std::string& directory, const std::string& nam
   const bool fits = !in_set && stale_.recover_provenance(path);
   // A job may still be writing to it, after a kill of the worker, or open it again while it is hashed.
   if (fits && !disk_.is_changed(file->get()) && !in_place_.add_left(path)) sealing_.seal_later(path);
+}
+
+/// Its directory, or its index, with all that belongs to it.
+void Recovery::recover_parcel(const std::string& path, bool torn) {
+  const std::string place = LocalTree::view(path);
+  const auto mark = parcel_mark_of(disk_, place);
+  const auto remove = [&](const char* why) {
+    remove_parcel(tree_.options().directory, place);  // it is made again; what stays is met again at the next start
+    fail_point("recovery.removed");
+    if (is_told("recovery.removed")) log::warning("recovery.removed", {{"path", path}, {"why", why}});
+  };
+  if (!disk_.keeps_seals()) return remove("the disk keeps no extended attributes");
+  if (torn && !mark) return remove("not sealed when the host went down");
+  if (torn && digest_on_disk(disk_, path) != mark->digest) return remove("damaged");
+  if (mark && mark->fetched) {
+    pins_.with([&](Pins& pins) { pins.sealed_paths.try_emplace(mark->digest, path); });
+    return;  // Lookup takes it away when the cluster has it no more
+  }
+  // One that nobody gave its name by a rename: nothing tells when it is complete.
+  const bool witnessed = mark || disk_.mark_of(place, LocalTree::kScopeName).has_value() || form_of(path) == layout::Form::kIndex;
+  if (!witnessed || !stale_.recover_provenance(path)) return;
+  if (mark) {
+    pins_.with([&](Pins& pins) { pins.sealed_paths[mark->digest] = path; });
+    if (may_be_unpublished(catalog_, path)) sealing_.seal_later(path);
+    return;
+  }
+  if (form_of(path) == layout::Form::kDirectory || !in_place_.add_left(path)) sealing_.seal_later(path);
 }
 
 void Recovery::recover_group(const std::string& path, bool torn) {

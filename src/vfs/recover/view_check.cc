@@ -9,6 +9,8 @@
 
 #include "inductorfs/layout/layout.h"
 #include "vfs/tree/local_tree.h"
+#include "vfs/tree/parcel_files.h"
+#include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
@@ -17,9 +19,9 @@ namespace {
 /// Needs external synchronisation.
 class Checker {
  public:
-  Checker(const LocalTree& tree, std::string name, const store::CheckedStore& store, bool repair,
+  Checker(const LocalTree& tree, std::string directory, std::string name, const store::CheckedStore& store, bool repair,
           store::Findings& findings)
-      : tree_(tree), name_(std::move(name)), store_(store), repair_(repair), findings_(findings) {}
+      : tree_(tree), directory_(std::move(directory)), name_(std::move(name)), store_(store), repair_(repair), findings_(findings) {}
 
   Result<CheckedView> run() {
     check_directory("");
@@ -48,9 +50,26 @@ class Checker {
         cannot_read(child, "its path is too long; the next mount sets it aside");
         continue;
       }
+      if (form_of(child) != layout::Form::kFile) check_parcel(child);
       if (item.type == S_IFDIR) check_directory(child);
       if (item.type == S_IFREG) check_file(child);
     }
+  }
+
+  /// Its mark names the parcel that its files make.
+  void check_parcel(const std::string& path) {
+    const auto mark = parcel_mark_of(tree_, LocalTree::view(path));
+    if (!mark) return;
+    ++result_.sealed;
+    const auto files = parcel_files(tree_, path);
+    const auto actual = files ? pack(*files, [](std::string_view) { return Result<void>{}; }) : fail(files.error());
+    if (actual && *actual == mark->digest) return;
+    store::Finding finding{name_ + "/" + LocalTree::view(path), "its files are not those of its parcel", false, {}};
+    if (repair_) {
+      remove_parcel(directory_, LocalTree::view(path));
+      finding.repair = "removed";
+    }
+    findings_.add(std::move(finding));
   }
 
   void cannot_read(const std::string& path, const std::string& why) {
@@ -99,6 +118,7 @@ class Checker {
   }
 
   const LocalTree& tree_;
+  const std::string directory_;
   const std::string name_;
   const store::CheckedStore& store_;
   const bool repair_;
@@ -114,7 +134,7 @@ Result<CheckedView> check(const std::string& directory, const std::string& name,
   const std::string path = directory + "/" + name;
   if (::stat((path + "/view").c_str(), &info) != 0 && errno == ENOENT) return CheckedView{};
   INDUCTORFS_TRY_ASSIGN(const auto tree, LocalTree::open(path, ::geteuid(), ::getegid(), 0755));
-  return Checker(tree, name, store, repair, findings).run();
+  return Checker(tree, path, name, store, repair, findings).run();
 }
 
 }  // namespace inductorfs::vfs

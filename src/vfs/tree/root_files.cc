@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 #include "vfs/tree/root_tree.h"
 
@@ -50,6 +51,10 @@ bool RootTree::is_blob_without_seal(int file) {
 }
 
 std::string RootTree::seal_on_disk(const std::string& path) const {
+  if (form_of(path) != layout::Form::kFile) {
+    const auto mark = parcel_mark_of(disk_, LocalTree::view(path));
+    return mark ? mark->digest.to_hex() : std::string();
+  }
   const auto file = disk_.open_file(LocalTree::view(path), false);
   return file ? disk_.seal_of(file->get()).value_or("") : std::string();
 }

@@ -172,7 +172,7 @@ class RootTree {
   [[nodiscard]] Result<DescriptorCache::Pointer> descriptor(const Node& node, Content& content, bool writable);
   /// Says whether the store shares the file's inode, so that it must not be written to.
   [[nodiscard]] bool is_sealed(const Node& node, Content& content);
-  /// Returns the digest in the seal of a file of the view; empty when it has no seal.
+  /// Returns the digest in the seal of a file of the view, or in the mark of a parcel; empty when it has none.
   [[nodiscard]] std::string seal_on_disk(const std::string& path) const;
   /// Lists what a directory of the view has on the disk; nothing when it is not there. The caller must not hold
   /// moves(): the directory is opened under it, and read with no lock held, however many names it has.

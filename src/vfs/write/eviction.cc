@@ -42,6 +42,11 @@ bool Eviction::drop_local(const std::string& path, const codec::Digest& digest) 
   const auto classified = layout::classify(path);
   const auto state = catalog_.publish_state(classified.canonical);
   if (state && state->state == catalog::PublishState::kQueued) return false;
+  if (form_of(path) != layout::Form::kFile) {
+    if (!parcels_.drop(path)) return false;
+    pins_.with([&](Pins& pins) { pins.sealed_paths.erase(digest); });
+    return true;
+  }
   const auto walked = nodes_.walk(path);
   if (walked.missing.empty() && walked.node->is_regular()) {
     // The kernel knows it: when it lets the name go, a later round may drop the file.

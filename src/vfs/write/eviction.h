@@ -5,6 +5,7 @@
 
 #include "vfs/read/cluster_sets.h"
 #include "vfs/read/notifier.h"
+#include "vfs/read/parcels.h"
 #include "vfs/read/services.h"
 #include "vfs/tree/resuming.h"
 #include "vfs/tree/root_tree.h"
@@ -16,15 +17,18 @@ namespace inductorfs::vfs {
 /// Safe for concurrent use.
 class Eviction {
  public:
-  Eviction(const Services& services, RootTree& tree, ClusterSets& sets, Notifier& notifier, TakeoverPhase& phase)
+  Eviction(const Services& services, RootTree& tree, ClusterSets& sets, Parcels& parcels, Notifier& notifier,
+           TakeoverPhase& phase)
       : catalog_(services.catalog),
         counters_(services.counters),
         tree_(tree),
         sets_(sets),
+        parcels_(parcels),
         notifier_(notifier),
         phase_(phase) {}
 
-  /// Says whether this blob may go now. A sealed file of the view that shares its inode is removed with it.
+  /// Says whether this blob may go now. A sealed file of the view that shares its inode is removed with it,
+  /// and so are the files of a parcel.
   [[nodiscard]] bool allows(const codec::Digest& digest);
 
  private:
@@ -35,6 +39,7 @@ class Eviction {
   Counters& counters_;
   RootTree& tree_;
   ClusterSets& sets_;
+  Parcels& parcels_;
   Notifier& notifier_;
   TakeoverPhase& phase_;
   LocalTree& disk_{tree_.disk()};

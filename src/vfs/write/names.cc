@@ -7,6 +7,7 @@
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/takeover/request_slots.h"
+#include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
@@ -261,6 +262,7 @@ Result<void> Names::take_directory_away(const Site& where) {
     return {};
   }));
   removal_.forget_root(where.path);
+  if (form_of(where.path) == layout::Form::kDirectory) removal_.hide_entry(where.entry);
   return {};
 }
 

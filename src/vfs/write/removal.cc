@@ -10,6 +10,7 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/layout/layout.h"
 #include "inductorfs/takeover/request_slots.h"
+#include "vfs/tree/parcel_mark.h"
 
 namespace inductorfs::vfs {
 
@@ -41,7 +42,9 @@ void Removal::hide_moved(const std::string& from, const std::string& to, const F
   // With a root goes what was deleted in it.
   forget_root(from);
   if (!layout::is_in_a_root(from)) return;
-  if (layout::name_of(from) == layout::name_of(to) || !directory) return;
+  if (layout::name_of(from) == layout::name_of(to)) return;
+  if (form_of(from) == layout::Form::kDirectory) return hide_entry(layout::name_of(from));
+  if (!directory) return;
   hide_below(from, directory, "");
 }
 
@@ -50,7 +53,8 @@ void Removal::hide_below(const std::string& from, const Fd& directory, const std
   if (layout::canonical_path(was).size() > codec::kPathLimit) return;  // nothing there is of a shared family
   for (const auto& item : LocalTree::list_below(directory, below).value_or(std::vector<LocalTree::Item>{})) {
     takeover::note_progress();
-    if (item.type == S_IFDIR) {
+    const bool is_parcel = form_of(join(was, item.name)) == layout::Form::kDirectory;
+    if (item.type == S_IFDIR && !is_parcel) {
       hide_below(from, directory, below.empty() ? item.name : join(below, item.name));
     } else {
       hide_entry(layout::name_of(join(was, item.name)));

@@ -10,6 +10,7 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/tree/branch_paths.h"
+#include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 
 /// Sealing: a private file under its final name becomes an immutable blob with an entry, on its way to the cluster.
@@ -163,7 +164,7 @@ SealOutcome Sealing::seal(const SealItem& item) {
   if (const auto known = origin_.standing(item.node, item.path, scope.id); known != Standing::kMatches)
     return outcome_of(known);
 
-  auto entry = seal_file(item.node, item.path);
+  auto entry = rule.form == layout::Form::kFile ? seal_file(item.node, item.path) : seal_parcel(item.node, item.path);
   if (!entry) {
     if (entry.error().code() != ErrorCode::kNotFound) return not_sealed(item.path, entry.error());
     return SealOutcome::kDone;
@@ -294,6 +295,7 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
 void Sealing::mark_sealed(const Sealed& sealed, const std::string& path) {
   // On the inode that was hashed, whatever has its path by now. Without it the next start publishes once more, which is
   // harmless.
+  if (sealed.is_parcel) set_parcel_mark(disk_, LocalTree::view(path), {sealed.entry.digest, false});
   if (sealed.shares_inode) (void)disk_.set_seal(sealed.file.get(), sealed.entry.digest.to_hex());
   fail_point("seal.marked");
   pins_.with([&](Pins& pins) { pins.sealed_paths[sealed.entry.digest] = path; });
@@ -382,7 +384,8 @@ void Sealing::saw_writer_below(const std::string& path, pid_t writer) {
   if (!regular && !S_ISDIR((*status)->st_mode)) return;
   if (regular && !layout::rule_of(layout::classify(path).family).shared) return;
   const bool is_set = !regular && layout::is_triton_key_directory(path) && !tree_.local_set(path).empty();
-  if (regular || is_set) {
+  const bool is_parcel = !regular && form_of(path) == layout::Form::kDirectory;
+  if (regular || is_set || is_parcel) {
     auto node = lookup_.pin_path(path);
     if (!node) return;
     if (is_set) {
@@ -390,11 +393,12 @@ void Sealing::saw_writer_below(const std::string& path, pid_t writer) {
       sealer_.add({*node, path, true});
     } else {
       origin_.saw_writer(*node, path, writer);
+      if (is_parcel) sealer_.add({*node, path, false});
       seal_if_final(*node, path);
     }
     tree_.unpin(*node);
   }
-  if (regular) return;
+  if (regular || is_parcel) return;
   for (const auto& item : disk_.list(LocalTree::view(path)).value_or(std::vector<LocalTree::Item>{})) {
     const std::string child = path.empty() ? item.name : join(path, item.name);
     if (!is_set || layout::classify(child).family != layout::Family::kTritonKernel) saw_writer_below(child, writer);
@@ -403,7 +407,7 @@ void Sealing::saw_writer_below(const std::string& path, pid_t writer) {
 void Sealing::seal_later(const std::string& path) {
   auto node = lookup_.pin_path(path);
   if (!node) return;
-  sealer_.add({*node, path, (*node)->is_directory()});
+  sealer_.add({*node, path, (*node)->key != nullptr});
   tree_.unpin(*node);
 }
 

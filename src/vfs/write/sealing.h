@@ -7,6 +7,7 @@
 #include "vfs/origin/origin.h"
 #include "vfs/read/notifier.h"
 #include "vfs/read/services.h"
+#include "vfs/tree/parcel_files.h"
 #include "vfs/tree/resuming.h"
 #include "vfs/tree/root_tree.h"
 #include "vfs/write/in_place.h"
@@ -16,11 +17,12 @@
 
 namespace inductorfs::vfs {
 
-/// A file that has become a blob.
+/// A file, or a parcel, that has become a blob.
 struct Sealed {
   codec::Entry entry;
   Fd file;
   bool shares_inode = false;  ///< the file shares its inode with the blob, so it must never be written to again
+  bool is_parcel = false;     ///< `file` is the directory, or the index, of a parcel
 };
 
 /// Decides when a private file under its final name is complete, and makes it an immutable blob with an entry, which is
@@ -65,6 +67,9 @@ class Sealing {
   [[nodiscard]] Result<Sealed> seal_file(const NodePtr& node, const std::string& path);
   [[nodiscard]] Result<codec::Entry> store_file(const Fd& file, const std::string& path,
                                                 const layout::Classification& classified, bool shares_inode);
+  // parcel_seal.cc
+  [[nodiscard]] Result<Sealed> seal_parcel(const NodePtr& node, const std::string& path);
+  [[nodiscard]] Result<codec::Digest> store_parcel(const ParcelFiles& files, const std::string& path);
   [[nodiscard]] Result<Sealed> seal_member(const std::string& path, const std::string& key);
   [[nodiscard]] Result<Sealed> seal_group_file(const std::string& path, const std::string& key);
   [[nodiscard]] bool enqueue(const catalog::Publish& publish, const std::string& path,

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vfs/write/stale.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
 #include <sstream>
 
 #include "inductorfs/base/fail_point.h"
+#include "vfs/tree/parcel_files.h"
+#include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 
 /// What was made for other facts than this host's leaves the view: the facts may change between two mounts, or under
@@ -81,6 +85,10 @@ void Stale::drop_below(const std::string& path, const Removing& removing) {
   for (const auto& item : *items) {
     if (is_cancelled()) return;
     const std::string child = path.empty() ? item.name : join(path, item.name);
+    if (form_of(child) != layout::Form::kFile) {
+      drop_parcel(path, item.name, removing);
+      continue;
+    }
     if (item.type == S_IFDIR) drop_below(child, removing);
     if (item.type != S_IFREG) continue;
     const auto family = layout::classify(child).family;
@@ -91,6 +99,39 @@ void Stale::drop_below(const std::string& path, const Removing& removing) {
     }
   }
   if (!kernel.empty() && !is_cancelled()) drop(path, std::move(kernel), removing);
+}
+
+/// All files of a parcel go together: what the name stands for first, and a directory last.
+void Stale::drop_parcel(const std::string& directory, const std::string& name, const Removing& removing) {
+  const std::string path = directory.empty() ? name : join(directory, name);
+  const bool is_directory = form_of(path) == layout::Form::kDirectory;
+  const auto goes = [&] { return removing.goes({path}); };
+  if (!moves_.read([&](const Moves&) { return goes(); })) return;
+  std::vector<std::string> names;
+  if (!is_directory) names.push_back(name);
+  for (const auto& item : moves_.read([&](const Moves&) { return files_of(path); })) {
+    if (is_directory || item != name) names.push_back(item);
+  }
+  const Removing judged{[&](const std::vector<std::string>&) { return goes(); }, removing.gone};
+  drop(is_directory ? path : directory, std::move(names), judged);
+  if (!is_directory) return;
+  const auto walked = nodes_.walk(path);
+  const bool gone = ::unlinkat(disk_.fd(), LocalTree::view(path).c_str(), AT_REMOVEDIR) == 0;
+  if (!gone || !walked.missing.empty()) return;  // somebody has put something into it
+  (void)nodes_.detach(walked.parent, walked.name);
+  tree_.let_go(nodes_.release(walked.node));
+  notifier_.forget_name(walked.parent->id, walked.name);
+}
+
+/// The files of the parcel at this path, relative to the directory that holds them.
+std::vector<std::string> Stale::files_of(const std::string& path) const {
+  std::vector<std::string> names;
+  const auto files = parcel_files(disk_, path);
+  if (!files) return names;
+  for (const auto& item : files->items) {
+    if (!item.directory) names.push_back(item.path);
+  }
+  return names;
 }
 
 /// All of them when one has to go: the files of a Triton set go together.
@@ -183,7 +224,7 @@ bool Stale::recover_provenance(const std::string& path) {
   const std::string place = LocalTree::view(path);
   if (is_stale(path, marks_.scopes_now(path))) {
     keep_what_is_queued(path);
-    (void)disk_.unlink(place);  // it is a cache; a file that stays is met again at the next start
+    remove_parcel(tree_.options().directory, place);  // it is a cache; what stays is met again at the next start
     fail_point("stale.removed");
     counters_.get("view.stale").add();
     return false;

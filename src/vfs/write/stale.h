@@ -54,6 +54,8 @@ class Stale {
   [[nodiscard]] bool is_selected(const std::string& path, const layout::Selection& selection) const;
   void drop_below(const std::string& path, const Removing& removing);
   [[nodiscard]] bool is_stale(const std::string& path, const std::vector<std::string>& scopes) const;
+  void drop_parcel(const std::string& directory, const std::string& name, const Removing& removing);
+  [[nodiscard]] std::vector<std::string> files_of(const std::string& path) const;
   void drop(const std::string& directory, std::vector<std::string> names, const Removing& removing);
   void keep_what_is_queued(const std::string& path);
 

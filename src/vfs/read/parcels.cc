@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/read/parcels.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "inductorfs/base/fail_point.h"
+#include "inductorfs/takeover/request_slots.h"
+#include "vfs/tree/parcel_files.h"
+#include "vfs/tree/paths.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr mode_t kDirectoryMode = 0755;
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr size_t kPiece = size_t{1} << 20;
+
+/// As mode_of() for entries: everybody may read what the cluster has, and nobody but the owner writes to it.
+mode_t mode_of(const codec::ParcelItem& item) {
+  constexpr mode_t kRead = 0444;
+  constexpr mode_t kOwnerExecutes = 0100;
+  if (item.directory) return kDirectoryMode;
+  return kRead | 0200 | ((item.mode & kOwnerExecutes) != 0 ? 0111 : 0);
+}
+
+Result<void> dress(int file, const codec::ParcelItem& item, const RootAccess& access) {
+  if (::geteuid() == 0 && ::fchown(file, access.uid, access.gid) != 0) return fail_errno("chown", item.path);
+  if (::fchmod(file, mode_of(item)) != 0) return fail_errno("chmod", item.path);
+  timespec time{item.mtime_ns / kSecond, item.mtime_ns % kSecond};
+  if (time.tv_nsec < 0) {
+    time.tv_nsec += kSecond;
+    --time.tv_sec;
+  }
+  const timespec times[2] = {time, time};
+  (void)::futimens(file, times);  // a time that the disk cannot keep is no reason to have no file
+  return {};
+}
+
+Result<void> copy_body(int from, uint64_t at, int to, const codec::ParcelItem& item) {
+  std::string buffer(std::min<uint64_t>(item.size, kPiece), '\0');
+  for (uint64_t offset = 0; offset < item.size;) {
+    const size_t want = std::min<uint64_t>(buffer.size(), item.size - offset);
+    INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(from, buffer.data(), want, at + offset));
+    if (got == 0) return fail(ErrorCode::kCorrupt, "a parcel that is shorter than it says");
+    INDUCTORFS_TRY(pwrite_full(to, std::string_view(buffer.data(), got), offset));
+    takeover::note_progress();
+    offset += got;
+  }
+  return {};
+}
+
+}  // namespace
+
+Parcels::Shown::Shown(Parcels& parcels, std::string path) : parcels_(parcels), path_(std::move(path)) {
+  held_ = parcels_.state_.with([&](State& state) {
+    if (state.leaving.contains(path_)) return false;
+    ++state.shown[path_];
+    return true;
+  });
+}
+
+Parcels::Shown::~Shown() {
+  if (!held_) return;
+  parcels_.state_.with([&](State& state) {
+    const auto found = state.shown.find(path_);
+    if (--found->second == 0) state.shown.erase(found);
+  });
+}
+
+bool Parcels::is_outdated(const std::string& path, const catalog::KnownEntry* known) const {
+  const auto mark = parcel_mark_of(disk_, LocalTree::view(path));
+  return mark && mark->fetched && (known == nullptr || known->entry.digest != mark->digest);
+}
+
+std::string Parcels::aside(std::string_view what) {
+  return LocalTree::in_folder(LocalTree::kOrphanFolder, std::string(what) + "-" + std::to_string(::getpid()) + "-" +
+                                                            std::to_string(number_.fetch_add(1)));
+}
+
+Result<void> Parcels::unpack(const Site& site, const catalog::KnownEntry& known) {
+  INDUCTORFS_TRY_ASSIGN(const auto blob, store_.open_blob(known.entry.digest));
+  INDUCTORFS_TRY_ASSIGN(const auto head, read_parcel_head(blob.get()));
+  // What the blob holds is counted by the store; its copy here is one more.
+  INDUCTORFS_TRY_ASSIGN(const auto place, unpack_aside(site, known, head, blob));
+  fail_point("parcel.unpacked");
+  auto placed = tree_.moves().read([&](const Moves&) -> Result<void> {
+    INDUCTORFS_TRY(tree_.make_local_directory(site.parent, parent_path(site.path)));
+    return form_of(site.path) == layout::Form::kDirectory ? place_directory(site, place)
+                                                          : place_index(site, place, head);
+  });
+  fail_point("parcel.placed");
+  remove_parcel(tree_.options().directory, place);  // what is left of it; the next start removes it too
+  if (!placed) return placed;
+  tree_.pins().with([&](Pins& pins) { pins.sealed_paths.try_emplace(known.entry.digest, site.path); });
+  changed_names_in(site.parent);
+  counters_.get("view.unpacked").add();
+  return {};
+}
+
+Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::KnownEntry& known,
+                                          const codec::ParcelHead& head, const Fd& blob) {
+  const RootAccess root{tree_.options().owner_uid, tree_.options().owner_gid, kDirectoryMode};
+  const RootAccess access = tree_.access_of_root(site.entry).value_or(root);
+  const std::string place = aside("parcel");
+  remove_parcel(tree_.options().directory, place);  // of a worker that was killed
+  if (::mkdirat(disk_.fd(), place.c_str(), 0700) != 0) return fail_errno("mkdir", place);
+  uint64_t at = head.size;
+  const auto write = [&](const codec::ParcelItem& item) -> Result<void> {
+    const std::string path = join(place, item.path);
+    if (item.directory) {
+      if (::mkdirat(disk_.fd(), path.c_str(), 0700) != 0) return fail_errno("mkdir", path);
+      INDUCTORFS_TRY_ASSIGN(const auto made, disk_.open_directory(path));
+      return dress(made.get(), item, access);
+    }
+    INDUCTORFS_TRY_ASSIGN(const auto file,
+                          open_at(disk_.fd(), path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+    INDUCTORFS_TRY(copy_body(blob.get(), at, file.get(), item));
+    at += item.size;
+    return dress(file.get(), item, access);
+  };
+  const auto undo = [&](const Error& error) {
+    remove_parcel(tree_.options().directory, place);
+    return fail(Error(error));
+  };
+  for (const auto& item : head.items) {
+    if (auto done = write(item); !done) return undo(done.error());
+  }
+  const bool directory = form_of(site.path) == layout::Form::kDirectory;
+  const std::string marked = directory ? place : join(place, site.name);
+  INDUCTORFS_TRY_ASSIGN(const auto opened, disk_.open_directory(place));
+  const codec::ParcelItem itself{site.name, true, kDirectoryMode, known.entry.mtime_ns, 0};
+  if (auto done = dress(opened.get(), itself, access); !done) return undo(done.error());
+  disk_.set_mark(marked, LocalTree::kScopeName, known.scope);
+  set_parcel_mark(disk_, marked, {known.entry.digest, true});
+  return place;
+}
+
+Result<void> Parcels::place_directory(const Site& site, const std::string& aside) {
+  auto placed = disk_.rename(aside, LocalTree::view(site.path), RENAME_NOREPLACE);
+  if (!placed && placed.error().code() == ErrorCode::kExists) return {};
+  return placed;
+}
+
+/// The index last: without it nobody asks for the others.
+Result<void> Parcels::place_index(const Site& site, const std::string& aside, const codec::ParcelHead& head) {
+  const std::string above = parent_path(site.path);
+  const auto place = [&](const std::string& name) -> Result<void> {
+    const std::string from = join(aside, name);
+    const std::string to = LocalTree::view(join(above, name));
+    auto placed = disk_.rename(from, to, RENAME_NOREPLACE);
+    if (placed || placed.error().code() != ErrorCode::kExists) return placed;
+    if (name == site.name || disk_.same_bytes(from, to, UINT64_MAX)) return {};
+    return fail(ErrorCode::kBusy, name + " is another writer's here");
+  };
+  for (const auto& item : head.items) {
+    if (item.path == site.name) continue;
+    INDUCTORFS_TRY(place(item.path));
+    notifier_.wish_forgotten(site.parent->id, item.path);  // the kernel may keep its absence
+    fail_point("parcel.member_placed");
+  }
+  INDUCTORFS_TRY(place(site.name));
+  notifier_.wish_content_forgotten(site.parent->id);
+  return {};
+}
+
+/// Of the parcel's files, the one that makes it a parcel first: the index, or the directory itself.
+std::vector<std::string> Parcels::names_of(const std::string& path) const {
+  std::vector<std::string> names{path};
+  const auto files = parcel_files(disk_, path);
+  if (!files) return names;
+  const std::string above = form_of(path) == layout::Form::kDirectory ? path : parent_path(path);
+  for (const auto& item : files->items) {
+    if (join(above, item.path) != path) names.push_back(join(above, item.path));
+  }
+  return names;
+}
+
+bool Parcels::is_known(const std::string& path, const std::vector<std::string>& names) {
+  bool known = false;
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {  // what is in a directory before the directory
+    const auto walked = nodes_.walk(*name);
+    if (!walked.missing.empty()) continue;
+    notifier_.wish_forgotten(walked.parent->id, walked.name);
+    known = true;
+  }
+  return known || state_.with([&](const State& state) { return state.shown.contains(path); });
+}
+
+bool Parcels::drop(const std::string& path) {
+  const auto names = names_of(path);
+  const bool leaves = state_.with(
+      [&](State& state) { return !state.shown.contains(path) && state.leaving.insert(path).second; });
+  if (!leaves) return false;
+  bool gone = !is_known(path, names);
+  if (gone && parcel_mark_of(disk_, LocalTree::view(path))) {
+    fail_point("parcel.dropping");
+    if (form_of(path) == layout::Form::kDirectory) {
+      const std::string place = aside("gone");
+      if (disk_.rename(LocalTree::view(path), place)) remove_parcel(tree_.options().directory, place);
+    } else {
+      for (const auto& name : names) (void)disk_.unlink(LocalTree::view(name));  // what stays is met again
+    }
+    counters_.get("view.dropped").add();
+  }
+  state_.with([&](State& state) { state.leaving.erase(path); });
+  return gone;
+}
+
+}  // namespace inductorfs::vfs

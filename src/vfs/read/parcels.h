@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <set>
+#include <string>
+
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/catalog/catalog.h"
+#include "inductorfs/codec/parcel.h"
+#include "vfs/read/notifier.h"
+#include "vfs/read/services.h"
+#include "vfs/tree/parcel_mark.h"
+#include "vfs/tree/root_tree.h"
+
+namespace inductorfs::vfs {
+
+/// Parcels of the cluster on this host's disk (layout::Form). A parcel is unpacked into the view when its name is first
+/// asked for: a directory by one rename, an index after the files that it names. From then on they are files of the
+/// local disk, so that nothing can take one of them from a program that has seen another. What was unpacked is shown as
+/// long as the cluster has that very parcel, and goes as a whole, when the kernel knows none of its names.
+///
+/// A path of the view that is being shown is held (Shown), and one that is being removed is not shown; the lock of that
+/// is a leaf. Calls block on the local disk only. Safe for concurrent use.
+class Parcels {
+ public:
+  Parcels(const Services& services, RootTree& tree, Notifier& notifier)
+      : store_(services.store), counters_(services.counters), tree_(tree), notifier_(notifier) {}
+
+  /// Keeps a path from being removed while it lives. Confined to one thread.
+  class Shown {
+   public:
+    Shown(Parcels& parcels, std::string path);
+    ~Shown();
+    Shown(const Shown&) = delete;
+    Shown& operator=(const Shown&) = delete;
+    /// Says whether the path is held; not while it is being removed.
+    [[nodiscard]] explicit operator bool() const { return held_; }
+
+   private:
+    Parcels& parcels_;
+    std::string path_;
+    bool held_ = false;
+  };
+
+  /// Says whether the view has the parcel's name from the cluster, and it is not the one of this digest.
+  [[nodiscard]] bool is_outdated(const std::string& path, const catalog::KnownEntry* known) const;
+  /// Unpacks a parcel, whose blob is in the store. Whoever has made the name on this host meanwhile keeps it, which is
+  /// a success. kBusy when files that an index names are there already, by another writer.
+  [[nodiscard]] Result<void> unpack(const Site& site, const catalog::KnownEntry& known);
+  /// Removes a parcel's files from the view, all or none: none while the kernel knows one of their names, which is then
+  /// asked to forget them, or while somebody shows them. Returns whether the blob is free. Files that were changed here
+  /// stay, without the blob.
+  bool drop(const std::string& path);
+
+ private:
+  struct State {
+    std::map<std::string, size_t> shown;
+    std::set<std::string> leaving;
+  };
+  [[nodiscard]] Result<std::string> unpack_aside(const Site& site, const catalog::KnownEntry& known,
+                                                 const codec::ParcelHead& head, const Fd& blob);
+  [[nodiscard]] Result<void> place_directory(const Site& site, const std::string& aside);
+  [[nodiscard]] Result<void> place_index(const Site& site, const std::string& aside, const codec::ParcelHead& head);
+  [[nodiscard]] std::string aside(std::string_view what);
+  [[nodiscard]] std::vector<std::string> names_of(const std::string& path) const;
+  [[nodiscard]] bool is_known(const std::string& path, const std::vector<std::string>& names);
+
+  store::BlobStore& store_;
+  Counters& counters_;
+  RootTree& tree_;
+  Notifier& notifier_;
+  LocalTree& disk_{tree_.disk()};
+  NodeTable& nodes_{tree_.nodes()};
+  Guarded<State> state_;
+  std::atomic<uint64_t> number_{0};  ///< of the next directory beside the view
+};
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/tree/parcel_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "inductorfs/layout/layout.h"
+#include "inductorfs/takeover/request_slots.h"
+#include "vfs/tree/parcel_mark.h"
+#include "vfs/tree/paths.h"
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr size_t kPiece = size_t{1} << 20;
+constexpr size_t kMostLevels = 8;
+
+int64_t time_of(const struct stat& status) { return status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec; }
+
+Result<Fd> open_below(const Fd& directory, const std::string& path, int flags) {
+  // A FIFO must not hold the thread.
+  return open_at(directory.get(), path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | flags);
+}
+
+/// Adds one name of the directory.
+Result<void> add_item(ParcelFiles& files, const std::string& path) {
+  struct stat status {};
+  if (::fstatat(files.directory.get(), path.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
+    return fail_errno("stat", path);
+  }
+  const bool directory = S_ISDIR(status.st_mode);
+  if (!directory && !S_ISREG(status.st_mode)) {
+    return fail(ErrorCode::kNotSupported, path + " is neither a file nor a directory");
+  }
+  if (files.items.size() >= codec::kParcelItemLimit) {
+    return fail(ErrorCode::kNotSupported, "more than " + std::to_string(codec::kParcelItemLimit) + " files");
+  }
+  codec::ParcelItem item{path, directory, status.st_mode & 0777U, time_of(status), 0};
+  if (!directory) item.size = static_cast<uint64_t>(status.st_size);
+  files.items.push_back(std::move(item));
+  files.owners.push_back(status.st_uid);
+  return {};
+}
+
+Result<void> add_below(ParcelFiles& files, const std::string& below, size_t level) {
+  if (level > kMostLevels) return fail(ErrorCode::kNotSupported, below + " is too deep");
+  INDUCTORFS_TRY_ASSIGN(auto opened, open_below(files.directory, below.empty() ? "." : below, O_DIRECTORY));
+  INDUCTORFS_TRY_ASSIGN(const auto names, LocalTree::list(std::move(opened), below, codec::kParcelItemLimit + 1));
+  for (const auto& name : names) {
+    const std::string path = below.empty() ? name.name : join(below, name.name);
+    INDUCTORFS_TRY(add_item(files, path));
+    if (files.items.back().directory) INDUCTORFS_TRY(add_below(files, path, level + 1));
+  }
+  takeover::note_progress();
+  return {};
+}
+
+/// Orders the items as the parcel does, and their owners with them.
+Result<ParcelFiles> finished(ParcelFiles files) {
+  std::vector<size_t> order(files.items.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](size_t one, size_t other) { return files.items[one].path < files.items[other].path; });
+  std::vector<uid_t> owners;
+  owners.reserve(order.size());
+  for (const size_t index : order) owners.push_back(files.owners[index]);
+  files.owners = std::move(owners);
+  auto head = codec::encode_parcel_head(files.items);
+  if (!head) return fail(ErrorCode::kNotSupported, head.error().what());
+  files.head = std::move(*head);
+  return files;
+}
+
+Result<void> pack_file(const ParcelFiles& files, const codec::ParcelItem& item, const codec::ByteSink& sink) {
+  auto file = open_below(files.directory, item.path, 0);
+  if (!file) return fail(ErrorCode::kBusy, item.path + " has changed");
+  struct stat status {};
+  if (::fstat(file->get(), &status) != 0) return fail_errno("stat", item.path);
+  const bool same = S_ISREG(status.st_mode) && static_cast<uint64_t>(status.st_size) == item.size &&
+                    time_of(status) == item.mtime_ns;
+  if (!same) return fail(ErrorCode::kBusy, item.path + " has changed");
+  std::string buffer(std::min<uint64_t>(item.size, kPiece), '\0');
+  for (uint64_t offset = 0; offset < item.size;) {
+    const size_t want = std::min<uint64_t>(buffer.size(), item.size - offset);
+    INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(file->get(), buffer.data(), want, offset));
+    if (got == 0) return fail(ErrorCode::kBusy, item.path + " has changed");
+    INDUCTORFS_TRY(sink(std::string_view(buffer.data(), got)));
+    offset += got;
+    takeover::note_progress();
+  }
+  return {};
+}
+
+}  // namespace
+
+uint64_t ParcelFiles::size() const {
+  uint64_t bytes = head.size();
+  for (const auto& item : items) bytes += item.size;
+  return bytes;
+}
+
+Result<ParcelFiles> files_of_directory(Fd directory) {
+  ParcelFiles files{std::move(directory), {}, {}, {}};
+  INDUCTORFS_TRY(add_below(files, "", 0));
+  if (files.items.empty()) return fail(ErrorCode::kNotSupported, "the directory is empty");
+  return finished(std::move(files));
+}
+
+Result<ParcelFiles> files_named(Fd directory, const std::vector<std::string>& names) {
+  ParcelFiles files{std::move(directory), {}, {}, {}};
+  for (const auto& name : names) {
+    if (auto added = add_item(files, name); !added) {
+      if (added.error().code() != ErrorCode::kNotFound) return fail(added.error());
+      return fail(ErrorCode::kNotSupported, "it names " + name + ", which is not there");
+    }
+    if (files.items.back().directory) {
+      return fail(ErrorCode::kNotSupported, "it names " + name + ", which is a directory that is written file by file");
+    }
+  }
+  return finished(std::move(files));
+}
+
+Result<codec::Digest> pack(const ParcelFiles& files, const codec::ByteSink& sink) {
+  codec::Hasher hasher;
+  const codec::ByteSink both = [&](std::string_view bytes) {
+    hasher.update(bytes);
+    return sink(bytes);
+  };
+  INDUCTORFS_TRY(both(files.head));
+  for (const auto& item : files.items) {
+    if (!item.directory) INDUCTORFS_TRY(pack_file(files, item, both));
+  }
+  return hasher.finish();
+}
+
+Result<ParcelFiles> parcel_files(const LocalTree& tree, const std::string& path) {
+  if (form_of(path) == layout::Form::kDirectory) {
+    INDUCTORFS_TRY_ASSIGN(auto directory, tree.open_directory(LocalTree::view(path)));
+    return files_of_directory(std::move(directory));
+  }
+  INDUCTORFS_TRY_ASSIGN(auto directory, tree.open_directory(LocalTree::view(parent_path(path))));
+  INDUCTORFS_TRY_ASSIGN(const auto index, read_file(directory.get(), last_component(path), kIndexLimit));
+  INDUCTORFS_TRY_ASSIGN(auto names, layout::index_members(layout::classify(path).family, index));
+  names.push_back(last_component(path));
+  return files_named(std::move(directory), names);
+}
+
+Result<codec::ParcelHead> read_parcel_head(int file) {
+  std::string bytes(codec::kParcelPreambleSize, '\0');
+  INDUCTORFS_TRY_ASSIGN(auto got, pread_full(file, bytes.data(), bytes.size(), 0));
+  bytes.resize(got);
+  INDUCTORFS_TRY_ASSIGN(const auto size, codec::parcel_head_size(bytes));
+  bytes.resize(size);
+  INDUCTORFS_TRY_ASSIGN(got, pread_full(file, bytes.data(), bytes.size(), 0));
+  bytes.resize(got);
+  return codec::decode_parcel_head(bytes);
+}
+
+}  // namespace inductorfs::vfs

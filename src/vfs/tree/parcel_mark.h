@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "inductorfs/codec/digest.h"
+#include "inductorfs/layout/layout.h"
+#include "vfs/tree/local_tree.h"
+
+namespace inductorfs::vfs {
+
+/// Returns in which form the cluster has what stands under this name.
+[[nodiscard]] layout::Form form_of(const std::string& path);
+
+/// What the directory, or the index, of a parcel says of itself in an extended attribute: of which parcel it is, and
+/// whether the cluster's was unpacked here. Unlike a seal it says nothing of an inode of the store: the files of a
+/// parcel are this host's own, and may be written to. The mark holds as long as the directory, or the index, has not
+/// changed since.
+struct ParcelMark {
+  codec::Digest digest;
+  bool fetched = false;
+  bool operator==(const ParcelMark&) const = default;
+};
+
+/// Returns the mark of what is at `place`, below the file system's directory; nothing if there is none, or if what is
+/// there has changed since. Blocks on the local disk.
+[[nodiscard]] std::optional<ParcelMark> parcel_mark_of(const LocalTree& tree, const std::string& place);
+/// Sets the mark, best effort. What is there changes after it only by a change that ends it.
+void set_parcel_mark(const LocalTree& tree, const std::string& place, const ParcelMark& mark);
+/// Removes what a parcel's name stands for: a file, or a directory with all below it. What cannot be removed is met
+/// again at the next start.
+void remove_parcel(const std::string& directory, const std::string& place);
+
+}  // namespace inductorfs::vfs

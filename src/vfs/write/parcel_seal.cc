@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "inductorfs/base/fail_point.h"
+#include "vfs/tree/parcel_files.h"
+#include "vfs/tree/parcel_mark.h"
+#include "vfs/tree/paths.h"
+#include "vfs/write/sealing.h"
+
+/// Sealing parcels (layout::Form): a directory, or an index with what it names, becomes one blob. The files stay as
+/// their program made them.
+namespace inductorfs::vfs {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+/// The directory, or the index: what has the parcel's name.
+Result<Fd> open_itself(const LocalTree& tree, const std::string& path) {
+  const bool directory = form_of(path) == layout::Form::kDirectory;
+  return directory ? tree.open_directory(LocalTree::view(path)) : tree.open_file(LocalTree::view(path), false);
+}
+
+}  // namespace
+
+Result<Sealed> Sealing::seal_parcel(const NodePtr& node, const std::string& path) {
+  // A file where a directory is expected, or the reverse: no program of the family's has made it.
+  if (node->is_directory() != (form_of(path) == layout::Form::kDirectory)) {
+    return fail(ErrorCode::kNotSupported, node->is_directory() ? "it is a directory" : "it is no directory");
+  }
+  INDUCTORFS_TRY_ASSIGN(auto itself, open_itself(disk_, path));
+  struct stat status {};
+  if (::fstat(itself.get(), &status) != 0) return fail_errno("stat", path);
+  INDUCTORFS_TRY_ASSIGN(const auto files, moves_.read([&](const Moves&) { return parcel_files(disk_, path); }));
+  for (size_t i = 0; i < files.items.size(); ++i) {
+    if (const auto why = marks_.why_not_shared(path, files.owners[i]); !why.empty()) {
+      return fail(ErrorCode::kNotPermitted, files.items[i].path + ": " + why);
+    }
+  }
+  if (files.size() > options_.artefact_limit) {
+    return fail(ErrorCode::kTooLarge, std::to_string(files.size()) + " bytes, over the limit of one artefact");
+  }
+  INDUCTORFS_TRY_ASSIGN(const auto digest, store_parcel(files, path));
+  struct stat now {};
+  const bool same = ::fstat(itself.get(), &now) == 0 && now.st_mtim.tv_sec == status.st_mtim.tv_sec &&
+                    now.st_mtim.tv_nsec == status.st_mtim.tv_nsec;
+  if (!same) return fail(ErrorCode::kBusy);
+
+  Sealed sealed;
+  sealed.entry.path = layout::classify(path).canonical;
+  sealed.entry.digest = digest;
+  sealed.entry.size = files.size();
+  sealed.entry.mode = status.st_mode & 07777;
+  sealed.entry.mtime_ns = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
+  sealed.entry.origin = options_.origin;
+  sealed.file = std::move(itself);
+  sealed.is_parcel = true;
+  return sealed;
+}
+
+/// The bytes are checked as they are in the store: the files may change meanwhile.
+Result<codec::Digest> Sealing::store_parcel(const ParcelFiles& files, const std::string& path) {
+  INDUCTORFS_TRY_ASSIGN(auto writer, store_.create(files.size()));
+  INDUCTORFS_TRY_ASSIGN(const auto digest, pack(files, [&](std::string_view bytes) { return writer->append(bytes); }));
+  // Before the blob is there, so that no eviction takes it while nothing is queued yet.
+  pins_.with([&](Pins& pins) { pins.sealed_paths[digest] = path; });
+  INDUCTORFS_TRY(writer->commit(digest));
+  fail_point("seal.parcel_stored");
+  INDUCTORFS_TRY_ASSIGN(const auto blob, store_.open_blob(digest));
+  const auto classified = layout::classify(path);
+  std::string head(std::min(files.size(), layout::bytes_to_check(classified, files.size())), '\0');
+  INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(blob.get(), head.data(), head.size(), 0));
+  head.resize(got);
+  INDUCTORFS_TRY(host_.check(classified, head, files.size(), {}));
+  return digest;
+}
+
+}  // namespace inductorfs::vfs

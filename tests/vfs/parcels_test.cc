@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "inductorfs/codec/parcel.h"
+#include "vfs/host.h"
+
+/// Parcels: a directory that a program takes whole or dies of, over two hosts.
+namespace inductorfs::testing {
+namespace {
+
+constexpr uint64_t kEverything = 1ULL << 40;
+const std::string kKernel = "cache/kernel.gemm.0123456789abcdef";
+const std::string kSource = kKernel + "/kernel.cu";
+const std::string kBinary = kKernel + "/kernel.cubin";
+
+/// DeepGEMM's protocol: a directory of its own, and a rename.
+Result<void> compile(Host& host, const std::string& directory, const std::string& writer, mode_t mode = 0644) {
+  const std::string staging = "tmp/" + writer;
+  (void)host.make_directories("tmp");
+  (void)host.make_directories("cache");
+  INDUCTORFS_TRY(host.make_directory(staging));
+  INDUCTORFS_TRY(host.create(staging + "/kernel.cu", writer + " wrote kernel.cu", mode));
+  INDUCTORFS_TRY(host.create(staging + "/kernel.cubin", writer + " wrote kernel.cubin", mode));
+  return host.rename(staging, directory);
+}
+
+class Parcels : public ::testing::Test {
+ protected:
+  static void forget(Host& host, const std::string& path) {
+    if (const auto found = host.look_up(path)) host.file_system->forget(found->node, 1'000'000);
+  }
+  static void forget_kernel(Host& host) {
+    for (const auto& path : {kSource, kBinary, kKernel}) forget(host, path);
+  }
+  /// What a program finds: nothing, or both files by one writer.
+  static std::string writer_of(Host& host, const std::string& directory = kKernel) {
+    const auto names = host.list(directory);
+    if (!names) return names.error().code() == ErrorCode::kNotFound ? "nobody" : names.error().to_string();
+    const std::string source = host.read(directory + "/kernel.cu").value_or("absent");
+    const std::string binary = host.read(directory + "/kernel.cubin").value_or("absent");
+    const std::string writer = source.substr(0, source.find(' '));
+    if (names->size() != 2 || source != writer + " wrote kernel.cu" || binary != writer + " wrote kernel.cubin") {
+      return "a mix of " + std::to_string(names->size()) + " files: " + source + ", " + binary;
+    }
+    return writer;
+  }
+  void publish_by_a() {
+    ASSERT_TRUE(compile(a, kKernel, "a"));
+    ASSERT_TRUE(a.sync());
+    ASSERT_TRUE(b.wait_for_entry(kKernel));
+  }
+
+  std::shared_ptr<remote::MemoryCluster> cluster = remote::make_memory_cluster();
+  Host a{cluster};
+  Host b{cluster};
+};
+
+TEST_F(Parcels, AreWholeOnAnotherHost) {
+  publish_by_a();
+  ASSERT_TRUE(b.make_directories("cache"));
+  EXPECT_EQ(b.list("cache").value_or(std::vector<std::string>{}), std::vector<std::string>{"kernel.gemm.0123456789abcdef"});
+  const auto found = b.look_up(kKernel);
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(S_ISDIR(found->attributes.mode));
+  EXPECT_EQ(writer_of(b), "a");
+  EXPECT_EQ(writer_of(a), "a");
+}
+
+TEST_F(Parcels, AreShownToJobsOfOtherUsers) {
+  ASSERT_TRUE(compile(a, kKernel, "a", 0600));
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(b.wait_for_entry(kKernel));
+  const auto found = b.look_up(kBinary);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->attributes.mode & 0777, 0644U);
+}
+
+TEST_F(Parcels, AreInNobodysWay) {
+  publish_by_a();
+  ASSERT_TRUE(b.exists(kKernel));
+  const auto again = compile(b, kKernel, "b");
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code(), ErrorCode::kNotEmpty);
+  EXPECT_EQ(writer_of(b), "a");
+}
+
+TEST_F(Parcels, OfASecondWriterStayHere) {
+  ASSERT_TRUE(compile(b, kKernel, "b"));
+  ASSERT_TRUE(b.sync());
+  ASSERT_TRUE(a.wait_for_entry(kKernel));
+  Host late(cluster);
+  // It has not looked: its own comes first, and the cluster keeps the first.
+  ASSERT_TRUE(late.make_directories("cache"));
+  ASSERT_TRUE(late.make_directories("tmp/late"));
+  ASSERT_TRUE(late.create("tmp/late/kernel.cu", "late wrote kernel.cu"));
+  ASSERT_TRUE(late.create("tmp/late/kernel.cubin", "late wrote kernel.cubin"));
+  const bool renamed = late.rename("tmp/late", kKernel).has_value();
+  EXPECT_EQ(writer_of(late), renamed ? "late" : "b");
+  ASSERT_TRUE(late.sync());
+  EXPECT_EQ(writer_of(a), "b");
+}
+
+TEST_F(Parcels, AreNotMadeOfWhatWasWrittenInPlace) {
+  ASSERT_TRUE(a.make_directories(kKernel));
+  ASSERT_TRUE(a.create(kSource, "half"));
+  ASSERT_TRUE(a.sync());
+  EXPECT_FALSE(a.catalog->publish_state(kKernel));
+  a.restart();
+  ASSERT_TRUE(a.sync());
+  EXPECT_FALSE(a.catalog->publish_state(kKernel)) << "nothing shows that it is complete";
+}
+
+TEST_F(Parcels, RefuseWhatIsNoFile) {
+  ASSERT_TRUE(a.make_directories("tmp/link"));
+  ASSERT_TRUE(a.make_directories("cache"));
+  const auto staging = a.look_up("tmp/link");
+  ASSERT_TRUE(staging);
+  ASSERT_TRUE(a.file_system->make_symlink(staging->node, "kernel.cu", "/etc/passwd", {}));
+  ASSERT_TRUE(a.rename("tmp/link", kKernel));
+  ASSERT_TRUE(a.sync());
+  const auto refused = a.file_system->status().refused;
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_NE(refused.front().find("kernel.cu is neither a file nor a directory"), std::string::npos) << refused.front();
+}
+
+TEST_F(Parcels, AreNoFiles) {
+  ASSERT_TRUE(a.make_directories("cache"));
+  ASSERT_TRUE(a.publish_file(kKernel, "a file"));
+  ASSERT_TRUE(a.sync());
+  EXPECT_FALSE(a.catalog->publish_state(kKernel));
+  EXPECT_EQ(a.read(kKernel).value_or("absent"), "a file");
+}
+
+TEST_F(Parcels, AreRemovedHereAlone) {
+  publish_by_a();
+  ASSERT_EQ(writer_of(b), "a");
+  ASSERT_TRUE(b.unlink(kSource));
+  ASSERT_TRUE(b.unlink(kBinary));
+  ASSERT_TRUE(b.remove_directory(kKernel));
+  EXPECT_FALSE(b.exists(kKernel));
+  b.restart();
+  EXPECT_FALSE(b.exists(kKernel));
+  EXPECT_EQ(writer_of(a), "a");
+  ASSERT_TRUE(compile(b, kKernel, "b"));
+  EXPECT_EQ(writer_of(b), "b");
+}
+
+TEST_F(Parcels, LeaveHereWhenTheyAreRenamed) {
+  publish_by_a();
+  ASSERT_EQ(writer_of(b), "a");
+  ASSERT_TRUE(b.rename(kKernel, "mine"));
+  EXPECT_FALSE(b.exists(kKernel));
+  EXPECT_EQ(writer_of(b, "mine"), "a");
+}
+
+TEST_F(Parcels, AreEvictedWhole) {
+  publish_by_a();
+  ASSERT_EQ(writer_of(b), "a");
+  (void)b.store->free_space(kEverything);
+  EXPECT_EQ(writer_of(b), "a") << "the kernel knows its names";
+  forget_kernel(b);
+  (void)b.store->free_space(kEverything);
+  struct stat status {};
+  const std::string place = b.directory.path() + "/files/view/" + kKernel;
+  EXPECT_NE(::stat(place.c_str(), &status), 0) << "its files went with its blob";
+  EXPECT_EQ(writer_of(b), "a") << "and come from the cluster again";
+}
+
+TEST_F(Parcels, ThatWereMadeHereAreEvictedOncePublished) {
+  publish_by_a();
+  a.restart();
+  (void)a.store->free_space(kEverything);
+  EXPECT_GT(a.count("view.dropped"), 0U);
+  EXPECT_EQ(writer_of(a), "a");
+}
+
+TEST_F(Parcels, StayWhereTheyWereChanged) {
+  publish_by_a();
+  ASSERT_EQ(writer_of(b), "a");
+  ASSERT_TRUE(b.create(kKernel + "/added", "mine"));
+  forget(b, kKernel + "/added");
+  forget_kernel(b);
+  (void)b.store->free_space(kEverything);
+  EXPECT_EQ(b.read(kKernel + "/added").value_or("absent"), "mine");
+  EXPECT_EQ(b.read(kSource).value_or("absent"), "a wrote kernel.cu");
+}
+
+TEST_F(Parcels, GoWithTheFactsTheyWereMadeFor) {
+  publish_by_a();
+  ASSERT_EQ(writer_of(b), "a");
+  a.change_facts("two");
+  b.change_facts("two");
+  forget_kernel(b);
+  EXPECT_EQ(writer_of(a), "nobody");
+  EXPECT_EQ(writer_of(b), "nobody");
+  a.change_facts("one");
+  b.change_facts("one");
+  ASSERT_TRUE(a.wait_for_entry(kKernel) && b.wait_for_entry(kKernel));
+  EXPECT_EQ(writer_of(a), "a");
+  EXPECT_EQ(writer_of(b), "a");
+}
+
+TEST_F(Parcels, AreSealedByTheNextWorker) {
+  ASSERT_TRUE(compile(a, kKernel, "a"));
+  a.take_over();
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(b.wait_for_entry(kKernel));
+  EXPECT_EQ(writer_of(b), "a");
+  b.take_over();
+  EXPECT_EQ(writer_of(b), "a");
+  b.restart();
+  EXPECT_EQ(writer_of(b), "a");
+  EXPECT_EQ(b.count("view.unpacked"), 0U) << "it is on the disk";
+}
+
+TEST_F(Parcels, ArePurgedWhole) {
+  publish_by_a();
+  layout::Selection selection;
+  selection.pattern = "cache/**";
+  ASSERT_GT(a.file_system->purge(selection), 0U);
+  EXPECT_EQ(writer_of(a), "a") << "the cluster still has it: a directory with nothing in it would be an error";
+  EXPECT_EQ(a.count("view.unpacked"), 1U);
+}
+
+TEST_F(Parcels, OfTheClusterKeepTheirTimes) {
+  publish_by_a();
+  const auto here = a.look_up(kBinary);
+  const auto there = b.look_up(kBinary);
+  ASSERT_TRUE(here && there);
+  EXPECT_EQ(here->attributes.modified.seconds, there->attributes.modified.seconds);
+  EXPECT_EQ(here->attributes.modified.nanoseconds, there->attributes.modified.nanoseconds);
+}
+
+}  // namespace
+}  // namespace inductorfs::testing

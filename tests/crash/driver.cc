@@ -31,6 +31,32 @@ void must(bool done, const std::string& what) {
 std::string code_path(const std::string& seed) { return in_code_directory(code_name(seed) + ".py"); }
 std::string key_directory(const std::string& seed) { return "triton/0/" + triton_key_of(seed); }
 
+const std::string kOurKernel = "cache/kernel.ours.0123456789abcdef";
+const std::string kTheirKernel = "cache/kernel.theirs.0123456789abcdef";
+const std::string kEvictedKernel = "cache/kernel.evicted.0123456789abcdef";
+
+/// DeepGEMM's protocol (tests/vfs/parcels_test.cc): a directory of its own, and a rename.
+Result<void> make_parcel(Host& host, const std::string& directory, const std::string& writer) {
+  const std::string staging = "tmp/" + writer + directory.substr(directory.rfind('/') + 1);
+  INDUCTORFS_TRY(host.make_directories(staging));
+  INDUCTORFS_TRY(host.make_directories("cache"));
+  for (const char* name : {"kernel.cu", "kernel.cubin"}) {
+    INDUCTORFS_TRY(host.create(staging + "/" + name, writer + " wrote " + name));
+  }
+  return host.rename(staging, directory);
+}
+
+/// The name that the cluster has for a path: a parcel's is the directory's.
+std::string entry_of(const std::string& path, const Ledger::Expected& expected) {
+  return layout::canonical_path(expected.is_set ? path + "/k.ttir" : path);
+}
+
+/// The file by which a path is read.
+std::string file_of(const std::string& path, const Ledger::Expected& expected) {
+  if (expected.is_set) return path + "/k.ttir";
+  return expected.is_parcel ? path + "/kernel.cubin" : path;
+}
+
 /// A ledger's line holds a word for the bytes.
 std::string bytes_of(const std::string& value) {
   return value.starts_with("big") ? std::string(300'000, value.at(4)) + value.substr(5) : value;
@@ -43,6 +69,12 @@ std::string timings(const std::string& choices) {
     text += (text.ends_with('{') ? "\"choice-" : ", \"choice-") + std::string(1, choice) + "\": 0.5";
   }
   return text + "}}}}}";
+}
+
+/// What file_of() has for a value of the ledger.
+std::string bytes_for(const std::string& value, const Ledger::Expected& expected) {
+  if (expected.is_set) return value + " wrote k.ttir";
+  return expected.is_parcel ? value + " wrote kernel.cubin" : bytes_of(value);
 }
 
 /// A writer that goes with this process, or when end() is called.
@@ -116,6 +148,12 @@ void Driver::set(const std::string& directory, const std::string& writer) {
   ledger_.did("set", directory, writer);
 }
 
+void Driver::parcel(const std::string& directory, const std::string& writer) {
+  ledger_.tries("parcel", directory, writer);
+  must(make_parcel(*host_, directory, writer), "make " + directory);
+  ledger_.did("parcel", directory, writer);
+}
+
 void Driver::leave(const std::string& path) { ledger_.tries("leave", path); }
 
 /// What was changed here is for the old facts alone; the cluster's bytes may take its name.
@@ -131,6 +169,7 @@ void Driver::sync() { must(host_->sync(), "sync"); }
 void Driver::prepare() {
   for (const char* name : {"theirs", "lost"}) must(host_->publish_file(code_path(name), name), name);
   must(host_->publish_file(kTimings, timings("b")), "timings");
+  must(make_parcel(*host_, kTheirKernel, "them"), "a kernel");
   sync();
 }
 
@@ -199,7 +238,12 @@ void Driver::write_shared_files() {
   must(host_->rename(twice.substr(0, 2) + "/.4711.1.tmp", twice), "rename");
   ledger_.did("put", twice, "twice");
   set(key_directory("kernel"), "me");
+  parcel(kOurKernel, "me");
   sync();
+  must(host_->wait_for_entry(kTheirKernel), "another host's kernel");
+  ledger_.tries("parcel", kTheirKernel, "them");
+  must(host_->read(kTheirKernel + "/kernel.cu").value_or("absent") == "them wrote kernel.cu", "another host's kernel");
+  ledger_.did("parcel", kTheirKernel, "them");
 }
 
 void Driver::change_sealed_files() {
@@ -230,6 +274,7 @@ void Driver::change_facts_with_a_queue() {
   must(eventually([&] { return host_->count("publish.retries") > 0; }), "no publish failed");
   for (const char* name : {"queued", "three", "large", "twice"}) leave(code_path(name));
   leave(key_directory("kernel"));
+  for (const auto& kernel : {kOurKernel, kTheirKernel}) leave(kernel);
   for (const char* name : {"one", "theirs"}) lose_changes(code_path(name), name);
   lose_changes(code_path("vast"), "big-v");
   host_->change_facts("two");
@@ -249,6 +294,7 @@ void Driver::lose_an_entry() {
 void Driver::evict_everything() {
   for (const char* name : {"four", "five"}) put(code_path(name), name);
   set(key_directory("evicted"), "me");
+  parcel(kEvictedKernel, "me");
   sync();
   host_->restart();  // the kernel knows nothing now
   must(host_->store->free_space(kEverything) > 0, "nothing could be evicted");
@@ -272,6 +318,7 @@ void Driver::restart_with_other_facts() {
   sync();
   for (const char* name : {"four", "five", "six", "queued", "three", "large", "twice"}) leave(code_path(name));
   for (const char* name : {"kernel", "evicted"}) leave(key_directory(name));
+  for (const auto& kernel : {kOurKernel, kTheirKernel, kEvictedKernel}) leave(kernel);
   host_->stop();
   host_->environment.set_facts("two");
   host_->start();
@@ -323,7 +370,21 @@ void Driver::check_set(const std::string& path, const Ledger::Expected& expected
   }
 }
 
+/// Both files by one writer, or no directory.
+void Driver::check_parcel(const std::string& path, const Ledger::Expected& expected) {
+  const auto names = host_->list(path);
+  if (!names && names.error().code() == ErrorCode::kNotFound && expected.may_be_absent) return;
+  if (!names) return broken(path, names.error().to_string());
+  const bool known = std::any_of(expected.values.begin(), expected.values.end(), [&](const std::string& writer) {
+    return std::all_of(names->begin(), names->end(), [&](const std::string& name) {
+      return host_->read(path + "/" + name).value_or("unreadable") == writer + " wrote " + name;
+    });
+  });
+  if (names->size() != 2 || !known) broken(path, "has " + std::to_string(names->size()) + " files, or a mix");
+}
+
 void Driver::check_locally(const std::string& path, const Ledger::Expected& expected) {
+  if (expected.is_parcel) return check_parcel(path, expected);
   if (expected.is_set) return check_set(path, expected);
   const auto got = host_->read(path);
   if (!got && got.error().code() != ErrorCode::kNotFound) return broken(path, got.error().to_string());
@@ -336,26 +397,26 @@ void Driver::check_locally(const std::string& path, const Ledger::Expected& expe
 
 void Driver::check_elsewhere(Host& other, const std::string& path, const Ledger::Expected& expected) {
   if (!expected.shared || (expected.may_be_absent && !expected.later) || expected.values.empty()) return;
-  const std::string file = expected.is_set ? path + "/k.ttir" : path;
-  if (!other.wait_for_entry(layout::canonical_path(file))) return broken(file, "never came to the cluster");
-  const std::string value = expected.is_set ? *expected.values.begin() + " wrote k.ttir" : *expected.values.begin();
-  if (other.read(file).value_or("absent") != bytes_of(value)) broken(file, "the cluster has other bytes");
-  if (host_->read(file).value_or("absent") != bytes_of(value)) broken(file, "is not here after a sync");
+  const std::string file = file_of(path, expected);
+  if (!other.wait_for_entry(entry_of(path, expected))) return broken(file, "never came to the cluster");
+  const std::string bytes = bytes_for(*expected.values.begin(), expected);
+  if (other.read(file).value_or("absent") != bytes) broken(file, "the cluster has other bytes");
+  if (host_->read(file).value_or("absent") != bytes) broken(file, "is not here after a sync");
 }
 
 void Driver::check_after_cut(Host& other, const std::string& path, const Ledger::Expected& expected) {
   Ledger::Expected now = expected;
   now.values = expected.ever;
   now.may_be_absent = true;
-  const std::string file = now.is_set ? path + "/k.ttir" : path;
+  const std::string file = file_of(path, now);
   const bool local = host_->read(file).has_value();
   check_locally(path, now);
   // What survived is not stranded here although the queue may have lost it.
-  if (local && now.shared && !other.wait_for_entry(layout::canonical_path(file)))
+  if (local && now.shared && !other.wait_for_entry(entry_of(path, now)))
     broken(file, "never came to the cluster");
   const auto there = other.read(file);
   const bool known = !there || std::any_of(now.values.begin(), now.values.end(), [&](const std::string& value) {
-    return *there == (now.is_set ? value + " wrote k.ttir" : bytes_of(value));
+    return *there == bytes_for(value, now);
   });
   if (!known) broken(file, "the cluster has bytes that nobody wrote");
 }

@@ -43,11 +43,13 @@ class Driver {
   void mine(const std::string& path, const std::string& value);
   void drop(const std::string& path);
   void set(const std::string& directory, const std::string& writer);
+  void parcel(const std::string& directory, const std::string& writer);
   void leave(const std::string& path);
   void lose_changes(const std::string& path, const std::string& value);
   void sync();
 
   void check_locally(const std::string& path, const Ledger::Expected& expected);
+  void check_parcel(const std::string& path, const Ledger::Expected& expected);
   void check_set(const std::string& path, const Ledger::Expected& expected);
   void check_after_cut(Host& other, const std::string& path, const Ledger::Expected& expected);
   void check_elsewhere(Host& other, const std::string& path, const Ledger::Expected& expected);

@@ -23,6 +23,7 @@ class Ledger {
     bool may_be_absent = true;
     bool shared = false;      ///< the cluster must get it
     bool is_set = false;      ///< a Triton key directory: `values` are its writers
+    bool is_parcel = false;   ///< a directory that is one artefact: the same
     bool unfinished = false;  ///< the last step on it was not acknowledged
     bool later = false;       ///< it may take until all is published
   };

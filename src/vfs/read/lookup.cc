@@ -87,12 +87,15 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
 LookupDone Lookup::telling(const std::string& path, const Caller& caller, LookupDone done) const {
   const auto& used = tree_.options().used;
   if (!used || !is_counted(path)) return done;
-  return [&used, path, thread = caller.pid, begun = std::chrono::steady_clock::now(),
+  return [this, &used, path, thread = caller.pid, begun = std::chrono::steady_clock::now(),
           done = std::move(done)](LookupAnswer answer) {
     UseNotice notice{answer.use, thread, shown_path(path), path, std::string(environment_in(path)),
                      {},         0,      answer.digest};
     notice.waited = std::chrono::steady_clock::now() - begun;
-    if (answer.found && notice.use == UseKind::kFetched) notice.bytes = answer.found->attributes.size;
+    // Of the blob: what it shows may be a directory.
+    if (answer.found && notice.use == UseKind::kFetched && answer.digest) {
+      if (const auto blob = store_.find(*answer.digest)) notice.bytes = blob->size;
+    }
     used(std::move(notice));
     done(std::move(answer));
   };

@@ -104,4 +104,31 @@ Result<std::string> index_directory(Family family, std::string_view index) {
   return std::move(named.directory);
 }
 
+Result<std::string> index_in_directory(Family family, std::string_view index, std::string_view directory) {
+  INDUCTORFS_TRY_ASSIGN(const auto written_in, index_directory(family, index));
+  for (const std::string_view text : {std::string_view(written_in), directory}) {
+    const bool plain = text.starts_with('/') && codec::is_clean_path(text.substr(1)) &&
+                       std::all_of(text.begin(), text.end(),
+                                   [](char c) { return c >= ' ' && c <= '~' && c != '\'' && c != '"' && c != '\\'; });
+    if (!plain) return unfit_index("is in a directory whose name Python would not print as it is");
+  }
+  const std::string from = written_in + "/";
+  const std::string to = std::string(directory) + "/";
+  std::string text;
+  for (size_t at = 0;;) {
+    const size_t found = index.find(from, at);
+    text.append(index.substr(at, found == std::string_view::npos ? found : found - at));
+    if (found == std::string_view::npos) break;
+    text.append(to);
+    at = found + from.size();
+  }
+  // Whatever else was in the text: it names the same files, there.
+  INDUCTORFS_TRY_ASSIGN(const auto now_in, index_directory(family, text));
+  return now_in == directory ? Result<std::string>(std::move(text)) : unfit_index("cannot be moved");
+}
+
+std::string index_directory_of(std::string_view canonical_path) {
+  return "/[INDUCTORFS]/" + std::string(canonical_path.substr(0, canonical_path.rfind('/')));
+}
+
 }  // namespace inductorfs::layout

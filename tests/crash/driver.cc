@@ -31,9 +31,9 @@ void must(bool done, const std::string& what) {
 std::string code_path(const std::string& seed) { return in_code_directory(code_name(seed) + ".py"); }
 std::string key_directory(const std::string& seed) { return "triton/0/" + triton_key_of(seed); }
 
-const std::string kOurKernel = "cache/kernel.ours.0123456789abcdef";
-const std::string kTheirKernel = "cache/kernel.theirs.0123456789abcdef";
-const std::string kEvictedKernel = "cache/kernel.evicted.0123456789abcdef";
+const std::string kOurKernel = "cache/kernel.ours.0123456789abcdef0123456789abcdef";
+const std::string kTheirKernel = "cache/kernel.theirs.0123456789abcdef0123456789abcdef";
+const std::string kEvictedKernel = "cache/kernel.evicted.0123456789abcdef0123456789abcdef";
 
 /// DeepGEMM's protocol (tests/vfs/parcels_test.cc): a directory of its own, and a rename.
 Result<void> make_parcel(Host& host, const std::string& directory, const std::string& writer) {
@@ -44,6 +44,18 @@ Result<void> make_parcel(Host& host, const std::string& directory, const std::st
     INDUCTORFS_TRY(host.create(staging + "/" + name, writer + " wrote " + name));
   }
   return host.rename(staging, directory);
+}
+
+const std::string kTheirIndex = "torch_compile_cache/0123456789/rank_0_0/backbone/vllm_compile_cache.py";
+const std::string kTheirArtifact = "torch_compile_cache/0123456789/rank_0_0/backbone/artifact_compile_range_1_1_subgraph_0";
+
+/// As vLLM writes it: the artefact by a rename, the index in place.
+Result<void> make_index(Host& host) {
+  const std::string name = kTheirArtifact.substr(kTheirArtifact.rfind('/') + 1);
+  INDUCTORFS_TRY(host.make_directories(kTheirIndex.substr(0, kTheirIndex.rfind('/'))));
+  INDUCTORFS_TRY(host.publish_file(kTheirArtifact, "their artefact"));
+  return host.create(kTheirIndex, "{((1, 1), 0, 'inductor_standalone'): ('" + name + "', '/mnt/cache/" +
+                                      kTheirArtifact + "')}");
 }
 
 /// The name that the cluster has for a path: a parcel's is the directory's.
@@ -170,6 +182,7 @@ void Driver::prepare() {
   for (const char* name : {"theirs", "lost"}) must(host_->publish_file(code_path(name), name), name);
   must(host_->publish_file(kTimings, timings("b")), "timings");
   must(make_parcel(*host_, kTheirKernel, "them"), "a kernel");
+  must(make_index(*host_), "an index");
   sync();
 }
 
@@ -244,6 +257,9 @@ void Driver::write_shared_files() {
   ledger_.tries("parcel", kTheirKernel, "them");
   must(host_->read(kTheirKernel + "/kernel.cu").value_or("absent") == "them wrote kernel.cu", "another host's kernel");
   ledger_.did("parcel", kTheirKernel, "them");
+  must(host_->wait_for_entry(kTheirIndex), "another host's index");
+  must(host_->make_directories(kTheirIndex.substr(0, kTheirIndex.rfind('/'))), "mkdir");
+  must(host_->exists(kTheirIndex), "another host's index");
 }
 
 void Driver::change_sealed_files() {
@@ -434,8 +450,16 @@ int Driver::verify_cut() {
   return broken_;
 }
 
+/// An index without what it names ends its program.
+void Driver::check_index() {
+  if (host_->exists(kTheirIndex) && host_->read(kTheirArtifact).value_or("absent") != "their artefact") {
+    broken(kTheirIndex, "is there without its artefact");
+  }
+}
+
 int Driver::verify() {
   const auto expected = Ledger::read(ledger_file_);
+  check_index();
   for (const auto& [path, what] : expected) check_locally(path, what);
   if (const auto done = host_->sync(); !done) broken("sync", done.error().to_string());
   Host other(remote::make_memory_cluster(), options_of({}, redis_url_, std::make_shared<Fault>()));

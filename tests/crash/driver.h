@@ -50,6 +50,7 @@ class Driver {
 
   void check_locally(const std::string& path, const Ledger::Expected& expected);
   void check_parcel(const std::string& path, const Ledger::Expected& expected);
+  void check_index();
   void check_set(const std::string& path, const Ledger::Expected& expected);
   void check_after_cut(Host& other, const std::string& path, const Ledger::Expected& expected);
   void check_elsewhere(Host& other, const std::string& path, const Ledger::Expected& expected);

@@ -13,7 +13,7 @@ namespace inductorfs::testing {
 namespace {
 
 constexpr uint64_t kEverything = 1ULL << 40;
-const std::string kKernel = "cache/kernel.gemm.0123456789abcdef";
+const std::string kKernel = "cache/kernel.gemm.0123456789abcdef0123456789abcdef";
 const std::string kSource = kKernel + "/kernel.cu";
 const std::string kBinary = kKernel + "/kernel.cubin";
 
@@ -62,7 +62,7 @@ class Parcels : public ::testing::Test {
 TEST_F(Parcels, AreWholeOnAnotherHost) {
   publish_by_a();
   ASSERT_TRUE(b.make_directories("cache"));
-  EXPECT_EQ(b.list("cache").value_or(std::vector<std::string>{}), std::vector<std::string>{"kernel.gemm.0123456789abcdef"});
+  EXPECT_EQ(b.list("cache").value_or(std::vector<std::string>{}), std::vector<std::string>{"kernel.gemm.0123456789abcdef0123456789abcdef"});
   const auto found = b.look_up(kKernel);
   ASSERT_TRUE(found);
   EXPECT_TRUE(S_ISDIR(found->attributes.mode));
@@ -233,6 +233,100 @@ TEST_F(Parcels, OfTheClusterKeepTheirTimes) {
   ASSERT_TRUE(here && there);
   EXPECT_EQ(here->attributes.modified.seconds, there->attributes.modified.seconds);
   EXPECT_EQ(here->attributes.modified.nanoseconds, there->attributes.modified.nanoseconds);
+}
+
+const std::string kRank = "torch_compile_cache/0123456789/rank_0_0/backbone";
+const std::string kIndex = kRank + "/vllm_compile_cache.py";
+const std::string kFirst = "artifact_compile_range_1_128_subgraph_0";
+const std::string kSecond = "artifact_compile_range_1_128_subgraph_1";
+
+/// As vllm/compilation/backends.py prints it.
+std::string index_in(const std::string& directory) {
+  const auto item = [&](int number, const std::string& name) {
+    return "((1, 128), " + std::to_string(number) + ", 'inductor_standalone'): {'cache_key': 'a', 'graph_handle': ('" +
+           name + "', '" + directory + "/" + name + "')}";
+  };
+  return "{" + item(0, kFirst) + ", " + item(1, kSecond) + "}";
+}
+
+class Indexes : public Parcels {
+ protected:
+  static Result<void> write(Host& host, const std::string& writer) {
+    INDUCTORFS_TRY(host.make_directories(kRank));
+    INDUCTORFS_TRY(host.publish_file(kRank + "/" + kFirst, writer + " one"));
+    INDUCTORFS_TRY(host.publish_file(kRank + "/" + kSecond, writer + " two"));
+    return host.create(kIndex, index_in("/mnt/cache/" + kRank));
+  }
+  void publish_index_by_a() {
+    ASSERT_TRUE(write(a, "a"));
+    ASSERT_TRUE(a.sync());
+    ASSERT_TRUE(b.wait_for_entry(kIndex));
+    ASSERT_TRUE(b.make_directories(kRank));
+  }
+};
+
+TEST_F(Indexes, ComeWithWhatTheyName) {
+  publish_index_by_a();
+  EXPECT_FALSE(b.exists(kRank + "/" + kFirst)) << "nobody asks for it before the index";
+  EXPECT_EQ(b.read(kIndex).value_or("absent"), index_in("/mnt/cache/" + kRank));
+  EXPECT_EQ(b.read(kRank + "/" + kFirst).value_or("absent"), "a one");
+  EXPECT_EQ(b.read(kRank + "/" + kSecond).value_or("absent"), "a two");
+}
+
+TEST_F(Indexes, NameThePathsThatTheirReaderSees) {
+  HostOptions options;
+  options.mountpoint = "/elsewhere";
+  Host c(cluster, options);
+  publish_index_by_a();
+  ASSERT_TRUE(c.wait_for_entry(kIndex));
+  ASSERT_TRUE(c.make_directories(kRank));
+  EXPECT_EQ(c.read(kIndex).value_or("absent"), index_in("/elsewhere/" + kRank));
+  c.restart();
+  EXPECT_EQ(c.read(kIndex).value_or("absent"), index_in("/elsewhere/" + kRank));
+  EXPECT_EQ(c.count("view.unpacked"), 0U);
+}
+
+TEST_F(Indexes, StayHereWithoutOneOfTheirFiles) {
+  ASSERT_TRUE(a.make_directories(kRank));
+  ASSERT_TRUE(a.publish_file(kRank + "/" + kFirst, "a one"));
+  ASSERT_TRUE(a.create(kIndex, index_in("/mnt/cache/" + kRank)));
+  ASSERT_TRUE(a.sync());
+  const auto refused = a.file_system->status().refused;
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_NE(refused.front().find("names " + kSecond + ", which is not there"), std::string::npos) << refused.front();
+}
+
+TEST_F(Indexes, DoNotComeAmongTheFilesOfAnotherWriter) {
+  publish_index_by_a();
+  ASSERT_TRUE(b.publish_file(kRank + "/" + kSecond, "b two"));
+  EXPECT_FALSE(b.exists(kIndex));
+  EXPECT_EQ(b.read(kRank + "/" + kSecond).value_or("absent"), "b two");
+  EXPECT_EQ(b.count("lookup.not_unpacked"), 1U);
+}
+
+TEST_F(Indexes, AreReplacedByLaterOnes) {
+  publish_index_by_a();
+  ASSERT_TRUE(b.exists(kIndex));
+  const auto first = b.catalog->find(kIndex);
+  for (const auto& name : {kFirst, kSecond}) ASSERT_TRUE(a.publish_file(kRank + "/" + name, "again " + name));
+  ASSERT_TRUE(a.truncate(kIndex, 0));
+  ASSERT_TRUE(a.append(kIndex, index_in("/mnt/cache/" + kRank)));
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(eventually([&] { return b.catalog->find(kIndex)->entry.digest != first->entry.digest; }));
+  for (const auto& name : {kFirst, kSecond}) forget(b, kRank + "/" + name);
+  forget(b, kIndex);
+  ASSERT_TRUE(b.exists(kIndex));
+  EXPECT_EQ(b.read(kRank + "/" + kFirst).value_or("absent"), "again " + kFirst);
+}
+
+TEST_F(Indexes, LeaveTheDiskWithTheirFiles) {
+  publish_index_by_a();
+  ASSERT_TRUE(b.exists(kIndex));
+  b.restart();
+  (void)b.store->free_space(kEverything);
+  EXPECT_FALSE(b.exists(kRank + "/" + kFirst));
+  EXPECT_TRUE(b.exists(kIndex));
+  EXPECT_EQ(b.read(kRank + "/" + kFirst).value_or("absent"), "a one");
 }
 
 }  // namespace

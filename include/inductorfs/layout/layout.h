@@ -232,6 +232,11 @@ enum class CommonUse {
 /// errors of index_members(). A program that opens those paths (vLLM up to 0.30) reads elsewhere, or dies, where the
 /// index is shown in another directory.
 [[nodiscard]] Result<std::string> index_directory(Family family, std::string_view index);
+/// Returns the index as its writer would have written it in this directory, an absolute path; with the errors of
+/// index_members(). kNotSupported too for a directory that Python would not print as it is.
+[[nodiscard]] Result<std::string> index_in_directory(Family family, std::string_view index, std::string_view directory);
+/// Returns the directory that the cluster's copy of an index names, whoever wrote it: no host has it.
+[[nodiscard]] std::string index_directory_of(std::string_view canonical_path);
 
 // ---- cache/<system hash> (torch/_inductor/codecache.py: PersistentCache)
 

@@ -72,7 +72,8 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
   auto where = tree_.site(parent, name);
   if (!where) return done({fail(std::move(where).error()), false});
   done = telling(where->path, caller, std::move(done));
-  if (directory->key && layout::is_group_file(where->name)) {
+  const bool is_index = form_of(where->path) == layout::Form::kIndex;
+  if (is_index || (directory->key && layout::is_group_file(where->name))) {
     where->seen = tree_.seen_by(caller.pid, parent_path(where->path));
     where->as_it_is = where->seen.empty();
     if (where->as_it_is) where->seen = tree_.path_in_mount(parent_path(where->path));

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/takeover/request_slots.h"
@@ -52,6 +53,16 @@ Result<void> copy_body(int from, uint64_t at, int to, const codec::ParcelItem& i
     offset += got;
   }
   return {};
+}
+
+/// The paths in it are those that the asking process sees: vLLM up to 0.30 opens them.
+Result<void> write_index(int from, uint64_t at, int to, const codec::ParcelItem& item, const Site& site) {
+  if (item.size > kIndexLimit) return fail(ErrorCode::kCorrupt, "an index over the limit");
+  std::string canonical(item.size, '\0');
+  INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(from, canonical.data(), canonical.size(), at));
+  canonical.resize(got);
+  INDUCTORFS_TRY_ASSIGN(const auto text, shown_index(site.path, canonical, site.seen));
+  return pwrite_full(to, text, 0);
 }
 
 }  // namespace
@@ -109,6 +120,7 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
   const std::string place = aside("parcel");
   remove_parcel(tree_.options().directory, place);  // of a worker that was killed
   if (::mkdirat(disk_.fd(), place.c_str(), 0700) != 0) return fail_errno("mkdir", place);
+  const bool directory = form_of(site.path) == layout::Form::kDirectory;
   uint64_t at = head.size;
   const auto write = [&](const codec::ParcelItem& item) -> Result<void> {
     const std::string path = join(place, item.path);
@@ -119,8 +131,12 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
     }
     INDUCTORFS_TRY_ASSIGN(const auto file,
                           open_at(disk_.fd(), path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
-    INDUCTORFS_TRY(copy_body(blob.get(), at, file.get(), item));
-    at += item.size;
+    const uint64_t begin = std::exchange(at, at + item.size);
+    if (!directory && item.path == site.name) {
+      INDUCTORFS_TRY(write_index(blob.get(), begin, file.get(), item, site));
+    } else {
+      INDUCTORFS_TRY(copy_body(blob.get(), begin, file.get(), item));
+    }
     return dress(file.get(), item, access);
   };
   const auto undo = [&](const Error& error) {
@@ -130,7 +146,6 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
   for (const auto& item : head.items) {
     if (auto done = write(item); !done) return undo(done.error());
   }
-  const bool directory = form_of(site.path) == layout::Form::kDirectory;
   const std::string marked = directory ? place : join(place, site.name);
   INDUCTORFS_TRY_ASSIGN(const auto opened, disk_.open_directory(place));
   const codec::ParcelItem itself{site.name, true, kDirectoryMode, known.entry.mtime_ns, 0};

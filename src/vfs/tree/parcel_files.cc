@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "inductorfs/layout/layout.h"
 #include "inductorfs/takeover/request_slots.h"
@@ -80,9 +81,11 @@ Result<void> pack_file(const ParcelFiles& files, const codec::ParcelItem& item, 
   if (!file) return fail(ErrorCode::kBusy, item.path + " has changed");
   struct stat status {};
   if (::fstat(file->get(), &status) != 0) return fail_errno("stat", item.path);
-  const bool same = S_ISREG(status.st_mode) && static_cast<uint64_t>(status.st_size) == item.size &&
-                    time_of(status) == item.mtime_ns;
+  const bool is_index = item.path == files.index_name;
+  const bool same = S_ISREG(status.st_mode) && time_of(status) == item.mtime_ns &&
+                    static_cast<uint64_t>(status.st_size) == (is_index ? files.index_size : item.size);
   if (!same) return fail(ErrorCode::kBusy, item.path + " has changed");
+  if (is_index) return sink(files.index);
   std::string buffer(std::min<uint64_t>(item.size, kPiece), '\0');
   for (uint64_t offset = 0; offset < item.size;) {
     const size_t want = std::min<uint64_t>(buffer.size(), item.size - offset);
@@ -104,14 +107,22 @@ uint64_t ParcelFiles::size() const {
 }
 
 Result<ParcelFiles> files_of_directory(Fd directory) {
-  ParcelFiles files{std::move(directory), {}, {}, {}};
+  ParcelFiles files;
+  files.directory = std::move(directory);
   INDUCTORFS_TRY(add_below(files, "", 0));
   if (files.items.empty()) return fail(ErrorCode::kNotSupported, "the directory is empty");
   return finished(std::move(files));
 }
 
-Result<ParcelFiles> files_named(Fd directory, const std::vector<std::string>& names) {
-  ParcelFiles files{std::move(directory), {}, {}, {}};
+Result<ParcelFiles> files_named(Fd directory, const std::vector<std::string>& names, const std::string& index_name,
+                                std::string index) {
+  ParcelFiles files;
+  files.directory = std::move(directory);
+  INDUCTORFS_TRY(add_item(files, index_name));
+  if (files.items.back().directory) return fail(ErrorCode::kNotSupported, index_name + " is a directory");
+  files.index_size = std::exchange(files.items.back().size, index.size());
+  files.index_name = index_name;
+  files.index = std::move(index);
   for (const auto& name : names) {
     if (auto added = add_item(files, name); !added) {
       if (added.error().code() != ErrorCode::kNotFound) return fail(added.error());
@@ -144,9 +155,15 @@ Result<ParcelFiles> parcel_files(const LocalTree& tree, const std::string& path)
   }
   INDUCTORFS_TRY_ASSIGN(auto directory, tree.open_directory(LocalTree::view(parent_path(path))));
   INDUCTORFS_TRY_ASSIGN(const auto index, read_file(directory.get(), last_component(path), kIndexLimit));
-  INDUCTORFS_TRY_ASSIGN(auto names, layout::index_members(layout::classify(path).family, index));
-  names.push_back(last_component(path));
-  return files_named(std::move(directory), names);
+  const auto classified = layout::classify(path);
+  INDUCTORFS_TRY_ASSIGN(const auto names, layout::index_members(classified.family, index));
+  INDUCTORFS_TRY_ASSIGN(auto canonical, layout::index_in_directory(classified.family, index,
+                                                                   layout::index_directory_of(classified.canonical)));
+  return files_named(std::move(directory), names, last_component(path), std::move(canonical));
+}
+
+Result<std::string> shown_index(const std::string& path, std::string_view canonical, const std::string& directory) {
+  return layout::index_in_directory(layout::classify(path).family, canonical, directory);
 }
 
 Result<codec::ParcelHead> read_parcel_head(int file) {

@@ -22,14 +22,20 @@ struct ParcelFiles {
   std::vector<codec::ParcelItem> items;  ///< in the order of the parcel
   std::vector<uid_t> owners;             ///< of the items
   std::string head;                      ///< codec::encode_parcel_head()
+  /// What the cluster has of the index, which names no directory of this host: its bytes, instead of the file's.
+  std::string index;
+  std::string index_name;
+  uint64_t index_size = 0;  ///< of the file
   [[nodiscard]] uint64_t size() const;
 };
 
 /// Collects everything below a directory. kNotSupported, with the reason, for what no parcel can hold: a link, a device,
 /// an empty directory alone, too many files. No link is followed. Blocks on the local disk.
 [[nodiscard]] Result<ParcelFiles> files_of_directory(Fd directory);
-/// Collects these files of a directory. kNotSupported names the first that is not there, or is no file.
-[[nodiscard]] Result<ParcelFiles> files_named(Fd directory, const std::vector<std::string>& names);
+/// Collects an index, of which the cluster is to have these bytes, and these files beside it. kNotSupported names the
+/// first that is not there, or is no file.
+[[nodiscard]] Result<ParcelFiles> files_named(Fd directory, const std::vector<std::string>& names,
+                                              const std::string& index_name, std::string index);
 /// Gives the bytes of the parcel to `sink` and returns their digest. kBusy when a file has changed since it was
 /// collected.
 [[nodiscard]] Result<codec::Digest> pack(const ParcelFiles& files, const codec::ByteSink& sink);
@@ -38,10 +44,15 @@ struct ParcelFiles {
 /// there. The caller holds moves().
 [[nodiscard]] Result<ParcelFiles> parcel_files(const LocalTree& tree, const std::string& path);
 
+/// Returns what a host shows of the index of a parcel, whose bytes are `canonical`: the paths in it are those of the
+/// directory as the asking process sees it.
+[[nodiscard]] Result<std::string> shown_index(const std::string& path, std::string_view canonical,
+                                              const std::string& directory);
+
 /// Reads the head of a parcel from the file that holds it.
 [[nodiscard]] Result<codec::ParcelHead> read_parcel_head(int file);
 
 /// The most bytes of an index; a larger one names more than a parcel holds.
-inline constexpr uint64_t kIndexLimit = uint64_t{4} << 20;
+inline constexpr uint64_t kIndexLimit = uint64_t{8} << 20;
 
 }  // namespace inductorfs::vfs

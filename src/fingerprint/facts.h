@@ -35,6 +35,7 @@ struct PythonFacts {
   std::vector<std::string> extensions;  ///< importlib.machinery.EXTENSION_SUFFIXES
   std::string torch;                    ///< package folder; empty when there is none
   std::string triton;
+  std::vector<std::string> path;  ///< the folders in which it looks for modules, in order
 };
 [[nodiscard]] Result<PythonFacts> learn_python(const ProbeOptions& options);
 [[nodiscard]] Result<PythonFacts> learn_python(const ProbeOptions& options, KeyMemory& memory);
@@ -43,6 +44,15 @@ struct PythonFacts {
 /// The packages are those of a process with that root.
 [[nodiscard]] Fact torch_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemory& memory);
 [[nodiscard]] Fact triton_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemory& memory);
+
+/// Returns the engine facet: a line for each package of a serving engine, found in the first of these folders that has
+/// it, with its version and the digest of its files. Its details have a line kEngineFolderKey for each of them. The
+/// folders are those in which an interpreter looks for modules, in its order.
+[[nodiscard]] Fact engine_fact(const InRoot& root, std::vector<std::string> sites, KeyMemory& memory);
+/// Says whether a package of this name is one of a serving engine.
+[[nodiscard]] bool is_engine_module(std::string_view name);
+/// The lines of the python fact's details that name the folders in which the interpreter looks for modules, in order.
+inline constexpr const char* kSiteKey = "site";
 
 /// Says whether a device ran the probe's kernel with the right results. kUntried means that there was no kernel for the
 /// device, or that it was busy; nothing speaks against the device then.

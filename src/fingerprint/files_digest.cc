@@ -19,8 +19,6 @@ constexpr size_t kFileLimit = 100'000;
 constexpr int kDepthLimit = 32;
 constexpr uint64_t kFileBytesLimit = uint64_t{4} << 30;
 constexpr uint64_t kBytesLimit = uint64_t{16} << 30;
-/// The library with torch's operators, which all builds for Linux have under this name.
-constexpr std::string_view kLibrary = "lib/libtorch_cpu.so";
 
 /// One file of the package. Immutable value.
 struct File {
@@ -31,7 +29,8 @@ struct File {
 /// Lists the files of a package. Needs external synchronisation.
 class PackageFiles {
  public:
-  PackageFiles(const InRoot& root, const std::string& directory) : root_(root), directory_(directory) {}
+  PackageFiles(const InRoot& root, const Installed& package)
+      : root_(root), directory_(package.directory), module_(package.module) {}
 
   Result<void> list() { return list("", 0); }
   [[nodiscard]] std::vector<File>& files() { return files_; }
@@ -83,11 +82,12 @@ class PackageFiles {
   }
 
   [[nodiscard]] Result<void> too_large(const std::string& what) const {
-    return fail(ErrorCode::kTooLarge, directory_ + " " + what + ", more than a torch can have");
+    return fail(ErrorCode::kTooLarge, directory_ + " " + what + ", more than a " + std::string(module_) + " can have");
   }
 
   const InRoot& root_;
   const std::string& directory_;
+  const std::string_view module_;
   std::vector<File> files_;
   std::map<std::string, std::string> broken_links_;
   size_t seen_ = 0;
@@ -109,20 +109,22 @@ std::string base64(std::string_view bytes) {
 }
 
 /// A line of RECORD without its digest and size: a field of CSV, as Python's csv.writer quotes it.
-std::string record_name(const std::string& name) {
-  std::string path = "torch/" + name;
+std::string record_name(std::string_view module, const std::string& name) {
+  std::string path(module);
+  path.append("/").append(name);
   if (path.find_first_of(",\"") == std::string::npos) return path;
   std::string quoted = "\"";
   for (const char c : path) quoted.append(c == '"' ? 2 : 1, c);
   return quoted + "\"";
 }
 
-Result<std::string> line_of(const InRoot& root, const std::string& directory, const File& file, KeyMemory& memory) {
-  const std::string path = directory + "/" + file.name;
+Result<std::string> line_of(const InRoot& root, const Installed& package, const File& file, KeyMemory& memory) {
+  const std::string path = package.directory + "/" + file.name;
   INDUCTORFS_TRY_ASSIGN(const auto open, root.open_regular(path, kFileBytesLimit));
   INDUCTORFS_TRY_ASSIGN(const auto digest, remembered_digest(open.get(), path, memory));
   (void)memory.save();  // an unwritable memory costs time at the next start, nothing else
-  return record_name(file.name) + ",sha256=" + base64(digest.raw()) + "," + std::to_string(file.status.st_size);
+  return record_name(package.module, file.name) + ",sha256=" + base64(digest.raw()) + "," +
+         std::to_string(file.status.st_size);
 }
 
 Manifest manifest_of_package(PackageFiles& package, const KeyMemory& memory) {
@@ -139,26 +141,30 @@ Manifest manifest_of_package(PackageFiles& package, const KeyMemory& memory) {
 
 }  // namespace
 
-Result<std::string> files_digest(const InRoot& root, const std::string& torch_directory, KeyMemory& memory) {
-  PackageFiles package(root, torch_directory);
-  INDUCTORFS_TRY(package.list());
-  const Manifest manifest = manifest_of_package(package, memory);
-  std::vector<File>& files = package.files();
-  if (std::none_of(files.begin(), files.end(), [](const File& file) { return file.name == kLibrary; })) {
-    return fail(ErrorCode::kNotFound, torch_directory + " has no " + std::string(kLibrary) +
-                                          ", so its libraries cannot be found; install torch from a wheel");
+Result<std::string> files_digest(const InRoot& root, const Installed& package, KeyMemory& memory) {
+  PackageFiles listed(root, package);
+  INDUCTORFS_TRY(listed.list());
+  const Manifest manifest = manifest_of_package(listed, memory);
+  std::vector<File>& files = listed.files();
+  const auto is_library = [&package](const File& file) { return file.name == package.library; };
+  if (!package.library.empty() && std::none_of(files.begin(), files.end(), is_library)) {
+    const std::string module(package.module);
+    return fail(ErrorCode::kNotFound, package.directory + " has no " + std::string(package.library) +
+                                          ", so its libraries cannot be found; install " + module + " from a wheel");
   }
-  const std::string name = "files " + torch_directory;
+  const std::string name = "files " + package.directory;
   if (auto known = memory.find(name, manifest.digest)) return *known;
   // What is remembered of large files stays if there is no time for the small ones.
   std::sort(files.begin(), files.end(),
             [](const File& a, const File& b) { return a.status.st_size > b.status.st_size; });
   std::vector<std::string> lines;
   for (const File& file : files) {
-    INDUCTORFS_TRY_ASSIGN(auto line, line_of(root, torch_directory, file, memory));
+    INDUCTORFS_TRY_ASSIGN(auto line, line_of(root, package, file, memory));
     lines.push_back(std::move(line));
   }
-  for (const auto& [link, target] : package.broken_links()) lines.push_back(record_name(link) + ",link=" + target);
+  for (const auto& [link, target] : listed.broken_links()) {
+    lines.push_back(record_name(package.module, link) + ",link=" + target);
+  }
   std::string digest = digest_of_lines({lines.begin(), lines.end()});
   if (!manifest.too_fresh) memory.keep(name, manifest.digest, digest);
   return digest;

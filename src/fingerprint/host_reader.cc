@@ -18,6 +18,7 @@ using Json = nlohmann::json;
 constexpr const char* kPackages = "packages";
 constexpr const char* kCompiler = "compiler";
 constexpr const char* kEnvironment = "environment";
+constexpr const char* kEngine = "engine";
 
 /// What the child reads. Immutable value.
 struct HostRequest {
@@ -25,10 +26,12 @@ struct HostRequest {
   HostPart part = HostPart::kPackages;
   std::string torch;  ///< of kEnvironment: the packages' directories
   std::string triton;
+  std::vector<std::string> sites{};  ///< of kEngine: where the interpreter looks for modules
 };
 
 const char* name_of(HostPart part) {
   if (part == HostPart::kEnvironment) return kEnvironment;
+  if (part == HostPart::kEngine) return kEngine;
   return part == HostPart::kPackages ? kPackages : kCompiler;
 }
 
@@ -49,6 +52,8 @@ Fingerprint read_here(const HostRequest& request) {
     learned(Facet::kTorch, torch_fact(InRoot::host(), python, memory));
     learned(Facet::kCuda, cuda_of_torch(python));
     learned(Facet::kTriton, triton_fact(InRoot::host(), python, memory));
+  } else if (part == HostPart::kEngine) {
+    learned(Facet::kEngine, engine_fact(InRoot::host(), request.sites, memory));
   } else if (part == HostPart::kEnvironment) {
     const auto files = named_files(options.environment, {});
     learned(Facet::kEnvironment, named_files_fact(files, InRoot::host(), {request.torch, request.triton}, memory));
@@ -66,6 +71,7 @@ std::string to_text(const HostRequest& request) {
                      {"cache", options.cache_file},
                      {"torch", request.torch},
                      {"triton", request.triton},
+                     {"sites", request.sites},
                      {"environment", options.environment},
                      {"deadline", options.deadline.count()}};
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
@@ -95,10 +101,15 @@ Result<HostRequest> from_text(const std::string& text) {
   for (const auto& [name, value] : environment->items()) {
     if (value.is_string()) options.environment[name] = value.get<std::string>();
   }
+  const auto sites = json.find("sites");
+  if (sites == json.end() || !sites->is_array()) return fail(ErrorCode::kInvalid, "sites is missing");
+  for (const Json& site : *sites) {
+    if (site.is_string()) request.sites.push_back(site.get<std::string>());
+  }
   const auto deadline = json.find("deadline");
   if (deadline == json.end() || !deadline->is_number_integer()) return fail(ErrorCode::kInvalid, "deadline is missing");
   options.deadline = Milliseconds(deadline->get<int64_t>());
-  for (const HostPart known : {HostPart::kPackages, HostPart::kCompiler, HostPart::kEnvironment}) {
+  for (const HostPart known : {HostPart::kPackages, HostPart::kCompiler, HostPart::kEnvironment, HostPart::kEngine}) {
     if (part != name_of(known)) continue;
     request.part = known;
     return request;
@@ -122,6 +133,10 @@ Fingerprint not_read(const ProbeOptions& options, HostPart part, const Error& wh
   Fingerprint result;
   if (part == HostPart::kCompiler) {
     result.set(Facet::kCompiler, unknown_fact(problem("the C++ compiler")));
+    return result;
+  }
+  if (part == HostPart::kEngine) {
+    result.set(Facet::kEngine, unknown_fact(problem("the packages of serving engines")));
     return result;
   }
   if (part == HostPart::kEnvironment) {
@@ -150,6 +165,13 @@ Fact read_declared(const ProbeOptions& options, const std::string& torch, const 
   if (options.reader.program.empty()) return read_here(request).get(Facet::kEnvironment);
   const auto read = read_by_child(request);
   return (read ? *read : not_read(options, request.part, read.error())).get(Facet::kEnvironment);
+}
+
+Fact read_engine(const ProbeOptions& options, const std::vector<std::string>& sites) {
+  const HostRequest request{options, HostPart::kEngine, {}, {}, sites};
+  if (options.reader.program.empty()) return read_here(request).get(Facet::kEngine);
+  const auto read = read_by_child(request);
+  return (read ? *read : not_read(options, request.part, read.error())).get(Facet::kEngine);
 }
 
 int run_host_reader() {

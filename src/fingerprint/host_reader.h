@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "inductorfs/fingerprint/fingerprint.h"
 
 namespace inductorfs::fingerprint {
@@ -9,6 +12,7 @@ namespace inductorfs::fingerprint {
 enum class HostPart {
   kPackages,  ///< python, torch, triton; cuda without the driver: cuda_of_torch()
   kCompiler,
+  kEngine,       ///< apart from kPackages: what cannot be read in time takes nothing else with it
   kEnvironment,  ///< what the files mean that the declared variables name (named_files_fact())
 };
 
@@ -17,5 +21,7 @@ enum class HostPart {
 [[nodiscard]] Fingerprint read_host(const ProbeOptions& options, HostPart part);
 /// Reads HostPart::kEnvironment; `torch` and `triton` are the packages' directories, empty when there is none.
 [[nodiscard]] Fact read_declared(const ProbeOptions& options, const std::string& torch, const std::string& triton);
+/// Reads HostPart::kEngine, from the folders in which the interpreter looks for modules.
+[[nodiscard]] Fact read_engine(const ProbeOptions& options, const std::vector<std::string>& sites);
 
 }  // namespace inductorfs::fingerprint

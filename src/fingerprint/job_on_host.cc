@@ -43,6 +43,10 @@ Fingerprint with_job(const Fingerprint& host, const Fingerprint& job) {
   for (const Facet facet : kAllFacets) {
     if (job.has(facet)) facts.set(facet, job.get(facet));
   }
+  // As an earlier release has learned it (LearnedEnvironments).
+  if (!job.has(Facet::kEngine)) {
+    facts.set(Facet::kEngine, unknown_fact("no serving engine is known of these programs"));
+  }
   const Fact& torch = facts.get(Facet::kTorch);
   Fact isa = host.get(Facet::kCpuIsa);
   isa.value = without(isa.value, "threads");

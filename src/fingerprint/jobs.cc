@@ -24,6 +24,14 @@ constexpr const char* kNotInTime = "its packages were not read in time; programs
 /// As many reasons as Writers::unknown_jobs() says.
 constexpr size_t kReasonsShown = 20;
 
+constexpr const char* kNextJob = " of the process was not read in time; the next job will find it read";
+
+/// A C library that says no version matters to compiled libraries only, and so does the compiler; an engine matters to
+/// what engines make.
+bool is_needed_by_all(Facet facet) {
+  return facet != Facet::kLibc && facet != Facet::kCompiler && facet != Facet::kEngine;
+}
+
 /// After this time requests wait again for what has not come.
 constexpr Milliseconds kWaitAgain{60'000};
 
@@ -38,8 +46,9 @@ bool is_same_package(const Package& one, const Package& other) {
 /// with different names, and one mount namespace.
 bool have_same_packages(const Process& one, const Process& other) {
   return is_same_package(one.torch, other.torch) && is_same_package(one.triton, other.triton) &&
-         is_same_package(one.libc, other.libc) && one.soabi == other.soabi && one.space == other.space &&
-         one.root.empty() == other.root.empty() && one.other_root == other.other_root;
+         std::ranges::equal(one.engines, other.engines, is_same_package) && is_same_package(one.libc, other.libc) &&
+         one.soabi == other.soabi && one.space == other.space && one.root.empty() == other.root.empty() &&
+         one.other_root == other.other_root;
 }
 
 /// A name for what has to be read of a process.
@@ -48,6 +57,8 @@ std::string packages_key(const Process& process) {
   for (const Package* const package : {&process.torch, &process.triton, &process.libc}) {
     key.append("\n").append(package->path).append("\n").append(package->identity);
   }
+  for (const Package& engine : process.engines)
+    key.append("\n").append(engine.path).append("\n").append(engine.identity);
   for (const NamedFile& file : process.files) key.append("\n").append(file.path).append("\n").append(file.identity);
   return key;
 }
@@ -378,8 +389,10 @@ JobFacts Jobs::facts_of(const Writer& writer, const JobWait& wait) {
   if (std::string why = why_not_readable(process); !why.empty()) return later(std::move(why));
   Packages& packages = sight_->packages();
   std::vector<Facet> wanted;
-  for (const Facet facet : {Facet::kTriton, Facet::kTorch, Facet::kLibc, Facet::kEnvironment, Facet::kCompiler}) {
-    const bool replaced = facet == Facet::kLibc && process.libc.replaced;
+  for (const Facet facet :
+       {Facet::kTriton, Facet::kEngine, Facet::kTorch, Facet::kLibc, Facet::kEnvironment, Facet::kCompiler}) {
+    const bool replaced = (facet == Facet::kLibc && process.libc.replaced) ||
+                          (facet == Facet::kEngine && std::ranges::any_of(process.engines, &Package::replaced));
     if (path_for(facet, process).empty() || replaced) continue;
     wanted.push_back(facet);
     (void)packages.ask(facet, process);  // all are read at once, and waited for below
@@ -390,22 +403,21 @@ JobFacts Jobs::facts_of(const Writer& writer, const JobWait& wait) {
   job.facts.set(Facet::kLibc, unknown_fact("the process's C library was replaced after it was loaded, or is none that "
                                            "is known; start the job again",
                                            kSource));
+  job.facts.set(Facet::kEngine, unknown_fact("the process's serving engine was replaced after it was loaded, or there "
+                                             "is no torch that it would lie beside; start the job again",
+                                             kSource));
   Fact meaning;
   for (const Facet facet : wanted) {
     auto fact = wait.in_steps([&](SteadyTime step) { return packages.await(facet, process, step); });
-    if (!fact && facet == Facet::kCompiler) {
-      fact =
-          unknown_fact("the C++ compiler of the process was not read in time; the next job will find it read", kSource);
-    }
+    if (!fact && facet == Facet::kCompiler) fact = unknown_fact(std::string("the C++ compiler") + kNextJob, kSource);
+    if (!fact && facet == Facet::kEngine) fact = unknown_fact(std::string("the serving engine") + kNextJob, kSource);
     if (!fact) return later(kNotInTime);
     if (facet == Facet::kEnvironment) {
       meaning = std::move(*fact);
       continue;
     }
     if (facet == Facet::kCompiler && fact->known && fact->value == kHostCompiler) continue;
-    // A C library that says no version matters to compiled libraries only, and so does the compiler.
-    const bool is_needed_by_all = facet != Facet::kLibc && facet != Facet::kCompiler;
-    if (!fact->known && is_needed_by_all) return later(std::move(fact->problem));
+    if (!fact->known && is_needed_by_all(facet)) return later(std::move(fact->problem));
     job.facts.set(facet, std::move(*fact));
   }
   job.facts.set(Facet::kPython, python_of(process.soabi));

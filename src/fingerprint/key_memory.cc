@@ -16,7 +16,8 @@ namespace {
 
 constexpr int kFormat = 1;
 constexpr uint64_t kFileLimit = 1 << 20;
-/// One environment keeps five, and eight with a compiler of its own; this is many environments.
+/// One environment keeps five, eight with a compiler of its own, and one for each package of an engine; this is many
+/// environments.
 constexpr size_t kKeptLimit = 250;
 /// Below this, hashing costs no more than looking up.
 constexpr off_t kLargeFile = off_t{16} << 20;

@@ -13,6 +13,7 @@ constexpr size_t kModuleLimit = 100000;
 constexpr int kDepthLimit = 32;
 /// Of one directory.
 constexpr size_t kNameLimit = 100'000;
+constexpr std::string_view kNameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
 
 struct Listed {
   std::string name;
@@ -136,8 +137,14 @@ Result<std::string> assigned_text(std::string_view source, std::string_view name
     if (line.empty() || (line.front() != ' ' && line.front() != ':' && line.front() != '=')) continue;
     const size_t equals = line.find('=');
     if (equals == std::string_view::npos) continue;
-    const size_t start = line.find_first_not_of(' ', equals + 1);
+    size_t start = line.find_first_not_of(' ', equals + 1);
     if (start == std::string_view::npos) continue;
+    // "__version__ = version = '1.0'", as setuptools-scm writes it.
+    const size_t next = line.find_first_not_of(kNameCharacters, start);
+    const size_t again = next == std::string_view::npos ? next : line.find_first_not_of(' ', next);
+    if (next > start && again != std::string_view::npos && line.substr(again).starts_with("= ")) {
+      start = std::min(line.find_first_not_of(' ', again + 1), line.size() - 1);
+    }
     if (line.substr(start).starts_with("None")) return std::string();
     const char quote = line[start];
     const size_t close = line.find(quote, start + 1);

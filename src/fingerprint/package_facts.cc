@@ -39,18 +39,19 @@ std::string torch_details(const InRoot& root, const std::string& torch, KeyMemor
   return details;
 }
 
-/// What torch's libraries, headers and other files are. `by_files` says that the RECORD did not tell.
-Result<std::string> contents_of_torch(const InRoot& root, const std::string& torch, KeyMemory& memory, bool& by_files) {
-  auto record = record_digest(root, torch, memory);
+}  // namespace
+
+Installed torch_in(const std::string& directory) { return {directory, "torch", {"torch"}, "lib/libtorch_cpu.so"}; }
+
+Result<std::string> contents_digest(const InRoot& root, const Installed& package, KeyMemory& memory, bool& by_files) {
+  auto record = record_digest(root, package, memory);
   by_files = !record && (record.error().code() == ErrorCode::kNotFound || record.error().code() == ErrorCode::kInvalid);
   if (!by_files) return record;
-  auto digest = files_digest(root, torch, memory);
+  auto digest = files_digest(root, package, memory);
   if (digest) return digest;
   return fail(digest.error().code(),
               record.error().what() + ", and it cannot be known by its files: " + digest.error().what());
 }
-
-}  // namespace
 
 Fact torch_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemory& memory) {
   if (!python) return unknown_fact(kNoPython);
@@ -63,7 +64,7 @@ Fact torch_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemory
   const auto key = torch_key(root, torch, python->extensions, memory);
   if (!key) return unknown_fact("torch_key: " + key.error().what(), torch);
   bool by_files = false;
-  const auto contents = contents_of_torch(root, torch, memory, by_files);
+  const auto contents = contents_digest(root, torch_in(torch), memory, by_files);
   if (!contents) return unknown_fact(contents.error().what(), torch);
   Fact fact = known_fact(
       canonical({{"version", *version}, {"key", *key}, {"git", or_none(revision.value_or(""))}, {"record", *contents}}),

@@ -47,6 +47,7 @@ std::vector<std::string> suffixes_of(const std::string& soabi) {
 struct ChildRequest {
   Facet facet = Facet::kTorch;
   Process process;
+  std::vector<std::string> sites;  ///< sites_of() the process
   std::string cache_file;
   CompilerCall host;  ///< of the daemon itself
   std::string root;   ///< a path that leads to the root directory of the process; empty: it has the daemon's
@@ -107,6 +108,7 @@ std::string to_text(const PackageRequest& request) {
       {"root", root},
       {"torch", process.torch.path},
       {"triton", process.triton.path},
+      {"sites", request.facet == Facet::kEngine ? sites_of(process) : std::vector<std::string>()},
       {"libc", process.libc.path},
       {"libstdcxx", process.libstdcxx.path},
       {"compiler", to_json(process.compiler)},
@@ -132,6 +134,16 @@ Result<std::vector<NamedFile>> files_from(const Json& json) {
     files.push_back({one["variable"].get<std::string>(), one["path"].get<std::string>(), {}});
   }
   return files;
+}
+
+Result<std::vector<std::string>> sites_from(const Json& json) {
+  std::vector<std::string> sites;
+  const auto list = json.find("sites");
+  if (list == json.end() || !list->is_array()) return fail(ErrorCode::kInvalid, "sites is missing");
+  for (const Json& one : *list) {
+    if (one.is_string()) sites.push_back(one.get<std::string>());
+  }
+  return sites;
 }
 
 Result<FileUser> user_from(const Json& json) {
@@ -173,6 +185,7 @@ Result<ChildRequest> from_text(std::string_view text) {
   }
   INDUCTORFS_TRY_ASSIGN(request.facet, facet_from_string(facet));
   INDUCTORFS_TRY_ASSIGN(request.process.files, files_from(json));
+  INDUCTORFS_TRY_ASSIGN(request.sites, sites_from(json));
   INDUCTORFS_TRY_ASSIGN(request.process.user, user_from(json));
   INDUCTORFS_TRY_ASSIGN(request.process.compiler, compiler_from(json, "compiler"));
   INDUCTORFS_TRY_ASSIGN(request.host, compiler_from(json, "host_compiler"));
@@ -204,6 +217,8 @@ Fact read_here(const ChildRequest& request) {
   Fact fact;
   if (request.facet == Facet::kEnvironment) {
     fact = named_files_fact(process.files, *root, {process.torch.path, process.triton.path}, memory);
+  } else if (request.facet == Facet::kEngine) {
+    fact = engine_fact(*root, request.sites, memory);
   } else if (request.facet == Facet::kCompiler) {
     fact = compiler_files_fact({process.compiler, *root, request.host}, cpu_facts().first, memory);
   } else {

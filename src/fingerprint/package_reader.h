@@ -10,12 +10,12 @@
 
 namespace inductorfs::fingerprint {
 
-/// A request to read the torch, triton, libc or compiler facet of a process's environment, or the files that its
-/// variables name (the environment facet). A child process reads it and is killed
-/// at the deadline, because a package may lie on a file system that does not answer. read_package() blocks until then.
+/// A request to read the torch, triton, engine, libc or compiler facet of a process's environment, or the files that
+/// its variables name (the environment facet). A child process reads it and is killed at the deadline, because a
+/// package may lie on a file system that does not answer. read_package() blocks until then.
 struct PackageRequest {
   Facet facet = Facet::kTorch;
-  Process process;  ///< its root, user, packages, files, compiler and soabi are used
+  Process process;  ///< its root, user, packages, sites, files, compiler and soabi are used
   /// The files of a process with another root; nullptr: they are read through Process::root.
   std::shared_ptr<const Held> held;
   std::string cache_file;  ///< as ProbeOptions::cache_file

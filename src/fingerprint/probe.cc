@@ -22,10 +22,24 @@ namespace {
 Fingerprint packages_of(const ProbeOptions& options) {
   if (!options.packages_of_jobs) return read_host(options, HostPart::kPackages);
   Fingerprint none;
-  for (const Facet facet : {Facet::kPython, Facet::kTorch, Facet::kTriton, Facet::kCuda}) {
+  for (const Facet facet : {Facet::kPython, Facet::kTorch, Facet::kTriton, Facet::kCuda, Facet::kEngine}) {
     none.set(facet, unknown_fact("each job has its own, which this mount learns from it", "the mount"));
   }
   return none;
+}
+
+/// The packages of serving engines that the interpreter would import.
+Fact engine_of(const ProbeOptions& options, const Fingerprint& packages) {
+  if (packages.has(Facet::kEngine)) return packages.get(Facet::kEngine);
+  const Fact& python = packages.get(Facet::kPython);
+  if (!python.known) return unknown_fact("it is not known where packages are installed: " + python.problem);
+  std::vector<std::string> sites = values_of(python.details, kSiteKey);
+  // An interpreter that an earlier release asked has not said where it looks.
+  const Fact& torch = packages.get(Facet::kTorch);
+  if (sites.empty() && torch.source.starts_with('/') && !torch.is_none()) {
+    sites.push_back(torch.source.substr(0, torch.source.rfind('/')));
+  }
+  return read_engine(options, sites);
 }
 
 /// The name under which torch keeps its timings (`cache/<hash>`), for whoever looks at the directory.
@@ -76,6 +90,10 @@ Fingerprint probe(const ProbeOptions& options) {
   Fingerprint result;
   const Fingerprint packages = packages_of(options);
   for (const Facet facet : {Facet::kPython, Facet::kTorch, Facet::kTriton}) result.set(facet, packages.get(facet));
+  // A digest that has to be made anew takes seconds, as the compiler's answers do.
+  Fact engine;
+  std::jthread looking =
+      start_thread("engine-probe", [&](const std::stop_token&) { engine = engine_of(options, packages); });
   result.set(Facet::kCompiler, read_host(options, HostPart::kCompiler).get(Facet::kCompiler));
   auto [cpu, isa] = cpu_facts();
   result.set(Facet::kCpu, std::move(cpu));
@@ -83,6 +101,8 @@ Fingerprint probe(const ProbeOptions& options) {
   result.set(Facet::kLibc, libc_fact());
   result.set(Facet::kEnvironment, environment_fact(options, result));
 
+  looking.join();
+  result.set(Facet::kEngine, std::move(engine));
   asking.join();
   result.set(Facet::kGpu, gpu_fact(gpu));
   result.set(Facet::kGpuArch, gpu_arch_fact(gpu));

@@ -20,6 +20,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+/// An interpreter looks in a handful of folders, and a fingerprint has a limit of its own.
+constexpr size_t kDetailsLimit = size_t{64} << 10;
+
 /// Finds the packages and does not import them: importing torch takes seconds and touches the cache directory. Run with
 /// -I, which drops the current directory, PYTHONPATH (ours says nothing about the job's) and the user's site-packages;
 /// the latter are put back where an ordinary start outside a virtual environment has them.
@@ -83,6 +86,10 @@ Result<PythonFacts> parse(const std::string& text) {
   for (const Json& suffix : *extensions) {
     if (!suffix.is_string()) return broken();
     facts.extensions.push_back(suffix.get<std::string>());
+  }
+  const auto path = json.find("path");
+  for (const Json& folder : path == json.end() ? Json::array() : *path) {
+    if (folder.is_string()) facts.path.push_back(folder.get<std::string>());
   }
   return facts;
 }
@@ -211,6 +218,10 @@ Fact python_fact(const Result<PythonFacts>& python) {
                  {"triton", python->triton.empty() ? "none" : python->triton}};
   for (const std::string& suffix : python->extensions) lines.emplace_back("extension", suffix);
   fact.details = canonical(lines);
+  for (const std::string& folder : python->path) {
+    if (fact.details.size() + folder.size() > kDetailsLimit) break;
+    add_line(fact.details, kSiteKey, folder);
+  }
   return fact;
 }
 

@@ -100,6 +100,7 @@ class Look {
     facts_.version = "3." + std::to_string(minor);
     facts_.extensions = {"." + facts_.soabi + ".so", ".abi3.so", ".so"};
     add_sites("python3." + std::to_string(minor));
+    facts_.path = path_;
     if (shares_sites_) return "it takes packages of the interpreter that it was made from, too";
     for (const auto& [name, folder] : {std::pair{"torch", &facts_.torch}, std::pair{"triton", &facts_.triton}}) {
       *folder = find_package(name);

@@ -57,6 +57,23 @@ Judgement judge_package(Facet facet, const Process& process, const Fact& mine, c
                  std::string(kOwnMount));
 }
 
+/// The packages that the writer has mapped, or that lie beside its torch.
+Judgement judge_engine(const Process& process, const Fact& mine, const FactOf& fact_of) {
+  if (process.torch.path.empty()) return unknown("the writer has no torch loaded, beside which its engine would lie");
+  for (const Package& engine : process.engines) {
+    if (engine.replaced) {
+      return unknown("the writer's " + engine.path + " was replaced after it was loaded; start the engine again");
+    }
+  }
+  const auto theirs = fact_of(Facet::kEngine, process);
+  if (!theirs) return {Match::kLater, "the serving engines in " + process.site.path + " have to be read first"};
+  if (!theirs->known) return unknown("the writer's serving engine: " + theirs->problem);
+  if (mine.value == theirs->value) return matches();
+  const auto [here, there] = first_difference(mine.value, theirs->value);
+  return differs("the writer's serving engines (" + theirs->source + ") have " + there + ", this mount's have " + here +
+                 std::string(kOwnMount));
+}
+
 Judgement judge_python(const Process& process, const Fact& mine) {
   if (process.soabi.empty()) return unknown("the writer has no extension module of Python loaded");
   const std::string ours = value_of(mine.value, "soabi").value_or("");
@@ -151,6 +168,8 @@ Judgement judge_facet(Facet facet, const Writer& writer, std::span<const Facet> 
     case Facet::kTriton:
     case Facet::kLibc:
       return judge_package(facet, writer.process(), mine, fact_of);
+    case Facet::kEngine:
+      return judge_engine(writer.process(), mine, fact_of);
     case Facet::kPython:
       return judge_python(writer.process(), mine);
     case Facet::kEnvironment:
@@ -161,7 +180,6 @@ Judgement judge_facet(Facet facet, const Writer& writer, std::span<const Facet> 
     case Facet::kCpu:
     case Facet::kCpuIsa:
     case Facet::kCompiler:
-    case Facet::kEngine:
     case Facet::kTrust:
       break;  // the host's: a process on it has no other
   }

@@ -10,8 +10,8 @@
 
 namespace inductorfs::fingerprint {
 
-/// Returns the torch, triton or libc facet of a process's environment, or what the files mean that its variables name
-/// (the environment facet); empty when it is not known yet.
+/// Returns the torch, triton, engine or libc facet of a process's environment, or what the files mean that its
+/// variables name (the environment facet); empty when it is not known yet.
 using FactOf = std::function<std::optional<Fact>(Facet facet, const Process& process)>;
 
 /// Judges a writer. A facet that differs decides before one that is unknown, and that before one that is not known yet.

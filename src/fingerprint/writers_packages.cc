@@ -32,6 +32,7 @@ const Package& package_for(Facet facet, const Process& process) {
 
 std::string path_for(Facet facet, const Process& process) {
   if (facet == Facet::kCompiler) return process.compiler.command;
+  if (facet == Facet::kEngine) return process.site.path;
   if (facet != Facet::kEnvironment) return package_for(facet, process).path;
   return process.files.empty() ? std::string() : process.files.front().path;
 }
@@ -93,6 +94,17 @@ std::string compiler_name(const Process& process) {
   return name;
 }
 
+/// Which packages of engines there are is found out when they are read: one that comes or goes changes the folder.
+std::string engines_name(const Process& process) {
+  std::string name(to_string(Facet::kEngine));
+  name.append("\n").append(process.space).append(process.mounts).append("\n").append(process.torch.identity);
+  name.append("\n").append(process.site.identity).append("\n").append(process.site.path);
+  for (const Package& engine : process.engines) {
+    name.append("\n").append(engine.identity).append("\n").append(engine.path);
+  }
+  return name;
+}
+
 /// With whose rights it is read: what one user may read is no answer for another.
 std::string rights_of(const FileUser& user) {
   if (user.user == 0 && user.reads_all) return "\nall";
@@ -104,6 +116,7 @@ std::string rights_of(const FileUser& user) {
 std::string fact_name(Facet facet, const Process& process) {
   if (facet == Facet::kEnvironment) return files_name(process) + rights_of(process.user);
   if (facet == Facet::kCompiler) return compiler_name(process) + rights_of(process.user);
+  if (facet == Facet::kEngine) return engines_name(process) + rights_of(process.user);
   const Package& package = package_for(facet, process);
   std::string name(to_string(facet));
   // The path is part of it: equal identities on two devices of containers that came one after the other are possible.
@@ -146,8 +159,10 @@ std::optional<Fact> Packages::known(Facet facet, const Process& process) const {
 
 void Packages::begin(const Process& process) {
   std::shared_ptr<const Held> held;
-  // What takes longest comes first: Triton's library alone has 500 MB.
-  for (const Facet facet : {Facet::kTriton, Facet::kTorch, Facet::kLibc, Facet::kEnvironment, Facet::kCompiler}) {
+  // What takes longest comes first, Triton's library alone has 500 MB. An engine mostly takes no time, but a program
+  // that goes on without a known one does so for as long as it lives.
+  for (const Facet facet :
+       {Facet::kTriton, Facet::kEngine, Facet::kTorch, Facet::kLibc, Facet::kEnvironment, Facet::kCompiler}) {
     if (!path_for(facet, process).empty()) (void)ask(facet, process, held);
   }
 }

@@ -33,9 +33,9 @@ class Packages {
   };
   explicit Packages(Options options) : options_(std::move(options)) {}
 
-  /// Returns the torch, triton, libc or compiler facet of the process's environment if it was read recently; for the
-  /// environment facet what Process::files mean (named_files_fact()), for the compiler facet what compiler_files_fact()
-  /// says.
+  /// Returns the torch, triton, engine, libc or compiler facet of the process's environment if it was read recently;
+  /// for the environment facet what Process::files mean (named_files_fact()), for the compiler facet what
+  /// compiler_files_fact() says.
   [[nodiscard]] std::optional<Fact> known(Facet facet, const Process& process) const;
   /// Returns what known() returns. If that is empty it has the facet read, once for all callers, and is empty until it
   /// is read; an unknown fact when that takes longer than the deadline.
@@ -82,7 +82,8 @@ class Packages {
 /// Returns the package, or C library, of a process that a facet is about; the facet must be torch, triton or libc.
 [[nodiscard]] const Package& package_for(Facet facet, const Process& process);
 /// Returns the path that a facet of this process is read from: the package's, the first of Process::files for the
-/// environment facet, or the command of the compiler. Empty when there is nothing to read.
+/// environment facet, the folder that torch lies in for the engine facet, or the command of the compiler. Empty when
+/// there is nothing to read.
 [[nodiscard]] std::string path_for(Facet facet, const Process& process);
 /// Returns the file of this process's own C library; empty when it cannot be told.
 [[nodiscard]] std::string own_libc();

@@ -145,6 +145,7 @@ void take(Maps& maps, const MappedFile& file) {
     maps.executable_start = file.start;
   if (name.find(".so") == std::string_view::npos && !is_libc(name)) return;
   const bool deleted = file.path.ends_with(kDeleted);
+  if (file.offset == 0) note_engine_folders(file.path, deleted, process.engines);
   if (process.torch.path.empty() && name.starts_with("libtorch")) {
     process.torch = {std::string(package_of(file.path, "lib", "torch")), deleted, {}};
   } else if (process.triton.path.empty() && name.starts_with("libtriton")) {
@@ -308,6 +309,9 @@ void ProcReader::enter_root(Process& process) const {
   for (Package* const package : {&process.torch, &process.triton, &process.libc, &process.libstdcxx}) {
     if (prefix != "//" && package->path.starts_with(prefix)) package->path.erase(0, prefix.size() - 1);
   }
+  for (Package& engine : process.engines) {
+    if (prefix != "//" && engine.path.starts_with(prefix)) engine.path.erase(0, prefix.size() - 1);
+  }
 }
 
 /// The kernel makes addresses random unless the host (`sysctl`) or the process (`setarch -R`, a debugger) has turned it
@@ -370,6 +374,14 @@ std::optional<Process> ProcReader::look_at(pid_t pid, const ProcessIdentity& ide
     const std::string beside = process.torch.path.substr(0, process.torch.path.rfind('/')) + "/triton";
     if (status_of(process.root + beside)) process.triton.path = beside;
   }
+  if (!process.torch.path.empty()) {
+    process.site.path = process.torch.path.substr(0, std::max<size_t>(process.torch.path.rfind('/'), 1));
+    const auto found = status_of(process.root + process.site.path + "/");
+    if (found) process.site.identity = identity_of(*found);
+  }
+  keep_engines_elsewhere(process, [&process](const std::string& folder) {
+    return package_identity(process.root + folder, "__init__.py");
+  });
   if (!process.triton.path.empty()) {
     process.triton.identity = package_identity(process.root + process.triton.path, "__init__.py");
   }

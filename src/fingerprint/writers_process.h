@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -67,6 +68,9 @@ struct Process {
   Package triton;
   Package libc;
   Package libstdcxx;
+  Package site;  ///< the folder that its torch lies in, with the packages beside it
+  /// The packages of serving engines that it has mapped from elsewhere, or that were replaced after it mapped them.
+  std::vector<Package> engines{};
   std::string soabi;             ///< "cpython-311-x86_64-linux-gnu", from the names of mapped extension modules
   uint64_t environ_address = 0;  ///< address of the variable `environ`; 0: not found
   std::vector<NamedFile> files;  ///< those that its variables name (ProcReader::files_of); empty before these were read
@@ -88,6 +92,15 @@ struct LiveEnvironment {
   std::map<std::string, std::string> values;
   bool live = false;  ///< false: the values at the process's start, because its memory may not be read
 };
+
+/// Adds the folders on the path of a mapped library that have the name of a serving engine's package.
+void note_engine_folders(std::string_view library, bool deleted, std::vector<Package>& folders);
+/// Leaves of Process::engines, which has all folders that were noted, what that member is for. `identity_of_package`
+/// is empty for a folder that is no package.
+void keep_engines_elsewhere(Process& process,
+                            const std::function<std::string(const std::string&)>& identity_of_package);
+/// Returns the folders in which the process's packages of serving engines are looked for, in order.
+[[nodiscard]] std::vector<std::string> sites_of(const Process& process);
 
 class Look;
 

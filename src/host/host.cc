@@ -209,7 +209,8 @@ std::vector<PrivateFamily> private_families(const Scopes& scopes) {
   for (const layout::Rule& rule : layout::all_rules()) {
     const std::vector<layout::Scope>& all = scopes.all_of(rule.family);
     const bool none = std::all_of(all.begin(), all.end(), [](const layout::Scope& scope) { return scope.id.empty(); });
-    if (rule.shared && none) found.push_back({std::string(rule.name), scopes.of(rule.family).why_private});
+    if (rule.shared && none && !scopes.of(rule.family).unused)
+      found.push_back({std::string(rule.name), scopes.of(rule.family).why_private});
   }
   return found;
 }
@@ -382,6 +383,11 @@ std::string ThisHost::environment_text(std::string_view job) const {
     } else if (!version.empty()) {
       add(facet == Facet::kPython ? version.front() : name + " " + version.front());
     }
+  }
+  const Fact& engine = facts->get(Facet::kEngine);
+  for (const std::string_view line : fingerprint::lines_of(engine.value)) {
+    const auto parts = fingerprint::split_line(line);
+    if (parts) add(std::string(parts->first) + " " + std::string(parts->second.substr(0, parts->second.find(' '))));
   }
   const Fact& variables = facts->get(Facet::kEnvironment);
   if (variables.known && !variables.value.empty() && !variables.is_none()) {

@@ -63,6 +63,12 @@ Result<Fingerprint> from_file(const FactsRequest& request) {
     return fail(ErrorCode::kInvalid, "no fingerprint: " + file + ": " + facts.error().what() +
                                          ": make one with inductorfs fingerprint --json");
   }
+  if (!facts->has(Facet::kEngine)) {
+    const std::string why = file +
+                            " does not say which serving engines there are: make it again with inductorfs "
+                            "fingerprint --json of this release";
+    facts->set(Facet::kEngine, {false, {}, file, why, {}});
+  }
   if (request.environment.empty() && names_environment(*text)) return facts;
   Fact declared = fingerprint::environment_fact(options_of(request), *facts);
   if (declared.known) declared.source = "declared for this mount";
@@ -211,6 +217,11 @@ Places places_of(const Fingerprint& facts) {
     const std::string package = package_of(facts.get(facet));
     add_once(places.packages, package);
     add_once(places.sites, parent_of(package));
+  }
+  for (const std::string& folder :
+       fingerprint::values_of(facts.get(Facet::kEngine).details, fingerprint::kEngineFolderKey)) {
+    add_once(places.packages, folder);
+    add_once(places.sites, parent_of(folder));
   }
   const std::string python = interpreter_of(facts);
   add_once(places.files, python);

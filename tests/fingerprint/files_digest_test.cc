@@ -34,7 +34,7 @@ class FilesDigest : public ::testing::Test {
   }
   static Result<std::string> digest_of(const std::string& root, const std::string& path, KeyMemory& memory) {
     const auto opened = InRoot::open(root);
-    return opened ? files_digest(*opened, path, memory) : fail(opened.error());
+    return opened ? files_digest(*opened, torch_in(path), memory) : fail(opened.error());
   }
   [[nodiscard]] std::string digest() const {
     KeyMemory nothing("");
@@ -64,7 +64,7 @@ TEST_F(FilesDigest, IsThatOfTheRecordOfAWheelWithTheseFiles) {
              "torch/__pycache__/a.cpython-311.pyc,,\n"
              "torch-9.9.9.dist-info/RECORD,,\n");
   KeyMemory nothing("");
-  EXPECT_EQ(digest(), record_digest(InRoot::host(), torch_, nothing).value_or("?"));
+  EXPECT_EQ(digest(), record_digest(InRoot::host(), torch_in(torch_), nothing).value_or("?"));
 }
 
 TEST_F(FilesDigest, IsTheSameInTwoPlacesAndAnotherForAnyFile) {
@@ -176,7 +176,7 @@ TEST_F(FilesDigest, IsRememberedUntilAFileChanges) {
   const std::string file = temporary_ / "memory.json";
   const auto read = [&] {
     KeyMemory memory(file);
-    const auto digest = files_digest(InRoot::host(), torch_, memory);
+    const auto digest = files_digest(InRoot::host(), torch_in(torch_), memory);
     EXPECT_TRUE(memory.save());
     return digest.value_or("?");
   };

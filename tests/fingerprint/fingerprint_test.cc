@@ -23,7 +23,7 @@ TEST(Facet, NamesAreDistinctAndReadBack) {
 TEST(Facet, NamesStayAsTheyAreInScopeDigests) {
   std::string all;
   for (Facet facet : kAllFacets) all += std::string(to_string(facet)) + " ";
-  EXPECT_EQ(all, "torch triton cuda gpu gpu-arch python libc cpu cpu-isa compiler environment ");
+  EXPECT_EQ(all, "torch triton cuda gpu gpu-arch python libc cpu cpu-isa compiler engine environment ");
 }
 
 TEST(Fingerprint, AFacetThatWasNeverSetIsUnknown) {

@@ -32,7 +32,8 @@ using testing::write_text;
 namespace fs = std::filesystem;
 
 constexpr Milliseconds kPatience{20'000 * kSlowness};
-constexpr Facet kLearned[] = {Facet::kTorch, Facet::kTriton, Facet::kPython, Facet::kLibc, Facet::kEnvironment};
+constexpr Facet kLearned[] = {Facet::kTorch,  Facet::kTriton, Facet::kEngine,
+                              Facet::kPython, Facet::kLibc,   Facet::kEnvironment};
 const std::string kFusion = "TRITON_DEFAULT_FP_FUSION";
 
 class JobsTest : public ::testing::Test {
@@ -70,6 +71,26 @@ TEST_F(JobsTest, SayTheSameOfAnEqualInstallationAtAnotherPath) {
   Program program;
   other.load_torch(program);
   expect_equal(job_of(program), facts_of(site_));
+}
+
+TEST_F(JobsTest, HaveTheEngineBesideTheirTorch) {
+  site_.install_vllm("AAA");
+  Program program;
+  site_.load_torch(program);
+  const JobFacts job = job_of(program);
+  expect_equal(job, facts_of(site_));
+  EXPECT_TRUE(job.facts.get(Facet::kEngine).value.starts_with("vllm=0.32.0 "));
+}
+
+/// All else of such a job is shared as ever.
+TEST_F(JobsTest, AreKnownWithoutAnEngineThatCannotBeRead) {
+  write_text(temporary_ / "site/vllm.py", "");
+  Program program;
+  site_.load_torch(program);
+  const JobFacts job = job_of(program);
+  ASSERT_EQ(job.kind, JobFacts::Kind::kKnown) << job.why;
+  EXPECT_TRUE(job.facts.get(Facet::kTorch).known);
+  EXPECT_FALSE(job.facts.get(Facet::kEngine).known);
 }
 
 TEST_F(JobsTest, LookAgainBeforeTheySayThatAProgramHasNothingLoaded) {

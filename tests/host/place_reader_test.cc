@@ -85,6 +85,17 @@ TEST_F(PlaceReaderTest, SeesThroughAChildWhatItSeesItself) {
   EXPECT_EQ(child.find_library(libraries->directories, "libabsent.so").value_or("?"), "");
 }
 
+TEST_F(PlaceReaderTest, KnowsThePackagesOfEngines) {
+  const std::string engine = directory_ / "other/site-packages/vllm";
+  write(engine + "/__init__.py", "");
+  Fingerprint with_engine = facts();
+  with_engine.set(Facet::kEngine, {true, "vllm=1 a", engine, {}, "folder=" + engine});
+  const auto places = by_child().places(with_engine);
+  ASSERT_TRUE(places) << places.error().what();
+  EXPECT_EQ(places->packages, (std::vector<std::string>{torch_, engine}));
+  EXPECT_EQ(std::count(places->sites.begin(), places->sites.end(), directory_ / "other/site-packages"), 1);
+}
+
 TEST_F(PlaceReaderTest, WatchesThroughAChild) {
   const Fd inotify(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
   const auto watches = by_child().watch(inotify.get(), {torch_, directory_ / "absent"}, IN_CREATE | IN_ONLYDIR);

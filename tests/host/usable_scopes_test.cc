@@ -59,6 +59,14 @@ TEST(UsableScopes, AreThoseOfEveryJobThatThisHostCanHave) {
   }
 }
 
+TEST(UsableScopes, AreThoseOfEveryEngine) {
+  Fingerprint served = job("2.9");
+  served.set(Facet::kEngine, known("vllm=0.32.0 aaa"));
+  const auto scope = announced(Family::kVllmModel, served);
+  EXPECT_TRUE(has(families_here(host(), kJobs, scope), Family::kVllmModel)) << scope.text;
+  EXPECT_EQ(foreign_facets(host(), kJobs, scope), "");
+}
+
 TEST(UsableScopes, AreNotThoseOfOtherHosts) {
   for (const Facet facet : {Facet::kGpu, Facet::kCuda, Facet::kCpuIsa}) {
     Fingerprint theirs = job("2.9");

@@ -98,6 +98,35 @@ TEST(ScopeOf, DependsOnExactlyTheRulesFacets) {
   }
 }
 
+/// Scopes are the cluster's: an engine that is installed, or a file of facts from before there was this facet, moves
+/// nothing of torch's and Triton's.
+TEST(ScopeOf, HasNoEngineWhereTheFamilyHasNone) {
+  for (const Rule& rule : all_rules()) {
+    if (!rule.shared || std::ranges::find(rule.facets, Facet::kEngine) != rule.facets.end()) continue;
+    const Scope scope = scope_of(rule.family, full_fingerprint());
+    EXPECT_EQ(scope.text.find("engine"), std::string::npos) << scope.text;
+    Fingerprint facts = full_fingerprint();
+    set_unknown(facts, Facet::kEngine, "not read");
+    EXPECT_EQ(scope_of(rule.family, facts).id, scope.id) << rule.name;
+    set_value(facts, Facet::kEngine, "none");
+    EXPECT_EQ(scope_of(rule.family, facts).id, scope.id) << rule.name;
+  }
+}
+
+TEST(ScopeOf, IsUnusedWhereThereIsNoEngine) {
+  Fingerprint facts = full_fingerprint();
+  EXPECT_NE(scope_of(Family::kVllmModel, facts).text.find("facet=engine\nvalue=engine\n"), std::string::npos);
+  set_value(facts, Facet::kEngine, "none");
+  const Scope none = scope_of(Family::kVllmModel, facts);
+  EXPECT_EQ(none.id, "");
+  EXPECT_TRUE(none.unused);
+  EXPECT_EQ(none.why_private, "facet engine: no serving engine is installed beside torch");
+  set_unknown(facts, Facet::kEngine, "not read");
+  const Scope unknown = scope_of(Family::kVllmModel, facts);
+  EXPECT_EQ(unknown.id, "");
+  EXPECT_FALSE(unknown.unused) << "there may be one, and then this is a loss";
+}
+
 TEST(ScopeOf, IsPrivateWhereAFacetIsNotKnown) {
   Fingerprint facts = full_fingerprint();
   set_unknown(facts, Facet::kGpu, "the driver does not answer");

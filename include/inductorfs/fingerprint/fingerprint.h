@@ -31,9 +31,9 @@ enum class Facet {
   kEnvironment,  ///< declared values of the variables that change generated code but are in no key (variables.h)
   kTrust,        ///< who uses what is made in a cache root (trust.h): no fact of a host, and none of kAllFacets
 };
-inline constexpr Facet kAllFacets[] = {Facet::kTorch,   Facet::kTriton,   Facet::kCuda,       Facet::kGpu,
-                                       Facet::kGpuArch, Facet::kPython,   Facet::kLibc,       Facet::kCpu,
-                                       Facet::kCpuIsa,  Facet::kCompiler, Facet::kEngine,     Facet::kEnvironment};
+inline constexpr Facet kAllFacets[] = {Facet::kTorch,   Facet::kTriton,   Facet::kCuda,   Facet::kGpu,
+                                       Facet::kGpuArch, Facet::kPython,   Facet::kLibc,   Facet::kCpu,
+                                       Facet::kCpuIsa,  Facet::kCompiler, Facet::kEngine, Facet::kEnvironment};
 [[nodiscard]] std::string_view to_string(Facet facet);
 [[nodiscard]] Result<Facet> facet_from_string(std::string_view name);
 
@@ -95,6 +95,11 @@ struct ProbeOptions {
 /// kNamedFileKey for each of these files.
 [[nodiscard]] Fact environment_fact(const ProbeOptions& options, const Fingerprint& facts);
 inline constexpr std::string_view kNamedFileKey = "file";
+
+/// The lines of the engine fact's details that name the folders of the packages of serving engines.
+inline constexpr std::string_view kEngineFolderKey = "folder";
+/// Says whether an entry of a folder of packages may have to do with a serving engine: its package, or a .dist-info.
+[[nodiscard]] bool names_engine(std::string_view entry);
 
 /// Runs the body of the short-lived process that asks the CUDA driver: prints one JSON object and returns the exit
 /// code. It is a process of its own so that the daemon never holds a CUDA context and a hung driver cannot hang it.

@@ -56,9 +56,9 @@ struct JobFacts {
     kKnown,
   };
   Kind kind = Kind::kUnknown;
-  /// Of kKnown: the facets torch, triton, python, libc and environment, as probe() would state them in that process's
-  /// environment. The compiler too, but only where torch would run another one in the process than the daemon has found
-  /// for the host: such a compiler is identified by its files, and unknown if it cannot be.
+  /// Of kKnown: the facets torch, triton, engine, python, libc and environment, as probe() would state them in that
+  /// process's environment. The compiler too, but only where torch would run another one in the process than the daemon
+  /// has found for the host: such a compiler is identified by its files, and unknown if it cannot be.
   Fingerprint facts;
   std::string why;  ///< of kUnknown and kLater; it names no process, so that many can have the same reason
   uid_t user = 0;   ///< of kKnown: whose process it is

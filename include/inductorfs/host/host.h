@@ -50,7 +50,8 @@ class Scopes {
   std::set<remote::ScopeId> ids_;  ///< ids(), to be found
 };
 
-/// A family that could be shared but is not on this host, with the reason.
+/// A family that could be shared but is not on this host, with the reason. Not one that nothing here uses
+/// (layout::Scope::unused).
 struct PrivateFamily {
   std::string family;
   std::string why;

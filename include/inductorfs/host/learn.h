@@ -43,7 +43,7 @@ struct FactsChange {
 
 /// Where the packages of these facts lie, and which other files show cheaply that the packages may have changed.
 struct Places {
-  std::vector<std::string> packages;  ///< folders of torch and Triton
+  std::vector<std::string> packages;  ///< folders of torch, Triton and serving engines
   std::vector<std::string> sites;     ///< folders that packages are installed in
   std::vector<std::string> files;     ///< interpreter, compiler, the loader's cache
 };

@@ -13,7 +13,8 @@ namespace inductorfs::host {
 
 /// What the facts of this host leave open.
 struct OpenFacts {
-  bool jobs = false;   ///< each job brings torch, Triton, Python, a compiler and its variables (`--writers learned`)
+  bool jobs =
+      false;  ///< each job brings torch, Triton, Python, a compiler, an engine and its variables (`--writers learned`)
   bool trust = false;  ///< cache roots are parted by users, who may come at any time (`--trust`)
 };
 

@@ -23,6 +23,9 @@ struct Scope {
   std::string text;
   /// Why there is no id: the family is never shared, or some facets are not known, with the problem of each.
   std::string why_private;
+  /// There is no id because there is certainly nothing here that makes or uses the family's artefacts, a serving
+  /// engine: no fault that anybody should mend.
+  bool unused = false;
 };
 
 /// The trust facet, if it is set and not "none", is a part of each scope.

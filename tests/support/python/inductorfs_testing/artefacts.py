@@ -4,12 +4,14 @@ import base64
 import hashlib
 import json
 import os
+import pickle
 import stat
 import subprocess
 import threading
 from pathlib import Path
 
-FACETS = ("torch", "triton", "cuda", "gpu", "gpu-arch", "python", "libc", "cpu", "cpu-isa", "compiler", "environment")
+FACETS = ("torch", "triton", "cuda", "gpu", "gpu-arch", "python", "libc", "cpu", "cpu-isa", "compiler", "engine",
+          "environment")
 # What Triton's metadata must have; of a backend whose kernels are in one scope on every host.
 TRITON_METADATA = {"name": "k", "target": {"backend": "hip", "arch": "gfx90a", "warp_size": 64}, "num_warps": 4, "shared": 0}
 
@@ -41,6 +43,20 @@ def graph(key, content):
     """The path of an fxgraph candidate: its name is the hash of its content."""
     name = "f" + torch_hash(key)
     return f"fxgraph/{name[1:3]}/{name}/{torch_hash(content)}"
+
+
+def model(seed):
+    """The path of what vLLM compiled ahead of time (vllm/compilation/decorators.py: save_aot_compiled_function)."""
+    return f"torch_compile_cache/torch_aot_compile/{hashlib.sha256(seed.encode()).hexdigest()}/rank_0_0/model"
+
+
+def write_model(root: Path, seed):
+    final = Path(root) / model(seed)
+    make_directories(final.parent)
+    temporary = final.parent / f"model.{os.getpid()}.tmp"
+    temporary.write_bytes(pickle.dumps(seed))
+    os.replace(temporary, final)
+    return final
 
 
 def triton_key(seed):

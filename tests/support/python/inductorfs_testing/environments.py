@@ -61,9 +61,11 @@ for line in sys.stdin:
     kind, text = line.rstrip().split(" ", 1)
     if kind == "graph":
         artefacts.write_graph(".", text, text)
+    elif kind == "model":
+        artefacts.write_model(".", text)
     elif kind == "read":
         try:
-            with open(text) as file:
+            with open(text, errors="replace") as file:
                 print(repr(file.read()), flush=True)
         except FileNotFoundError:
             print(None, flush=True)
@@ -86,8 +88,9 @@ for line in sys.stdin:
 """
 
 
-def make(directory: Path):
-    """The packages' directory of a virtual environment there, whose interpreter is bin/python."""
+def make(directory: Path, vllm=None):
+    """The packages' directory of a virtual environment there, whose interpreter is bin/python. `vllm`: what the library of its vLLM
+    has, which is not from a wheel; else it has none."""
     packages = directory / "lib" / INTERPRETER.resolve().name / "site-packages"
     (directory / "bin").mkdir(parents=True)
     (directory / "bin/python").symlink_to(INTERPRETER)
@@ -95,7 +98,16 @@ def make(directory: Path):
     for name, text in TREE.items():
         (packages / name).parent.mkdir(parents=True, exist_ok=True)
         (packages / name).write_text(text)
+    if vllm is not None:
+        install_vllm(packages, vllm)
     return packages
+
+
+def install_vllm(packages, library):
+    """As `make` does."""
+    for name, text in {"__init__.py": "", "_version.py": "__version__ = version = '0.32.0'\n", "_C.abi3.so": library}.items():
+        (packages / "vllm" / name).parent.mkdir(exist_ok=True)
+        (packages / "vllm" / name).write_text(text)
 
 
 class Writer:
@@ -121,6 +133,11 @@ class Writer:
         """The path of the graph below the mount."""
         self._tell(f"graph {text}", "written")
         return artefacts.graph(text, text)
+
+    def write_model(self, text):
+        """The path below the mount of a model that vLLM compiled."""
+        self._tell(f"model {text}", "written")
+        return artefacts.model(text)
 
     def read(self, path, kind="read"):
         """What this process finds below the mount; None where it finds nothing."""

@@ -7,6 +7,7 @@
 #include "inductorfs/cli/run.h"
 #include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/own_mounts.h"
+#include "user_caches.h"
 
 namespace inductorfs::cli {
 namespace {
@@ -14,19 +15,6 @@ namespace {
 using config::Json;
 
 constexpr std::array<std::string_view, 5> kFormats{"sh", "docker", "systemd", "k8s", "json"};
-
-/// A variable that leads a compile cache into the mount.
-struct CacheVariable {
-  const char* name;
-  const char* below;  ///< the directory below the cache root; empty: the root itself
-  const char* why;
-};
-
-constexpr std::array kVariables{
-    CacheVariable{"TORCHINDUCTOR_CACHE_DIR", "",
-                  "torch.compile: graphs, kernels, generated code and tuning results are shared"},
-    CacheVariable{"TRITON_CACHE_DIR", "triton_cache", "Triton, with torch.compile and without it: kernels are shared"},
-};
 
 /// For a POSIX shell.
 std::string quoted(const std::string& text) {
@@ -48,8 +36,43 @@ std::string systemd_quoted(const std::string& text) {
   return result + "\"";
 }
 
-std::string value_of(const std::string& root, const CacheVariable& variable) {
-  return *variable.below == '\0' ? root : root + "/" + variable.below;
+/// A word of a command line in a unit: systemd.service(5) also replaces variables there.
+std::string systemd_word(const std::string& text) {
+  std::string result;
+  for (const char c : systemd_quoted(text)) result += c == '$' ? std::string("$$") : std::string(1, c);
+  return result;
+}
+
+std::string value_of(const std::string& root, const UserCache& cache) {
+  return *cache.below == '\0' ? root : root + "/" + cache.below;
+}
+
+constexpr std::string_view kDirectoriesFirst =
+    "Make the directories before an engine starts: what the cluster has is shown in a directory that exists, and vLLM "
+    "reads before it makes one";
+
+/// One of the variables, in this format, with what it does.
+std::string variable_text(const UserCache& cache, const std::string& value, std::string_view format) {
+  const std::string name = cache.variable;
+  const std::string about = "# " + std::string(cache.why) + "\n";
+  if (format == "docker") return "--env " + quoted(name + "=" + value) + "\n";
+  if (format == "sh") return about + "export " + name + "=" + quoted(value) + "\n";
+  if (format == "systemd") return about + "Environment=" + systemd_quoted(name + "=" + value) + "\n";
+  return about + "- name: " + name + "\n  value: " + Json(value).dump() + "\n";
+}
+
+/// The command that makes the directories, as this format can have it.
+std::string directories_text(const Json& directories, std::string_view format) {
+  if (format == "docker") return {};  // its lines are words of a command line
+  std::string text = "# " + std::string(kDirectoriesFirst) + "\n";
+  std::string words;
+  for (const Json& directory : directories) {
+    const auto path = directory.get<std::string>();
+    words += format == "k8s" ? ", " + Json(path).dump() : " " + (format == "sh" ? quoted(path) : systemd_word(path));
+  }
+  if (format == "sh") return text + "mkdir -p" + words + "\n";
+  if (format == "systemd") return text + "ExecStartPre=mkdir -p" + words + "\n";
+  return text + "# (an init container with the pod's user):\n# command: [mkdir, -p" + words + "]\n";
 }
 
 class EnvCommand final : public Subcommand {
@@ -102,25 +125,29 @@ class EnvCommand final : public Subcommand {
 }  // namespace
 
 std::string variables_text(const std::string& root, std::string_view format) {
-  Json all = Json::object();
+  Json variables = Json::object();
+  Json why = Json::object();
+  Json not_set = Json::object();
+  Json directories = Json::array();
   std::string text = format == "k8s" ? "env:\n" : "";
-  for (const CacheVariable& variable : kVariables) {
-    const std::string value = value_of(root, variable);
-    const std::string given = std::string(variable.name) + "=" + value;
-    if (format == "json") {
-      all[variable.name] = value;
-    } else if (format == "sh") {
-      text += "# " + std::string(variable.why) + "\nexport " + variable.name + "=" + quoted(value) + "\n";
-    } else if (format == "docker") {
-      text += "--env " + quoted(given) + "\n";
-    } else if (format == "systemd") {
-      text += "# " + std::string(variable.why) + "\nEnvironment=" + systemd_quoted(given) + "\n";
-    } else {
-      text +=
-          "# " + std::string(variable.why) + "\n- name: " + variable.name + "\n  value: " + Json(value).dump() + "\n";
+  std::string left_alone;
+  for (const UserCache& cache : user_caches()) {
+    if (cache.below == nullptr) {
+      not_set[cache.variable] = cache.why;
+      left_alone += "# " + std::string(cache.variable) + " is not set: " + std::string(cache.why) + "\n";
+      continue;
     }
+    const std::string value = value_of(root, cache);
+    variables[cache.variable] = value;
+    why[cache.variable] = cache.why;
+    directories.push_back(value);
+    text += variable_text(cache, value, format);
   }
-  return format == "json" ? config::to_pretty(all) + "\n" : text;
+  if (format == "docker") return text;
+  if (format != "json") return text + left_alone + directories_text(directories, format);
+  return config::to_pretty(
+             Json{{"variables", variables}, {"why", why}, {"not_set", not_set}, {"directories", directories}}) +
+         "\n";
 }
 
 std::unique_ptr<Subcommand> env_command() { return std::make_unique<EnvCommand>(); }

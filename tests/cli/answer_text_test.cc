@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "inductorfs/mount/sharing.h"
 #include "inductorfs/mount/status.h"
 #include "support/learned_facts.h"
@@ -214,7 +216,30 @@ TEST(VariablesText, IsQuotedForWhoReadsIt) {
       << variables_text(root, "systemd");
   EXPECT_NE(variables_text(root, "k8s").find("- name: TORCHINDUCTOR_CACHE_DIR\n  value: \"/m/a $b'c%\\\"d\"\n"),
             std::string::npos);
-  EXPECT_EQ(Json::parse(variables_text(root, "json"))["TORCHINDUCTOR_CACHE_DIR"], root);
+  EXPECT_EQ(Json::parse(variables_text(root, "json"))["variables"]["TORCHINDUCTOR_CACHE_DIR"], root);
+  EXPECT_NE(variables_text("/m/$HOME", "systemd").find("ExecStartPre=mkdir -p \"/m/$$HOME\" "), std::string::npos)
+      << "systemd replaces variables in a command line";
+}
+
+TEST(VariablesText, NamesEachCacheOnceInEachFormat) {
+  const Json all = Json::parse(variables_text("/m", "json"));
+  for (const char* name :
+       {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "VLLM_CACHE_ROOT", "SGLANG_CACHE_DIR", "SGLANG_JIT_CACHE_DIR",
+        "DG_JIT_CACHE_DIR", "TILELANG_CACHE_DIR", "FLASHINFER_WORKSPACE_BASE"}) {
+    EXPECT_TRUE(all["variables"].contains(name)) << name;
+    EXPECT_FALSE(all["not_set"].contains(name)) << name;
+    for (const char* format : {"sh", "docker", "systemd", "k8s"}) {
+      EXPECT_NE(variables_text("/m", format).find(name), std::string::npos) << name << " " << format;
+    }
+  }
+  for (const char* name : {"TVM_FFI_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH", "FLASHINFER_CUBIN_DIR"}) {
+    EXPECT_FALSE(all["not_set"][name].get<std::string>().empty()) << name;
+    EXPECT_EQ(variables_text("/m", "docker").find(name), std::string::npos) << name;
+  }
+  for (const auto& [name, value] : all["variables"].items()) {
+    EXPECT_NE(std::ranges::find(all["directories"], value), all["directories"].end()) << name;
+    EXPECT_FALSE(all["why"][name].get<std::string>().empty()) << name;
+  }
 }
 
 TEST(MetricsText, HasOneFamilyForAllMounts) {

@@ -117,6 +117,7 @@ class DoctorCommand final : public Subcommand {
     const std::string torch = config::torch_default_directory(user, environment);
     const bool uses_mount = !mount_around(environment("TORCHINDUCTOR_CACHE_DIR").value_or("")).empty();
     if (uses_mount) add(findings, finding_of_headers(mount_around, torch));
+    add(findings, findings_of_engines(variable, mount_around, named, user.home, Deadline::after(kCachesPatience)));
     add(findings, findings_of_caches(variable, mount_around, user.home, torch, Deadline::after(kCachesPatience)));
     return findings;
   }

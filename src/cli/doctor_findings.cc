@@ -159,13 +159,6 @@ std::vector<Diagnosis> findings_of_variables(const GetVariable& variable, const 
     findings.push_back({Kind::kBad, "TRITON_CACHE_DIR=" + config::printable(triton) + " lies in no mount",
                         put + ", or unset it: torch then puts its kernels below TORCHINDUCTOR_CACHE_DIR"});
   }
-  const auto vllm = variable("VLLM_CACHE_ROOT").value_or("");
-  if (!vllm.empty() && mount_of(vllm).empty()) {
-    findings.push_back({Kind::kBad,
-                        "VLLM_CACHE_ROOT=" + config::printable(vllm) +
-                            " lies in no mount, and vLLM sets TORCHINDUCTOR_CACHE_DIR to a directory below it",
-                        "export VLLM_CACHE_ROOT=" + mountpoint + "/vllm"});
-  }
   for (const auto& [name, value] :
        {std::pair{"TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1"}, std::pair{"TORCHINDUCTOR_FX_GRAPH_CACHE", "0"},
         std::pair{"TORCHINDUCTOR_AUTOGRAD_CACHE", "0"}, std::pair{"VLLM_DISABLE_COMPILE_CACHE", "1"},

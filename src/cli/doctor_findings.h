@@ -11,6 +11,7 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/config/json.h"
+#include "user_caches.h"
 
 namespace inductorfs::remote {
 struct ServerExamination;
@@ -53,6 +54,13 @@ using MountOf = std::function<std::string(const std::string& path)>;
 [[nodiscard]] std::vector<Diagnosis> findings_of_caches(const GetVariable& variable, const MountOf& mount_of,
                                                         const std::string& home, const std::string& torch_directory,
                                                         Deadline deadline);
+/// Returns where a cache is: by its variable, else where the program puts it. Empty when that is below another cache.
+[[nodiscard]] std::string place_of(const UserCache& cache, const GetVariable& variable, const std::string& home);
+/// Findings about the caches of serving engines: variables that lead into no mount or to where they may not write, and
+/// what vLLM would end of in its cache root. A file system that does not answer costs no more than the deadline.
+[[nodiscard]] std::vector<Diagnosis> findings_of_engines(const GetVariable& variable, const MountOf& mount_of,
+                                                         const std::string& mountpoint, const std::string& home,
+                                                         Deadline deadline);
 /// Whether torch's default directory shows the precompiled headers of a mount.
 [[nodiscard]] std::optional<Diagnosis> finding_of_headers(const MountOf& mount_of, const std::string& torch_directory);
 

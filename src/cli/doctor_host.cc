@@ -2,24 +2,22 @@
 // What `doctor` finds about a host, and about the directories of its user.
 #include <dirent.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <charconv>
-#include <csignal>
 #include <memory>
 
+#include "child_answer.h"
 #include "doctor_findings.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/regular_file.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
+#include "user_caches.h"
 
 namespace inductorfs::cli {
 namespace {
@@ -78,33 +76,19 @@ struct Measured {
   bool whole = false;
 };
 
-/// Measures a tree in a child process, because the file system may not answer, and as the user whose tree it is,
-/// because a directory on the way may be a link of that user's. Nothing when it is no directory, or no answer came in
-/// time.
+/// Nothing when the path is no directory, or no answer came in time.
 std::optional<Measured> measure(const std::string& path, uid_t user, Deadline deadline) {
-  constexpr Milliseconds kGrace{200};
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
-  Fd reader(ends[0]);
-  Fd writer(ends[1]);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const bool is_theirs =
-        ::geteuid() != 0 || user == 0 || (::setgroups(0, nullptr) == 0 && ::setegid(user) == 0 && ::seteuid(user) == 0);
+  const auto answer = answer_of_child(user, deadline, [&]() -> std::optional<std::string> {
     TreeSize size(deadline);
-    const auto bytes = is_theirs ? size.of(path) : std::nullopt;
-    const Measured measured{bytes.value_or(0), size.is_whole()};
-    if (bytes) (void)!::write(writer.get(), &measured, sizeof measured);
-    ::_exit(0);
-  }
-  writer = Fd();
+    const auto bytes = size.of(path);
+    if (!bytes) return std::nullopt;
+    return std::to_string(*bytes) + (size.is_whole() ? " whole" : " cut");
+  });
+  if (!answer) return std::nullopt;
   Measured measured;
-  pollfd wait{reader.get(), POLLIN, 0};
-  const bool answered = child > 0 && ::poll(&wait, 1, static_cast<int>((deadline.left() + kGrace).count())) == 1 &&
-                        ::read(reader.get(), &measured, sizeof measured) == static_cast<ssize_t>(sizeof measured);
-  if (child > 0) (void)::kill(child, SIGKILL);
-  if (child > 0) (void)::waitpid(child, nullptr, answered ? 0 : WNOHANG);  // the kernel may not let it go
-  return answered ? std::optional(measured) : std::nullopt;
+  (void)std::from_chars(answer->data(), answer->data() + answer->size(), measured.bytes);
+  measured.whole = answer->ends_with(" whole");
+  return measured;
 }
 
 uid_t owner_of(const std::string& path) {
@@ -193,33 +177,43 @@ std::optional<Diagnosis> finding_of_disk(const std::string& directory, uint64_t 
                    "name a --store on a larger disk, or lower --store-limit so that other programs keep some room"};
 }
 
+std::string place_of(const UserCache& cache, const GetVariable& variable, const std::string& home) {
+  const std::string given = variable(cache.variable).value_or("");
+  if (!given.empty()) return given.front() == '/' ? given + std::string(cache.appended) : std::string();
+  constexpr std::string_view kHome = "~/";
+  constexpr std::string_view kXdg = "~/.cache/";
+  if (!cache.usual.starts_with(kHome)) return {};
+  if (const auto xdg = variable("XDG_CACHE_HOME"); cache.follows_xdg && xdg) {
+    return *xdg + "/" + std::string(cache.usual.substr(kXdg.size()));
+  }
+  return home + "/" + std::string(cache.usual.substr(kHome.size()));
+}
+
 std::vector<Diagnosis> findings_of_caches(const GetVariable& variable, const MountOf& mount_of, const std::string& home,
                                           const std::string& torch_directory, Deadline deadline) {
-  const std::string cache = variable("XDG_CACHE_HOME").value_or(home + "/.cache");
-  struct Cache {
-    const char* of;
-    std::string path;
-    const char* variable;
-  };
-  const std::array<Cache, 8> caches{{{"torch", torch_directory, "TORCHINDUCTOR_CACHE_DIR"},
-                                     {"Triton", home + "/.triton/cache", "TRITON_CACHE_DIR"},
-                                     {"vLLM", cache + "/vllm", "VLLM_CACHE_ROOT"},
-                                     {"FlashInfer", home + "/.cache/flashinfer", "FLASHINFER_WORKSPACE_BASE"},
-                                     {"SGLang", cache + "/sglang", "SGLANG_CACHE_DIR"},
-                                     {"DeepGEMM", home + "/.deep_gemm", "DG_JIT_CACHE_DIR"},
-                                     {"TileLang", home + "/.tilelang/cache", "TILELANG_CACHE_DIR"},
-                                     {"torch extensions", cache + "/torch_extensions", "TORCH_EXTENSIONS_DIR"}}};
   std::vector<Diagnosis> findings;
-  for (const Cache& one : caches) {
-    if (one.path.empty() || one.path.front() != '/' || !mount_of(one.path).empty()) continue;
-    const auto size = measure(one.path, owner_of(one.path == torch_directory ? torch_directory : home), deadline);
+  for (const UserCache& one : user_caches()) {
+    const bool is_torch = one.program == "torch";
+    const std::string path = is_torch ? torch_directory : place_of(one, variable, home);
+    if (path.empty() || path.front() != '/' || !mount_of(path).empty()) continue;
+    const auto size = measure(path, owner_of(is_torch ? torch_directory : home), deadline);
     if (!size || size->bytes < kWorthALine) continue;
+    const std::string remedy =
+        one.shared ? "jobs that use it share nothing: see inductorfs env for what leads into the mount (" +
+                         std::string(one.variable) + "), and remove it when no job uses it"
+                   : "leave it there: " + std::string(one.why);
     findings.push_back({Kind::kNote,
-                        "a cache of " + std::string(one.of) +
-                            " lies outside of all mounts: " + config::printable(one.path) + " has " +
+                        "a cache of " + std::string(one.program) +
+                            " lies outside of all mounts: " + config::printable(path) + " has " +
                             (size->whole ? "" : "at least ") + config::human_bytes(size->bytes),
-                        "jobs that use it share nothing: see inductorfs env for what leads into the mount (" +
-                            std::string(one.variable) + "), and remove it when no job uses it"});
+                        remedy});
+    const std::string torch = variable("TORCHINDUCTOR_CACHE_DIR").value_or("");
+    if (one.program == "vLLM" && !torch.empty() && !mount_of(torch).empty()) {
+      findings.push_back({Kind::kWarning,
+                          "vLLM uses no mount here, although TORCHINDUCTOR_CACHE_DIR=" + config::printable(torch) +
+                              " does: it sets that variable to a directory below " + config::printable(path),
+                          "export VLLM_CACHE_ROOT=" + mount_of(torch) + "/vllm"});
+    }
   }
   return findings;
 }

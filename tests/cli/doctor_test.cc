@@ -175,6 +175,56 @@ TEST(FindingsOfCaches, StopAtTheDeadlineAndFollowNoLink) {
   EXPECT_TRUE(findings_of_caches(none, outside, temporary.path(), "/t", Deadline::after(Milliseconds(0))).empty());
 }
 
+std::vector<Diagnosis> engine_findings(const TemporaryDirectory& home,
+                                       const std::map<std::string, std::string>& variables) {
+  return findings_of_engines(
+      [&](const char* name) {
+        const auto found = variables.find(name);
+        return found == variables.end() ? std::nullopt : std::optional(found->second);
+      },
+      [&](const std::string& path) { return path.starts_with(home / "m/") ? home / "m" : std::string(); }, home / "m",
+      home.path(), Deadline::after(Milliseconds(60'000)));
+}
+
+TEST(FindingsOfEngines, NameVariablesThatLeadIntoNoMount) {
+  const TemporaryDirectory home;
+  ASSERT_TRUE(make_directories(home / "m/vllm"));
+  EXPECT_TRUE(engine_findings(home, {}).empty());
+  EXPECT_TRUE(
+      engine_findings(home, {{"VLLM_CACHE_ROOT", home / "m/vllm"}, {"DG_JIT_CACHE_DIR", home / "m/not/made"}}).empty());
+  for (const char* name : {"VLLM_CACHE_ROOT", "SGLANG_CACHE_DIR", "SGLANG_JIT_CACHE_DIR", "DG_JIT_CACHE_DIR",
+                           "TILELANG_CACHE_DIR", "FLASHINFER_WORKSPACE_BASE"}) {
+    EXPECT_TRUE(finds(engine_findings(home, {{name, home / "elsewhere"}}), Kind::kBad, "lies in no mount",
+                      "export " + std::string(name) + "=" + (home / "m/")))
+        << name;
+  }
+}
+
+TEST(FindingsOfEngines, NameWhatVllmWouldEndOf) {
+  const TemporaryDirectory home;
+  const std::string root = home / "m/vllm";
+  const std::string tag = root + "/torch_compile_cache/0123456789/rank_0_0/backbone";
+  const std::string model = root + "/torch_compile_cache/torch_aot_compile/" + std::string(64, 'a') + "/rank_0_0";
+  const std::string name = "artifact_compile_range_1_128_subgraph_0";
+  const std::string whole = "{((1, 128), 0, 'inductor'): {'graph_handle': ('" + name + "', '/x/" + name + "')}}\n";
+  ASSERT_TRUE(make_directories(tag));
+  ASSERT_TRUE(make_directories(model));
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, tag + "/" + name, "bytes"));
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, model + "/model", "bytes"));
+  const auto found = [&](const std::string& index) {
+    EXPECT_TRUE(write_file_atomically(AT_FDCWD, tag + "/vllm_compile_cache.py", index));
+    return engine_findings(home, {{"VLLM_CACHE_ROOT", root}});
+  };
+
+  EXPECT_TRUE(found(whole).empty());
+  EXPECT_TRUE(finds(found(""), Kind::kBad, "is empty: vLLM ends", "rm -r " + tag));
+  EXPECT_TRUE(finds(found(whole.substr(0, 30)), Kind::kBad, "is cut off", "rm -r " + tag));
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, model + "/model", ""));
+  EXPECT_TRUE(finds(found(whole), Kind::kWarning, "/model has 0 bytes", "nothing"));
+  std::filesystem::remove(tag + "/" + name);
+  EXPECT_TRUE(finds(found(whole), Kind::kBad, "names " + name, "rm -r " + tag));
+}
+
 TEST(FindingsText, CountsWhatIsBad) {
   EXPECT_EQ(
       findings_text({{Kind::kGood, "one", ""}, {Kind::kBad, "two", "do this"}, {Kind::kWarning, "three", "do that"}}),

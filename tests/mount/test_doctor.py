@@ -88,13 +88,49 @@ def test_serving_engines_that_lead_elsewhere_are_found(cluster, tmp_path):
 
 @pytest.mark.parametrize(("path", "of", "variable"), [
     (".cache/vllm", "vLLM", "VLLM_CACHE_ROOT"), (".triton/cache", "Triton", "TRITON_CACHE_DIR"), (".cache/flashinfer", "FlashInfer", "FLASHINFER"),
-    (".cache/sglang", "SGLang", "SGLANG"), (".deep_gemm", "DeepGEMM", "DG_JIT_CACHE_DIR"), (".tilelang/cache", "TileLang", "TILELANG_CACHE_DIR")])
+    (".cache/sglang", "SGLang", "SGLANG"), (".cache/tvm-ffi", "tvm-ffi", "ninja"), (".nv/ComputeCache", "the CUDA driver", "no mount shares it"), (".deep_gemm", "DeepGEMM", "DG_JIT_CACHE_DIR"), (".tilelang/cache", "TileLang", "TILELANG_CACHE_DIR")])
 def test_caches_that_escape_are_found_with_their_sizes(cluster, place, path, of, variable):
     cache = place.home / path / "a" / "b"
     cache.mkdir(parents=True)
     (cache / "kernel.cubin").write_bytes(bytes(3 << 20))
     (cache / "of others").symlink_to("/usr")  # not followed: the sum would be far more
     assert has(doctor(place), f"note: a cache of {of} lies outside of all mounts: {place.home}/{path} has 3.0 MiB", variable)
+
+
+def test_that_vllm_replaces_the_variable_of_torch_is_said(cluster):
+    node = cluster.node("a", options=("--writers", "all"))
+    cache = node.home / ".cache" / "vllm"
+    cache.mkdir(parents=True)
+    (cache / "model").write_bytes(bytes(2 << 20))
+    found = ask(node, TORCHINDUCTOR_CACHE_DIR=str(node.cache))[1]
+    assert has(found["warning"], f"vLLM uses no mount here, although TORCHINDUCTOR_CACHE_DIR={node.cache} does", f"VLLM_CACHE_ROOT={node.cache}/vllm"), found
+    found = ask(node, TORCHINDUCTOR_CACHE_DIR=str(node.cache), VLLM_CACHE_ROOT=str(node.cache / "vllm"))[1]
+    assert not has(found.get("warning", []), "vLLM uses no mount"), found
+
+
+@pytest.mark.usefixtures("root")
+def test_an_engine_that_may_not_write_is_found(cluster):
+    """A container to which the mount was given as readOnly."""
+    node = cluster.node("a", options=("--writers", "all"))
+    (node.cache / "vllm").mkdir()
+    script = f"mount --bind {node.cache} {node.cache}; mount -o remount,bind,ro {node.cache}; exec \"$@\""
+    for variable, path in (("VLLM_CACHE_ROOT", "vllm"), ("SGLANG_CACHE_DIR", "not/made"), ("DG_JIT_CACHE_DIR", "deep_gemm")):
+        variables = {variable: node.cache / path, "TORCHINDUCTOR_CACHE_DIR": node.cache}
+        assert not has(doctor(node, node.cache, **variables), "read-only")
+        found = doctor(node, node.cache, before=["unshare", "-m", "sh", "-c", script, "sh"], **variables)
+        assert has(found, f"BAD: {variable}={node.cache}/{path} is on a read-only file system", "without ro", "--read-only"), found
+
+
+def test_what_vllm_would_end_of_is_found_in_a_mount(cluster):
+    node = cluster.node("a", options=("--writers", "all"))
+    tag = node.cache / "vllm" / "torch_compile_cache" / "0123456789" / "rank_0_0" / "backbone"
+    tag.mkdir(parents=True)
+    name = "artifact_compile_range_1_128_subgraph_0"
+    (tag / "vllm_compile_cache.py").write_text(f"{{((1, 128), 0, 'inductor'): {{'graph_handle': ('{name}', '{tag}/{name}')}}}}\n")
+    code, found = ask(node, TORCHINDUCTOR_CACHE_DIR=str(node.cache), VLLM_CACHE_ROOT=str(node.cache / "vllm"))
+    assert code == 1 and has(found["BAD"], f"vllm_compile_cache.py names {name}, which is not there: vLLM ends", f"rm -r {tag}"), found
+    (tag / name).write_bytes(b"bytes")
+    assert ask(node, TORCHINDUCTOR_CACHE_DIR=str(node.cache), VLLM_CACHE_ROOT=str(node.cache / "vllm"))[0] == 0
 
 
 def test_what_torch_keeps_in_its_default_directory_is_found(place):

@@ -18,7 +18,7 @@ from inductorfs_testing.processes import run, wait_until
 
 pytestmark = pytest.mark.usefixtures("root")
 
-NAMES = ["daemonset.yaml", "pod.yaml", "sidecar.yaml"]
+NAMES = ["daemonset.yaml", "pod.yaml", "serving.yaml", "sidecar.yaml"]
 # Since which all that they use exists, and one of today.
 VERSIONS = ["1.29", "1.37"]
 REMOTE = "rediss://cache.example:6379/0"
@@ -187,9 +187,31 @@ def test_what_a_pod_compiles_is_there_on_another_node(cluster_of_nodes):
             else:
                 wait_until(lambda: process.read(graph) == "by a pod", 20, "the other node's graph")
         seen.append(served.run("inductorfs", "env", "--format", "k8s", "--root", "train", mountpoint(served)).out)
-    variables = {one["name"]: one["value"] for one in yaml.safe_load(seen[0])["env"]}
-    assert variables == {one["name"]: one["value"] for one in container_of(manifest("pod.yaml"), "train")["env"]}
+    assert variables_in(seen[0]) == given(manifest("pod.yaml"), "train")
     assert seen[0] == seen[1]
+
+
+def variables_in(text):
+    """What `env --format k8s` printed."""
+    return {one["name"]: one["value"] for one in yaml.safe_load(text)["env"]}
+
+
+def given(pod, name):
+    return {one["name"]: one["value"] for one in container_of(pod, name)["env"]}
+
+
+def test_replicas_of_an_engine_have_its_variables_and_directories(cluster_of_nodes):
+    cluster, pod = cluster_of_nodes, manifest("serving.yaml")
+    node = cluster.kube_node("node")
+    (node.root / "srv/models").mkdir(parents=True)
+    served = daemon(cluster, node)
+    variables = given(pod, "engine")
+    assert variables_in(served.run("inductorfs", "env", "--format", "k8s", "--root", "serving", mountpoint(served)).out) == variables
+    with PodContainer(node, pod, "cache", Volumes(node, pod)) as init:
+        assert init.child.wait(20) == 0, init.log.read_text()
+    with PodContainer(node, pod, "engine", Volumes(node, pod), command=IDLE) as engine:
+        for variable, path in variables.items():
+            assert engine.run("test", "-d", path, "-a", "-w", path).code == 0, variable
 
 
 def test_without_hostpid_nothing_is_shared(cluster_of_nodes):

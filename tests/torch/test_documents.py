@@ -13,8 +13,8 @@ from inductorfs_testing.fixtures import Cluster, lack
 from inductorfs_testing.pods import PATH, KubeNode, PodContainer, Volumes
 from inductorfs_testing.processes import run
 
-DOCUMENTS = ["README.md", "docs/tutorial.md", "docs/containers.md", "docs/operations.md", "docs/sizing.md"]
-RUN = ["README.md", "docs/tutorial.md"]
+DOCUMENTS = ["README.md", "docs/tutorial.md", "docs/containers.md", "docs/operations.md", "docs/serving.md", "docs/sizing.md"]
+RUN = ["README.md", "docs/serving.md", "docs/tutorial.md"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ELSEWHERE = re.compile(r"# (?:on|in|where) ")
 SAID = re.compile(r"It prints `([^`]+)`")
@@ -30,6 +30,11 @@ cd /tmp/work
 GRANTED_BY = {"README.md": GRANTED + """
 redis-server --port 6379 --save '' --daemonize yes
 cp /tools/train.py .
+""", "docs/serving.md": GRANTED + """
+redis-server --port 6379 --save '' --daemonize yes
+mkdir -p /var/cache/inductor
+inductorfs mount /var/cache/inductor --remote redis://cache.example:6379/0 --store /tmp/home/store
+trap 'inductorfs unmount /var/cache/inductor' EXIT
 """, "docs/tutorial.md": GRANTED}
 
 

@@ -119,7 +119,7 @@ class Volumes:
         if "hostPath" in volume:
             if volume["hostPath"]["type"] == "CharDevice":
                 return Path(volume["hostPath"]["path"])
-            assert volume["hostPath"]["type"] == "DirectoryOrCreate"
+            assert volume["hostPath"]["type"] in {"DirectoryOrCreate", "Directory"}
             place = self._node.path(volume["hostPath"]["path"])
             place.mkdir(parents=True, exist_ok=True)
             return place

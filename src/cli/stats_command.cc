@@ -102,6 +102,23 @@ std::string job_text(const Json& job) {
   return text;
 }
 
+/// What differs between a hash of this host and the nearest one of other pods, with a remedy for each line.
+std::string other_hash_text(const Json& report) {
+  if (!report.is_object() || report.empty()) return {};
+  std::string text = "    this host's hash is " + text_at(report, "ours") + ", the nearest of " +
+                     std::to_string(number_at(report, "others")) + " others is " + text_at(report, "theirs") + ", of " +
+                     text_at(report, "origin") + "\n";
+  for (const Json& one : part_of(report, "differences")) {
+    text += "    differs in " + text_at(one, "name") + "\n";
+    text += "        - here:  " + text_at(one, "ours") + "\n        + there: " + text_at(one, "theirs") + "\n";
+    text += "        -> " + text_at(one, "remedy") + "\n";
+  }
+  if (const uint64_t more = number_at(report, "more"); more > 0) {
+    text += "    and in " + std::to_string(more) + " more\n";
+  }
+  return text;
+}
+
 /// The mount that a command is about: that of the path, or the only one of this host.
 Result<Located> mount_for(const std::string& path, const config::Environment& environment) {
   if (!path.empty()) return locate_mount(absolute(path), environment);
@@ -232,6 +249,7 @@ std::string misses_text(std::string_view json) {
       text += indented(lines_at(one, "ours"), "        - here:  ");
       text += indented(lines_at(one, "theirs"), "        + there: ");
     }
+    text += other_hash_text(part_of(miss, "other_hash"));
   }
   return text;
 }

@@ -141,6 +141,8 @@ Result<void> check_family(const Classification& classified, const Artefact& arte
       return check_triton_file(classified, artefact, host);
     case Family::kTritonLauncher:
       return check_shared_object(artefact, host);
+    case Family::kVllmFactors:
+      return check_vllm_factors(artefact);
     case Family::kVllmModel:
     case Family::kVllmIndex:
     case Family::kVllmModelInfo:

@@ -85,6 +85,7 @@ constexpr Place kPlaces[] = {
     {Family::kEnginePrivate, Below::kNothing, In::kAnything, {kCompile, kAot, kSha256, kRank, kAny}},
     {Family::kVllmIndex, Below::kNothing, In::kAnything, {kCompile, kShort, kRank, kTag, is("vllm_compile_cache.py")}},
     {Family::kParcelMember, Below::kNothing, In::kAnything, {kCompile, kShort, kRank, kTag, a(Shape::kArtifact)}},
+    {Family::kVllmFactors, Below::kNothing, In::kAnything, {kCompile, kShort, kRank, kTag, is("cache_key_factors.json")}},
     // The dumps beside it, SGLang's index, and unpacked artefacts.
     {Family::kEnginePrivate, Below::kSame, In::kAnything, {kCompile, kShort, kRank, kTag, kAny}},
     // As above, before vLLM 0.19.

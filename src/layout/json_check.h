@@ -21,5 +21,8 @@ namespace inductorfs::layout {
 [[nodiscard]] Result<void> check_triton_autotune(const Artefact& artefact);
 /// Checks cache/<system hash> (torch/_inductor/codecache.py: CacheBase, PersistentCache).
 [[nodiscard]] Result<void> check_system_autotune(const Artefact& artefact);
+/// Checks cache_key_factors.json (vllm/compilation/backends.py: VllmBackend.__call__): an object of at most
+/// kVllmFactorsLimit bytes with the object "env".
+[[nodiscard]] Result<void> check_vllm_factors(const Artefact& artefact);
 
 }  // namespace inductorfs::layout

@@ -54,6 +54,7 @@ std::string_view never_shared(Family family) {
     case Family::kVllmModel:
     case Family::kVllmIndex:
     case Family::kVllmModelInfo:
+    case Family::kVllmFactors:
     case Family::kFlashInferAutotune:
     case Family::kFlashInferCubin:
     case Family::kDeepGemm:

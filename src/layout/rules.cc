@@ -259,6 +259,16 @@ constexpr Rule kRules[] = {
      .source = "vllm/model_executor/models/registry.py: _LazyRegisteredModel._load_modelinfo_from_cache; "
                "model_loader/weight_utils.py: atomic_writer",
      .pattern = "modelinfos/<module>-<class>.json"},
+    {.family = Family::kVllmFactors,
+     .name = "vllm_factors",
+     .shared = true,
+     .seal = SealSign::kQuiet,
+     .contest = Contest::kFirstOfPath,
+     .facets = kServedGraph,
+     .why = "what a hash of vLLM is made of, for people: vLLM never reads it. Shared, because it alone says which "
+            "variable gives another pod another hash (`inductorfs why-miss`). vLLM leaves secrets out of it",
+     .source = "vllm/compilation/backends.py: VllmBackend.__call__; vllm/envs.py: compile_factors",
+     .pattern = "torch_compile_cache/<10 hex>/rank_<r>_<dp>/<tag>/cache_key_factors.json"},
     {.family = Family::kFlashInferAutotune,
      .name = "flashinfer_autotune",
      .shared = true,

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "hash_factors.h"
 #include "inductorfs/host/report.h"
 #include "inductorfs/layout/scope.h"
 
@@ -37,6 +38,8 @@ class Misses {
     const vfs::Explanation now = layers_.file_system->explain(raw(miss, "place"));
     if (now.visible) {
       miss["text"] = "was not here then, and is by now: " + now.why;
+      // What a pod has compiled since does not say why it had to.
+      if (why == "nothing" && now.origin == layers_.origin) (void)explain_hash(miss);
     } else if (why == "nothing") {
       explain_nothing(miss);
     } else if (why == "private") {
@@ -61,13 +64,31 @@ class Misses {
     }
     const Scopes holders = holders_of(asked->key, scope);
     if (holders.empty()) {
-      miss["text"] =
-          "nobody in this cluster has published this key, under whatever facts: it is a compile that nobody "
-          "has done, or torch's key has something that differs";
+      if (!explain_hash(miss)) {
+        miss["text"] =
+            "nobody in this cluster has published this key, under whatever facts: it is a compile that nobody "
+            "has done, or torch's key has something that differs";
+      }
       return;
     }
     miss["nearest"] = host::nearest_report(scope, holders);
     miss["text"] = "other hosts have this very key, for which other facts count than here";
+  }
+
+  /// The name of vLLM's artefacts is a hash of its settings: that nobody has this one says nothing by itself. Returns
+  /// false for other families.
+  [[nodiscard]] bool explain_hash(Json& miss) {
+    const layout::Family family = layout::classify(raw(miss, "path")).family;
+    if (family != layout::Family::kVllmModel && family != layout::Family::kVllmIndex) return false;
+    const std::string scope = layers_.file_system->explain(raw(miss, "place")).scope;
+    Json report = other_hash_report(layers_, scope, raw(miss, "path"), deadline_);
+    miss["text"] = raw(miss, "text") + (raw(miss, "text").empty() ? "" : ". ") +
+                   (report.is_null() ? "Nobody in this cluster has published this hash. Which variable differs can be "
+                                       "said when this host has compiled, and another hash of this environment is there"
+                                     : "Nobody had published this hash: vLLM's settings differ from those of other "
+                                       "pods");
+    if (!report.is_null()) miss["other_hash"] = std::move(report);
+    return true;
   }
 
   /// The facts of the artefacts that would stand at this place. Those of a key directory are those of its files.

@@ -41,6 +41,7 @@ enum class Family {
   kVllmModel,           ///< torch_compile_cache/torch_aot_compile/<64 hex>/rank_<r>_<dp>/model
   kVllmIndex,           ///< torch_compile_cache/<10 hex>/rank_<r>_<dp>/<tag>/vllm_compile_cache.py
   kVllmModelInfo,       ///< modelinfos/<module>-<class>.json
+  kVllmFactors,         ///< torch_compile_cache/<10 hex>/rank_<r>_<dp>/<tag>/cache_key_factors.json
   kFlashInferAutotune,  ///< tunings of FlashInfer, its own and those of vLLM
   kFlashInferCubin,     ///< flashinfer/cubins/<40 hex>/**
   kDeepGemm,            ///< [deep_gemm/]cache/kernel.<name>.<hash>/
@@ -222,6 +223,9 @@ enum class CommonUse {
 /// Returns the group file for one reader, whose child paths are below `key_directory`, an absolute path: the inverse of
 /// canonical_group().
 [[nodiscard]] Result<std::string> render_group(std::string_view canonical_json, std::string_view key_directory);
+
+/// The bytes of a file of kVllmFactors, at most; vLLM 0.32 writes 11 KiB.
+inline constexpr size_t kVllmFactorsLimit = size_t{256} << 10;
 
 // ---- Indexes (Form::kIndex)
 

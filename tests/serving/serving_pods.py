@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods in which vLLM runs: a node with a mount of its own each, and a container there with a root, a host name, processes, a temporary directory
+and a home of its own, another user, and the mount at another path. All of them have one image at one path."""
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inductorfs_testing.fixtures import Cluster, lack
+from inductorfs_testing.images import Images
+from inductorfs_testing.processes import Failed, wait_until
+from inductorfs_testing.rooted_container import RootedContainer
+
+ENVIRONMENT = "vllm-0.32"
+PROGRAMS = [Path(__file__).with_name(name) for name in ("engine.py", "holds.py", "look.py")]
+MODES = ("mega", "index", "artifacts", "unpacked")
+# {mode: (models, artifacts) that an engine loads when nothing is missing}; there are three graphs.
+LOADED = {"mega": (1, 3), "index": (1, 3), "artifacts": (0, 3)}
+IMAGE = Path("/serving")  # where each container has its image
+ROOT = "serving"  # the directory of the mount that all pods use
+LONG = os.environ.get("INDUCTORFS_SERVING_LONG") == "1"
+# Users of other numbers share; the cluster's news are looked at often, and a file written in place counts as complete soon.
+OPTIONS = ("--writers", "learned", "--trust", "all", "--poll-interval", "50", "--quiet-time", "500")
+# Calls of a compiler that make something.
+WORK = ("header", "compile", "link")
+
+
+def changed_library(packages):
+    """vLLM's operators with another byte in the name of the compiler that made them."""
+    [loaded] = packages.glob("vllm/_C.abi3.so")
+    content = loaded.read_bytes()
+    assert content.count(b"GCC: (") == 1, loaded
+    return {loaded.relative_to(packages): content.replace(b"GCC: (", b"GCC; (")}
+
+
+IMAGES = {"usual": (ENVIRONMENT, None), "other library": (ENVIRONMENT, changed_library)}
+
+
+@dataclass
+class Outcome:
+    """How an engine ended, and what it told if it ended well."""
+    code: int
+    told: dict
+    log: str = field(repr=False)
+    seconds: float = 0
+    made: list = field(default_factory=list)  # (kind, output) of the compilers' calls that made something, in its pod while it ran
+
+    @property
+    def loaded(self):
+        """(models of AOT, artifacts) that it loaded and did not compile."""
+        counts = self.told["vllm"]
+        return counts["num_aot_artifacts_loaded"], counts["num_compiled_artifacts_loaded"]
+
+    @property
+    def compiled(self):
+        """What it had to make: {what: number}, without what is zero."""
+        counts = {**{name: self.told["vllm"][name] for name in ("num_aot_compiles", "num_inductor_compiles")}, "inspections": self.told["inspections"],
+                  **{name: count for name, count in self.told["torch"].items() if name.endswith(("cache_miss", "bypass"))},
+                  "compilers": len(self.made)}
+        return {name: count for name, count in counts.items() if count}
+
+
+class Engine:
+    """One that runs in a pod."""
+
+    def __init__(self, pod, job, at):
+        self.pod, self.job, self._at = pod, job, at
+
+    def held(self, number, seconds=600):
+        """Waits until it holds at this point."""
+        def there():
+            if (self._at / f"held.{number}").exists():
+                return True
+            if not self.job.running or self._is_ready():
+                outcome = self.wait()
+                raise Failed(f"the engine ended with {outcome.code} without hold {number}:\n{outcome.log}")
+            return False
+
+        wait_until(there, seconds, f"the engine to hold at {number}", pause=0.05)
+
+    def go(self, number):
+        (self._at / f"go.{number}").touch()
+
+    def _is_ready(self):
+        """Whether it has answered."""
+        return "ready" in self.job.out.splitlines()
+
+    def kill(self):
+        self.job.stop()
+
+    def wait(self, seconds=900):
+        """Its Outcome, whichever."""
+        (self._at / "stay").touch()
+        done = self.job.wait(seconds)
+        told = json.loads(done.out.strip().splitlines()[-1]) if done.code == 0 else {}
+        made = [(kind, output) for kind, output, _ in self.pod.node.compilers.calls() if kind in WORK]
+        return Outcome(done.code, told, f"{done.out[-4000:]}\n{done.err[-8000:]}", done.seconds, made)
+
+    def good(self, seconds=900):
+        """Its Outcome; an engine that died is a failure."""
+        outcome = self.wait(seconds)
+        if outcome.code != 0:
+            raise Failed(f"the engine in pod {self.pod.node.name} ended with {outcome.code}:\n{outcome.log}\n{self.pod.node.log_tail(40)}")
+        return outcome
+
+
+class Pod:
+    """A node and its container. Engines are users `user` of the host, `inside` of the container. `at`: where the container has the mount;
+    `binds`: {directory of this host: its place in the container}."""
+
+    def __init__(self, node, image: Path, user, inside, at, binds):
+        self.node, self.at, self.variables = node, Path(at), {}
+        self._inside, self._count = inside, 0
+        self._container = RootedContainer(node.cache, binds={image: IMAGE, **binds}, users={inside: user}, at=self.at)
+        self._container.ask("for name in ('home', 'tmp', 'model'): os.mkdir('/scratch/' + name); os.chmod('/scratch/' + name, 0o777)")
+
+    @property
+    def root(self):
+        """VLLM_CACHE_ROOT as the host sees it."""
+        return self.node.cache / ROOT / "vllm"
+
+    def _job(self, name, program, *words, **environment):
+        self._count += 1
+        inside = self.at / ROOT
+        variables = self.node.env(**{"HOME": "/scratch/home", "USER": f"someone{self._inside}", "VLLM_CACHE_ROOT": inside / "vllm",
+                                     "TORCHINDUCTOR_CACHE_DIR": inside / "inductor", "TRITON_CACHE_DIR": inside / "inductor" / "triton" / "0",
+                                     **self.variables, **environment})
+        job = self._container.begin([IMAGE / "bin" / "python", self.node.root / "workloads" / program, *words], variables, self.node.root / "jobs",
+                                    f"{self._count:02}-{name}", user=self._inside)
+        self.node._jobs.append(job)
+        return job
+
+    def begin(self, mode="mega", holds=(), **environment):
+        """Starts an engine, which holds at these points (holds.py)."""
+        words = [word for point in holds for word in ("--hold", point)]
+        at = Path(tempfile.mkdtemp(prefix="holds-", dir=self.node.root))
+        at.chmod(0o777)
+        job = self._job(mode, "engine.py", "--mode", mode, "--model", "/scratch/model", "--hold-at", at, "--stay", at / "stay", *words, **environment)
+        return Engine(self, job, at)
+
+    def run(self, mode="mega", **environment):
+        """The Outcome of an engine that must end well, with the compilers' calls of its own."""
+        self.node.compilers.clear()
+        return self.begin(mode, **environment).good()
+
+    def look(self, place=(), ask=(), **environment):
+        """What a process of this image sees: {"seen": {file below the root: size}, "asked": {name: whether it is there}}. `place`: [(path, bytes,
+        protocol)] of files that it writes before that (look.py)."""
+        at = Path(tempfile.mkdtemp(prefix="look-", dir=self.node.root))
+        at.chmod(0o755)
+        orders = []
+        for number, (path, content, protocol) in enumerate(place):
+            (at / str(number)).write_bytes(content)
+            orders.append((path, str(at / str(number)), protocol))
+        (at / "place").write_text(json.dumps(orders))
+        (at / "ask").write_text(json.dumps(sorted(ask)))
+        return self._job("look", "look.py", "--place", at / "place", "--ask", at / "ask", **environment).wait(300).json
+
+    def files(self, pattern):
+        """Those below VLLM_CACHE_ROOT, as the host sees them."""
+        return sorted(self.root.glob(pattern))
+
+    def close(self):
+        self._container.close()
+
+
+class Pods:
+    """A Redis, the images, and the pods. Use as a context."""
+
+    def __init__(self, images=None):
+        if os.geteuid() != 0:
+            lack("containers and overlays: root only")
+        self._stack, self._made = contextlib.ExitStack(), 0
+        self._images = Images(images or {"usual": IMAGES["usual"]})
+
+    def __enter__(self):
+        with self._stack as stack:
+            stack.enter_context(self._images)
+            self.cluster = stack.enter_context(Cluster(patient=True))
+            self.cluster.directory.chmod(0o755)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_):
+        self._stack.close()
+
+    def node(self, name, *options, **keywords):
+        """A node whose mount has a directory of root's in which all may write."""
+        node = self.cluster.node(name, start=False, **keywords)
+        node.root.chmod(0o755)
+        (node.root / "compilers.log").chmod(0o666)
+        (node.root / "workloads").mkdir()
+        for program in PROGRAMS:
+            shutil.copy2(program, node.root / "workloads")
+        node.cache.chmod(0o1777)
+        node.start(*OPTIONS, *options)
+        if not (node.cache / ROOT).exists():
+            (node.cache / ROOT).mkdir()
+        (node.cache / ROOT).chmod(0o1777)
+        return node
+
+    def pod(self, name, *options, image="usual", node=None, binds=None, **keywords):
+        """A further pod; on a node of its own, or on one that is there. No two of them have the same user and path."""
+        self._made += 1
+        made = Pod(node or self.node(name, *options, **keywords), self._images.python(image).parent.parent, 1000 + self._made, 2000 + 7 * self._made,
+                   f"/cache{self._made}", binds or {})
+        made.variables = self._images.variables
+        self._stack.callback(made.close)
+        return made

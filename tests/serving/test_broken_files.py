@@ -12,7 +12,7 @@ from serving_pods import LONG, ROOT
 CUT = 4096 if LONG else 65536
 MODEL = "torch_compile_cache/torch_aot_compile/{}/rank_0_0/model"
 BACKBONE = "torch_compile_cache/{}/rank_0_0/backbone/"
-INDEX = "vllm_compile_cache.py"
+INDEX, ARTIFACT = "vllm_compile_cache.py", "artifact_compile_range_1_128_subgraph_0"
 
 
 def name_of(seed, digits):
@@ -24,8 +24,9 @@ class Orders:
 
     def __init__(self, first):
         self.models = sorted({path.read_bytes() for path in first.files(MODEL.format("*"))}, key=len)
-        (self._index, *_) = first.files(BACKBONE.format("*") + INDEX)
-        self._artifacts = {path.name: path.read_bytes() for path in self._index.parent.glob("artifact_*") if path.is_file()}
+        indexes = first.files(BACKBONE.format("*") + INDEX)
+        self._index = next(index for index in indexes if (index.parent / ARTIFACT).is_file())  # those of unpacked artifacts are directories
+        self._artifacts = {path.name: path.read_bytes() for path in self._index.parent.glob("artifact_*")}
         assert len(self._artifacts) == 3, self._index
         self._model_info = first.files("modelinfos/*.json")[0].read_bytes()
         self.all, self.by_kind = [], {}

@@ -11,19 +11,12 @@ using Json = nlohmann::json;
 
 /// A fingerprint has a few KiB; another host's file is read, so its size is not ours to trust.
 constexpr size_t kJsonLimit = size_t{1} << 20;
-constexpr std::pair<Facet, std::string_view> kNames[] = {{Facet::kTorch, "torch"},
-                                                         {Facet::kTriton, "triton"},
-                                                         {Facet::kCuda, "cuda"},
-                                                         {Facet::kGpu, "gpu"},
-                                                         {Facet::kGpuArch, "gpu-arch"},
-                                                         {Facet::kPython, "python"},
-                                                         {Facet::kLibc, "libc"},
-                                                         {Facet::kCpu, "cpu"},
-                                                         {Facet::kCpuIsa, "cpu-isa"},
-                                                         {Facet::kCompiler, "compiler"},
-                                                         {Facet::kEngine, "engine"},
-                                                         {Facet::kEnvironment, "environment"},
-                                                         {Facet::kTrust, "trust"}};
+constexpr std::pair<Facet, std::string_view> kNames[] = {
+    {Facet::kTorch, "torch"},       {Facet::kTriton, "triton"},    {Facet::kCuda, "cuda"},
+    {Facet::kGpu, "gpu"},           {Facet::kGpuArch, "gpu-arch"}, {Facet::kPython, "python"},
+    {Facet::kLibc, "libc"},         {Facet::kCpu, "cpu"},          {Facet::kCpuIsa, "cpu-isa"},
+    {Facet::kCompiler, "compiler"}, {Facet::kEngine, "engine"},    {Facet::kEnvironment, "environment"},
+    {Facet::kTrust, "trust"}};
 
 /// The optional text member `name`; false when it is there and no text.
 bool read_text(const Json& object, const char* name, std::string& out) {

@@ -32,6 +32,7 @@ enum class Shape : uint8_t {
   kJson,
   kTempfile,  ///< tmp<8>
   kKernel,    ///< kernel.<name>.<32 hex>
+  kEntry,     ///< <name>.<32 hex>
   kPlatform,  ///< sys.platform and platform.machine() of Linux
   kSm,        ///< sm<compute capability>
 };
@@ -85,7 +86,10 @@ constexpr Place kPlaces[] = {
     {Family::kEnginePrivate, Below::kNothing, In::kAnything, {kCompile, kAot, kSha256, kRank, kAny}},
     {Family::kVllmIndex, Below::kNothing, In::kAnything, {kCompile, kShort, kRank, kTag, is("vllm_compile_cache.py")}},
     {Family::kParcelMember, Below::kNothing, In::kAnything, {kCompile, kShort, kRank, kTag, a(Shape::kArtifact)}},
-    {Family::kVllmFactors, Below::kNothing, In::kAnything, {kCompile, kShort, kRank, kTag, is("cache_key_factors.json")}},
+    {Family::kVllmFactors,
+     Below::kNothing,
+     In::kAnything,
+     {kCompile, kShort, kRank, kTag, is("cache_key_factors.json")}},
     // The dumps beside it, SGLang's index, and unpacked artefacts.
     {Family::kEnginePrivate, Below::kSame, In::kAnything, {kCompile, kShort, kRank, kTag, kAny}},
     // As above, before vLLM 0.19.
@@ -122,6 +126,8 @@ constexpr Place kPlaces[] = {
     // DeepGEMM csrc/jit/compiler.hpp. Engines give it deep_gemm/ (vllm/utils/deep_gemm.py, sglang/srt/environ.py); a
     // directory of another name is known by its kernels.
     {Family::kDeepGemm, Below::kMembers, In::kAnything, {is("deep_gemm"), is("cache"), a(Shape::kKernel)}},
+    // deepseek-ai/DeepJIT include/deep_jit/cache/disk.hpp, the cache of later releases
+    {Family::kDeepGemm, Below::kMembers, In::kAnything, {is("deep_gemm"), is("cache"), a(Shape::kEntry)}},
     {Family::kTemporary, Below::kSame, In::kAnything, {is("deep_gemm"), is("tmp")}},
     {Family::kLock, Below::kSame, In::kAnything, {is("deep_gemm"), is("locks")}},
     {Family::kDeepGemm, Below::kMembers, In::kAnything, {is("cache"), a(Shape::kKernel)}},
@@ -222,14 +228,17 @@ bool is_numbered(std::string_view name, std::initializer_list<std::string_view> 
   return name.empty();
 }
 
-bool is_kernel(std::string_view name) {
-  constexpr std::string_view kFirst = "kernel.";
+/// <name>.<32 hex>
+bool is_cache_entry(std::string_view name) {
   constexpr size_t kHashLength = 32;
-  if (!name.starts_with(kFirst)) return false;
-  name.remove_prefix(kFirst.size());
   const size_t dot = name.find('.');
   return dot != std::string_view::npos && is_identifier(name.substr(0, dot)) &&
          is_text_of(name.substr(dot + 1), kHashLength, kHex);
+}
+
+bool is_kernel(std::string_view name) {
+  constexpr std::string_view kFirst = "kernel.";
+  return name.starts_with(kFirst) && is_cache_entry(name.substr(kFirst.size()));
 }
 
 bool is_capability(std::string_view name) {
@@ -272,6 +281,8 @@ bool fits(const Step& step, std::string_view name) {
       return is_tempfile_name(name);
     case Shape::kKernel:
       return is_kernel(name);
+    case Shape::kEntry:
+      return is_cache_entry(name);
     case Shape::kPlatform:
       return name == "linux-x86_64" || name == "linux-aarch64";
     case Shape::kSm:

@@ -64,12 +64,18 @@ Result<void> check_index(const Classification& classified, const Artefact& parce
   return {};
 }
 
+/// deepseek-ai/DeepJIT include/deep_jit/cache/disk.hpp: what is committed has an empty file that says so.
+bool is_committed(const Files& files) {
+  const auto mark = files.find(".committed");
+  return files.size() == 4 && files.contains("meta.json") && mark != files.end() && mark->second.size == 0;
+}
+
 /// csrc/jit/kernel_runtime.hpp: check_validity, which aborts the job unless both are there. What DG_JIT_DUMP_ASM and
 /// its like add is for people.
 Result<void> check_deep_gemm(const Artefact& parcel, const Files& files, const HostLimits& host) {
   INDUCTORFS_TRY_ASSIGN(const auto* source, required(parcel, files, "kernel.cu"));
   INDUCTORFS_TRY_ASSIGN(const auto* binary, required(parcel, files, "kernel.cubin"));
-  if (files.size() != 2) return corrupt(parcel, "has more than kernel.cu and kernel.cubin");
+  if (files.size() != 2 && !is_committed(files)) return corrupt(parcel, "has more than kernel.cu and kernel.cubin");
   INDUCTORFS_TRY(check_text(*source));
   return check_cubin(*binary, host);
 }

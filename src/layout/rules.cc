@@ -305,7 +305,7 @@ constexpr Rule kRules[] = {
             "the job. A rename onto a kernel that is there means to take that one. Up to 2026-04 the files came one by "
             "one, and stay on the host",
      .source = "DeepGEMM csrc/jit/compiler.hpp: Compiler::build; kernel_runtime.hpp: KernelRuntime::check_validity",
-     .pattern = "[deep_gemm/]cache/kernel.<name>.<32 hex>/**"},
+     .pattern = "[deep_gemm/]cache/kernel.<name>.<32 hex>/**, deep_gemm/cache/<name>.<32 hex>/**"},
     {.family = Family::kTileLang,
      .name = "tilelang",
      .shared = true,

@@ -109,7 +109,8 @@ void Explainer::explain_place(Explanation& result) {
     }
     auto file = disk_.open_file(LocalTree::view(result.path), false);
     const auto seal = parcel ? std::optional(parcel->digest.to_hex())
-                             : file ? disk_.seal_of(file->get()) : std::nullopt;
+                      : file ? disk_.seal_of(file->get())
+                             : std::nullopt;
     const std::string kind = S_ISDIR((*status)->st_mode) ? "local directory" : "local file";
     result.where = seal ? "sealed " + kind : kind;
     result.digest = seal.value_or("");

@@ -47,15 +47,16 @@ Result<void> make_parcel(Host& host, const std::string& directory, const std::st
 }
 
 const std::string kTheirIndex = "torch_compile_cache/0123456789/rank_0_0/backbone/vllm_compile_cache.py";
-const std::string kTheirArtifact = "torch_compile_cache/0123456789/rank_0_0/backbone/artifact_compile_range_1_1_subgraph_0";
+const std::string kTheirArtifact =
+    "torch_compile_cache/0123456789/rank_0_0/backbone/artifact_compile_range_1_1_subgraph_0";
 
 /// As vLLM writes it: the artefact by a rename, the index in place.
 Result<void> make_index(Host& host) {
   const std::string name = kTheirArtifact.substr(kTheirArtifact.rfind('/') + 1);
   INDUCTORFS_TRY(host.make_directories(kTheirIndex.substr(0, kTheirIndex.rfind('/'))));
   INDUCTORFS_TRY(host.publish_file(kTheirArtifact, "their artefact"));
-  return host.create(kTheirIndex, "{((1, 1), 0, 'inductor_standalone'): ('" + name + "', '/mnt/cache/" +
-                                      kTheirArtifact + "')}");
+  return host.create(kTheirIndex,
+                     "{((1, 1), 0, 'inductor_standalone'): ('" + name + "', '/mnt/cache/" + kTheirArtifact + "')}");
 }
 
 /// The name that the cluster has for a path: a parcel's is the directory's.
@@ -428,12 +429,10 @@ void Driver::check_after_cut(Host& other, const std::string& path, const Ledger:
   const bool local = host_->read(file).has_value();
   check_locally(path, now);
   // What survived is not stranded here although the queue may have lost it.
-  if (local && now.shared && !other.wait_for_entry(entry_of(path, now)))
-    broken(file, "never came to the cluster");
+  if (local && now.shared && !other.wait_for_entry(entry_of(path, now))) broken(file, "never came to the cluster");
   const auto there = other.read(file);
-  const bool known = !there || std::any_of(now.values.begin(), now.values.end(), [&](const std::string& value) {
-    return *there == bytes_for(value, now);
-  });
+  const bool known = !there || std::any_of(now.values.begin(), now.values.end(),
+                                           [&](const std::string& value) { return *there == bytes_for(value, now); });
   if (!known) broken(file, "the cluster has bytes that nobody wrote");
 }
 

@@ -12,7 +12,8 @@ namespace {
 constexpr uint64_t kLedgerLimit = 4 << 20;
 
 /// put: a shared file under its final name; own: a private one, made in place; mine: what makes a shared one private;
-/// set: a Triton key directory; parcel: a directory that is one artefact; drop: deleted; leave: may go, and come back from the cluster; lose: may go for good.
+/// set: a Triton key directory; parcel: a directory that is one artefact; drop: deleted; leave: may go, and come back
+/// from the cluster; lose: may go for good.
 void apply(Ledger::Expected& now, const std::string& verb, const std::string& value, bool done) {
   now.unfinished = !done;
   if (verb == "leave" || verb == "lose") {

@@ -48,7 +48,7 @@ const std::vector<Expectation>& engine_paths() {
       {"torch_compile_cache/" + kShort + "/rank_0_0_dev3/backbone/vllm_compile_cache.py", Family::kVllmIndex},
       {kTagged + "/artifact_compile_range_1_128_subgraph_0", Family::kParcelMember},
       {kTagged + "/.7805.140668988194880.tmp", Family::kTemporary},
-      {kTagged + "/cache_key_factors.json", Family::kEnginePrivate},
+      {kTagged + "/cache_key_factors.json", Family::kVllmFactors},
       {kTagged + "/computation_graph.py", Family::kEnginePrivate},
       {kTagged + "/sglang_compile_cache.py", Family::kEnginePrivate},
       {kTagged + "/artifact_shape_None_subgraph_0", Family::kEnginePrivate},

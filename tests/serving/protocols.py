@@ -347,9 +347,15 @@ class Sglang:
     root, module = "sglang/jit", "sgl_kernel_jit_norm"
     files = ("sgl_deps.json", f"{module}.so")
 
+    @staticmethod
+    def dependencies(seed):
+        return [["kernels", "norm.cuh", digest_of(seed)]]
+
     @classmethod
     def name(cls, seed):
-        return Path("sm90a") / cls.module / f"build-{digest_of(seed, 16)}" / f"deps-{digest_of(f'deps {seed}', 16)}"
+        """cache.py: _deps_key."""
+        key = hashlib.sha256("".join(f"{tuple(one)}\0" for one in cls.dependencies(seed)).encode()).hexdigest()[:16]
+        return Path("sm90a") / cls.module / f"build-{digest_of(seed, 16)}" / f"deps-{key}"
 
     @classmethod
     def find(cls, root, seed):
@@ -388,7 +394,7 @@ class Sglang:
                 return found
             staging = scope / f".staging-{uuid.uuid4().hex}"
             try:
-                cls.build(staging, writer)
+                cls.build(staging, seed, writer)
                 try:
                     os.rename(staging, leaf)
                 except OSError as error:
@@ -401,7 +407,7 @@ class Sglang:
             os.close(lock)
 
     @classmethod
-    def build(cls, staging, writer):
+    def build(cls, staging, seed, writer):
         """ninja.py: build: the files of the build are in the directory too."""
         staging.mkdir()
         write(staging / "build.ninja", b"# " + told_by(writer))
@@ -409,7 +415,7 @@ class Sglang:
         write(staging / "cuda.o", library(writer, 5000))
         write(staging / ".ninja_log", b"# ninja log v6\n" + told_by(writer))
         write(staging / f"{cls.module}.so", library(writer))
-        write(staging / "sgl_deps.json", json.dumps([["kernels", "norm.cuh", digest_of(1)], ["told", told_by(writer).decode(), ""]]).encode())
+        write(staging / "sgl_deps.json", json.dumps(cls.dependencies(seed)).encode())
 
 
 class FlashInferCubin:

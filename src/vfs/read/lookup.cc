@@ -203,7 +203,7 @@ Result<Found> Lookup::show_parcel(const Site& site, const catalog::KnownEntry& k
   if (!shown) return fail(ErrorCode::kNotFound);
   if (auto unpacked = parcels_.unpack(site, known); !unpacked) {
     counters_.get("lookup.not_unpacked").add();
-    log::write_limited(log::Level::kWarning, "parcel.not_unpacked",
+    log::write_limited(log::Level::kWarning, "view.not_unpacked",
                        {{"path", shown_path(site.path)}, {"why", unpacked.error().to_string()}});
     return fail(ErrorCode::kNotFound);
   }

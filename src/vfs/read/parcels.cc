@@ -129,8 +129,7 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
       INDUCTORFS_TRY_ASSIGN(const auto made, disk_.open_directory(path));
       return dress(made.get(), item, access);
     }
-    INDUCTORFS_TRY_ASSIGN(const auto file,
-                          open_at(disk_.fd(), path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+    INDUCTORFS_TRY_ASSIGN(const auto file, open_at(disk_.fd(), path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
     const uint64_t begin = std::exchange(at, at + item.size);
     if (!directory && item.path == site.name) {
       INDUCTORFS_TRY(write_index(blob.get(), begin, file.get(), item, site));
@@ -208,8 +207,8 @@ bool Parcels::is_known(const std::string& path, const std::vector<std::string>& 
 
 bool Parcels::drop(const std::string& path) {
   const auto names = names_of(path);
-  const bool leaves = state_.with(
-      [&](State& state) { return !state.shown.contains(path) && state.leaving.insert(path).second; });
+  const bool leaves =
+      state_.with([&](State& state) { return !state.shown.contains(path) && state.leaving.insert(path).second; });
   if (!leaves) return false;
   bool gone = !is_known(path, names);
   if (gone && parcel_mark_of(disk_, LocalTree::view(path))) {

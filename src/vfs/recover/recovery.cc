@@ -179,7 +179,6 @@ void Recovery::recover_parcel(const std::string& path, bool torn) {
   const auto mark = parcel_mark_of(disk_, place);
   const auto remove = [&](const char* why) {
     remove_parcel(tree_.options().directory, place);  // it is made again; what stays is met again at the next start
-    fail_point("recovery.removed");
     if (is_told("recovery.removed")) log::warning("recovery.removed", {{"path", path}, {"why", why}});
   };
   if (!disk_.keeps_seals()) return remove("the disk keeps no extended attributes");
@@ -190,7 +189,8 @@ void Recovery::recover_parcel(const std::string& path, bool torn) {
     return;  // Lookup takes it away when the cluster has it no more
   }
   // One that nobody gave its name by a rename: nothing tells when it is complete.
-  const bool witnessed = mark || disk_.mark_of(place, LocalTree::kScopeName).has_value() || form_of(path) == layout::Form::kIndex;
+  const bool witnessed =
+      mark || disk_.mark_of(place, LocalTree::kScopeName).has_value() || form_of(path) == layout::Form::kIndex;
   if (!witnessed || !stale_.recover_provenance(path)) return;
   if (mark) {
     pins_.with([&](Pins& pins) { pins.sealed_paths[mark->digest] = path; });

@@ -21,7 +21,12 @@ class Checker {
  public:
   Checker(const LocalTree& tree, std::string directory, std::string name, const store::CheckedStore& store, bool repair,
           store::Findings& findings)
-      : tree_(tree), directory_(std::move(directory)), name_(std::move(name)), store_(store), repair_(repair), findings_(findings) {}
+      : tree_(tree),
+        directory_(std::move(directory)),
+        name_(std::move(name)),
+        store_(store),
+        repair_(repair),
+        findings_(findings) {}
 
   Result<CheckedView> run() {
     check_directory("");

@@ -40,8 +40,11 @@ Result<void> add_item(ParcelFiles& files, const std::string& path) {
   if (files.items.size() >= codec::kParcelItemLimit) {
     return fail(ErrorCode::kNotSupported, "more than " + std::to_string(codec::kParcelItemLimit) + " files");
   }
-  codec::ParcelItem item{path, directory, status.st_mode & 0777U, time_of(status), 0};
+  // Who may read it is a matter of each host (vfs/read/parcels.cc): only whether it is a program comes with it.
+  const bool runs = directory || (status.st_mode & S_IXUSR) != 0;
+  codec::ParcelItem item{path, directory, runs ? 0755U : 0644U, time_of(status), 0};
   if (!directory) item.size = static_cast<uint64_t>(status.st_size);
+  if (item.size == 0) item.mtime_ns = 0;  // whoever uses an empty file or a directory may set its time
   files.items.push_back(std::move(item));
   files.owners.push_back(status.st_uid);
   return {};
@@ -82,7 +85,7 @@ Result<void> pack_file(const ParcelFiles& files, const codec::ParcelItem& item, 
   struct stat status {};
   if (::fstat(file->get(), &status) != 0) return fail_errno("stat", item.path);
   const bool is_index = item.path == files.index_name;
-  const bool same = S_ISREG(status.st_mode) && time_of(status) == item.mtime_ns &&
+  const bool same = S_ISREG(status.st_mode) && (item.size == 0 || time_of(status) == item.mtime_ns) &&
                     static_cast<uint64_t>(status.st_size) == (is_index ? files.index_size : item.size);
   if (!same) return fail(ErrorCode::kBusy, item.path + " has changed");
   if (is_index) return sink(files.index);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <string>
 #include <string_view>
-#include <sys/types.h>
 #include <vector>
 
 #include "inductorfs/base/fd.h"
@@ -29,8 +30,8 @@ struct ParcelFiles {
   [[nodiscard]] uint64_t size() const;
 };
 
-/// Collects everything below a directory. kNotSupported, with the reason, for what no parcel can hold: a link, a device,
-/// an empty directory alone, too many files. No link is followed. Blocks on the local disk.
+/// Collects everything below a directory. kNotSupported, with the reason, for what no parcel can hold: a link, a
+/// device, an empty directory alone, too many files. No link is followed. Blocks on the local disk.
 [[nodiscard]] Result<ParcelFiles> files_of_directory(Fd directory);
 /// Collects an index, of which the cluster is to have these bytes, and these files beside it. kNotSupported names the
 /// first that is not there, or is no file.

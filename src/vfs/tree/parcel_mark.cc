@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "inductorfs/base/fd.h"
+#include "vfs/tree/parcel_files.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -11,12 +12,22 @@ namespace {
 constexpr const char* kParcelName = "user.inductorfs.parcel";
 constexpr int64_t kSecond = 1'000'000'000;
 
-/// "fetched 1700000000000000000": where it comes from, and its modification time when it was marked.
-std::optional<std::string> origin_and_time(const LocalTree& tree, const std::string& place, bool fetched) {
+/// What ends a mark when it changes: of an index its time, of a directory the files in it. The directory's own time may
+/// be set by whoever uses it (SGLang: find_prebuilt), and so may that of an empty file.
+std::string state_of(const LocalTree& tree, const std::string& place, const struct stat& status) {
+  if (!S_ISDIR(status.st_mode)) {
+    return std::to_string(status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec);
+  }
+  auto directory = tree.open_directory(place);
+  const auto files = directory ? files_of_directory(std::move(*directory)) : fail(directory.error());
+  return files ? codec::digest_of(files->head).to_hex() : std::string("unknown");
+}
+
+/// "fetched 1700000000000000000": where it comes from, and its state when it was marked.
+std::optional<std::string> origin_and_state(const LocalTree& tree, const std::string& place, bool fetched) {
   const auto status = tree.stat(place);
   if (!status || !*status) return std::nullopt;
-  const int64_t time = (*status)->st_mtim.tv_sec * kSecond + (*status)->st_mtim.tv_nsec;
-  return std::string(fetched ? "fetched " : "made ") + std::to_string(time);
+  return std::string(fetched ? "fetched " : "made ") + state_of(tree, place, **status);
 }
 
 }  // namespace
@@ -31,12 +42,12 @@ std::optional<ParcelMark> parcel_mark_of(const LocalTree& tree, const std::strin
   if (!digest) return std::nullopt;
   const std::string rest = text->substr(kHexSize + 1);
   const bool fetched = rest.starts_with("fetched ");
-  if (origin_and_time(tree, place, fetched) != rest) return std::nullopt;
+  if (origin_and_state(tree, place, fetched) != rest) return std::nullopt;
   return ParcelMark{*digest, fetched};
 }
 
 void set_parcel_mark(const LocalTree& tree, const std::string& place, const ParcelMark& mark) {
-  if (const auto rest = origin_and_time(tree, place, mark.fetched)) {
+  if (const auto rest = origin_and_state(tree, place, mark.fetched)) {
     tree.set_mark(place, kParcelName, mark.digest.to_hex() + " " + *rest);
   }
 }

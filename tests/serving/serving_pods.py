@@ -16,16 +16,17 @@ from inductorfs_testing.rooted_container import RootedContainer
 
 ENVIRONMENT = "vllm-0.32"
 PROGRAMS = [Path(__file__).with_name(name) for name in ("engine.py", "holds.py", "look.py")]
-MODES = ("mega", "index", "artifacts", "unpacked")
+LONG = os.environ.get("INDUCTORFS_SERVING_LONG") == "1"
 # {mode: (models, artifacts) that an engine loads when nothing is missing}; there are three graphs.
 LOADED = {"mega": (1, 3), "index": (1, 3), "artifacts": (0, 3)}
+MODES = (*LOADED, "unpacked") if LONG else tuple(LOADED)
 IMAGE = Path("/serving")  # where each container has its image
 ROOT = "serving"  # the directory of the mount that all pods use
-LONG = os.environ.get("INDUCTORFS_SERVING_LONG") == "1"
 # Users of other numbers share; the cluster's news are looked at often, and a file written in place counts as complete soon.
 OPTIONS = ("--writers", "learned", "--trust", "all", "--poll-interval", "50", "--quiet-time", "500")
-# Calls of a compiler that make something.
-WORK = ("header", "compile", "link")
+# Calls of a compiler that make code. torch looks for its precompiled header before it looks for the code, in the temporary directory of each
+# pod: all pods of other users than root build that once (docs/containers.md), and no pod has it after it was restarted.
+WORK = ("compile", "link")
 
 
 def changed_library(packages):
@@ -146,9 +147,8 @@ class Pod:
         self.node.compilers.clear()
         return self.begin(mode, **environment).good()
 
-    def look(self, place=(), ask=(), **environment):
-        """What a process of this image sees: {"seen": {file below the root: size}, "asked": {name: whether it is there}}. `place`: [(path, bytes,
-        protocol)] of files that it writes before that (look.py)."""
+    def begin_look(self, place=(), ask=(), **environment):
+        """Starts a process of this image that looks (look.py). `place`: [(path, bytes, protocol)] of files that it writes before that."""
         at = Path(tempfile.mkdtemp(prefix="look-", dir=self.node.root))
         at.chmod(0o755)
         orders = []
@@ -157,7 +157,11 @@ class Pod:
             orders.append((path, str(at / str(number)), protocol))
         (at / "place").write_text(json.dumps(orders))
         (at / "ask").write_text(json.dumps(sorted(ask)))
-        return self._job("look", "look.py", "--place", at / "place", "--ask", at / "ask", **environment).wait(300).json
+        return self._job("look", "look.py", "--place", at / "place", "--ask", at / "ask", **environment)
+
+    def look(self, place=(), ask=(), **environment):
+        """What such a process sees: {"seen": {file below the root: size}, "asked": {name: whether it is there}}."""
+        return self.begin_look(place, ask, **environment).wait(300).json
 
     def files(self, pattern):
         """Those below VLLM_CACHE_ROOT, as the host sees them."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of vLLM that are not whole, or not where vLLM has them today, are never shown on another node; those that are whole are, or this file
-would say nothing. They are made from what real vLLM wrote (conftest.py: cold)."""
+would say nothing. They are made from what real vLLM wrote (conftest.py: cold). The engines of test_pods.py start beside them."""
 import hashlib
 import json
 import subprocess
@@ -72,13 +72,14 @@ class Orders:
             self.index("cut index", change=lambda text, size=size: text[:size])
         self.index("no literal", change=lambda text: text.replace(b"(1, 128)", b"range(1, 128)"))
         self.index("elsewhere", change=lambda text: text.replace(b"'artifact_compile", b"'../../artifact_compile"))
+        self.model("a directory", b"text", "artifact", MODEL.format(name_of("a directory", 64)) + "/file")
         self.model_info("no info", b"")
         self.model_info("no info", self._model_info[:-1])
         return self
 
 
 BROKEN = ("cut", "longer", "in place", "without an artifact", "with an empty artifact", "without artifacts", "cut index", "no literal", "elsewhere",
-          "no info")
+          "a directory", "no info")
 
 
 @pytest.fixture(scope="module")
@@ -111,19 +112,6 @@ def test_broken_ones_are_neither_found_nor_listed(sight, kind):
     assert paths & listed == set()
 
 
-def test_an_engine_starts_beside_them(sight, second, cold):
-    outcome = second.run("mega")
-    assert outcome.compiled == {} and outcome.told["tokens"] == cold["mega"][0].told["tokens"]
-
-
-def test_a_directory_in_the_place_of_a_file_breaks_nothing(pods, first, cold, second):
-    inside = name_of("a directory", 64)
-    first.look(place=[(MODEL.format(inside) + "/file", b"text", "artifact")])
-    first.node.sync(60)
-    assert MODEL.format(inside) not in second.look()["seen"]
-    assert second.node.cli("status", second.node.cache).code == 0
-
-
 def test_an_engine_dies_of_a_root_that_is_read_only(pods, first, cold):
     """vLLM's behaviour, not the mount's: it writes to its cache's root without asking. Therefore a mount is never read-only for a job."""
     frozen = pods.cluster.directory / "frozen"
@@ -131,7 +119,7 @@ def test_an_engine_dies_of_a_root_that_is_read_only(pods, first, cold):
     subprocess.run(["mount", "--bind", first.node.cache / ROOT, frozen], check=True)
     try:
         subprocess.run(["mount", "-o", "remount,ro,bind", frozen], check=True)
-        pod = pods.pod("frozen", binds={frozen: "/frozen"})
+        pod = pods.pod("read-only", binds={frozen: "/frozen"})
         pod.variables["VLLM_CACHE_ROOT"] = "/frozen/vllm"
         told = {mode: pod.begin(mode).wait() for mode in ("mega", "index")}
     finally:

@@ -25,7 +25,7 @@ def loads_all(outcome, mode):
 @pytest.fixture(scope="module")
 def survived(pods, cold):
     """The worker is killed at each point but the last; there the engine is killed. Then the next one."""
-    pod, variables, points = pods.pod("killed"), named(1), POINTS[MODE]
+    pod, variables, points = pods.pod("killed", "--crash-limit", "0"), named(1), POINTS[MODE]
     engine = pod.begin(MODE, holds=points, **variables)
     for number in range(len(points)):
         engine.held(number)

@@ -8,6 +8,18 @@ from test_broken_files import MODEL
 from test_kills import POINTS, loads_all, named
 
 
+def test_unpacked_artifacts_stay_on_their_node_and_are_made_from_torchs_caches(cold, warm):
+    """A directory that torch writes file by file cannot be told from a half of it."""
+    outcome = warm["unpacked"]
+    assert outcome.compiled == {"num_inductor_compiles": 3}, outcome.compiled
+    assert outcome.told["torch"]["inductor.fxgraph_cache_hit"] == 3, outcome.told
+    assert outcome.told["tokens"] == cold["unpacked"][0].told["tokens"]
+
+
+def test_a_restart_finds_what_the_pod_had(second, warm):
+    loads_all(second.run("mega"), "mega")
+
+
 def test_eight_are_cold_at_once():
     with Pods() as pods:
         pair = [pods.pod(name) for name in "ab"]

@@ -18,32 +18,19 @@ import pytest
 from inductorfs_testing import places
 from inductorfs_testing.processes import run, wait_until
 
-from test_broken_files import MODEL, name_of
+from test_broken_files import ARTIFACT, INDEX, MODEL, name_of
 
 # What engines take from each other; without Triton and torch's own, which other rings test.
 ENGINES = re.compile(r"/rank_0_0/(model$|backbone/(vllm_compile_cache\.py|artifact_[^/]*)$)")
 KINDS = ("model", "vllm_compile_cache.py")
 
 
-def seen(pod, **environment):
-    """vLLM's own files that a process of the pod is shown, without those of unpacked artifacts."""
-    return {name for name in pod.look(**environment)["seen"] if ENGINES.search(name)}
-
-
 def kinds(names):
     return {name.rsplit("/", 1)[1] for name in names} & set(KINDS)
 
 
-@pytest.fixture(scope="module")
-def usual(second, cold):
-    """The control: what fits is shown."""
-    names = seen(second)
-    assert kinds(names) == set(KINDS), names
-    return names
-
-
 def largest_model(pod):
-    return max((path.read_bytes() for path in pod.files(MODEL.format("*"))), key=len)
+    return max((path.read_bytes() for path in pod.files(MODEL.format("*")) if path.is_file()), key=len)
 
 
 def facts(pods, facet=None, pattern="", replacement=""):
@@ -62,28 +49,54 @@ def facts(pods, facet=None, pattern="", replacement=""):
 
 OTHER_HOSTS = {"gpu": (r"\Anone\Z", "name=NVIDIA GeForce RTX 5090\ncapability=12.0"), "cuda": (r"^driver=none$", "driver=580.1"),
                "cpu-isa": (r"^avx512=yes$", "avx512=no")}
+VARIABLES = {"TRITON_DEFAULT_FP_FUSION": "0", "ATEN_CPU_CAPABILITY": "avx2"}
+
+
+def made_by_engines(pod):
+    """The names of what engines have made that other nodes may have: indexes that name directories, and what they name, stay here."""
+    names = {str(path.relative_to(pod.root)) for path in pod.files("torch_compile_cache/**/*") if path.is_file()}
+    names = {name for name in names if ENGINES.search(name)}
+    alone = {name for name in names if name.endswith(INDEX) and not (pod.root / name).with_name(ARTIFACT).is_file()}
+    return names - alone
+
+
+@pytest.fixture(scope="module")
+def sights(pods, first, cold):
+    """(names of what engines made in the first pod, {who looks: which of them such a process finds on another node}). All look at once, and ask for
+    each name, so that no answer depends on how much of the cluster's index the node has read."""
+    names = made_by_engines(first)
+    equal = pods.pod("equal", "--fingerprint", facts(pods))
+    jobs = {"equal": equal.begin_look(ask=names), "library": pods.pod("other-library", image="other library").begin_look(ask=names)}
+    for facet, change in OTHER_HOSTS.items():
+        jobs[facet] = pods.pod(f"other-{facet}", "--fingerprint", facts(pods, facet, *change)).begin_look(ask=names)
+    for variable, value in VARIABLES.items():
+        jobs[variable] = equal.begin_look(ask=names, **{variable: value})
+    found = {}
+    for who, job in jobs.items():
+        told = job.wait(300).json
+        found[who] = {name for name, there in told["asked"].items() if there} | (names & set(told["seen"]))
+    return names, found
+
+
+def test_equal_hosts_see_all(sights):
+    """Else the tests below say nothing."""
+    names, found = sights
+    assert kinds(names) == set(KINDS)
+    assert found["equal"] == names
 
 
 @pytest.mark.parametrize("facet", OTHER_HOSTS)
-def test_what_is_in_no_key_parts_hosts(pods, usual, facet):
-    pod = pods.pod(f"other-{facet}", "--fingerprint", facts(pods, facet, *OTHER_HOSTS[facet]))
-    assert seen(pod) == set()
+def test_what_is_in_no_key_parts_hosts(sights, facet):
+    assert sights[1][facet] == set()
 
 
-def test_equal_facts_from_a_file_part_nobody(pods, usual):
-    """Else the test before says nothing."""
-    pod = pods.pod("equal", "--fingerprint", facts(pods))
-    assert seen(pod) == usual
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_variables_in_no_key_part_jobs(sights, variable):
+    assert sights[1][variable] == set()
 
 
-@pytest.mark.parametrize("variables", [{"TRITON_DEFAULT_FP_FUSION": "0"}, {"ATEN_CPU_CAPABILITY": "avx2"}], ids=lambda one: next(iter(one)))
-def test_variables_in_no_key_part_jobs(second, usual, variables):
-    assert seen(second, **variables) == set()
-
-
-def test_other_binaries_of_vllm_part_images(pods, usual):
-    pod = pods.pod("other-library", image="other library")
-    assert seen(pod) == set()
+def test_other_binaries_of_vllm_part_images(sights):
+    assert sights[1]["library"] == set()
 
 
 def is_json(path):

@@ -53,6 +53,7 @@ def main():
     current_platform.import_kernels()
 
     root = Path(os.environ["VLLM_CACHE_ROOT"])
+    (root / "torch_compile_cache").mkdir(parents=True, exist_ok=True)  # as an engine does before it looks for a model
     for path, source, protocol in json.loads(arguments.place.read_text()) if arguments.place else ():
         place(root / path, Path(source).read_bytes(), protocol)
     asked = {name: os.path.exists(root / name) for name in (json.loads(arguments.ask.read_text()) if arguments.ask else ())}

@@ -109,11 +109,12 @@ class Engine:
 
 
 class Pod:
-    """A node and its container. Engines are users `user` of the host, `inside` of the container. `at`: where the container has the mount;
+    """A node and its container. `users`: the number of the engines' user on the host and in the container. `at`: where the container has the mount;
     `binds`: {directory of this host: its place in the container}."""
 
-    def __init__(self, node, image: Path, user, inside, at, binds):
-        self.node, self.at, self.variables = node, Path(at), {}
+    def __init__(self, node, image: Path, users, at, binds):
+        self.node, self.users, self.at, self.variables = node, users, Path(at), {}
+        user, inside = users
         self._inside, self._count = inside, 0
         self._container = RootedContainer(node.cache, binds={image: IMAGE, **binds}, users={inside: user}, at=self.at)
         self._container.ask("for name in ('home', 'tmp', 'model'): os.mkdir('/scratch/' + name); os.chmod('/scratch/' + name, 0o777)")
@@ -201,16 +202,17 @@ class Pods:
             shutil.copy2(program, node.root / "workloads")
         node.cache.chmod(0o1777)
         node.start(*OPTIONS, *options)
-        if not (node.cache / ROOT).exists():
-            (node.cache / ROOT).mkdir()
-        (node.cache / ROOT).chmod(0o1777)
+        # The second is VLLM_CACHE_ROOT: vLLM looks there for modelinfos/ before it makes anything.
+        for directory in (node.cache / ROOT, node.cache / ROOT / "vllm"):
+            directory.mkdir(exist_ok=True)
+            directory.chmod(0o1777)
         return node
 
-    def pod(self, name, *options, image="usual", node=None, binds=None, **keywords):
-        """A further pod; on a node of its own, or on one that is there. No two of them have the same user and path."""
+    def pod(self, name, *options, image="usual", like=None, binds=None, **keywords):
+        """A further pod, on a node of its own. No two of them have the same path, or the same user but that of `like`."""
         self._made += 1
-        made = Pod(node or self.node(name, *options, **keywords), self._images.python(image).parent.parent, 1000 + self._made, 2000 + 7 * self._made,
-                   f"/cache{self._made}", binds or {})
-        made.variables = self._images.variables
+        users = like.users if like else (1000 + self._made, 2000 + 7 * self._made)
+        made = Pod(self.node(name, *options, **keywords), self._images.python(image).parent.parent, users, f"/cache{self._made}", binds or {})
+        made.variables = dict(self._images.variables)
         self._stack.callback(made.close)
         return made

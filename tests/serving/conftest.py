@@ -37,7 +37,7 @@ def second(pods, cold):
 
 @pytest.fixture(scope="session")
 def warm(second):
-    """{mode: Outcome} of the engines of a pod on another node, all at once; what compilers made was made for any of them."""
+    """{mode: Outcome} of the engines of a pod on another node, all at once."""
     second.node.compilers.clear()
     engines = {mode: second.begin(mode, **HOSTS["second"]) for mode in MODES}
     return {mode: engine.good() for mode, engine in engines.items()}

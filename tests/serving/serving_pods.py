@@ -47,7 +47,7 @@ class Outcome:
     told: dict
     log: str = field(repr=False)
     seconds: float = 0
-    made: list = field(default_factory=list)  # (kind, output) of the compilers' calls that made something, in its pod while it ran
+    made: list = field(default_factory=list)  # (kind, output) of the compilers' calls that made something in its directory of torch's since the last clear()
 
     @property
     def loaded(self):
@@ -97,7 +97,8 @@ class Engine:
         (self._at / "stay").touch()
         done = self.job.wait(seconds)
         told = json.loads(done.out.strip().splitlines()[-1]) if done.code == 0 else {}
-        made = [(kind, output) for kind, output, _ in self.pod.node.compilers.calls() if kind in WORK]
+        calls = self.pod.node.compilers.calls()
+        made = [(kind, output) for kind, output, _ in calls if kind in WORK and output.startswith(told.get("inductor") or "/")]
         return Outcome(done.code, told, f"{done.out[-4000:]}\n{done.err[-8000:]}", done.seconds, made)
 
     def good(self, seconds=900):

@@ -117,6 +117,7 @@ def test_the_variable_that_parts_two_pods_is_named(pods, first, cold):
     engine.go(0)
     wait_until(lambda: is_json(factors), 60, "the whole file", pause=0.1)
     engine.kill()
+    pod.node.sync(60)
     done = pod.node.cli("why-miss", pod.node.cache)
     assert variable in done.out, (done.out, done.err)
 

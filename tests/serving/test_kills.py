@@ -45,8 +45,8 @@ def test_the_next_engine_starts(survived, cold):
     assert following.loaded[0] == 0, "the model was not there yet, or the test says nothing"
 
 
-def test_another_node_has_it_whole(pods, survived, cold):
+def test_another_node_has_all_of_it_or_nothing(pods, survived, cold):
     _, variables, _ = survived
     outcome = pods.pod("after").run(MODE, **variables)
-    loads_all(outcome, MODE)
+    assert outcome.loaded[0] == 1 and outcome.loaded[1] in (0, 3), (outcome.loaded, outcome.log[-2000:])
     assert outcome.told["tokens"] == cold[MODE][0].told["tokens"]

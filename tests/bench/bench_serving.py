@@ -48,7 +48,7 @@ def one_mode(mode, repeat):
             outcome = second.run(mode, **VARIABLES)
             times["second pod"].append(seconds(outcome))
             print(f"{mode}, round {number + 1}: warm {times['warm, directory'][-1]}, second pod {times['second pod'][-1]}, "
-                  f"it made {outcome.compiled or 'nothing'}", flush=True)
+                  f"it made {outcome.compiled or 'nothing'}, compilers {len(outcome.made)} files", flush=True)
     return {side: statistics.median(values) for side, values in times.items()}
 
 

@@ -95,6 +95,9 @@ std::optional<AskedKey> key_asked_by(std::string_view path) {
   if (is_listed_directory(split(classified.canonical))) {
     return AskedKey{Family::kSglangJit, std::move(classified.canonical)};
   }
+  if (is_directory_of_model(split(classified.canonical))) {
+    return AskedKey{Family::kVllmModel, classified.canonical + "/model"};
+  }
   if (!rule_of(classified.family).shared) return std::nullopt;
   switch (classified.family) {
     case Family::kFxGraph:

@@ -370,6 +370,15 @@ bool is_engine_directory(const PathParts& parts) {
   });
 }
 
+bool is_directory_of_model(const PathParts& parts) {
+  if (!parts.clean) return false;
+  const auto places = places_of(parts, 0);
+  return std::any_of(places.begin(), places.end(), [&](const Place& place) {
+    return place.family == Family::kVllmModel && parts.count + 1 == steps_of(place) &&
+           match(place, parts, 0) == Match::kLeads;
+  });
+}
+
 bool is_listed_directory(const PathParts& parts) {
   if (!parts.clean) return false;
   const auto places = places_of(parts, 0);

@@ -23,6 +23,8 @@ namespace inductorfs::layout {
 /// Says whether the path below a root is a directory that an engine lists, to find what somebody has made in it
 /// (SGLang: jit/<target>/<module>/build-<key>).
 [[nodiscard]] bool is_listed_directory(const PathParts& parts);
+/// Says whether the path is the directory of a compiled model of vLLM, which nobody makes before there is one.
+[[nodiscard]] bool is_directory_of_model(const PathParts& parts);
 /// Says whether vLLM gives a compiled artefact this name, in the directory of its index.
 [[nodiscard]] bool is_indexed_artefact(std::string_view name);
 

@@ -28,6 +28,15 @@ using Scopes = std::vector<remote::ScopeInformation>;
 /// As it is, for a name may have any byte.
 std::string raw(const Json& miss, const char* name) { return miss.value(name, std::string()); }
 
+/// The same for a path: what was looked up may be the directory of the artefact that was meant.
+std::string artefact(const Json& miss, const char* name) {
+  std::string path = raw(miss, name);
+  const auto asked = layout::key_asked_by(path);
+  const bool is_above = asked && asked->family == layout::Family::kVllmModel &&
+                        layout::classify(path).family != layout::Family::kVllmModel;
+  return is_above ? path + "/model" : path;
+}
+
 /// What the cluster can say of misses. Confined to one request.
 class Misses {
  public:
@@ -35,7 +44,7 @@ class Misses {
 
   void explain(Json& miss) {
     const std::string why = raw(miss, "why");
-    const vfs::Explanation now = layers_.file_system->explain(raw(miss, "place"));
+    const vfs::Explanation now = layers_.file_system->explain(artefact(miss, "place"));
     if (now.visible) {
       miss["text"] = "was not here then, and is by now: " + now.why;
       // What a pod has compiled since does not say why it had to.
@@ -54,9 +63,9 @@ class Misses {
 
  private:
   void explain_nothing(Json& miss) {
-    const std::string path = raw(miss, "path");
+    const std::string path = artefact(miss, "path");
     const auto asked = layout::key_asked_by(path);
-    const std::string scope = scope_text_at(raw(miss, "place"));
+    const std::string scope = scope_text_at(artefact(miss, "place"));
     if (!asked || scope.empty() || !learn_scopes()) {
       miss["text"] =
           "nobody has published it for this environment" + (trouble_.empty() ? std::string() : "; " + trouble_);
@@ -78,10 +87,10 @@ class Misses {
   /// The name of vLLM's artefacts is a hash of its settings: that nobody has this one says nothing by itself. Returns
   /// false for other families.
   [[nodiscard]] bool explain_hash(Json& miss) {
-    const layout::Family family = layout::classify(raw(miss, "path")).family;
+    const layout::Family family = layout::classify(artefact(miss, "path")).family;
     if (family != layout::Family::kVllmModel && family != layout::Family::kVllmIndex) return false;
-    const std::string scope = layers_.file_system->explain(raw(miss, "place")).scope;
-    Json report = other_hash_report(layers_, scope, raw(miss, "path"), deadline_);
+    const std::string scope = layers_.file_system->explain(artefact(miss, "place")).scope;
+    Json report = other_hash_report(layers_, scope, artefact(miss, "path"), deadline_);
     miss["text"] = raw(miss, "text") + (raw(miss, "text").empty() ? "" : ". ") +
                    (report.is_null() ? "Nobody in this cluster has published this hash. Which variable differs can be "
                                        "said when this host has compiled, and another hash of this environment is there"

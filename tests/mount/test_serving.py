@@ -77,6 +77,7 @@ def test_which_variable_gives_a_pod_another_hash_is_said(pair):
     write_factors(a, "cccccccccc", VLLM_P2P_SIDE_CHANNEL_HOST="10.0.0.9", VLLM_LOGGING="c")
     a.sync()
     wait_until(lambda: b.status()["catalog"]["entries"] == 3, 20 * PATIENCE, "three entries to be known")
+    (b.cache / "vllm" / aot("b")).parents[1].mkdir(parents=True)  # as vLLM does before it looks
     assert not os.path.lexists(b.cache / "vllm" / aot("b"))
     assert "Which variable differs can be said when this host has compiled" in why_miss(b)
     write_model(b, "b", "graphs")
@@ -98,6 +99,7 @@ def test_what_others_wrote_as_factors_breaks_nothing(pair):
     path.write_text(json.dumps({"env": {"\x1b[2J\n": "\x1b[2J"}, "code_hash": ["\n"]}))
     a.sync()
     wait_until(lambda: b.status()["catalog"]["entries"] == 2, 20 * PATIENCE, "the two objects with env to be known, and no other")
+    (b.cache / "vllm" / aot("b")).parents[1].mkdir(parents=True)
     os.path.lexists(b.cache / "vllm" / aot("b"))
     write_factors(b, "bbbbbbbbbb")
     b.sync()
@@ -120,7 +122,7 @@ def write_kernel(node, name, **files):
 def test_a_directory_that_is_one_artefact_is_taken_whole(pair):
     a, b = pair
     (b.cache / "deep_gemm" / "cache").mkdir(parents=True)
-    bad, good = (write_kernel(a, f"kernel.gemm.{digit * 16}", kernel_cu=b"text", kernel_cubin=CUBIN) for digit in "ab")
+    bad, good = (write_kernel(a, f"kernel.gemm.{digit * 32}", kernel_cu=b"text", kernel_cubin=CUBIN) for digit in "ab")
     a.sync()
     for path in (bad, good):
         appears(b.cache / path)

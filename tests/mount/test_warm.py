@@ -60,7 +60,7 @@ def test_a_node_without_jobs_gets_what_its_first_job_will_use(cluster):
         name = one.write("one")
     a.sync()
     report = wait_until(lambda: (found := warm(b))["scopes"] and found, 20, "the announcement of the scopes")
-    assert report["complete"] and report["followed"] == 0 and report["fetched"] >= 1
+    assert report["complete"] and report["followed"] == 1 and report["fetched"] >= 1
     assert report["scopes"] == len(cluster.redis.keys("*:about")) > 5 and report["other_hosts"] == 0, "all of them are this host's"
     with Writer(b.cache / "team", packages) as one:
         assert one.read("fxgraph/none") is None  # as torch asks first

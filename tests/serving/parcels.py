@@ -38,7 +38,8 @@ def pair(cluster):
 
 def root_of(node, engine):
     root = node.cache / engine.root
-    os.makedirs(root / getattr(engine, "below", ""), exist_ok=True)  # TileLang: KernelCache._create_dirs
+    os.makedirs(root, exist_ok=True)
+    engine.begin(root)
     return root
 
 

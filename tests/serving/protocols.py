@@ -122,7 +122,16 @@ def read_all(directory, names):
     return files
 
 
-class DeepGemm:
+class Library:
+    """What the libraries have in common: where they work below the mount, and nothing to do when they are imported."""
+    root, files = "", ()
+
+    @classmethod
+    def begin(cls, root):
+        """What an import does in the cache directory."""
+
+
+class DeepGemm(Library):
     """deepseek-ai/DeepGEMM csrc/jit/compiler.hpp: Compiler::build, NVCCCompiler::compile; kernel_runtime.hpp: check_validity."""
     root, files = "deep_gemm", ("kernel.cu", "kernel.cubin")
 
@@ -162,7 +171,7 @@ class DeepGemm:
         return found
 
 
-class DeepJit:
+class DeepJit(Library):
     """deepseek-ai/DeepJIT include/deep_jit/cache/disk.hpp: DiskCache::entry, DiskCacheEntry::commit; backend/cuda/backend.hpp: compile.
     The mark `.committed` is an empty file, whose time each hit sets. DeepGEMM's cache of later releases (sgl-deep-gemm 0.2)."""
     root, files = "deep_gemm", ("kernel.cu", "kernel.cubin", "meta.json", ".committed")
@@ -208,12 +217,18 @@ def collision(error):
     return error.errno in (errno.EEXIST, errno.ENOTEMPTY)
 
 
-class TileLang:
+class TileLang(Library):
     """tilelang/cache/kernel_cache.py: KernelCache._create_dirs, _save_kernel_to_disk, _safe_write_file, _write_manifest,
     _load_kernel_from_disk, _verify_cache_dir_integrity. A directory that is not as its manifest says is removed and made anew."""
     root = "tilelang"
     files = ("device_kernel.cu", "host_kernel.cu", "kernel_lib.so", "params.json", "manifest.json")
-    below = Path("0.1.15") / "linux-x86_64"
+    version = Path("0.1.15")
+    below = version / "linux-x86_64"
+
+    @classmethod
+    def begin(cls, root):
+        for directory in (cls.below, cls.below / "kernels", cls.below / ".staging"):
+            os.makedirs(root / directory, exist_ok=True)
 
     @classmethod
     def name(cls, seed):
@@ -254,8 +269,7 @@ class TileLang:
 
     @classmethod
     def make(cls, root, seed, writer):
-        for directory in (cls.below, cls.below / "kernels", cls.below / ".staging"):
-            os.makedirs(root / directory, exist_ok=True)
+        cls.begin(root)
         if (found := cls.find(root, seed)) is not None:
             return found
         final = root / cls.name(seed)
@@ -291,14 +305,13 @@ class TileLang:
             fsync(final.parent)
 
 
-class TileLangBinary:
+class TileLangBinary(TileLang):
     """tilelang/cache/binary_cache.py: BinaryCache.save, load: a damaged one is a miss for ever, so nobody may get one."""
     root, files = "tilelang", ("kernel.cubin", "metadata.json")
-    below = Path("0.1.15")
 
     @classmethod
     def name(cls, seed):
-        return cls.below / "cuda-binaries" / digest_of(seed)
+        return cls.version / "cuda-binaries" / digest_of(seed)
 
     @classmethod
     def find(cls, root, seed):
@@ -318,7 +331,7 @@ class TileLangBinary:
         final = root / cls.name(seed)
         os.makedirs(final.parent, exist_ok=True)
         if not os.path.lexists(final):
-            above = root / cls.below / ".staging" / "cuda-binaries"
+            above = root / cls.version / ".staging" / "cuda-binaries"
             os.makedirs(above, exist_ok=True)
             staging = above / f"{final.name}.{os.getpid()}.{uuid.uuid4().hex}"
             os.mkdir(staging)
@@ -341,7 +354,7 @@ class TileLangBinary:
         return cls.find(root, seed)
 
 
-class Sglang:
+class Sglang(Library):
     """sglang/kernels/jit/utils/compile/cache.py: find_prebuilt, commit_build, _publish; loader.py: load_jit, _build_lock. It finds its
     directories by listing the one above, and sets the time of the one that it takes."""
     root, module = "sglang/jit", "sgl_kernel_jit_norm"
@@ -349,12 +362,13 @@ class Sglang:
 
     @staticmethod
     def dependencies(seed):
-        return [["kernels", "norm.cuh", digest_of(seed)]]
+        return [["kernels", "csrc/norm.cuh", digest_of(seed)], ["sys", "include/math.h", digest_of("math.h")]]
 
     @classmethod
     def name(cls, seed):
-        """cache.py: _deps_key."""
-        key = hashlib.sha256("".join(f"{tuple(one)}\0" for one in cls.dependencies(seed)).encode()).hexdigest()[:16]
+        """cache.py: _deps_key, _hash_parts."""
+        hashed = b"".join(repr(tuple(entry)).encode() + b"\0" for entry in cls.dependencies(seed))
+        key = hashlib.sha256(hashed).hexdigest()[:16]
         return Path("sm90a") / cls.module / f"build-{digest_of(seed, 16)}" / f"deps-{key}"
 
     @classmethod
@@ -415,10 +429,10 @@ class Sglang:
         write(staging / "cuda.o", library(writer, 5000))
         write(staging / ".ninja_log", b"# ninja log v6\n" + told_by(writer))
         write(staging / f"{cls.module}.so", library(writer))
-        write(staging / "sgl_deps.json", json.dumps(cls.dependencies(seed)).encode())
+        write(staging / "sgl_deps.json", json.dumps(cls.dependencies(seed), separators=(",", ":")).encode())
 
 
-class FlashInferCubin:
+class FlashInferCubin(Library):
     """flashinfer/jit/cubin_loader.py: get_artifact, download_file, load_cubin: a file, not a directory."""
     root = ".cache/flashinfer"
 

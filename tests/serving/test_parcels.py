@@ -291,7 +291,7 @@ def test_workers_that_are_killed_again_and_again_show_no_part(cluster):
         checked(node)
 
 
-POINTS = {"seal.parcel_stored": "a", "parcel.unpacked": "b", "parcel.placed": "b"}
+POINTS = {"parcel.stored": "a", "parcel.unpacked": "b", "parcel.placed": "b"}
 
 
 @pytest.mark.parametrize("point", POINTS)

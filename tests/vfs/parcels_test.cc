@@ -227,15 +227,6 @@ TEST_F(Parcels, ArePurgedWhole) {
   EXPECT_EQ(a.count("view.unpacked"), 1U);
 }
 
-TEST_F(Parcels, OfTheClusterKeepTheirTimes) {
-  publish_by_a();
-  const auto here = a.look_up(kBinary);
-  const auto there = b.look_up(kBinary);
-  ASSERT_TRUE(here && there);
-  EXPECT_EQ(here->attributes.modified.seconds, there->attributes.modified.seconds);
-  EXPECT_EQ(here->attributes.modified.nanoseconds, there->attributes.modified.nanoseconds);
-}
-
 const std::string kRank = "torch_compile_cache/0123456789/rank_0_0/backbone";
 const std::string kIndex = kRank + "/vllm_compile_cache.py";
 const std::string kFirst = "artifact_compile_range_1_128_subgraph_0";

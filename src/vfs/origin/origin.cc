@@ -63,7 +63,13 @@ void Origin::saw_writer(const NodePtr& node, const std::string& path, pid_t writ
 void Origin::saw_writer_in_place(const NodePtr& node, pid_t writer, bool anew) {
   const auto path = nodes_.path_of(*node);
   if (!path) return;
-  if (!is_shared(layout::classify(*path).family)) return;
+  const auto family = layout::classify(*path).family;
+  if (family == layout::Family::kParcelMember) {
+    for (std::string above = parent_path(*path); !above.empty(); above = parent_path(above)) {
+      if (form_of(above) == layout::Form::kDirectory) end_parcel_mark(disk_, LocalTree::view(above));
+    }
+  }
+  if (!is_shared(family)) return;
   if (seals_after_build(*path)) {
     // A linker at work: who started it is looked at when the build directory goes.
     const bool known = moves_.read([&](const Moves&) {

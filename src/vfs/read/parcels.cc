@@ -29,10 +29,10 @@ mode_t mode_of(const codec::ParcelItem& item) {
   return kRead | 0200 | ((item.mode & kOwnerExecutes) != 0 ? 0111 : 0);
 }
 
-Result<void> dress(int file, const codec::ParcelItem& item, const RootAccess& access) {
+Result<void> dress(int file, const codec::ParcelItem& item, int64_t time_ns, const RootAccess& access) {
   if (::geteuid() == 0 && ::fchown(file, access.uid, access.gid) != 0) return fail_errno("chown", item.path);
   if (::fchmod(file, mode_of(item)) != 0) return fail_errno("chmod", item.path);
-  timespec time{item.mtime_ns / kSecond, item.mtime_ns % kSecond};
+  timespec time{time_ns / kSecond, time_ns % kSecond};
   if (time.tv_nsec < 0) {
     time.tv_nsec += kSecond;
     --time.tv_sec;
@@ -127,7 +127,7 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
     if (item.directory) {
       if (::mkdirat(disk_.fd(), path.c_str(), 0700) != 0) return fail_errno("mkdir", path);
       INDUCTORFS_TRY_ASSIGN(const auto made, disk_.open_directory(path));
-      return dress(made.get(), item, access);
+      return dress(made.get(), item, known.entry.mtime_ns, access);
     }
     INDUCTORFS_TRY_ASSIGN(const auto file, open_at(disk_.fd(), path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
     const uint64_t begin = std::exchange(at, at + item.size);
@@ -136,7 +136,7 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
     } else {
       INDUCTORFS_TRY(copy_body(blob.get(), begin, file.get(), item));
     }
-    return dress(file.get(), item, access);
+    return dress(file.get(), item, known.entry.mtime_ns, access);
   };
   const auto undo = [&](const Error& error) {
     remove_parcel(tree_.options().directory, place);
@@ -148,7 +148,7 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
   const std::string marked = directory ? place : join(place, site.name);
   INDUCTORFS_TRY_ASSIGN(const auto opened, disk_.open_directory(place));
   const codec::ParcelItem itself{site.name, true, kDirectoryMode, known.entry.mtime_ns, 0};
-  if (auto done = dress(opened.get(), itself, access); !done) return undo(done.error());
+  if (auto done = dress(opened.get(), itself, known.entry.mtime_ns, access); !done) return undo(done.error());
   disk_.set_mark(marked, LocalTree::kScopeName, known.scope);
   set_parcel_mark(disk_, marked, {known.entry.digest, true});
   return place;

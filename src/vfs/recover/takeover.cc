@@ -9,6 +9,7 @@
 
 #include "inductorfs/base/fail_point.h"
 #include "vfs/recover/number_in.h"
+#include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
@@ -174,6 +175,10 @@ bool Takeover::restore_set(const NodePtr& directory, std::string_view owner, con
 
 void Takeover::sweep_orphans() {
   for (const auto& item : disk_.list(LocalTree::kOrphanFolder).value_or(std::vector<LocalTree::Item>{})) {
+    if (item.type == S_IFDIR) {  // a parcel that was on its way into the view, or out of it
+      remove_parcel(tree_.options().directory, LocalTree::in_folder(LocalTree::kOrphanFolder, item.name));
+      continue;
+    }
     const auto id = number_in<uint64_t>(item.name);
     const NodePtr node = id ? nodes_.find(NodeId{*id}) : nullptr;
     const std::string place = LocalTree::in_folder(LocalTree::kOrphanFolder, item.name);

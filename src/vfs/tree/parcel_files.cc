@@ -42,10 +42,10 @@ Result<void> add_item(ParcelFiles& files, const std::string& path) {
   }
   // Who may read it is a matter of each host (vfs/read/parcels.cc): only whether it is a program comes with it.
   const bool runs = directory || (status.st_mode & S_IXUSR) != 0;
-  codec::ParcelItem item{path, directory, runs ? 0755U : 0644U, time_of(status), 0};
+  codec::ParcelItem item{path, directory, runs ? 0755U : 0644U, 0, 0};
   if (!directory) item.size = static_cast<uint64_t>(status.st_size);
-  if (item.size == 0) item.mtime_ns = 0;  // whoever uses an empty file or a directory may set its time
   files.items.push_back(std::move(item));
+  files.times.push_back(time_of(status));
   files.owners.push_back(status.st_uid);
   return {};
 }
@@ -70,22 +70,27 @@ Result<ParcelFiles> finished(ParcelFiles files) {
   std::sort(order.begin(), order.end(),
             [&](size_t one, size_t other) { return files.items[one].path < files.items[other].path; });
   std::vector<uid_t> owners;
-  owners.reserve(order.size());
-  for (const size_t index : order) owners.push_back(files.owners[index]);
+  std::vector<int64_t> times;
+  for (const size_t index : order) {
+    owners.push_back(files.owners[index]);
+    times.push_back(files.times[index]);
+  }
   files.owners = std::move(owners);
+  files.times = std::move(times);
   auto head = codec::encode_parcel_head(files.items);
   if (!head) return fail(ErrorCode::kNotSupported, head.error().what());
   files.head = std::move(*head);
   return files;
 }
 
-Result<void> pack_file(const ParcelFiles& files, const codec::ParcelItem& item, const codec::ByteSink& sink) {
+Result<void> pack_file(const ParcelFiles& files, size_t number, const codec::ByteSink& sink) {
+  const codec::ParcelItem& item = files.items[number];
   auto file = open_below(files.directory, item.path, 0);
   if (!file) return fail(ErrorCode::kBusy, item.path + " has changed");
   struct stat status {};
   if (::fstat(file->get(), &status) != 0) return fail_errno("stat", item.path);
   const bool is_index = item.path == files.index_name;
-  const bool same = S_ISREG(status.st_mode) && (item.size == 0 || time_of(status) == item.mtime_ns) &&
+  const bool same = S_ISREG(status.st_mode) && (item.size == 0 || time_of(status) == files.times[number]) &&
                     static_cast<uint64_t>(status.st_size) == (is_index ? files.index_size : item.size);
   if (!same) return fail(ErrorCode::kBusy, item.path + " has changed");
   if (is_index) return sink(files.index);
@@ -145,8 +150,8 @@ Result<codec::Digest> pack(const ParcelFiles& files, const codec::ByteSink& sink
     return sink(bytes);
   };
   INDUCTORFS_TRY(both(files.head));
-  for (const auto& item : files.items) {
-    if (!item.directory) INDUCTORFS_TRY(pack_file(files, item, both));
+  for (size_t i = 0; i < files.items.size(); ++i) {
+    if (!files.items[i].directory) INDUCTORFS_TRY(pack_file(files, i, both));
   }
   return hasher.finish();
 }

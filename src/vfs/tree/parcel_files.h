@@ -22,7 +22,8 @@ struct ParcelFiles {
   Fd directory;                          ///< the items' paths are relative to it
   std::vector<codec::ParcelItem> items;  ///< in the order of the parcel
   std::vector<uid_t> owners;             ///< of the items
-  std::string head;                      ///< codec::encode_parcel_head()
+  std::vector<int64_t> times;  ///< of the items, in ns: a parcel has no times, which any user of a file may set
+  std::string head;            ///< codec::encode_parcel_head()
   /// What the cluster has of the index, which names no directory of this host: its bytes, instead of the file's.
   std::string index;
   std::string index_name;

@@ -12,15 +12,18 @@ namespace {
 constexpr const char* kParcelName = "user.inductorfs.parcel";
 constexpr int64_t kSecond = 1'000'000'000;
 
-/// What ends a mark when it changes: of an index its time, of a directory the files in it. The directory's own time may
-/// be set by whoever uses it (SGLang: find_prebuilt), and so may that of an empty file.
+/// What ends a mark when it changes: of an index its time, of a directory the names in it. Times and modes may be set
+/// by whoever uses the files (SGLang: find_prebuilt); a write ends the mark by itself (Origin::saw_writer_in_place).
 std::string state_of(const LocalTree& tree, const std::string& place, const struct stat& status) {
   if (!S_ISDIR(status.st_mode)) {
     return std::to_string(status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec);
   }
   auto directory = tree.open_directory(place);
   const auto files = directory ? files_of_directory(std::move(*directory)) : fail(directory.error());
-  return files ? codec::digest_of(files->head).to_hex() : std::string("unknown");
+  if (!files) return "unknown";
+  std::string names;
+  for (const auto& item : files->items) names += item.path + '\0';
+  return codec::digest_of(names).to_hex();
 }
 
 /// "fetched 1700000000000000000": where it comes from, and its state when it was marked.
@@ -51,6 +54,8 @@ void set_parcel_mark(const LocalTree& tree, const std::string& place, const Parc
     tree.set_mark(place, kParcelName, mark.digest.to_hex() + " " + *rest);
   }
 }
+
+void end_parcel_mark(const LocalTree& tree, const std::string& place) { tree.remove_mark(place, kParcelName); }
 
 void remove_parcel(const std::string& directory, const std::string& place) {
   (void)remove_tree(directory + "/" + place);

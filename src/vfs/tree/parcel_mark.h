@@ -29,6 +29,8 @@ struct ParcelMark {
 [[nodiscard]] std::optional<ParcelMark> parcel_mark_of(const LocalTree& tree, const std::string& place);
 /// Sets the mark, best effort. What is there changes after it only by a change that ends it.
 void set_parcel_mark(const LocalTree& tree, const std::string& place, const ParcelMark& mark);
+/// Ends the mark of a directory in which a file is written to.
+void end_parcel_mark(const LocalTree& tree, const std::string& place);
 /// Removes what a parcel's name stands for: a file, or a directory with all below it. What cannot be removed is met
 /// again at the next start.
 void remove_parcel(const std::string& directory, const std::string& place);

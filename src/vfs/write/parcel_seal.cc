@@ -66,7 +66,7 @@ Result<codec::Digest> Sealing::store_parcel(const ParcelFiles& files, const std:
   // Before the blob is there, so that no eviction takes it while nothing is queued yet.
   pins_.with([&](Pins& pins) { pins.sealed_paths[digest] = path; });
   INDUCTORFS_TRY(writer->commit(digest));
-  fail_point("seal.parcel_stored");
+  fail_point("parcel.stored");
   INDUCTORFS_TRY_ASSIGN(const auto blob, store_.open_blob(digest));
   const auto classified = layout::classify(path);
   std::string head(std::min(files.size(), layout::bytes_to_check(classified, files.size())), '\0');

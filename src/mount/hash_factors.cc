@@ -58,14 +58,19 @@ std::string remedy_of(const std::string& name) {
 
 using Factors = std::map<std::string, std::string>;
 
+/// Another host chooses this text. The check bounds its size and its depth, which parsing and printing go through.
+/// Parsed into sorted objects: an ordered one compares each name with all before it.
 std::optional<Factors> factors_in(std::string_view text) {
-  if (text.size() > layout::kVllmFactorsLimit) return std::nullopt;
-  const Json document = Json::parse(text, nullptr, false);
+  layout::Classification factors_file;
+  factors_file.family = layout::Family::kVllmFactors;
+  if (!layout::check_content(factors_file, text, text.size())) return std::nullopt;
+  const auto document = nlohmann::json::parse(text, nullptr, false);
   const auto variables = document.is_object() ? document.find("env") : document.end();
   if (!document.is_object() || variables == document.end() || !variables->is_object()) return std::nullopt;
   Factors factors;
-  const auto take = [&](const std::string& name, const Json& value) {
-    if (factors.size() < kMostFactors) factors.emplace(name, value.dump(-1, ' ', true, Json::error_handler_t::replace));
+  const auto take = [&](const std::string& name, const nlohmann::json& value) {
+    constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
+    if (factors.size() < kMostFactors) factors.emplace(name, value.dump(-1, ' ', true, kReplace));
   };
   for (const auto& [name, value] : variables->items()) take(name, value);
   for (const auto& [name, value] : document.items()) {

@@ -54,6 +54,14 @@ TEST(CompareFactors, AnswersNothingForWhatIsNone) {
   }
 }
 
+/// Such a text is no artefact that a release of this project publishes; whoever writes to the server may.
+TEST(CompareFactors, DoesNotGoDownWhereAnotherHostHasItNested) {
+  const size_t depth = layout::kVllmFactorsLimit / 2 - 64;
+  const std::string nested = factors("\"x\": " + std::string(depth, '[') + std::string(depth, ']'));
+  ASSERT_LE(nested.size(), layout::kVllmFactorsLimit);
+  EXPECT_TRUE(compare_factors(factors(""), nested).is_null());
+}
+
 TEST(CompareFactors, StopsAtItsLimit) {
   std::string many;
   for (int i = 0; i < 20'000; ++i) many += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":" + "0";

@@ -24,7 +24,7 @@ using config::Json;
 using Kind = Diagnosis::Kind;
 
 constexpr const char* kIndex = "vllm_compile_cache.py";
-constexpr uint64_t kIndexLimit = uint64_t{4} << 20;
+constexpr uint64_t kIndexLimit = uint64_t{8} << 20;
 /// Directories in one, and findings about one cache.
 constexpr size_t kMostNames = 4096;
 constexpr size_t kMostFindings = 5;

@@ -31,6 +31,10 @@ std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const In
   if (const std::string why = refusals.why_refused(path); !why.empty()) {
     return "written on this host, and refused when it was complete, so it stays here: " + why;
   }
+  if (form_of(path) == layout::Form::kDirectory) {
+    return "made under its final name on this host, so nothing shows when it is complete; a directory of this "
+           "family is published when it gets its name by a rename: make it beside, then rename it";
+  }
   if (in_place.is_on()) {
     return "written in place on this host; either its compiler's directory is still beside it, or the kernel does not "
            "tell whether somebody has it open for writing, so it stays here; copy it by rsync -a, which renames";
@@ -134,6 +138,10 @@ void Explainer::explain_place(Explanation& result) {
         result.why =
             "a program that has neither torch nor Triton loaded made it, so that it is known for no environment; to "
             "share copied files, mount with --python and --writers all";
+      } else if (layout::classify(result.path).family == layout::Family::kParcelMember) {
+        result.why =
+            "it has no entry of its own: it comes and goes with the directory or the index that it belongs to; "
+            "explain that one";
       } else {
         result.why = "written on this host, and private";
       }

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "vfs/tree/parcel_mark.h"
+#include "vfs/tree/paths.h"
 
 /// What the cluster changed: names appear, change and go behind the kernel's back.
 namespace inductorfs::vfs {

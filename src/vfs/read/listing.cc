@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <map>
 
-#include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {

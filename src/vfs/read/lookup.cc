@@ -156,7 +156,8 @@ void Lookup::resolve_entry(const Site& site, const catalog::KnownEntry& known, b
     }
     auto result = add_entry(site, known);
     if (result) result->keep = keep;
-    return done({std::move(result), false, UseKind::kCluster, known.entry.digest});
+    const UseKind use = result ? UseKind::kCluster : UseKind::kLate;
+    return done({std::move(result), false, use, known.entry.digest});
   }
   prefetch_.companions(known.entry);
   fetcher_.fetch({known.entry}, [this, site, known, done = std::move(done)](const std::vector<FetchOutcome>& got) {
@@ -181,7 +182,9 @@ void Lookup::fetched(const Site& site, const catalog::KnownEntry& known, FetchOu
       return answer_absent(done, false, UseKind::kUnfit);  // hidden by now (Fit); the next entry may fit
   }
   counters_.get("lookup.first_touch").add();
-  done({add_entry(site, known), false, UseKind::kFetched, known.entry.digest});
+  auto result = add_entry(site, known);
+  const UseKind use = result ? UseKind::kFetched : UseKind::kLate;
+  done({std::move(result), false, use, known.entry.digest});
 }
 
 /// What was made here comes before the cluster's, and what was unpacked here is the cluster's.

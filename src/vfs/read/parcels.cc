@@ -25,20 +25,19 @@ constexpr size_t kPiece = size_t{1} << 20;
 mode_t mode_of(const codec::ParcelItem& item) {
   constexpr mode_t kRead = 0444;
   constexpr mode_t kOwnerExecutes = 0100;
-  if (item.directory) return kDirectoryMode;
   return kRead | 0200 | ((item.mode & kOwnerExecutes) != 0 ? 0111 : 0);
 }
 
-Result<void> dress(int file, const codec::ParcelItem& item, int64_t time_ns, const RootAccess& access) {
-  if (::geteuid() == 0 && ::fchown(file, access.uid, access.gid) != 0) return fail_errno("chown", item.path);
-  if (::fchmod(file, mode_of(item)) != 0) return fail_errno("chmod", item.path);
+Result<void> dress(const Fd& file, const std::string& name, mode_t mode, int64_t time_ns, const RootAccess& access) {
+  if (::geteuid() == 0 && ::fchown(file.get(), access.uid, access.gid) != 0) return fail_errno("chown", name);
+  if (::fchmod(file.get(), mode) != 0) return fail_errno("chmod", name);
   timespec time{time_ns / kSecond, time_ns % kSecond};
   if (time.tv_nsec < 0) {
     time.tv_nsec += kSecond;
     --time.tv_sec;
   }
   const timespec times[2] = {time, time};
-  (void)::futimens(file, times);  // a time that the disk cannot keep is no reason to have no file
+  (void)::futimens(file.get(), times);  // a time that the disk cannot keep is no reason to have no file
   return {};
 }
 
@@ -127,7 +126,7 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
     if (item.directory) {
       if (::mkdirat(disk_.fd(), path.c_str(), 0700) != 0) return fail_errno("mkdir", path);
       INDUCTORFS_TRY_ASSIGN(const auto made, disk_.open_directory(path));
-      return dress(made.get(), item, known.entry.mtime_ns, access);
+      return dress(made, item.path, kDirectoryMode, known.entry.mtime_ns, access);
     }
     INDUCTORFS_TRY_ASSIGN(const auto file, open_at(disk_.fd(), path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
     const uint64_t begin = std::exchange(at, at + item.size);
@@ -136,7 +135,7 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
     } else {
       INDUCTORFS_TRY(copy_body(blob.get(), begin, file.get(), item));
     }
-    return dress(file.get(), item, known.entry.mtime_ns, access);
+    return dress(file, item.path, mode_of(item), known.entry.mtime_ns, access);
   };
   const auto undo = [&](const Error& error) {
     remove_parcel(tree_.options().directory, place);
@@ -147,8 +146,9 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
   }
   const std::string marked = directory ? place : join(place, site.name);
   INDUCTORFS_TRY_ASSIGN(const auto opened, disk_.open_directory(place));
-  const codec::ParcelItem itself{site.name, true, kDirectoryMode, known.entry.mtime_ns, 0};
-  if (auto done = dress(opened.get(), itself, known.entry.mtime_ns, access); !done) return undo(done.error());
+  if (auto done = dress(opened, site.name, kDirectoryMode, known.entry.mtime_ns, access); !done) {
+    return undo(done.error());
+  }
   disk_.set_mark(marked, LocalTree::kScopeName, known.scope);
   set_parcel_mark(disk_, marked, {known.entry.digest, true});
   return place;
@@ -194,7 +194,7 @@ std::vector<std::string> Parcels::names_of(const std::string& path) const {
   return names;
 }
 
-bool Parcels::is_known(const std::string& path, const std::vector<std::string>& names) {
+bool Parcels::is_known(const std::vector<std::string>& names) {
   bool known = false;
   for (auto name = names.rbegin(); name != names.rend(); ++name) {  // what is in a directory before the directory
     const auto walked = nodes_.walk(*name);
@@ -202,27 +202,33 @@ bool Parcels::is_known(const std::string& path, const std::vector<std::string>& 
     notifier_.wish_forgotten(walked.parent->id, walked.name);
     known = true;
   }
-  return known || state_.with([&](const State& state) { return state.shown.contains(path); });
+  return known;
 }
 
 bool Parcels::drop(const std::string& path) {
-  const auto names = names_of(path);
   const bool leaves =
       state_.with([&](State& state) { return !state.shown.contains(path) && state.leaving.insert(path).second; });
   if (!leaves) return false;
-  bool gone = !is_known(path, names);
-  if (gone && parcel_mark_of(disk_, LocalTree::view(path))) {
-    fail_point("parcel.dropping");
-    if (form_of(path) == layout::Form::kDirectory) {
-      const std::string place = aside("gone");
-      if (disk_.rename(LocalTree::view(path), place)) remove_parcel(tree_.options().directory, place);
-    } else {
-      for (const auto& name : names) (void)disk_.unlink(LocalTree::view(name));  // what stays is met again
-    }
-    counters_.get("view.dropped").add();
-  }
+  // No other directory gets the name meanwhile.
+  const bool gone = tree_.moves().read([&](const Moves&) {
+    const auto names = names_of(path);
+    if (is_known(names)) return false;
+    if (parcel_mark_of(disk_, LocalTree::view(path))) take_away(path, names);
+    return true;
+  });
   state_.with([&](State& state) { state.leaving.erase(path); });
   return gone;
+}
+
+void Parcels::take_away(const std::string& path, const std::vector<std::string>& names) {
+  fail_point("parcel.dropping");
+  if (form_of(path) == layout::Form::kDirectory) {
+    const std::string place = aside("gone");
+    if (disk_.rename(LocalTree::view(path), place)) remove_parcel(tree_.options().directory, place);
+  } else {
+    for (const auto& name : names) (void)disk_.unlink(LocalTree::view(name));  // what stays is met again
+  }
+  counters_.get("view.dropped").add();
 }
 
 }  // namespace inductorfs::vfs

@@ -51,7 +51,7 @@ class Parcels {
   [[nodiscard]] Result<void> unpack(const Site& site, const catalog::KnownEntry& known);
   /// Removes a parcel's files from the view, all or none: none while the kernel knows one of their names, which is then
   /// asked to forget them, or while somebody shows them. Returns whether the blob is free. Files that were changed here
-  /// stay, without the blob.
+  /// stay, without the blob. Takes moves().
   bool drop(const std::string& path);
 
  private:
@@ -65,7 +65,8 @@ class Parcels {
   [[nodiscard]] Result<void> place_index(const Site& site, const std::string& aside, const codec::ParcelHead& head);
   [[nodiscard]] std::string aside(std::string_view what);
   [[nodiscard]] std::vector<std::string> names_of(const std::string& path) const;
-  [[nodiscard]] bool is_known(const std::string& path, const std::vector<std::string>& names);
+  [[nodiscard]] bool is_known(const std::vector<std::string>& names);
+  void take_away(const std::string& path, const std::vector<std::string>& names);
 
   store::BlobStore& store_;
   Counters& counters_;

@@ -62,7 +62,7 @@ void FollowUp::look_below(const std::string& path, const std::stop_token& stop) 
   if (!items || stop.stop_requested()) return;
   for (const auto& item : *items) {
     const std::string child = path.empty() ? item.name : join(path, item.name);
-    if (form_of(child) == layout::Form::kDirectory) {
+    if (item.type == S_IFDIR && is_parcel(child, item.type)) {
       look_at_parcel(child);
       continue;
     }

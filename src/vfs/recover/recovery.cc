@@ -100,7 +100,7 @@ void Recovery::recover_directory(const std::string& path, bool torn) {
       set_aside(child, Error(ErrorCode::kNameTooLong, "its path has more bytes than a system call takes"), torn);
       continue;
     }
-    if (form_of(child) != layout::Form::kFile) {
+    if (is_parcel(child, item.type)) {
       recover_parcel(child, torn);
       continue;
     }

@@ -55,7 +55,7 @@ class Checker {
         cannot_read(child, "its path is too long; the next mount sets it aside");
         continue;
       }
-      if (form_of(child) != layout::Form::kFile) check_parcel(child);
+      if (is_parcel(child, item.type)) check_parcel(child);
       if (item.type == S_IFDIR) check_directory(child);
       if (item.type == S_IFREG) check_file(child);
     }

@@ -10,7 +10,6 @@
 
 #include "inductorfs/layout/layout.h"
 #include "inductorfs/takeover/request_slots.h"
-#include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {

@@ -35,8 +35,6 @@ std::optional<std::string> origin_and_state(const LocalTree& tree, const std::st
 
 }  // namespace
 
-layout::Form form_of(const std::string& path) { return layout::rule_of(layout::classify(path).family).form; }
-
 std::optional<ParcelMark> parcel_mark_of(const LocalTree& tree, const std::string& place) {
   const auto text = tree.mark_of(place, kParcelName);
   constexpr size_t kHexSize = codec::Digest::kSize * 2;

@@ -6,13 +6,9 @@
 #include <string>
 
 #include "inductorfs/codec/digest.h"
-#include "inductorfs/layout/layout.h"
 #include "vfs/tree/local_tree.h"
 
 namespace inductorfs::vfs {
-
-/// Returns in which form the cluster has what stands under this name.
-[[nodiscard]] layout::Form form_of(const std::string& path);
 
 /// What the directory, or the index, of a parcel says of itself in an extended attribute: of which parcel it is, and
 /// whether the cluster's was unpacked here. Unlike a seal it says nothing of an inode of the store: the files of a

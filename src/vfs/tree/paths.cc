@@ -27,6 +27,13 @@ std::string last_component(const std::string& path) { return path.substr(path.rf
 
 bool is_kernel_file(const std::string& path) { return layout::classify(path).family == layout::Family::kTritonKernel; }
 
+layout::Form form_of(const std::string& path) { return layout::rule_of(layout::classify(path).family).form; }
+
+bool is_parcel(const std::string& path, mode_t type) {
+  const layout::Form form = form_of(path);
+  return form != layout::Form::kFile && type == (form == layout::Form::kDirectory ? S_IFDIR : S_IFREG);
+}
+
 bool seals_when_quiet(const std::string& path) { return has_sign(path, layout::SealSign::kQuiet); }
 
 bool seals_after_build(const std::string& path) { return has_sign(path, layout::SealSign::kBuildDirectory); }

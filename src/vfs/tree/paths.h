@@ -18,6 +18,10 @@ namespace inductorfs::vfs {
 [[nodiscard]] std::string last_component(const std::string& path);
 /// Says whether the path is a file of a Triton key directory.
 [[nodiscard]] bool is_kernel_file(const std::string& path);
+/// Returns in which form the cluster has what stands under this name.
+[[nodiscard]] layout::Form form_of(const std::string& path);
+/// Says whether what stands under this name, of this type (S_IFMT), is the directory or the index of a parcel.
+[[nodiscard]] bool is_parcel(const std::string& path, mode_t type);
 /// Says whether the file is of a shared family that is complete when nobody has written to it for the quiet time
 /// (layout::SealSign::kQuiet).
 [[nodiscard]] bool seals_when_quiet(const std::string& path);

@@ -7,7 +7,6 @@
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/takeover/request_slots.h"
-#include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {

@@ -76,4 +76,14 @@ Result<codec::Digest> Sealing::store_parcel(const ParcelFiles& files, const std:
   return digest;
 }
 
+void Sealing::mark_parcel(const codec::Digest& digest, const std::string& path) {
+  set_parcel_mark(disk_, LocalTree::view(path), {digest, false});
+  const auto walked = nodes_.walk(path);
+  if (!walked.missing.empty() || !walked.node->is_directory()) return;
+  // A write by whoever wrote last ends the mark too (Origin::saw_writer_in_place).
+  for (const auto& [name, child] : nodes_.children(walked.node)) {
+    child->content.with([](Content& content) { content.last_writer = 0; });
+  }
+}
+
 }  // namespace inductorfs::vfs

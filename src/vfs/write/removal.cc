@@ -10,7 +10,7 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/layout/layout.h"
 #include "inductorfs/takeover/request_slots.h"
-#include "vfs/tree/parcel_mark.h"
+#include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
 

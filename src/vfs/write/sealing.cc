@@ -10,7 +10,6 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/tree/branch_paths.h"
-#include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 
 /// Sealing: a private file under its final name becomes an immutable blob with an entry, on its way to the cluster.
@@ -295,7 +294,7 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
 void Sealing::mark_sealed(const Sealed& sealed, const std::string& path) {
   // On the inode that was hashed, whatever has its path by now. Without it the next start publishes once more, which is
   // harmless.
-  if (sealed.is_parcel) set_parcel_mark(disk_, LocalTree::view(path), {sealed.entry.digest, false});
+  if (sealed.is_parcel) mark_parcel(sealed.entry.digest, path);
   if (sealed.shares_inode) (void)disk_.set_seal(sealed.file.get(), sealed.entry.digest.to_hex());
   fail_point("seal.marked");
   pins_.with([&](Pins& pins) { pins.sealed_paths[sealed.entry.digest] = path; });

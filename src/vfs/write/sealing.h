@@ -69,6 +69,7 @@ class Sealing {
                                                 const layout::Classification& classified, bool shares_inode);
   // parcel_seal.cc
   [[nodiscard]] Result<Sealed> seal_parcel(const NodePtr& node, const std::string& path);
+  void mark_parcel(const codec::Digest& digest, const std::string& path);
   [[nodiscard]] Result<codec::Digest> store_parcel(const ParcelFiles& files, const std::string& path);
   [[nodiscard]] Result<Sealed> seal_member(const std::string& path, const std::string& key);
   [[nodiscard]] Result<Sealed> seal_group_file(const std::string& path, const std::string& key);

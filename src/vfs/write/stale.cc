@@ -85,7 +85,7 @@ void Stale::drop_below(const std::string& path, const Removing& removing) {
   for (const auto& item : *items) {
     if (is_cancelled()) return;
     const std::string child = path.empty() ? item.name : join(path, item.name);
-    if (form_of(child) != layout::Form::kFile) {
+    if (is_parcel(child, item.type)) {
       drop_parcel(path, item.name, removing);
       continue;
     }
@@ -112,15 +112,8 @@ void Stale::drop_parcel(const std::string& directory, const std::string& name, c
   for (const auto& item : moves_.read([&](const Moves&) { return files_of(path); })) {
     if (is_directory || item != name) names.push_back(item);
   }
-  const Removing judged{[&](const std::vector<std::string>&) { return goes(); }, removing.gone};
+  const Removing judged{[&](const std::vector<std::string>&) { return goes(); }, removing.gone, {}, is_directory};
   drop(is_directory ? path : directory, std::move(names), judged);
-  if (!is_directory) return;
-  const auto walked = nodes_.walk(path);
-  const bool gone = ::unlinkat(disk_.fd(), LocalTree::view(path).c_str(), AT_REMOVEDIR) == 0;
-  if (!gone || !walked.missing.empty()) return;  // somebody has put something into it
-  (void)nodes_.detach(walked.parent, walked.name);
-  tree_.let_go(nodes_.release(walked.node));
-  notifier_.forget_name(walked.parent->id, walked.name);
 }
 
 /// The files of the parcel at this path, relative to the directory that holds them.
@@ -170,6 +163,12 @@ void Stale::drop(const std::string& directory, std::vector<std::string> names, c
       fail_point("stale.dropped");
       removing.gone.add();
     }
+    if (!removing.directory_too) return;
+    auto walked = nodes_.walk(directory);
+    const bool removed = ::unlinkat(disk_.fd(), LocalTree::view(directory).c_str(), AT_REMOVEDIR) == 0;
+    if (!removed || !walked.missing.empty()) return;  // not empty: somebody has put something into it
+    (void)nodes_.detach(walked.parent, walked.name);
+    gone.push_back(std::move(walked));
   });
   for (const auto& walked : gone) {
     tree_.let_go(nodes_.release(walked.node));

@@ -50,6 +50,7 @@ class Stale {
     std::function<bool(const std::vector<std::string>& paths)> goes;
     Counter& gone;
     std::function<bool()> cancelled{};  ///< asked before each file and directory; empty: the walk goes to its end
+    bool directory_too = false;         ///< and the directory in the same step: one without its files would be seen
   };
   [[nodiscard]] bool is_selected(const std::string& path, const layout::Selection& selection) const;
   void drop_below(const std::string& path, const Removing& removing);

@@ -21,11 +21,9 @@ def first(pods):
 
 @pytest.fixture(scope="session")
 def cold(pods, first):
-    """{mode: [Outcome]} of the engines of one pod, all at once in one root; the usual mode twice. Then it starts again, because a warm start of that
-    mode probes the instruction set with other flags than a cold one, also on a plain directory. What they made is published."""
+    """{mode: [Outcome]} of the engines of one pod, all at once in one root; the usual mode twice. What they made is published."""
     engines = {mode: [first.begin(mode, **HOSTS["first"]) for _ in range(1 + (mode == "mega"))] for mode in MODES}
     told = {mode: [engine.wait() for engine in started] for mode, started in engines.items()}
-    first.run("mega", **HOSTS["first"])
     first.node.sync(120)
     return told
 

@@ -67,6 +67,14 @@ def take_the_way_of_a_gpu():
     FixFunctionalizationPass.__call__ = lambda self, graph: None
 
 
+def pick_the_instruction_set():
+    """In one thread, before vLLM loads graphs in several: torch 2.13 changes the flags of an instruction set while it probes for another one
+    (cpu_vec_isa.py, VecAVX512.__bool__), and a kernel that another thread names meanwhile gets another name, on a plain directory too."""
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+    pick_vec_isa()
+
+
 def engine(model):
     from vllm import LLM
 
@@ -115,6 +123,7 @@ def main():
 
     inspections = count_inspections()
     take_the_way_of_a_gpu()
+    pick_the_instruction_set()
     imported = time.monotonic()
     llm = engine(arguments.model)
     ready = time.monotonic()

@@ -64,11 +64,10 @@ class Outcome:
 
     @property
     def compiled(self):
-        """What it had to make: {what: number}, without what is zero. Not the probes of the instruction set: a warm start of mode mega makes one with
-        other flags than the starts before it, or none, from time to time, on a plain directory too."""
+        """What it had to make: {what: number}, without what is zero."""
         counts = {**{name: self.told["vllm"][name] for name in ("num_aot_compiles", "num_inductor_compiles")}, "inspections": self.told["inspections"],
                   **{name: count for name, count in self.told["torch"].items() if name.endswith(("cache_miss", "bypass"))},
-                  "kernels": len([output for _, output in self.made if output.endswith(".main.so")])}
+                  "compilers": len(self.made)}
         return {name: count for name, count in counts.items() if count}
 
 

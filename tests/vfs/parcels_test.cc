@@ -190,6 +190,33 @@ TEST_F(Parcels, StayWhereTheyWereChanged) {
   EXPECT_EQ(b.read(kSource).value_or("absent"), "a wrote kernel.cu");
 }
 
+TEST_F(Parcels, StayWhereTheirMakerChangedThem) {
+  publish_by_a();
+  ASSERT_TRUE(a.append(kBinary, "+more"));
+  forget_kernel(a);
+  (void)a.store->free_space(kEverything);
+  EXPECT_EQ(a.read(kBinary).value_or("absent"), "a wrote kernel.cubin+more");
+  EXPECT_EQ(writer_of(b), "a");
+}
+
+TEST_F(Parcels, AreNotWhatIsOfAnotherType) {
+  // A file where a directory is expected, and the reverse: they are like any other name.
+  const std::string odd = "torch_compile_cache/0123456789/rank_0_0/backbone/vllm_compile_cache.py";
+  ASSERT_TRUE(a.make_directories(odd));
+  ASSERT_TRUE(a.create(odd + "/mine", "mine"));
+  ASSERT_TRUE(a.sync());
+  a.restart();
+  (void)a.file_system->purge({}, [] { return false; });
+  EXPECT_EQ(a.read(odd + "/mine").value_or("absent"), "mine");
+}
+
+TEST_F(Parcels, SayWhyTheyStayHere) {
+  ASSERT_TRUE(a.make_directories(kKernel));
+  ASSERT_TRUE(a.create(kSource, "half"));
+  EXPECT_NE(a.file_system->explain(kKernel).why.find("make it beside, then rename it"), std::string::npos);
+  EXPECT_NE(a.file_system->explain(kSource).why.find("comes and goes with the directory"), std::string::npos);
+}
+
 TEST_F(Parcels, GoWithTheFactsTheyWereMadeFor) {
   publish_by_a();
   ASSERT_EQ(writer_of(b), "a");

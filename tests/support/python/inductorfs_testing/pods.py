@@ -186,7 +186,7 @@ class PodContainer:
 
     def _is_made(self):
         first = self._first()
-        return first is not None and os.path.exists(f"/proc/{first}/root/.made")
+        return first is not None and Path(f"/proc/{first}", "root", ".made").exists()
 
     @property
     def pid(self):

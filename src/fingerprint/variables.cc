@@ -17,6 +17,13 @@ constexpr Facet kShapedByIsa[] = {Facet::kTorch, Facet::kCpuIsa};
 /// CPU; on the compiler only what the compiler itself will read.
 constexpr Facet kMadeByCompiler[] = {Facet::kCpu};
 
+/// Kernels that an engine compiles by nvcc itself: they depend on CUDA, and not on Triton.
+constexpr Facet kMadeByNvcc[] = {Facet::kCuda};
+constexpr Facet kTritons[] = {Facet::kTriton};
+
+constexpr std::string_view kNvccKey =
+    "read by nvcc (its manual, NVCC_PREPEND_FLAGS and NVCC_APPEND_FLAGS); not in the keys of DeepGEMM "
+    "(csrc/jit/compiler.hpp, Compiler::build), TileLang and SGLang, which have the command line only";
 constexpr std::string_view kInductorKey =
     "in Triton's key (runtime/cache.py, get_cache_key: get_cache_invalidating_env_vars), in none of torch's "
     "(_inductor/codecache.py, FxGraphHashDetails)";
@@ -71,6 +78,8 @@ constexpr Variable kVariables[] = {
     {"LLVM_EXTRACT_DI_LOCAL_VARIABLES", "ptxas gets debug code, which it does not optimise", kInductorKey,
      Reading::kOff, kMadeByInductor},
     {"LLVM_PASS_PLUGIN_PATH", "LLVM runs passes of a plugin", kInductorKey, Reading::kText, kMadeByInductor},
+    {"NVCC_APPEND_FLAGS", "further arguments of nvcc", kNvccKey, Reading::kText, kMadeByNvcc, nullptr, kTritons},
+    {"NVCC_PREPEND_FLAGS", "further arguments of nvcc", kNvccKey, Reading::kText, kMadeByNvcc, nullptr, kTritons},
     {"PTXAS_OPTIONS", "further arguments of ptxas", kOptionKey, Reading::kText, kMadeByInductor},
     {"TORCHINDUCTOR_XPU_KERNEL_FORMAT", "the kind of binary for Intel GPUs",
      "_inductor/utils.py, XPU_KERNEL_FORMAT: a module's constant, not in config, hence not in FxGraphHashDetails",
@@ -223,9 +232,9 @@ const Variable* find_variable(std::string_view name) {
 }
 
 bool matters(const Variable& variable, std::span<const Facet> facets) {
-  return std::all_of(variable.with.begin(), variable.with.end(), [facets](Facet needed) {
-    return std::find(facets.begin(), facets.end(), needed) != facets.end();
-  });
+  const auto has = [facets](Facet one) { return std::find(facets.begin(), facets.end(), one) != facets.end(); };
+  return std::all_of(variable.with.begin(), variable.with.end(), has) &&
+         std::none_of(variable.without.begin(), variable.without.end(), has);
 }
 
 std::map<std::string, std::string> environment_values(const std::map<std::string, std::string>& environment) {

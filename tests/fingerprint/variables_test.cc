@@ -217,6 +217,10 @@ TEST(Matters, FollowsTheKeysThatHoldTheVariable) {
   EXPECT_FALSE(matter("ATEN_CPU_CAPABILITY", kernels));
   EXPECT_FALSE(matter("CPATH", graphs));
   EXPECT_TRUE(matter("CPATH", libraries));
+  // Only an engine's own kernels come from nvcc.
+  EXPECT_FALSE(matter("NVCC_APPEND_FLAGS", graphs));
+  EXPECT_FALSE(matter("NVCC_APPEND_FLAGS", kernels));
+  EXPECT_TRUE(matter("NVCC_APPEND_FLAGS", {Facet::kCuda, Facet::kGpu, Facet::kEnvironment}));
 }
 
 }  // namespace

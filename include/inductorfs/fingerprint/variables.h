@@ -47,6 +47,8 @@ struct Variable {
   /// Triton's key, but in none of torch's, is no reason to keep a Triton kernel private.
   std::span<const Facet> with;
   const FileKind* file = nullptr;  ///< of Reading::kFile alone
+  /// The variable does not matter to a family that depends on one of these.
+  std::span<const Facet> without{};
 };
 [[nodiscard]] std::span<const Variable> variables();
 /// Returns the row for a variable, or nullptr when no row covers it.

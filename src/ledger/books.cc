@@ -135,7 +135,7 @@ void Books::enter(const vfs::UseNotice& notice, const FoundJob& found, std::opti
   if (asked) enter_key(job, *asked, notice);
   const auto family = asked ? asked->family : classified.family;
   if (notice.use == UseKind::kFetched) enter_fetch(job, family, notice);
-  if (compiled_in) enter_saving(job, classified.key_directory, *compiled_in);
+  if (compiled_in) enter_saving(job, asked ? asked->key : classified.key_directory, *compiled_in);
 }
 
 void Books::enter_key(JobAccount& job, const layout::AskedKey& asked, const vfs::UseNotice& notice) {
@@ -172,8 +172,8 @@ void Books::enter_fetch(JobAccount& job, layout::Family family, const vfs::UseNo
 
 /// Of several candidates for one key that were opened, torch took one at most: the least is never too much. Whoever
 /// made one of the key itself was saved nothing.
-void Books::enter_saving(JobAccount& job, const std::string& key_directory, nanoseconds compiled_in) {
-  const uint64_t hash = hash_of(key_directory);
+void Books::enter_saving(JobAccount& job, const std::string& asked_key, nanoseconds compiled_in) {
+  const uint64_t hash = hash_of(asked_key);
   if (!job.keys.contains(hash) && job.keys.size() >= kMostKeys) return;
   JobAccount::Key& key = job.keys[hash];
   if (key.made) return;

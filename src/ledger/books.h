@@ -98,7 +98,7 @@ class Books {
   void count(JobAccount& job, layout::Family family, const std::function<void(FamilyTally&)>& change);
   void enter_key(JobAccount& job, const layout::AskedKey& asked, const vfs::UseNotice& notice);
   void enter_fetch(JobAccount& job, layout::Family family, const vfs::UseNotice& notice);
-  void enter_saving(JobAccount& job, const std::string& key, std::chrono::nanoseconds compiled_in);
+  void enter_saving(JobAccount& job, const std::string& asked_key, std::chrono::nanoseconds compiled_in);
   void set_saving(JobAccount& job, JobAccount::Key& key, std::chrono::nanoseconds saving);
   [[nodiscard]] Slice& slice_of_now();
 

@@ -125,19 +125,18 @@ size_t descriptor_limit() {
 }
 
 std::unique_ptr<ledger::Ledger> open_ledger(Layers& layers) {
-  constexpr uint64_t kLargestGraph = uint64_t{16} << 20;  // most have some 100 KiB
+  // A graph has some 100 KiB; a model of vLLM has one for each kind of layer. It is in memory for a moment.
+  constexpr uint64_t kLargestGraphs = uint64_t{16} << 20;
   ledger::LedgerOptions options;
   options.counters = &layers.counters;
   options.variables = [writers = layers.host->writers()](pid_t thread) {
     return writers == nullptr ? std::map<std::string, std::string>{} : writers->job_variables(thread);
   };
-  options.compile_time = [&store =
-                              *layers.store](const codec::Digest& digest) -> std::optional<std::chrono::nanoseconds> {
+  options.compile_time = [&store = *layers.store](layout::Family family, const codec::Digest& digest) {
     const Result<Fd> blob = store.open_blob(digest);
-    if (!blob) return std::nullopt;
-    const Result<std::string> bytes =
-        read_file(AT_FDCWD, "/proc/self/fd/" + std::to_string(blob->get()), kLargestGraph);
-    return bytes ? layout::compile_time_of(layout::Family::kFxGraph, *bytes) : std::nullopt;
+    const auto bytes = blob ? read_file(AT_FDCWD, "/proc/self/fd/" + std::to_string(blob->get()), kLargestGraphs)
+                            : Result<std::string>(fail(blob.error()));
+    return bytes ? layout::compile_time_of(family, *bytes) : std::nullopt;
   };
   options.environment_text = [&host = *layers.host](const std::string& name) { return host.environment_text(name); };
   return std::make_unique<ledger::Ledger>(std::move(options));

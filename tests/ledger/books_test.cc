@@ -104,6 +104,10 @@ TEST_F(BooksTest, SavedTimeIsNeverTooMuch) {
   EXPECT_EQ(books_.jobs().front()->saved, seconds(7));
   enter(UseKind::kMade, key + "/" + std::string(51, 'e'), job(1));
   EXPECT_EQ(books_.saved(), seconds(0)) << "it compiled all the same";
+  const std::string model = "torch_compile_cache/torch_aot_compile/" + std::string(64, 'a') + "/rank_0_0/model";
+  for (int i = 0; i < 2; ++i) books_.enter(notice(UseKind::kCluster, model), job(1), seconds(5));
+  EXPECT_EQ(books_.saved(), seconds(5)) << "the key is the file's own, and counts once";
+  enter(UseKind::kMade, model, job(1));
   open('c', seconds(9));
   EXPECT_EQ(books_.saved(), seconds(0));
 }

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real vLLM (engine.py) in two pods that share nothing but Redis: the second one compiles nothing, in each mode in which vLLM keeps its caches."""
+import json
+
 import pytest
 
 from serving_pods import LOADED, MODES, Outcome
@@ -28,3 +30,9 @@ def test_the_second_pod_loads_all_and_compiles_nothing(cold, warm, mode):
     assert outcome.compiled == {}, report(outcome)
     assert outcome.loaded == LOADED[mode], report(outcome)
     assert outcome.told["tokens"] == cold[mode][0].told["tokens"]
+
+
+def test_the_time_that_it_did_not_compile_is_told(cold, second, warm):
+    """As torch wrote it into the graphs of `model` and of the artifacts."""
+    stats = json.loads(second.node.cli("stats", second.node.cache, "--json").out)
+    assert 0 < stats["saved_s"] < sum(outcome.seconds for outcomes in cold.values() for outcome in outcomes), stats

@@ -17,6 +17,7 @@
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/config/json.h"
+#include "inductorfs/layout/layout.h"
 #include "inductorfs/vfs/types.h"
 
 /// Keeps account of what programs ask a mount for and make in it: in all, in the last hour, and for each job. The
@@ -33,9 +34,10 @@ struct LedgerOptions {
   const Clock& clock = system_clock();
   /// Returns the variables of a thread's process that name its job (fingerprint::Writers::job_variables).
   std::function<std::map<std::string, std::string>(pid_t thread)> variables;
-  /// Returns how long the compile took whose result has these bytes; empty when they are not here or do not say it. May
-  /// block on the local disk.
-  std::function<std::optional<std::chrono::nanoseconds>(const codec::Digest& digest)> compile_time;
+  /// Returns how long the compile took whose result, of this family, has these bytes; empty when they are not here or
+  /// do not say it. Asked for the families of layout::compile_time_of. May block on the local disk.
+  std::function<std::optional<std::chrono::nanoseconds>(layout::Family family, const codec::Digest& digest)>
+      compile_time;
   /// Returns in a few words what the name of an environment stands for.
   std::function<std::string(const std::string& environment)> environment_text;
 };

@@ -312,6 +312,19 @@ def test_a_worker_that_is_killed_at_a_step_leaves_all_or_nothing(cluster, tmp_pa
         checked(node)
 
 
+def test_a_freeze_takes_the_whole_directory_and_its_end_gives_it_back(pair):
+    (a, b), engine = pair, DeepGemm
+    made = shared(a, b, engine)
+    assert find(b, engine) == made
+    done = a.cli("freeze", "--why", "a driver", a.cache)
+    assert done.code == 0, done.err
+    wait_until(lambda: not os.path.lexists(at(b, engine)), 20, "the directory to be away")
+    assert whole(at(a, engine)), "what a host has made is its own"
+    assert a.cli("freeze", "--lift", a.cache).code == 0
+    wait_until(lambda: os.path.lexists(at(b, engine)), 20, "the directory to be back")
+    assert find(b, engine) == made
+
+
 @every_engine
 def test_a_mount_after_a_mount_has_it_without_the_server(pair, cluster, engine):
     a, b = pair

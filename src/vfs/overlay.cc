@@ -14,6 +14,9 @@ namespace inductorfs::vfs {
 namespace {
 
 constexpr Milliseconds kJanitorStep{250};
+/// While the first prefetch waits for the catalog; a cluster that is not there is no reason to go on so.
+constexpr Milliseconds kFirstStep{20};
+constexpr int kFirstSteps = 250;
 constexpr int kDeadSetSteps = 8;
 constexpr int kUnusedBranchSteps = 240;
 constexpr size_t kReportedPaths = 5;
@@ -203,7 +206,11 @@ void Overlay::keep_house(const std::stop_token& stop) {
   Guarded<bool> ended(false);
   const std::stop_callback wake(stop, [&ended] { ended.notify_with([](bool& now) { now = true; }); });
   const auto is_over = [](bool now) { return now; };
-  for (int step = 0; !ended.wait_until(step_from_now(), is_over, is_over); ++step) {
+  const auto next = [&](int step) {
+    const bool hurry = step < kFirstSteps && prefetch_.waits();
+    return std::chrono::steady_clock::now() + (hurry ? kFirstStep : kJanitorStep);
+  };
+  for (int step = 0; !ended.wait_until(next(step), is_over, is_over); ++step) {
     const Activity activity("looks after sets and the store's size");
     if (step % kDeadSetSteps == 0) key_sets_.drop_dead_sets();
     if (step % kDeadSetSteps == 0) services_.store.keep_floor();

@@ -7,7 +7,7 @@
 namespace inductorfs::vfs {
 namespace {
 
-constexpr size_t kPrefetchEntries = 1024;
+constexpr size_t kPrefetchEntries = 1024;  ///< of one directory
 constexpr size_t kPrefetchNewest = 20'000;
 /// Artefacts of one start-up are made by one writer within minutes (a cold start of the largest graphs takes that
 /// long).
@@ -43,16 +43,23 @@ void Prefetch::companions(const codec::Entry& entry) {
     return true;
   });
   if (!fresh) return;
-  std::vector<codec::Entry> wanted;
-  uint64_t bytes = 0;
+  std::vector<codec::Entry> companions;
   for (auto& known : catalog_.newest(kPrefetchNewest)) {
     if (known.entry.origin != entry.origin) continue;
     if (std::abs(known.entry.mtime_ns - entry.mtime_ns) > kCompanionNanoseconds) continue;
-    bytes += known.entry.size;
-    if (bytes > std::min(kCompanionBytes, options_.prefetch_bytes) || wanted.size() >= kPrefetchEntries) break;
-    wanted.push_back(std::move(known.entry));
+    companions.push_back(std::move(known.entry));
   }
-  if (!wanted.empty()) fetcher_.prefetch(wanted);
+  // A start asks for what it makes in the order in which it makes it: from this entry on, then what came before it.
+  std::ranges::sort(companions, {}, &codec::Entry::mtime_ns);
+  const auto next = std::ranges::lower_bound(companions, entry.mtime_ns, {}, &codec::Entry::mtime_ns);
+  std::rotate(companions.begin(), next, companions.end());
+  uint64_t bytes = 0;
+  const auto beyond = std::ranges::find_if(companions, [&](const codec::Entry& companion) {
+    bytes += companion.size;
+    return bytes > std::min(kCompanionBytes, options_.prefetch_bytes);
+  });
+  companions.erase(beyond, companions.end());
+  if (!companions.empty()) fetcher_.prefetch(companions);
 }
 
 void Prefetch::newest_wanted() {

@@ -30,6 +30,8 @@ class Prefetch {
   /// Has the next newest_wanted() fetch the newest entries of all: after the mount, and when a root has taken up an
   /// environment.
   void want_newest() { wants_newest_ = true; }
+  /// Says whether newest_wanted() has still something to do.
+  [[nodiscard]] bool waits() const { return options_.prefetch_bytes != 0 && wants_newest_; }
   /// Fetches them, if that is wanted and the catalog has them. The janitor calls it.
   void newest_wanted();
 

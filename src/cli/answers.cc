@@ -68,15 +68,20 @@ config::Json statuses(const std::vector<Located>& mounts, Milliseconds patience,
   const Deadline deadline = Deadline::after(kSome * patience);
   config::Json all = config::Json::array();
   for (const Located& mount : mounts) {
-    auto status = mount.socket.empty() || deadline.passed()
-                      ? fail(ErrorCode::kUnavailable, (deadline.passed() ? "other mounts took too long to answer"
-                                                                         : "its daemon does not answer here") +
-                                                          std::string(": run inductorfs status ") + mount.mountpoint)
-                      : ask_daemon(mount, control::status_request(), patience, environment);
+    const auto ask = [&]() -> Result<std::string> {
+      if (deadline.passed()) {
+        return fail(ErrorCode::kUnavailable,
+                    "other mounts took too long to answer: run inductorfs status " + mount.mountpoint);
+      }
+      if (!mount.socket.empty()) return ask_daemon(mount, control::status_request(), patience, environment);
+      return ask_daemon_at(mount.mountpoint, control::status_request(), patience, environment);  // says why it cannot
+    };
+    const auto status = ask();
     config::Json one = status ? config::Json::parse(*status, nullptr, false) : config::Json::object();
     if (!one.is_object()) one = config::Json::object();
     one["mountpoint"] = mount.mountpoint;
     if (!status) one["error"] = status.error().what();
+    if (!status && status.error().code() == ErrorCode::kNotSupported) one["elsewhere"] = true;
     all.push_back(std::move(one));
   }
   return all;

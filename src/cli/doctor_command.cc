@@ -53,11 +53,11 @@ class DoctorCommand final : public Subcommand {
   [[nodiscard]] int run(const config::Environment& environment) override {
     const Result<config::Settings> settings = options_.facts_settings();
     if (!settings) return fail_options(settings.error());
-    std::vector<Diagnosis> findings = findings_of_host(*settings, environment);
-    add(findings, findings_of_options(*settings));
-    std::string named = "MOUNTPOINT";
     // Who asks about a server, or a mount that is planned, does not ask about the mounts that stand.
     const bool planned = options_.values().contains("remote") || !options_.file().empty();
+    std::vector<Diagnosis> findings = findings_of_host(*settings, environment, planned || !has_mount());
+    add(findings, findings_of_options(*settings));
+    std::string named = "MOUNTPOINT";
     if (!path_.empty() || !planned) add(findings, findings_of_mounts(environment, named));
     add(findings, findings_of_user(environment, named));
     const int printed = print(json_ ? json_of(findings) : findings_text(findings));
@@ -67,10 +67,18 @@ class DoctorCommand final : public Subcommand {
   }
 
  private:
+  /// Says whether somebody has mounted here, perhaps from outside of this container.
+  static bool has_mount() { return std::ranges::any_of(read_mount_table(), &MountEntry::is_ours); }
+  /// `mounts`: whether this user is to mount. Who uses a mount that stands needs no device.
   static std::vector<Diagnosis> findings_of_host(const config::Settings& settings,
-                                                 const config::Environment& environment) {
+                                                 const config::Environment& environment, bool mounts) {
     std::vector<Diagnosis> findings{finding_of_device(kDevice)};
     if (::geteuid() != 0) findings.push_back(finding_of_helper(environment("PATH").value_or(kUsualPath)));
+    for (Diagnosis& one : findings) {
+      if (mounts || one.kind != Diagnosis::Kind::kBad) continue;
+      one.kind = Diagnosis::Kind::kNote;
+      one.what += "; only who mounts needs it, and a mount is here";
+    }
     add(findings, finding_of_allow_other(settings.allow_other.value_or(false), ::geteuid(), kFuseConfiguration));
     utsname kernel{};
     if (::uname(&kernel) == 0) findings.push_back(finding_of_kernel(kernel.release));
@@ -137,7 +145,9 @@ class DoctorCommand final : public Subcommand {
     } else if (auto mount = locate_mount(absolute(path_), environment)) {
       mounts.push_back(std::move(*mount));
     } else {
-      findings.push_back({Diagnosis::Kind::kBad, absolute(path_) + " cannot be asked", mount.error().what()});
+      const bool elsewhere = mount.error().code() == ErrorCode::kNotSupported;
+      findings.push_back({elsewhere ? Diagnosis::Kind::kNote : Diagnosis::Kind::kBad,
+                          absolute(path_) + " cannot be asked" + (elsewhere ? " here" : ""), mount.error().what()});
       return findings;
     }
     if (!mounts.empty()) named = mounts.front().mountpoint;

@@ -115,6 +115,7 @@ std::vector<Diagnosis> findings_of_mount(const Json& status) {
   std::vector<Diagnosis> findings;
   const std::string mount = text_at(status, "mountpoint");
   if (const std::string error = text_at(status, "error"); !error.empty()) {
+    if (config::flag_at(status, "elsewhere")) return {{Kind::kNote, mount + " cannot be asked here", error}};
     findings.push_back({Kind::kBad, mount + " has no daemon that answers", error});
     return findings;
   }

@@ -14,16 +14,12 @@ using config::number_at;
 
 namespace {
 
-/// "90", "90s", "45m", "12h", "30d"
+/// "90s", "45m", "12h", "30d"
 Result<std::chrono::seconds> parse_age(const std::string& text) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const std::string unit(end, text.data() + text.size());
-  const int64_t seconds = unit.empty() || unit == "s" ? 1
-                          : unit == "m"               ? 60
-                          : unit == "h"               ? 3'600
-                          : unit == "d"               ? 86'400
-                                                      : 0;
+  const int64_t seconds = unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3'600 : unit == "d" ? 86'400 : 0;
   constexpr int64_t kMost = 36'500;  // days, in the largest unit
   if (error != std::errc() || number < 0 || seconds == 0 || number > kMost * 86'400 / seconds) {
     return fail(ErrorCode::kInvalid, "--older-than " + text + ": give a number with s, m, h or d, for instance 30d");
@@ -127,6 +123,9 @@ std::string purge_text(const Json& answer) {
   if (number_at(answer, "selected") > paths.size()) text += "  ...\n";
   if (dry) return text + "nothing was changed; run it again with --yes to remove them\n";
   text += std::to_string(number_at(answer, "removed")) + " entries are removed from the cluster\n";
+  if (number_at(answer, "selected") == 0) {
+    text += "no entry matches: compare the selection with the paths that inductorfs explain shows as canonical\n";
+  }
   return text + obedience_text(answer);
 }
 

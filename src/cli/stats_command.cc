@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <cstdio>
+#include <set>
+#include <utility>
 
 #include "answer_text.h"
 #include "answers.h"
@@ -240,17 +242,21 @@ std::string misses_text(std::string_view json) {
   std::string text = job_text(report);
   const Json& misses = part_of(report, "misses");
   if (misses.empty()) text += "    missed nothing\n";
+  size_t unexamined = 0;
+  std::set<std::pair<std::string, std::string>> told;  // hashes that have been compared above
   for (const Json& miss : misses) {
     std::string why = text_at(miss, "text");
-    if (why.empty()) why = reason_of(text_at(miss, "why"));
+    if (why.empty() && ++unexamined > 0) continue;
     text += text_at(miss, "at") + " " + text_at(miss, "family") + " " + text_at(miss, "path") + "\n    " + why + "\n";
     for (const Json& one : part_of(part_of(miss, "nearest"), "differences")) {
       text += "    differs in " + text_at(one, "facet") + "\n";
       text += indented(lines_at(one, "ours"), "        - here:  ");
       text += indented(lines_at(one, "theirs"), "        + there: ");
     }
-    text += other_hash_text(part_of(miss, "other_hash"));
+    const Json& other = part_of(miss, "other_hash");
+    if (told.emplace(text_at(other, "ours"), text_at(other, "theirs")).second) text += other_hash_text(other);
   }
+  if (unexamined > 0) text += std::to_string(unexamined) + " further misses were not examined: --json lists them\n";
   return text;
 }
 

@@ -104,7 +104,8 @@ std::string roots_text(const Json& files, const Json& counters) {
   const uint64_t count = number_at(files, "roots");
   const Json& first = part_of(files, "first_roots");
   std::string text = list_text("roots", first, [](const Json& item) {
-    return text_at(item, "path") + " (of uid " + std::to_string(number_at(item, "owner")) + ", shared with " +
+    const std::string path = text_at(item, "path");
+    return (path.empty() ? "." : path) + " (of uid " + std::to_string(number_at(item, "owner")) + ", shared with " +
            text_at(item, "shared_with") +
            (text_at(item, "environment").empty() ? "" : ", for " + text_at(item, "environment")) + ")";
   });

@@ -131,8 +131,9 @@ Answer answer_request(MountControl& mount, std::string_view request, const Peer&
     return refuse(ErrorCode::kNotSupported, "this daemon does not know the request: use its own version of inductorfs");
   }
   if (!is_owner) {
-    return refuse(ErrorCode::kNotPermitted,
-                  operation + " is for root and the user who mounted: uid " + std::to_string(peer.uid) + " is neither");
+    return refuse(ErrorCode::kNotPermitted, operation + " is for root and the user who mounted: uid " +
+                                                std::to_string(peer.uid) +
+                                                " is neither; \"inductorfs stats\" and \"status\" answer everybody");
   }
   return change(mount, operation, parsed, peer);
 }

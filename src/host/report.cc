@@ -215,13 +215,13 @@ Json families_report(const Fingerprint& facts) {
 }
 
 std::string families_text(const Json& report) {
-  std::string text = padded("family", 20) + padded("shared", 8) + padded("seal", 17) + padded("contest", 12) +
+  std::string text = padded("family", 20) + padded("shared", 8) + padded("seal", 17) + padded("contest", 15) +
                      padded("scope", kShortId + 2) + "facets\n";
   for (const Json& family : part_of(report, "families")) {
     const bool shared = flag_at(family, "shared");
     const bool here = !part_of(family, "scopes").empty();
     text += padded(text_at(family, "family"), 20) + padded(!shared ? "no" : (here ? "yes" : "not here"), 8) + " ";
-    text += padded(shared ? text_at(family, "seal") : "-", 16) + padded(shared ? text_at(family, "contest") : "-", 12);
+    text += padded(shared ? text_at(family, "seal") : "-", 16) + padded(shared ? text_at(family, "contest") : "-", 15);
     text += padded(scope_cell(family), kShortId + 2) + joined(part_of(family, "facets"), ", ") + "\n";
     text += "    paths: " + text_at(family, "pattern") + "\n    why: " + text_at(family, "why") + "\n";
     if (shared && !here) text += "    private here: " + text_at(family, "why_private") + "\n";

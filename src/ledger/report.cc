@@ -69,7 +69,9 @@ void add_thread_hints(const JobAccount& job, const std::vector<const JobAccount*
       continue;
     }
     for (const JobAccount* other : others) {
-      if (other == &job || other->name.user != job.name.user || other->environments != job.environments) continue;
+      // What nobody can look at is not known to differ.
+      if (other == &job || other->name.kind == "hidden" || job.name.kind == "hidden") continue;
+      if (other->name.user != job.name.user || other->environments != job.environments) continue;
       const auto theirs = other->variables.find(name);
       const std::string there = theirs == other->variables.end() ? "not set" : values_text(theirs->second);
       if (there == here) continue;

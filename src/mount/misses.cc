@@ -146,16 +146,24 @@ class Misses {
   std::string trouble_;
 };
 
+/// vLLM's names are hashes of its settings, and it asks for them first: behind them come the misses of a whole compile.
+bool is_named_by_settings(const Json& miss) {
+  const auto asked = layout::key_asked_by(raw(miss, "path"));
+  return asked && (asked->family == layout::Family::kVllmModel || asked->family == layout::Family::kVllmIndex);
+}
+
 }  // namespace
 
 void explain_misses(Json& report, Layers& layers) {
   const auto list = report.find("misses");
   if (list == report.end() || !list->is_array()) return;
   Misses misses(layers);
-  size_t explained = 0;
-  for (Json& miss : *list) {
-    if (explained++ >= kMostExplained) return;
-    misses.explain(miss);
+  for (const bool by_settings : {true, false}) {
+    size_t explained = 0;
+    for (Json& miss : *list) {
+      if (is_named_by_settings(miss) != by_settings) continue;
+      if (explained++ < kMostExplained) misses.explain(miss);
+    }
   }
 }
 

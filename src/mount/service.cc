@@ -412,8 +412,10 @@ Result<std::string> Service::sync(Deadline deadline, const std::function<bool()>
         return fail(ErrorCode::kTimedOut, stuck.to_string() + "; status has the remedy");
       }
     }
-    // Jobs have to end before there is room.
-    if (deadline.passed() || cancelled() || done.error().code() == ErrorCode::kNoSpace) return fail(done.error());
+    // Jobs have to end before there is room, and an operator a freeze.
+    const ErrorCode code = done.error().code();
+    const bool is_held = code == ErrorCode::kUnavailable && layers_->catalog->frozen();
+    if (deadline.passed() || cancelled() || code == ErrorCode::kNoSpace || is_held) return fail(done.error());
     // An answer before the slice is over means that the remote is away now; it may be back before the deadline.
     const bool stopping = stopping_.wait_until(
         deadline.earlier(kSyncPause).at(), [](bool now) { return now; }, [](bool now) { return now; });

@@ -71,6 +71,10 @@ Explanation Explainer::explain(std::string_view path) {
   result.scope_text = scope.text;
   result.why_private = scope.why_private;
   explain_place(result);
+  if (result.where == "directory" && classified.family == layout::Family::kOther) {
+    result.rule = "a directory, whose files have families of their own: explain one of them";
+    result.why_private.clear();
+  }
   if (const auto state = catalog_.publish_state(result.canonical)) {
     switch (state->state) {
       case catalog::PublishState::kQueued:

@@ -79,6 +79,10 @@ def test_which_variable_gives_a_pod_another_hash_is_said(pair):
     wait_until(lambda: b.status()["catalog"]["entries"] == 3, 20 * PATIENCE, "three entries to be known")
     (b.cache / "vllm" / aot("b")).parents[1].mkdir(parents=True)  # as vLLM does before it looks
     assert not os.path.lexists(b.cache / "vllm" / aot("b"))
+    for number in range(15):  # as a whole compile misses behind it
+        name = b.cache / artefacts.code(f"a kernel {number}")
+        artefacts.make_directories(name.parent)
+        assert not os.path.lexists(name)
     assert "Which variable differs can be said when this host has compiled" in why_miss(b)
     write_model(b, "b", "graphs")
     write_factors(b, "bbbbbbbbbb", VLLM_P2P_SIDE_CHANNEL_HOST="10.0.0.8")
@@ -86,6 +90,7 @@ def test_which_variable_gives_a_pod_another_hash_is_said(pair):
     shown = why_miss(b)
     assert "this host's hash is bbbbbbbbbb, the nearest of 2 others is aaaaaaaaaa" in shown, shown
     assert shown.count("differs in") == 1 and "differs in VLLM_P2P_SIDE_CHANNEL_HOST\n" in shown, shown
+    assert "6 further misses were not examined" in shown, shown
     assert '- here:  "10.0.0.8"\n' in shown and '+ there: "10.0.0.7"\n' in shown and "kv-transfer-config" in shown, shown
 
 

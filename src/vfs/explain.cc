@@ -31,6 +31,10 @@ std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const In
   if (const std::string why = refusals.why_refused(path); !why.empty()) {
     return "written on this host, and refused when it was complete, so it stays here: " + why;
   }
+  if (is_changed_parcel(tree, LocalTree::view(path))) {
+    return "made or unpacked on this host, and a file of it was changed since, so it stays here as it is; remove it to "
+           "get the cluster's again";
+  }
   if (form_of(path) == layout::Form::kDirectory) {
     return "made under its final name on this host, so nothing shows when it is complete; a directory of this "
            "family is published when it gets its name by a rename: make it beside, then rename it";

@@ -199,6 +199,64 @@ TEST_F(Parcels, StayWhereTheirMakerChangedThem) {
   EXPECT_EQ(writer_of(b), "a");
 }
 
+TEST_F(Parcels, AreNotPublishedAgainOnceTheyWereChanged) {
+  publish_by_a();
+  ASSERT_EQ(writer_of(b), "a");
+  ASSERT_TRUE(a.append(kBinary, "+half"));     // by their maker
+  ASSERT_TRUE(b.append(kBinary, "+foreign"));  // and by whoever got them
+  for (Host* host : {&a, &b}) {
+    host->take_over();
+    ASSERT_TRUE(host->sync());
+    host->restart();
+    ASSERT_TRUE(host->sync());
+  }
+  Host c(cluster);
+  ASSERT_TRUE(c.wait_for_entry(kKernel));
+  EXPECT_EQ(writer_of(c), "a");
+  EXPECT_NE(b.file_system->explain(kKernel).why.find("changed"), std::string::npos)
+      << b.file_system->explain(kKernel).why;
+}
+
+TEST_F(Parcels, AreThisHostsOnceOneOfTheirFilesIsReplaced) {
+  publish_by_a();
+  ASSERT_EQ(writer_of(b), "a");
+  ASSERT_TRUE(b.publish_file(kBinary, "of b"));
+  b.catalog->freeze(true);
+  forget_kernel(b);
+  EXPECT_EQ(b.read(kBinary).value_or("absent"), "of b");
+  b.catalog->freeze(false);
+  forget_kernel(b);
+  EXPECT_EQ(b.read(kBinary).value_or("absent"), "of b");
+}
+
+TEST_F(Parcels, ArePurgedThoughTheyWereChanged) {
+  publish_by_a();
+  ASSERT_EQ(writer_of(b), "a");
+  ASSERT_TRUE(b.append(kBinary, "+more"));
+  (void)b.file_system->purge({}, [] { return false; });
+  b.catalog->freeze(true);
+  EXPECT_FALSE(b.exists(kKernel));
+}
+
+TEST_F(Parcels, StayWhenTheyAreRenamed) {
+  constexpr pid_t kShell = 4'100'003;
+  HostOptions options;
+  options.writers = std::make_shared<FakeWriters>();
+  options.writers->set(kShell, fingerprint::Match::kUnknown);
+  Host c(cluster, options);
+  publish_by_a();
+  ASSERT_TRUE(c.wait_for_entry(kKernel));
+  ASSERT_TRUE(c.make_directories("cache"));
+  ASSERT_EQ(writer_of(c), "a");
+  const std::string renamed = "cache/kernel.gemm.fedcba9876543210fedcba9876543210";
+  ASSERT_TRUE(c.rename(kKernel, renamed, kShell));
+  ASSERT_TRUE(c.sync());
+  for (const char* name : {"/kernel.cu", "/kernel.cubin", ""}) forget(c, renamed + name);
+  EXPECT_EQ(writer_of(c, renamed), "a");
+  c.restart();
+  EXPECT_EQ(writer_of(c, renamed), "a");
+}
+
 TEST_F(Parcels, AreNotWhatIsOfAnotherType) {
   // A file where a directory is expected, and the reverse: they are like any other name.
   const std::string odd = "torch_compile_cache/0123456789/rank_0_0/backbone/vllm_compile_cache.py";
@@ -274,7 +332,13 @@ class Indexes : public Parcels {
     INDUCTORFS_TRY(host.make_directories(kRank));
     INDUCTORFS_TRY(host.publish_file(kRank + "/" + kFirst, writer + " one"));
     INDUCTORFS_TRY(host.publish_file(kRank + "/" + kSecond, writer + " two"));
-    return host.create(kIndex, index_in("/mnt/cache/" + kRank));
+    if (!host.exists(kIndex)) return host.create(kIndex, index_in("/mnt/cache/" + kRank));
+    INDUCTORFS_TRY(host.truncate(kIndex, 0));
+    return host.append(kIndex, index_in("/mnt/cache/" + kRank));
+  }
+  static void forget_index(Host& host) {
+    for (const auto& name : {kFirst, kSecond}) forget(host, kRank + "/" + name);
+    forget(host, kIndex);
   }
   void publish_index_by_a() {
     ASSERT_TRUE(write(a, "a"));
@@ -323,19 +387,85 @@ TEST_F(Indexes, DoNotComeAmongTheFilesOfAnotherWriter) {
   EXPECT_EQ(b.count("lookup.not_unpacked"), 1U);
 }
 
-TEST_F(Indexes, AreReplacedByLaterOnes) {
+TEST_F(Indexes, StayUnderAProgramThatHasReadThem) {
   publish_index_by_a();
   ASSERT_TRUE(b.exists(kIndex));
   const auto first = b.catalog->find(kIndex);
-  for (const auto& name : {kFirst, kSecond}) ASSERT_TRUE(a.publish_file(kRank + "/" + name, "again " + name));
-  ASSERT_TRUE(a.truncate(kIndex, 0));
-  ASSERT_TRUE(a.append(kIndex, index_in("/mnt/cache/" + kRank)));
+  ASSERT_TRUE(write(a, "a again"));
   ASSERT_TRUE(a.sync());
   ASSERT_TRUE(eventually([&] { return b.catalog->find(kIndex)->entry.digest != first->entry.digest; }));
-  for (const auto& name : {kFirst, kSecond}) forget(b, kRank + "/" + name);
-  forget(b, kIndex);
+  forget_index(b);
+  EXPECT_TRUE(b.exists(kIndex));
+  EXPECT_EQ(b.read(kRank + "/" + kFirst).value_or("absent"), "a one") << "somebody may have read that index";
+  Host c(cluster);
+  ASSERT_TRUE(c.wait_for_entry(kIndex));
+  ASSERT_TRUE(c.make_directories(kRank));
+  EXPECT_TRUE(c.exists(kIndex));
+  EXPECT_EQ(c.read(kRank + "/" + kFirst).value_or("absent"), "a again one");
+}
+
+TEST_F(Indexes, LeaveAloneWhenTheClusterHasNone) {
+  publish_index_by_a();
   ASSERT_TRUE(b.exists(kIndex));
-  EXPECT_EQ(b.read(kRank + "/" + kFirst).value_or("absent"), "again " + kFirst);
+  ASSERT_TRUE(b.exists(kRank + "/" + kFirst));  // a program is about to read it
+  b.catalog->freeze(true);
+  forget(b, kIndex);
+  EXPECT_FALSE(b.exists(kIndex));
+  EXPECT_EQ(b.read(kRank + "/" + kFirst).value_or("absent"), "a one");
+  b.catalog->freeze(false);
+  EXPECT_EQ(b.read(kIndex).value_or("absent"), index_in("/mnt/cache/" + kRank));
+  b.catalog->freeze(true);
+  forget_index(b);
+  ASSERT_FALSE(b.exists(kIndex));
+  b.restart();
+  EXPECT_FALSE(b.exists(kRank + "/" + kSecond)) << "of no index any more";
+}
+
+TEST_F(Indexes, ReplaceWhatAnEarlierOneLeft) {
+  publish_index_by_a();
+  ASSERT_TRUE(b.exists(kIndex));
+  b.catalog->freeze(true);
+  forget_index(b);
+  ASSERT_FALSE(b.exists(kIndex));
+  const auto first = a.catalog->find(kIndex);
+  ASSERT_TRUE(write(a, "a again"));
+  ASSERT_TRUE(a.sync());
+  b.catalog->freeze(false);
+  ASSERT_TRUE(eventually([&] { return b.catalog->find(kIndex)->entry.digest != first->entry.digest; }));
+  ASSERT_TRUE(b.exists(kIndex));
+  EXPECT_EQ(b.read(kRank + "/" + kFirst).value_or("absent"), "a again one");
+}
+
+TEST_F(Indexes, TakeTheirFilesWithThemWhenTheFactsAreOthers) {
+  ASSERT_TRUE(write(a, "a"));
+  ASSERT_TRUE(a.sync());
+  a.stop();
+  a.change_facts("two");
+  a.start();
+  EXPECT_FALSE(a.exists(kIndex));
+  EXPECT_FALSE(a.exists(kRank + "/" + kFirst)) << "it would be in the way of the cluster's index";
+}
+
+TEST_F(Indexes, StayHereWithAFileOfAnotherEnvironment) {
+  constexpr pid_t kOther = 4'100'002;
+  HostOptions options;
+  options.writers = std::make_shared<FakeWriters>();
+  options.writers->set(kOther, fingerprint::Match::kDiffers);
+  Host c(cluster, options);
+  ASSERT_TRUE(c.make_directories(kRank));
+  ASSERT_TRUE(c.publish_file(kRank + "/" + kFirst, "c one"));
+  c.act_as(kOther);
+  ASSERT_TRUE(c.publish_file(kRank + "/" + kSecond, "another's two"));
+  c.act_as(0);
+  ASSERT_TRUE(c.create(kIndex, index_in("/mnt/cache/" + kRank)));
+  ASSERT_TRUE(c.sync());
+  EXPECT_FALSE(c.catalog->find(kIndex));
+  const auto refused = c.file_system->status().refused;
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_NE(refused.front().find(kSecond + ": "), std::string::npos) << refused.front();
+  ASSERT_TRUE(write(c, "c"));
+  ASSERT_TRUE(c.sync());
+  EXPECT_TRUE(c.catalog->find(kIndex)) << "all of it anew";
 }
 
 TEST_F(Indexes, LeaveTheDiskWithTheirFiles) {

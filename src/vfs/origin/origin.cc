@@ -17,6 +17,15 @@ constexpr auto kKernel = layout::Family::kTritonKernel;
 
 bool is_shared(layout::Family family) { return layout::rule_of(family).shared; }
 
+/// The family by which a writer of this file is judged: a file that an index names is published with it.
+layout::Family judged_as(const std::string& path) {
+  const auto family = layout::classify(path).family;
+  if (family != layout::Family::kParcelMember) return family;
+  const auto parcels = parcels_of_member(path);
+  const bool of_index = !parcels.empty() && form_of(parcels.front()) == layout::Form::kIndex;
+  return of_index ? layout::classify(parcels.front()).family : family;
+}
+
 }  // namespace
 
 Provenance Origin::provenance(const Content& content, const std::string& place) const {
@@ -43,9 +52,13 @@ bool Origin::change_provenance(const NodePtr& node, const std::function<void(Pro
 
 void Origin::saw_writer(const NodePtr& node, const std::string& path, pid_t writer, bool anew) {
   if (!node->is_regular() && form_of(path) != layout::Form::kDirectory) return;
-  const auto family = layout::classify(path).family;
+  member_changed(path);
+  const auto family = judged_as(path);
   if (!is_shared(family)) return;
-  made(path, writer);
+  if (form_of(path) != layout::Form::kFile) {
+    moves_.read([&](const Moves&) { forget_parcel_mark(disk_, LocalTree::view(path)); });
+  }
+  if (family == layout::classify(path).family) made(path, writer);
   const WriterVerdict verdict = marks_.glance(path, family, marks_.architecture_of(path), writer);
   node->content.with([&](Content& content) { content.last_writer = writer; });
   const bool stays = change_provenance(node, [&](Provenance& now) {
@@ -63,13 +76,8 @@ void Origin::saw_writer(const NodePtr& node, const std::string& path, pid_t writ
 void Origin::saw_writer_in_place(const NodePtr& node, pid_t writer, bool anew) {
   const auto path = nodes_.path_of(*node);
   if (!path) return;
-  const auto family = layout::classify(*path).family;
-  if (family == layout::Family::kParcelMember) {
-    for (std::string above = parent_path(*path); !above.empty(); above = parent_path(above)) {
-      if (form_of(above) == layout::Form::kDirectory) end_parcel_mark(disk_, LocalTree::view(above));
-    }
-  }
-  if (!is_shared(family)) return;
+  member_changed(*path);
+  if (!is_shared(judged_as(*path))) return;
   if (seals_after_build(*path)) {
     // A linker at work: who started it is looked at when the build directory goes.
     const bool known = moves_.read([&](const Moves&) {
@@ -81,6 +89,12 @@ void Origin::saw_writer_in_place(const NodePtr& node, pid_t writer, bool anew) {
     if (!known) return;
   }
   saw_writer(node, *path, writer, anew);
+}
+
+void Origin::member_changed(const std::string& path) {
+  for (const std::string& parcel : parcels_of_member(path)) {
+    moves_.read([&](const Moves&) { end_parcel_mark(disk_, LocalTree::view(parcel)); });
+  }
 }
 
 void Origin::saw_writer_of_set(const NodePtr& directory, const std::string& path, pid_t writer) {
@@ -134,7 +148,7 @@ Standing Origin::judge_writers(const NodePtr& node, const std::string& path, con
                               : std::vector<std::shared_ptr<const fingerprint::Writer>>{};
   });
   if (waiting.empty()) return Standing::kMatches;
-  const auto judged = marks_.judge(path, layout::classify(path).family, waiting);
+  const auto judged = marks_.judge(path, judged_as(path), waiting);
   if (!judged) return Standing::kUnjudged;
   const std::string& why = *judged;
   bool more = false;

@@ -32,6 +32,9 @@ class Origin {
   /// the earlier content is left.
   void saw_writer(const NodePtr& node, const std::string& path, pid_t writer, bool anew = false);
   void saw_writer_in_place(const NodePtr& node, pid_t writer, bool anew);
+  /// Notes that the file at this path of the view is written to, replaced or removed: what it belongs to is not the
+  /// cluster's any more. Nothing for files that belong to no parcel.
+  void member_changed(const std::string& path);
   /// Notes that this process gave a whole Triton set its name.
   void saw_writer_of_set(const NodePtr& directory, const std::string& path, pid_t writer);
   /// Tells FileSystemOptions::used that this process made what stands under the name.

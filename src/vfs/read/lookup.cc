@@ -191,7 +191,7 @@ void Lookup::fetched(const Site& site, const catalog::KnownEntry& known, FetchOu
 void Lookup::resolve_parcel(const Site& site, LookupDone done) {
   const auto known = catalog_.find(site.entry);
   const bool outdated = parcels_.is_outdated(site.path, known ? &*known : nullptr);
-  if (!outdated || !parcels_.drop(site.path)) {
+  if (!outdated || !parcels_.hide(site.path)) {
     const Parcels::Shown shown(parcels_, site.path);
     if (shown) {
       if (auto local = resolve_locally(site, true)) return done({std::move(*local), false});

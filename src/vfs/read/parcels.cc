@@ -84,7 +84,10 @@ Parcels::Shown::~Shown() {
 
 bool Parcels::is_outdated(const std::string& path, const catalog::KnownEntry* known) const {
   const auto mark = parcel_mark_of(disk_, LocalTree::view(path));
-  return mark && mark->fetched && (known == nullptr || known->entry.digest != mark->digest);
+  if (!mark || !mark->fetched) return false;
+  // An engine that has read the index opens its files later, and dies without one: a later index does not replace it.
+  const bool replaces = form_of(path) == layout::Form::kDirectory;
+  return known == nullptr || (replaces && known->entry.digest != mark->digest);
 }
 
 std::string Parcels::aside(std::string_view what) {
@@ -96,7 +99,11 @@ Result<void> Parcels::unpack(const Site& site, const catalog::KnownEntry& known)
   INDUCTORFS_TRY_ASSIGN(const auto blob, store_.open_blob(known.entry.digest));
   INDUCTORFS_TRY_ASSIGN(const auto head, read_parcel_head(blob.get()));
   // What the blob holds is counted by the store; its copy here is one more.
-  INDUCTORFS_TRY_ASSIGN(const auto place, unpack_aside(site, known, head, blob));
+  auto unpacked = unpack_aside(site, known, head, blob);
+  if (!unpacked && unpacked.error().code() == ErrorCode::kNoSpace && tree_.make_room(known.entry.size)) {
+    unpacked = unpack_aside(site, known, head, blob);
+  }
+  INDUCTORFS_TRY_ASSIGN(const auto place, std::move(unpacked));
   fail_point("parcel.unpacked");
   auto placed = tree_.moves().read([&](const Moves&) -> Result<void> {
     INDUCTORFS_TRY(tree_.make_local_directory(site.parent, parent_path(site.path)));
@@ -135,6 +142,10 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
     } else {
       INDUCTORFS_TRY(copy_body(blob.get(), begin, file.get(), item));
     }
+    if (!directory && item.path != site.name) {
+      disk_.set_mark(path, LocalTree::kScopeName, known.scope);
+      mark_member(disk_, path);
+    }
     return dress(file, item.path, mode_of(item), known.entry.mtime_ns, access);
   };
   const auto undo = [&](const Error& error) {
@@ -160,24 +171,26 @@ Result<void> Parcels::place_directory(const Site& site, const std::string& aside
   return placed;
 }
 
-/// The index last: without it nobody asks for the others.
+/// The index last: without it nobody asks for the others. All or none of its files: those of another writer stay, with
+/// whatever index that one writes.
 Result<void> Parcels::place_index(const Site& site, const std::string& aside, const codec::ParcelHead& head) {
-  const std::string above = parent_path(site.path);
-  const auto place = [&](const std::string& name) -> Result<void> {
-    const std::string from = join(aside, name);
-    const std::string to = LocalTree::view(join(above, name));
-    auto placed = disk_.rename(from, to, RENAME_NOREPLACE);
-    if (placed || placed.error().code() != ErrorCode::kExists) return placed;
-    if (name == site.name || disk_.same_bytes(from, to, UINT64_MAX)) return {};
-    return fail(ErrorCode::kBusy, name + " is another writer's here");
-  };
+  const auto from = [&](const std::string& name) { return join(aside, name); };
+  const auto to = [&](const std::string& name) { return LocalTree::view(join(parent_path(site.path), name)); };
+  for (const auto& item : head.items) {
+    if (item.path == site.name || !disk_.stat(to(item.path)).value_or(std::nullopt)) continue;
+    if (is_left_member(disk_, to(item.path)) || disk_.same_bytes(from(item.path), to(item.path), UINT64_MAX)) continue;
+    return fail(ErrorCode::kBusy, item.path + " is another writer's here");
+  }
   for (const auto& item : head.items) {
     if (item.path == site.name) continue;
-    INDUCTORFS_TRY(place(item.path));
+    const bool replaces = is_left_member(disk_, to(item.path));
+    const auto placed = disk_.rename(from(item.path), to(item.path), replaces ? 0 : RENAME_NOREPLACE);
+    if (!placed && placed.error().code() != ErrorCode::kExists) return placed;
     notifier_.wish_forgotten(site.parent->id, item.path);  // the kernel may keep its absence
     fail_point("parcel.member_placed");
   }
-  INDUCTORFS_TRY(place(site.name));
+  const auto placed = disk_.rename(from(site.name), to(site.name), RENAME_NOREPLACE);
+  if (!placed && placed.error().code() != ErrorCode::kExists) return placed;
   notifier_.wish_content_forgotten(site.parent->id);
   return {};
 }
@@ -206,12 +219,22 @@ bool Parcels::is_known(const std::vector<std::string>& names) {
 }
 
 bool Parcels::drop(const std::string& path) {
+  return leave(path, [&] { return names_of(path); });
+}
+
+bool Parcels::hide(const std::string& path) {
+  return leave(path, [&] {
+    return form_of(path) == layout::Form::kDirectory ? names_of(path) : std::vector<std::string>{path};
+  });
+}
+
+bool Parcels::leave(const std::string& path, const std::function<std::vector<std::string>()>& names_to_go) {
   const bool leaves =
       state_.with([&](State& state) { return !state.shown.contains(path) && state.leaving.insert(path).second; });
   if (!leaves) return false;
   // No other directory gets the name meanwhile.
   const bool gone = tree_.moves().read([&](const Moves&) {
-    const auto names = names_of(path);
+    const auto names = names_to_go();
     if (is_known(names)) return false;
     if (parcel_mark_of(disk_, LocalTree::view(path))) take_away(path, names);
     return true;

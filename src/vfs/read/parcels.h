@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -18,8 +19,9 @@ namespace inductorfs::vfs {
 
 /// Parcels of the cluster on this host's disk (layout::Form). A parcel is unpacked into the view when its name is first
 /// asked for: a directory by one rename, an index after the files that it names. From then on they are files of the
-/// local disk, so that nothing can take one of them from a program that has seen another. What was unpacked is shown as
-/// long as the cluster has that very parcel, and goes as a whole, when the kernel knows none of its names.
+/// local disk, so that nothing can take one of them from a program that has seen another. A directory that was unpacked
+/// is shown as long as the cluster has that very one, an index as long as the cluster has any; both go as a whole, when
+/// the kernel knows none of their names.
 ///
 /// A path of the view that is being shown is held (Shown), and one that is being removed is not shown; the lock of that
 /// is a leaf. Calls block on the local disk only. Safe for concurrent use.
@@ -44,7 +46,8 @@ class Parcels {
     bool held_ = false;
   };
 
-  /// Says whether the view has the parcel's name from the cluster, and it is not the one of this digest.
+  /// Says whether the view has the parcel's name from the cluster, and is to show another one: the cluster has none
+  /// any more, or another directory. An index stays when the cluster has a later one.
   [[nodiscard]] bool is_outdated(const std::string& path, const catalog::KnownEntry* known) const;
   /// Unpacks a parcel, whose blob is in the store. Whoever has made the name on this host meanwhile keeps it, which is
   /// a success. kBusy when files that an index names are there already, by another writer.
@@ -53,6 +56,9 @@ class Parcels {
   /// asked to forget them, or while somebody shows them. Returns whether the blob is free. Files that were changed here
   /// stay, without the blob. Takes moves().
   bool drop(const std::string& path);
+  /// Removes what the cluster does not have any more, as drop() does. Of an index the index alone: a program that has
+  /// read it still opens the files that it names, which are in nobody's way then.
+  bool hide(const std::string& path);
 
  private:
   struct State {
@@ -66,6 +72,7 @@ class Parcels {
   [[nodiscard]] std::string aside(std::string_view what);
   [[nodiscard]] std::vector<std::string> names_of(const std::string& path) const;
   [[nodiscard]] bool is_known(const std::vector<std::string>& names);
+  bool leave(const std::string& path, const std::function<std::vector<std::string>()>& names_to_go);
   void take_away(const std::string& path, const std::vector<std::string>& names);
 
   store::BlobStore& store_;

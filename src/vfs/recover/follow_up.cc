@@ -73,7 +73,7 @@ void FollowUp::look_below(const std::string& path, const std::stop_token& stop) 
 }
 
 void FollowUp::look_at_parcel(const std::string& path) {
-  if (pins_parcel(path)) return;
+  if (pins_parcel(path) || is_changed_parcel(disk_, LocalTree::view(path))) return;
   // One that was given its name, and the worker was killed before it was sealed.
   const Provenance found = marks_.read(LocalTree::view(path));
   if (found.is_known() && !found.is_private()) sealing_.seal_later(path);
@@ -99,8 +99,8 @@ void FollowUp::look_at_file(const std::string& directory, const std::string& nam
   const std::string path = directory.empty() ? name : join(directory, name);
   const auto& rule = layout::rule_of(layout::classify(path).family);
   if (!rule.shared || !disk_.keeps_seals()) return;
-  if (rule.form == layout::Form::kIndex && pins_parcel(path)) return;
   const std::string place = LocalTree::view(path);
+  if (rule.form == layout::Form::kIndex && (pins_parcel(path) || is_changed_parcel(disk_, place))) return;
   const auto file = disk_.open_file(place, false);
   if (!file) return;
   if (const auto seal = disk_.seal_of(file->get())) {

@@ -139,6 +139,7 @@ void Recovery::recover_file(const std::string& directory, const std::string& nam
                             const std::vector<LocalTree::Item>& siblings, bool torn) {
   const std::string path = directory.empty() ? name : join(directory, name);
   const auto family = layout::classify(path).family;
+  if (family == layout::Family::kParcelMember) return recover_member(path);
   if (!layout::rule_of(family).shared) return;
   const bool in_set = family == layout::Family::kTritonKernel;  // recover_group sees to its marks
   const std::string view_path = LocalTree::view(path);
@@ -173,12 +174,21 @@ void Recovery::recover_file(const std::string& directory, const std::string& nam
   if (fits && !disk_.is_changed(file->get()) && !in_place_.add_left(path)) sealing_.seal_later(path);
 }
 
+/// One that came with an index which has left: nobody reads it any more.
+void Recovery::recover_member(const std::string& path) {
+  if (!is_left_member(disk_, LocalTree::view(path))) return;
+  const auto parcels = parcels_of_member(path);
+  const bool is_named =
+      !parcels.empty() && disk_.stat(LocalTree::view(parcels.front())).value_or(std::nullopt).has_value();
+  if (!is_named) (void)disk_.unlink(LocalTree::view(path));
+}
+
 /// Its directory, or its index, with all that belongs to it.
 void Recovery::recover_parcel(const std::string& path, bool torn) {
   const std::string place = LocalTree::view(path);
   const auto mark = parcel_mark_of(disk_, place);
   const auto remove = [&](const char* why) {
-    remove_parcel(tree_.options().directory, place);  // it is made again; what stays is met again at the next start
+    remove_from_view(disk_, tree_.options().directory, path);  // it is made again; what stays is met again
     if (is_told("recovery.removed")) log::warning("recovery.removed", {{"path", path}, {"why", why}});
   };
   if (!disk_.keeps_seals()) return remove("the disk keeps no extended attributes");
@@ -191,7 +201,7 @@ void Recovery::recover_parcel(const std::string& path, bool torn) {
   // One that nobody gave its name by a rename: nothing tells when it is complete.
   const bool witnessed =
       mark || disk_.mark_of(place, LocalTree::kScopeName).has_value() || form_of(path) == layout::Form::kIndex;
-  if (!witnessed || !stale_.recover_provenance(path)) return;
+  if (!witnessed || !stale_.recover_provenance(path) || is_changed_parcel(disk_, place)) return;
   if (mark) {
     pins_.with([&](Pins& pins) { pins.sealed_paths[mark->digest] = path; });
     if (may_be_unpublished(catalog_, path)) sealing_.seal_later(path);

@@ -38,6 +38,7 @@ class Recovery {
   void recover_file(const std::string& directory, const std::string& name, const std::vector<LocalTree::Item>& siblings,
                     bool torn);
   void recover_parcel(const std::string& path, bool torn);
+  void recover_member(const std::string& path);
   void recover_group(const std::string& path, bool torn);
   [[nodiscard]] bool is_told(std::string_view event);
   void set_aside(const std::string& path, const Error& why, bool torn);

@@ -5,15 +5,18 @@
 
 #include "inductorfs/base/fd.h"
 #include "vfs/tree/parcel_files.h"
+#include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
 namespace {
 
 constexpr const char* kParcelName = "user.inductorfs.parcel";
+constexpr const char* kChanged = "changed";
+constexpr const char* kMember = "member";
 constexpr int64_t kSecond = 1'000'000'000;
 
 /// What ends a mark when it changes: of an index its time, of a directory the names in it. Times and modes may be set
-/// by whoever uses the files (SGLang: find_prebuilt); a write ends the mark by itself (Origin::saw_writer_in_place).
+/// by whoever uses the files (SGLang: find_prebuilt); a write ends the mark by itself (Origin::member_changed).
 std::string state_of(const LocalTree& tree, const std::string& place, const struct stat& status) {
   if (!S_ISDIR(status.st_mode)) {
     return std::to_string(status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec);
@@ -53,10 +56,36 @@ void set_parcel_mark(const LocalTree& tree, const std::string& place, const Parc
   }
 }
 
-void end_parcel_mark(const LocalTree& tree, const std::string& place) { tree.remove_mark(place, kParcelName); }
+bool is_changed_parcel(const LocalTree& tree, const std::string& place) {
+  return tree.mark_of(place, kParcelName) && !parcel_mark_of(tree, place);
+}
+
+void end_parcel_mark(const LocalTree& tree, const std::string& place) {
+  if (tree.mark_of(place, kParcelName) || tree.mark_of(place, LocalTree::kScopeName)) {
+    tree.set_mark(place, kParcelName, kChanged);
+  }
+}
+
+void forget_parcel_mark(const LocalTree& tree, const std::string& place) { tree.remove_mark(place, kParcelName); }
+
+void mark_member(const LocalTree& tree, const std::string& place) { tree.set_mark(place, kParcelName, kMember); }
+
+bool is_left_member(const LocalTree& tree, const std::string& place) {
+  return tree.mark_of(place, kParcelName) == kMember;
+}
 
 void remove_parcel(const std::string& directory, const std::string& place) {
   (void)remove_tree(directory + "/" + place);
+}
+
+void remove_from_view(const LocalTree& tree, const std::string& directory, const std::string& path) {
+  if (form_of(path) == layout::Form::kIndex) {
+    const auto files = parcel_files(tree, path);
+    for (const auto& item : files ? files->items : std::vector<codec::ParcelItem>{}) {
+      remove_parcel(directory, LocalTree::view(join(parent_path(path), item.path)));
+    }
+  }
+  remove_parcel(directory, LocalTree::view(path));
 }
 
 }  // namespace inductorfs::vfs

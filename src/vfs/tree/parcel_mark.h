@@ -25,10 +25,21 @@ struct ParcelMark {
 [[nodiscard]] std::optional<ParcelMark> parcel_mark_of(const LocalTree& tree, const std::string& place);
 /// Sets the mark, best effort. What is there changes after it only by a change that ends it.
 void set_parcel_mark(const LocalTree& tree, const std::string& place, const ParcelMark& mark);
-/// Ends the mark of a directory in which a file is written to.
+/// Says whether this was a parcel and has changed since, so that nothing tells whether it is whole: it stays here as
+/// it is until it gets its name anew, or the index its bytes.
+[[nodiscard]] bool is_changed_parcel(const LocalTree& tree, const std::string& place);
+/// Ends the mark of what a file belongs to that is written to, replaced or removed. Nothing where there was never a
+/// parcel.
 void end_parcel_mark(const LocalTree& tree, const std::string& place);
-/// Removes what a parcel's name stands for: a file, or a directory with all below it. What cannot be removed is met
-/// again at the next start.
+/// Forgets that it was one: it gets its name, or the index its bytes, anew.
+void forget_parcel_mark(const LocalTree& tree, const std::string& place);
+/// Marks a file that comes with an index of the cluster: where that is gone the file is in nobody's way.
+void mark_member(const LocalTree& tree, const std::string& place);
+[[nodiscard]] bool is_left_member(const LocalTree& tree, const std::string& place);
+/// Removes a file, or a directory with all below it. What cannot be removed is met again at the next start.
 void remove_parcel(const std::string& directory, const std::string& place);
+/// The same for a path of the view; an index takes with it what it names, which would be in the way of another one.
+/// `directory`: the file system's.
+void remove_from_view(const LocalTree& tree, const std::string& directory, const std::string& path);
 
 }  // namespace inductorfs::vfs

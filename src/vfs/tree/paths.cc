@@ -29,6 +29,20 @@ bool is_kernel_file(const std::string& path) { return layout::classify(path).fam
 
 layout::Form form_of(const std::string& path) { return layout::rule_of(layout::classify(path).family).form; }
 
+std::vector<std::string> parcels_of_member(const std::string& path) {
+  constexpr const char* kIndexName = "vllm_compile_cache.py";
+  std::vector<std::string> parcels;
+  if (layout::classify(path).family != layout::Family::kParcelMember) return parcels;
+  std::string above = parent_path(path);
+  if (std::string index = join(above, kIndexName); form_of(index) == layout::Form::kIndex) {
+    parcels.push_back(std::move(index));
+  }
+  for (; !above.empty(); above = parent_path(above)) {
+    if (form_of(above) == layout::Form::kDirectory) parcels.push_back(above);
+  }
+  return parcels;
+}
+
 bool is_parcel(const std::string& path, mode_t type) {
   const layout::Form form = form_of(path);
   return form != layout::Form::kFile && type == (form == layout::Form::kDirectory ? S_IFDIR : S_IFREG);

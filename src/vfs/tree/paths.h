@@ -20,6 +20,9 @@ namespace inductorfs::vfs {
 [[nodiscard]] bool is_kernel_file(const std::string& path);
 /// Returns in which form the cluster has what stands under this name.
 [[nodiscard]] layout::Form form_of(const std::string& path);
+/// Returns the index that a file beside it may belong to, and every directory above it that is a parcel; empty for a
+/// file that belongs to none.
+[[nodiscard]] std::vector<std::string> parcels_of_member(const std::string& path);
 /// Says whether what stands under this name, of this type (S_IFMT), is the directory or the index of a parcel.
 [[nodiscard]] bool is_parcel(const std::string& path, mode_t type);
 /// Says whether the file is of a shared family that is complete when nobody has written to it for the quiet time

@@ -224,6 +224,7 @@ Result<void> Names::unlink(NodeId parent, std::string_view name) {
     return node->content.with([&](Content& content) { return removal_.take_name_away(where, node, &content); });
   }));
   removal_.hide_entry(where.entry);  // after the name went: the sealer looks for the name after it has queued
+  origin_.member_changed(where.path);
   if (node) tree_.let_go(nodes_.release(node));
   changed_names_in(where.parent);
   if (where.parent->key && tree_.local_set(parent_path(where.path)).empty()) {

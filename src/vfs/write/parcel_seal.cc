@@ -24,10 +24,13 @@ Result<Fd> open_itself(const LocalTree& tree, const std::string& path) {
 
 }  // namespace
 
-Result<Sealed> Sealing::seal_parcel(const NodePtr& node, const std::string& path) {
+Result<Sealed> Sealing::seal_parcel(const NodePtr& node, const std::string& path, const std::string& scope) {
   // A file where a directory is expected, or the reverse: no program of the family's has made it.
   if (node->is_directory() != (form_of(path) == layout::Form::kDirectory)) {
     return fail(ErrorCode::kNotSupported, node->is_directory() ? "it is a directory" : "it is no directory");
+  }
+  if (is_changed_parcel(disk_, LocalTree::view(path))) {
+    return fail(ErrorCode::kNotSupported, "a file of it was changed after it was complete");
   }
   INDUCTORFS_TRY_ASSIGN(auto itself, open_itself(disk_, path));
   struct stat status {};
@@ -38,6 +41,7 @@ Result<Sealed> Sealing::seal_parcel(const NodePtr& node, const std::string& path
       return fail(ErrorCode::kNotPermitted, files.items[i].path + ": " + why);
     }
   }
+  INDUCTORFS_TRY(judge_members(files, path, scope));
   if (files.size() > options_.artefact_limit) {
     return fail(ErrorCode::kTooLarge, std::to_string(files.size()) + " bytes, over the limit of one artefact");
   }
@@ -59,6 +63,24 @@ Result<Sealed> Sealing::seal_parcel(const NodePtr& node, const std::string& path
   return sealed;
 }
 
+/// The writers of the files that an index names. Those of a directory are whoever gave it its name.
+Result<void> Sealing::judge_members(const ParcelFiles& files, const std::string& path, const std::string& scope) {
+  if (form_of(path) != layout::Form::kIndex) return {};
+  for (const auto& item : files.items) {
+    if (item.path == files.index_name) continue;
+    const std::string member = join(parent_path(path), item.path);
+    INDUCTORFS_TRY_ASSIGN(const auto node, lookup_.pin_path(member));
+    const Standing found = origin_.standing(node, member, scope);
+    const Provenance known = origin_.provenance_of(member);
+    tree_.unpin(node);
+    if (found == Standing::kUnjudged || found == Standing::kChanged) return fail(ErrorCode::kBusy);
+    if (found == Standing::kMatches) continue;
+    return fail(ErrorCode::kNotPermitted,
+                item.path + ": " + (known.is_private() ? known.why_private : "its writer has another environment"));
+  }
+  return {};
+}
+
 /// The bytes are checked as they are in the store: the files may change meanwhile.
 Result<codec::Digest> Sealing::store_parcel(const ParcelFiles& files, const std::string& path) {
   INDUCTORFS_TRY_ASSIGN(auto writer, store_.create(files.size()));
@@ -77,11 +99,12 @@ Result<codec::Digest> Sealing::store_parcel(const ParcelFiles& files, const std:
 }
 
 void Sealing::mark_parcel(const codec::Digest& digest, const std::string& path) {
+  if (is_changed_parcel(disk_, LocalTree::view(path))) return;  // while it was sealed
   set_parcel_mark(disk_, LocalTree::view(path), {digest, false});
   const auto walked = nodes_.walk(path);
-  if (!walked.missing.empty() || !walked.node->is_directory()) return;
+  if (!walked.missing.empty()) return;
   // A write by whoever wrote last ends the mark too (Origin::saw_writer_in_place).
-  for (const auto& [name, child] : nodes_.children(walked.node)) {
+  for (const auto& [name, child] : nodes_.children(walked.node->is_directory() ? walked.node : walked.parent)) {
     child->content.with([](Content& content) { content.last_writer = 0; });
   }
 }

@@ -98,6 +98,7 @@ Result<void> Renames::rename_one(const Site& from, const Site& to, const NodePtr
     key_sets_.commit_if_complete(to, **set, caller.pid);
     return {};
   }
+  origin_.member_changed(from.path);
   origin_.saw_writer(node, to.path, caller.pid);
   sealing_.seal_if_final(node, to.path);
   return {};

@@ -163,7 +163,8 @@ SealOutcome Sealing::seal(const SealItem& item) {
   if (const auto known = origin_.standing(item.node, item.path, scope.id); known != Standing::kMatches)
     return outcome_of(known);
 
-  auto entry = rule.form == layout::Form::kFile ? seal_file(item.node, item.path) : seal_parcel(item.node, item.path);
+  auto entry =
+      rule.form == layout::Form::kFile ? seal_file(item.node, item.path) : seal_parcel(item.node, item.path, scope.id);
   if (!entry) {
     if (entry.error().code() != ErrorCode::kNotFound) return not_sealed(item.path, entry.error());
     return SealOutcome::kDone;

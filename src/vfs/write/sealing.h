@@ -68,7 +68,8 @@ class Sealing {
   [[nodiscard]] Result<codec::Entry> store_file(const Fd& file, const std::string& path,
                                                 const layout::Classification& classified, bool shares_inode);
   // parcel_seal.cc
-  [[nodiscard]] Result<Sealed> seal_parcel(const NodePtr& node, const std::string& path);
+  [[nodiscard]] Result<Sealed> seal_parcel(const NodePtr& node, const std::string& path, const std::string& scope);
+  [[nodiscard]] Result<void> judge_members(const ParcelFiles& files, const std::string& path, const std::string& scope);
   void mark_parcel(const codec::Digest& digest, const std::string& path);
   [[nodiscard]] Result<codec::Digest> store_parcel(const ParcelFiles& files, const std::string& path);
   [[nodiscard]] Result<Sealed> seal_member(const std::string& path, const std::string& key);

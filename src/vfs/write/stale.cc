@@ -59,8 +59,10 @@ std::optional<uint64_t> Stale::purge(const layout::Selection& selection, const s
 /// What is not sealed is not shared: a job may be writing it.
 bool Stale::is_selected(const std::string& path, const layout::Selection& selection) const {
   const auto digest = codec::Digest::from_hex(tree_.seal_on_disk(path));
-  if (!digest) return false;  // or nobody knows whether it is sealed
   const std::string place = LocalTree::view(path);
+  // What was shared and has changed here since is still what an operator means.
+  const bool was_shared = form_of(path) != layout::Form::kFile && is_changed_parcel(disk_, place);
+  if (!digest && !was_shared) return false;  // or nobody knows whether it is sealed
   const auto status = disk_.stat(place);
   if (!status || !*status) return false;
   codec::Entry entry;
@@ -223,7 +225,7 @@ bool Stale::recover_provenance(const std::string& path) {
   const std::string place = LocalTree::view(path);
   if (is_stale(path, marks_.scopes_now(path))) {
     keep_what_is_queued(path);
-    remove_parcel(tree_.options().directory, place);  // it is a cache; what stays is met again at the next start
+    remove_from_view(disk_, tree_.options().directory, path);  // it is a cache; what stays is met again
     fail_point("stale.removed");
     counters_.get("view.stale").add();
     return false;

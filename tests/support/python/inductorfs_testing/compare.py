@@ -63,7 +63,7 @@ def is_mounted(path: Path):
 def mounts_below(root: Path):
     """Mountpoints at or below root, outermost first."""
     root, found = str(root), []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
         point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), line.split(" ")[4])
         if point == root or point.startswith(root + "/"):
             found.append(point)

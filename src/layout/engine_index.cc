@@ -120,6 +120,8 @@ Result<std::string> index_in_directory(Family family, std::string_view index, st
     text.append(index.substr(at, found == std::string_view::npos ? found : found - at));
     if (found == std::string_view::npos) break;
     text.append(to);
+    // Here, and not only when it is read below: an index of 8 MiB may have millions of places.
+    if (text.size() > kIndexLimits.bytes) return unfit_index("would become larger than an index may be");
     at = found + from.size();
   }
   // Whatever else was in the text: it names the same files, there.

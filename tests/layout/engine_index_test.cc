@@ -109,5 +109,25 @@ TEST(IndexMembers, AreNoMoreThanAParcelHolds) {
   EXPECT_EQ(refusal(index_of("/c", kMost + 1)), ErrorCode::kNotSupported);
 }
 
+TEST(IndexInDirectory, NamesTheSameFilesThere) {
+  EXPECT_EQ(index_in_directory(Family::kVllmIndex, index_of("/c/r", 3), "/other/place").value_or(""),
+            index_of("/other/place", 3));
+}
+
+TEST(IndexInDirectory, IsNotMadeBeyondTheLimitOfAnIndex) {
+  constexpr size_t kPlaces = 1'000'000;
+  std::string places;
+  for (size_t i = 0; i < kPlaces; ++i) places += "/a/";
+  const std::string index = "{((1, 2), 0, 'inductor_standalone'): {'cache_key': '" + places + "', 'graph_handle': ('" +
+                            kArtifact + "0', '/a/" + kArtifact + "0')}}";
+  ASSERT_EQ(index_directory(Family::kVllmIndex, index).value_or(""), "/a");
+  const auto moved = index_in_directory(Family::kVllmIndex, index, "/" + std::string(200, 'd'));
+  ASSERT_FALSE(moved);
+  EXPECT_EQ(moved.error().code(), ErrorCode::kNotSupported);
+  // Of the loop itself: who reads the text once more says so in other words, when all of its 200 MB have been made.
+  EXPECT_NE(moved.error().what().find("would become larger than an index may be"), std::string::npos)
+      << moved.error().what();
+}
+
 }  // namespace
 }  // namespace inductorfs::layout

@@ -75,13 +75,27 @@ Result<std::string> folder_of(const InRoot& root, const std::vector<std::string>
   return std::string();
 }
 
+constexpr std::string_view kEggLink = ".egg-link";
+
+/// setuptools names a link as the project spells itself ("sgl-kernel.egg-link"), wheels never with a '-' in the name.
+std::string spelt_as_wheel(std::string_view name) {
+  std::string text(name);
+  std::replace(text.begin(), text.end(), '-', '_');
+  return text;
+}
+
+/// The distribution that an entry of a folder of packages is of.
+std::string distribution_of(std::string_view entry) {
+  if (entry.ends_with(kEggLink)) return spelt_as_wheel(entry.substr(0, entry.size() - kEggLink.size()));
+  return std::string(entry.substr(0, entry.find_first_of("-.")));
+}
+
 /// Says whether this entry of a folder of packages shows that the engine is installed from a folder elsewhere, which
 /// only code that runs at Python's start knows: `pip install -e` and `setup.py develop`.
 bool leads_elsewhere(const InRoot& root, const std::string& site, std::string_view name, const Engine& engine) {
-  const std::string_view distribution = name.substr(0, name.find_first_of("-."));
   const auto& known = engine.distributions;
-  if (std::find(known.begin(), known.end(), distribution) == known.end()) return false;
-  if (name.ends_with(".egg-link")) return true;
+  if (std::find(known.begin(), known.end(), distribution_of(name)) == known.end()) return false;
+  if (name.ends_with(kEggLink)) return true;
   if (!name.ends_with(".dist-info")) return false;
   std::string file = site;
   file.append("/").append(name).append("/direct_url.json");
@@ -124,8 +138,8 @@ bool is_engine_module(std::string_view name) {
 }
 
 bool names_engine(std::string_view entry) {
-  return std::ranges::any_of(engines(), [entry](const Engine& engine) {
-    const auto begins = [entry](std::string_view name) { return entry.starts_with(name); };
+  return std::ranges::any_of(engines(), [spelt = spelt_as_wheel(entry)](const Engine& engine) {
+    const auto begins = [&spelt](std::string_view name) { return spelt.starts_with(name); };
     return begins(engine.module) || std::ranges::any_of(engine.distributions, begins);
   });
 }

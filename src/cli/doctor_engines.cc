@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `doctor` finds about the caches of serving engines: what an engine ends of.
+// What `doctor` finds about the caches of serving engines: on what an engine ends with an error.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,6 +15,7 @@
 #include "inductorfs/base/regular_file.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
+#include "shell_word.h"
 #include "user_caches.h"
 
 namespace inductorfs::cli {
@@ -43,11 +44,11 @@ std::vector<std::string> names_in(const std::string& directory) {
   return names;
 }
 
-/// What vLLM would end of in this index, or nothing. It reads the index as a Python literal, and opens each artifact
-/// that the index names, without catching an error (vllm/compilation/backends.py: CompilerManager).
+/// On which part of this index vLLM ends with an error, or nothing. It reads the index as a Python literal, and opens
+/// each artifact that the index names, without catching an error (vllm/compilation/backends.py: CompilerManager).
 std::string wrong_in_index(const std::string& directory) {
   const auto text = read_regular(directory + "/" + kIndex, kIndexLimit);
-  if (!text) return {};  // none: then there is nothing to end of
+  if (!text) return {};  // none: then vLLM has nothing to read
   const size_t last = text->find_last_not_of(" \n\r\t");
   if (last == std::string::npos) return "is empty";
   if (text->front() != '{' || (*text)[last] != '}') return "is cut off";
@@ -95,14 +96,15 @@ Json look_at_vllm(const std::string& root, Deadline deadline) {
     }
     if (const std::string wrong = wrong_in_index(path); !wrong.empty()) {
       findings.push_back(finding(Kind::kBad, path + "/" + kIndex + " " + wrong + ": vLLM ends with an error",
-                                 "rm -r " + path + ", while no engine starts"));
+                                 "rm -r " + shell_word(path) + ", while no engine starts"));
     }
   }
   const size_t many = std::max(hashes.size(), names_in(compiled + "/torch_aot_compile").size());
   if (many >= kManyHashes) {
     findings.push_back(finding(Kind::kWarning, compiled + " has " + std::to_string(many) + " hashes or more",
-                               "inductorfs why-miss says which variable gives each pod another hash; vLLM removes no "
-                               "hash, inductorfs purge --older-than 30d does"));
+                               "nothing has to be done: what nobody uses for 30 days leaves the cluster, and the "
+                               "store's limit evicts on this host. If they are of one release, inductorfs why-miss "
+                               "says which variable gives each pod another hash"));
   }
   return findings;
 }
@@ -121,7 +123,7 @@ std::string wrong_with_writing(std::string path) {
 void add_variable(const UserCache& cache, const std::string& given, const MountOf& mount_of,
                   const std::string& mountpoint, Deadline deadline, std::vector<Diagnosis>& findings) {
   const std::string shown = std::string(cache.variable) + "=" + config::printable(given);
-  const std::string lead = "export " + std::string(cache.variable) + "=" + mountpoint + "/" + cache.below;
+  const std::string lead = "export " + std::string(cache.variable) + "=" + shell_word(mountpoint + "/" + cache.below);
   if (mount_of(given).empty()) {
     const std::string more =
         cache.program == "vLLM" ? ", and vLLM sets TORCHINDUCTOR_CACHE_DIR to a directory below it" : "";

@@ -12,6 +12,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
+#include "shell_word.h"
 
 namespace inductorfs::cli {
 
@@ -47,7 +48,7 @@ void add_remote(const Json& status, const std::string& mount, std::vector<Diagno
   const Json& cluster = part_of(status, "cluster");
   if (const std::string why = text_at(cluster, "why"); flag_at(cluster, "frozen")) {
     findings.push_back({Kind::kBad, mount + ": " + why + ": nothing of the cluster is shown, nothing is published",
-                        "inductorfs freeze --lift " + mount + ", when the reason is gone"});
+                        "inductorfs freeze --lift " + shell_word(mount) + ", when the reason is gone"});
   }
   if (const std::string why = text_at(cluster, "why_not_listed"); flag_at(remote, "reachable") && !why.empty()) {
     findings.push_back({Kind::kNote, mount + " is not listed by inductorfs nodes: " + why,
@@ -62,13 +63,22 @@ void add_remote(const Json& status, const std::string& mount, std::vector<Diagno
   }
 }
 
-void add_sharing(const Json& status, const std::string& mount, std::vector<Diagnosis>& findings) {
+/// The finding about a cache root that is shared with nobody; `why` has its remedy.
+Diagnosis finding_of_root(const std::string& path, uint64_t owner, const std::string& why, uid_t user) {
+  // As the daemon says it (fingerprint/trust.cc). Root reads no cache of others; a user who was led there does.
+  const bool is_a_trap = why.starts_with("everybody may write") && user != 0 && owner != 0 && owner != user;
+  if (!is_a_trap) return {Kind::kWarning, path + " is shared with nobody", why};
+  return {Kind::kBad, path + " belongs to uid " + std::to_string(owner) + ", and everybody may write to it",
+          "let no job of yours use it: ask root to remove it, or name another directory with inductorfs env --root"};
+}
+
+void add_sharing(const Json& status, const std::string& mount, uid_t user, std::vector<Diagnosis>& findings) {
   const Json& files = part_of(status, "file_system");
   if (const uint64_t foreign = number_at(files, "foreign"); foreign > 0) {
     const Json& reasons = part_of(files, "foreign_reasons");
     const std::string why = reasons.is_array() && !reasons.empty() ? ": " + plain_item(reasons.front()) : "";
     findings.push_back({Kind::kWarning, mount + ": " + std::to_string(foreign) + " artefacts stay on this host" + why,
-                        "inductorfs status " + mount + " lists all reasons"});
+                        "inductorfs status " + shell_word(mount) + " lists all reasons"});
   }
   size_t shown = 0;
   for (const Json& one : part_of(status, "unknown_programs")) {
@@ -90,8 +100,8 @@ void add_sharing(const Json& status, const std::string& mount, std::vector<Diagn
   for (const Json& root : part_of(files, "first_roots")) {
     const std::string with = text_at(root, "shared_with");
     if (!with.starts_with(kNobody) || ++shown > kMostOfOneKind) continue;
-    findings.push_back(
-        {Kind::kWarning, mount + "/" + text_at(root, "path") + " is shared with nobody", with.substr(kNobody.size())});
+    findings.push_back(finding_of_root(mount + "/" + text_at(root, "path"), number_at(root, "owner"),
+                                       with.substr(kNobody.size()), user));
   }
 }
 
@@ -111,7 +121,7 @@ std::string_view to_string(Diagnosis::Kind kind) {
   return {};
 }
 
-std::vector<Diagnosis> findings_of_mount(const Json& status) {
+std::vector<Diagnosis> findings_of_mount(const Json& status, uid_t user) {
   std::vector<Diagnosis> findings;
   const std::string mount = text_at(status, "mountpoint");
   if (const std::string error = text_at(status, "error"); !error.empty()) {
@@ -131,19 +141,19 @@ std::vector<Diagnosis> findings_of_mount(const Json& status) {
   if (const std::string version = text_at(status, "version"); version != INDUCTORFS_VERSION) {
     findings.push_back({Kind::kWarning,
                         mount + " is served by version " + version + ", and this is " INDUCTORFS_VERSION,
-                        "run inductorfs upgrade " + mount + "; no job notices"});
+                        "run inductorfs upgrade " + shell_word(mount) + "; no job notices"});
   }
   for (const Json& warning : part_of(status, "warnings")) {
     findings.push_back({Kind::kWarning, mount + ": " + plain_item(warning), {}});  // it names its remedy itself
   }
-  add_sharing(status, mount, findings);
+  add_sharing(status, mount, user, findings);
   return findings;
 }
 
 std::vector<Diagnosis> findings_of_variables(const GetVariable& variable, const MountOf& mount_of,
                                              const std::string& mountpoint) {
   std::vector<Diagnosis> findings;
-  const std::string put = "eval \"$(inductorfs env " + mountpoint + ")\" in the job's shell";
+  const std::string put = "eval \"$(inductorfs env " + shell_word(mountpoint) + ")\" in the job's shell";
   const auto directory = variable("TORCHINDUCTOR_CACHE_DIR").value_or("");
   if (directory.empty()) {
     findings.push_back(

@@ -37,8 +37,9 @@ struct Diagnosis {
 /// Returns two lines for each finding that has a remedy, one for each other, and how many are bad.
 [[nodiscard]] std::string findings_text(const std::vector<Diagnosis>& findings);
 
-/// Findings about one mount, of its answer to `status`; `error` of it says why there is none.
-[[nodiscard]] std::vector<Diagnosis> findings_of_mount(const config::Json& status);
+/// Findings about one mount, of its answer to `status`; `error` of it says why there is none. `user` is the one who
+/// asks.
+[[nodiscard]] std::vector<Diagnosis> findings_of_mount(const config::Json& status, uid_t user);
 
 /// A variable of this process; empty when it is not set.
 using GetVariable = std::function<std::optional<std::string>(const char* name)>;
@@ -57,7 +58,8 @@ using MountOf = std::function<std::string(const std::string& path)>;
 /// Returns where a cache is: by its variable, else where the program puts it. Empty when that is below another cache.
 [[nodiscard]] std::string place_of(const UserCache& cache, const GetVariable& variable, const std::string& home);
 /// Findings about the caches of serving engines: variables that lead into no mount or to where they may not write, and
-/// what vLLM would end of in its cache root. A file system that does not answer costs no more than the deadline.
+/// on which files of its cache root vLLM ends with an error. A file system that does not answer costs no more than the
+/// deadline.
 [[nodiscard]] std::vector<Diagnosis> findings_of_engines(const GetVariable& variable, const MountOf& mount_of,
                                                          const std::string& mountpoint, const std::string& home,
                                                          Deadline deadline);

@@ -17,6 +17,7 @@
 #include "inductorfs/base/regular_file.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
+#include "shell_word.h"
 #include "user_caches.h"
 
 namespace inductorfs::cli {
@@ -212,7 +213,7 @@ std::vector<Diagnosis> findings_of_caches(const GetVariable& variable, const Mou
       findings.push_back({Kind::kWarning,
                           "vLLM uses no mount here, although TORCHINDUCTOR_CACHE_DIR=" + config::printable(torch) +
                               " does: it sets that variable to a directory below " + config::printable(path),
-                          "export VLLM_CACHE_ROOT=" + mount_of(torch) + "/vllm"});
+                          "export VLLM_CACHE_ROOT=" + shell_word(mount_of(torch) + "/vllm")});
     }
   }
   return findings;
@@ -226,10 +227,11 @@ std::optional<Diagnosis> finding_of_headers(const MountOf& mount_of, const std::
   if (!mount_of(shown).empty()) return std::nullopt;
   return Diagnosis{Kind::kNote,
                    config::printable(place) +
-                       " shows no mount: torch's C++ backend compiles its header (150 MB, a "
-                       "minute) on each host",
-                   "mount without --no-also as this user, or with --also precompiled_headers=" +
-                       config::printable(place) + "; in a pod, mount that directory of the node at the same place"};
+                       " shows no mount: torch's C++ backend compiles its header (150 MB, tens of "
+                       "seconds on few cores) on each host",
+                   "mount without --no-also as this user, or with --also " +
+                       shell_word("precompiled_headers=" + config::printable(place)) +
+                       "; in a pod, mount that directory of the node at the same place"};
 }
 
 }  // namespace inductorfs::cli

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <array>
+#include <cerrno>
 
 #include "answer_text.h"
 #include "answers.h"
+#include "child_answer.h"
 #include "command.h"
 #include "inductorfs/cli/run.h"
 #include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/own_mounts.h"
+#include "shell_word.h"
 #include "user_caches.h"
 
 namespace inductorfs::cli {
@@ -15,15 +21,8 @@ namespace {
 using config::Json;
 
 constexpr std::array<std::string_view, 5> kFormats{"sh", "docker", "systemd", "k8s", "json"};
-
-/// For a POSIX shell.
-std::string quoted(const std::string& text) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:@+,";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
-}
+/// For a look at directories of the mount.
+constexpr Milliseconds kPatience{5'000};
 
 /// As systemd.exec(5) reads Environment=: quotes, and no % or backslash of its own.
 std::string systemd_quoted(const std::string& text) {
@@ -47,6 +46,51 @@ std::string value_of(const std::string& root, const UserCache& cache) {
   return *cache.below == '\0' ? root : root + "/" + cache.below;
 }
 
+/// The cache root, and each directory below it on the way to where a variable leads.
+std::vector<std::string> directories_of(const std::string& root) {
+  std::vector<std::string> all{root};
+  for (const UserCache& cache : user_caches()) {
+    const std::string path = cache.below == nullptr ? root : value_of(root, cache);
+    for (size_t end = root.size(); end < path.size();) {
+      end = std::min(path.find('/', end + 1), path.size());
+      all.push_back(path.substr(0, end));
+    }
+  }
+  return all;
+}
+
+/// Says what keeps this user's engines from trusting what lies below this root; empty if nothing does. Blocks on that
+/// file system.
+std::string wrong_with(const std::string& root, uid_t user) {
+  constexpr const char* kRemedy = ": ask root to remove it, or name another directory with --root";
+  for (const std::string& path : directories_of(root)) {
+    struct stat found {};
+    if (::lstat(path.c_str(), &found) != 0) {
+      if (errno == ENOENT) continue;
+      return error_from_errno(errno, "look at", path).what() + ": inductorfs doctor says what is wrong";
+    }
+    if (!S_ISDIR(found.st_mode)) return path + " is no directory" + kRemedy;
+    if (found.st_uid != user) return path + " belongs to uid " + std::to_string(found.st_uid) + kRemedy;
+  }
+  return {};
+}
+
+/// Where everybody may make directories, another user may have made the one that is named after this user before:
+/// engines unpickle what they find there.
+Result<void> check_is_users(const std::string& root, uid_t user) {
+  const auto wrong = answer_of_child(user, Deadline::after(kPatience), [&] { return wrong_with(root, user); });
+  if (!wrong) return fail(ErrorCode::kTimedOut, root + " did not answer in time: inductorfs doctor says what is wrong");
+  return wrong->empty() ? Result<void>() : fail(ErrorCode::kNotPermitted, *wrong);
+}
+
+/// Formats whose readers take UTF-8 alone would get another path (docker, json) or none (systemd, k8s).
+Result<void> check_can_be_written(const std::string& root, std::string_view format) {
+  const bool is_utf8 = Json::parse(config::to_line(root)) == root;
+  if (is_utf8 || format == "sh") return {};
+  return fail(ErrorCode::kInvalid, "a path that is not UTF-8 cannot be written as " + std::string(format) + ": " +
+                                       root + ": --format sh can write it");
+}
+
 constexpr std::string_view kDirectoriesFirst =
     "Make the directories before an engine starts: what the cluster has is shown in a directory that exists, and vLLM "
     "reads before it makes one";
@@ -55,10 +99,10 @@ constexpr std::string_view kDirectoriesFirst =
 std::string variable_text(const UserCache& cache, const std::string& value, std::string_view format) {
   const std::string name = cache.variable;
   const std::string about = "# " + std::string(cache.why) + "\n";
-  if (format == "docker") return "--env " + quoted(name + "=" + value) + "\n";
-  if (format == "sh") return about + "export " + name + "=" + quoted(value) + "\n";
+  if (format == "docker") return "--env " + shell_word(name + "=" + value) + "\n";
+  if (format == "sh") return about + "export " + name + "=" + shell_word(value) + "\n";
   if (format == "systemd") return about + "Environment=" + systemd_quoted(name + "=" + value) + "\n";
-  return about + "- name: " + name + "\n  value: " + Json(value).dump() + "\n";
+  return about + "- name: " + name + "\n  value: " + config::to_line(value) + "\n";
 }
 
 /// The command that makes the directories, as this format can have it.
@@ -68,7 +112,8 @@ std::string directories_text(const Json& directories, std::string_view format) {
   std::string words;
   for (const Json& directory : directories) {
     const auto path = directory.get<std::string>();
-    words += format == "k8s" ? ", " + Json(path).dump() : " " + (format == "sh" ? quoted(path) : systemd_word(path));
+    words +=
+        format == "k8s" ? ", " + config::to_line(path) : " " + (format == "sh" ? shell_word(path) : systemd_word(path));
   }
   if (format == "sh") return text + "mkdir -p" + words + "\n";
   if (format == "systemd") return text + "ExecStartPre=mkdir -p" + words + "\n";
@@ -79,7 +124,9 @@ class EnvCommand final : public Subcommand {
  public:
   [[nodiscard]] std::string_view name() const override { return "env"; }
   [[nodiscard]] std::string_view help() const override {
-    return "Print the variables that put a user's compile caches into a mount";
+    return "Print the variables that put a user's compile caches into a mount, and the mkdir of the directories, which "
+           "it "
+           "does not run";
   }
   void add_to(CLI::App& app) override {
     add_mountpoint(app, path_);
@@ -112,7 +159,13 @@ class EnvCommand final : public Subcommand {
     const bool is_shared = owner && *owner != user.uid;
     // LOGNAME may say anything.
     const bool is_plain = !user.name.empty() && user.name.find('/') == std::string::npos && user.name.front() != '.';
-    if (root_.empty() && is_shared) root += "/" + (is_plain ? user.name : std::to_string(user.uid));
+    Result<void> fits;
+    if (root_.empty() && is_shared) {
+      root += "/" + (is_plain ? user.name : std::to_string(user.uid));
+      fits = check_is_users(root, user.uid);
+    }
+    if (fits) fits = check_can_be_written(root, format_);
+    if (!fits) return fail_with(fits.error());
     return print(variables_text(root, format_));
   }
 

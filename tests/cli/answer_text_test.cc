@@ -221,6 +221,12 @@ TEST(VariablesText, IsQuotedForWhoReadsIt) {
       << "systemd replaces variables in a command line";
 }
 
+TEST(VariablesText, TakesAnyPath) {
+  for (const char* format : {"docker", "systemd", "k8s", "json"})
+    EXPECT_FALSE(variables_text("/m\xff", format).empty());
+  EXPECT_NE(variables_text("/m\xff", "sh").find("='/m\xff/vllm'\n"), std::string::npos);
+}
+
 TEST(VariablesText, NamesEachCacheOnceInEachFormat) {
   const Json all = Json::parse(variables_text("/m", "json"));
   for (const char* name :

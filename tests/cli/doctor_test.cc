@@ -20,6 +20,11 @@ using config::Json;
 using inductorfs::testing::TemporaryDirectory;
 using Kind = Diagnosis::Kind;
 
+/// Who asks.
+constexpr uid_t kUser = 1000;
+/// What runs if it is pasted without quotes.
+const std::string kEvil = "x; touch PWNED #";
+
 /// The answer of a mount with which all is well.
 Json healthy() {
   return Json::parse(R"({"mountpoint":"/m","version":")" INDUCTORFS_VERSION R"(","store":{"size_limit":21474836480},
@@ -36,7 +41,7 @@ bool finds(const std::vector<Diagnosis>& findings, Kind kind, const std::string&
 }
 
 TEST(FindingsOfMount, AreGoodWhenAllIsWell) {
-  for (const Diagnosis& one : findings_of_mount(healthy())) EXPECT_EQ(one.kind, Kind::kGood) << one.what;
+  for (const Diagnosis& one : findings_of_mount(healthy(), kUser)) EXPECT_EQ(one.kind, Kind::kGood) << one.what;
 }
 
 TEST(FindingsOfMount, NameEachFaultAndItsRemedy) {
@@ -64,21 +69,48 @@ TEST(FindingsOfMount, NameEachFaultAndItsRemedy) {
        "fxgraph is not shared: facet gpu", "fingerprint --families"},
       {R"({"file_system":{"first_roots":[{"path":"bob","shared_with":"nobody: chmod o-w it"}]}})", Kind::kWarning,
        "/m/bob is shared with nobody", "chmod o-w it"},
+      {R"({"file_system":{"first_roots":[{"path":"bob","owner":1001,"shared_with":"nobody: everybody may write"}]}})",
+       Kind::kBad, "/m/bob belongs to uid 1001", "ask root to remove it, or name another directory"},
       {R"({"warnings":["the supervisor is gone: unmount it and mount again"]})", Kind::kWarning,
        "/m: the supervisor is gone: unmount it and mount again", ""},
   };
   for (const Fault& fault : faults) {
     Json status = healthy();
     status.merge_patch(Json::parse(fault.patch));
-    const auto findings = findings_of_mount(status);
+    const auto findings = findings_of_mount(status, kUser);
     EXPECT_TRUE(finds(findings, fault.kind, fault.what, fault.remedy)) << fault.patch << "\n"
                                                                        << findings_text(findings);
   }
 }
 
+TEST(FindingsOfMount, AreNoWorseForADirectoryOfOnesOwn) {
+  Json status = healthy();
+  Json root{{"path", "bob"}, {"shared_with", "nobody: everybody may write to it: chmod o-w it"}};
+  for (const auto& [owner, user] : {std::pair<uid_t, uid_t>{kUser, kUser}, {0, kUser}, {kUser, 0}}) {
+    root["owner"] = owner;
+    status["file_system"]["first_roots"] = Json::array({root});
+    EXPECT_TRUE(finds(findings_of_mount(status, user), Kind::kWarning, "is shared with nobody", "chmod o-w it"))
+        << owner << " " << user;
+  }
+}
+
+TEST(FindingsOfMount, QuoteWhatAUserPastes) {
+  Json status = healthy();
+  status.merge_patch(
+      Json::parse(R"({"version":"0.0.1","file_system":{"foreign":7},"cluster":{"frozen":true,"why":"x"}})"));
+  status["mountpoint"] = "/m/" + kEvil;
+  const auto findings = findings_of_mount(status, kUser);
+  for (const std::string command : {"inductorfs upgrade ", "inductorfs status ", "inductorfs freeze --lift "}) {
+    const std::string wanted = command + "'/m/" + kEvil + "'";
+    EXPECT_TRUE(std::ranges::any_of(findings,
+                                    [&](const Diagnosis& one) { return one.remedy.find(wanted) != std::string::npos; }))
+        << wanted << findings_text(findings);
+  }
+}
+
 TEST(FindingsOfMount, TakeAnyAnswer) {
   for (const char* text : {"[]", "3", "{}", R"({"warnings":3,"unknown_programs":{"a":1},"file_system":[1]})"}) {
-    (void)findings_of_mount(Json::parse(text));
+    (void)findings_of_mount(Json::parse(text), kUser);
   }
 }
 
@@ -105,6 +137,17 @@ TEST(FindingsOfVariables, NameWhatLeadsElsewhere) {
     bad[name] = value;
     EXPECT_TRUE(finds(with_variables(bad), Kind::kBad, name, remedy)) << name;
   }
+}
+
+TEST(FindingsOfVariables, QuoteWhatAUserPastes) {
+  const std::string mount = "/m/" + kEvil;
+  const auto none = [](const char*) { return std::optional<std::string>(); };
+  const auto outside = [](const std::string&) { return std::string(); };
+  const auto found = findings_of_variables(none, outside, mount);
+  EXPECT_TRUE(finds(found, Kind::kNote, "is not set", "(inductorfs env '" + mount + "')")) << findings_text(found);
+  const auto headers = finding_of_headers(outside, "/t/" + kEvil);
+  ASSERT_TRUE(headers);
+  EXPECT_NE(headers->remedy.find("--also 'precompiled_headers=/t/" + kEvil), std::string::npos) << headers->remedy;
 }
 
 TEST(FindingOfDevice, TellsWhatIsWrongWithIt) {
@@ -223,6 +266,33 @@ TEST(FindingsOfEngines, NameWhatVllmWouldEndOf) {
   EXPECT_TRUE(finds(found(whole), Kind::kWarning, "/model has 0 bytes", "nothing"));
   std::filesystem::remove(tag + "/" + name);
   EXPECT_TRUE(finds(found(whole), Kind::kBad, "names " + name, "rm -r " + tag));
+}
+
+TEST(FindingsOfEngines, QuoteWhatAUserPastes) {
+  const TemporaryDirectory home;
+  const std::string root = home / "m/vllm";
+  const std::string tag = root + "/torch_compile_cache/0123456789/rank_0_0/" + kEvil;
+  ASSERT_TRUE(make_directories(tag));
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, tag + "/vllm_compile_cache.py", ""));
+  const auto found = engine_findings(home, {{"VLLM_CACHE_ROOT", root}});
+  EXPECT_TRUE(finds(found, Kind::kBad, "is empty", "rm -r '" + tag + "', while")) << findings_text(found);
+  const auto elsewhere = findings_of_engines(
+      [](const char* name) {
+        return std::string_view(name) == "VLLM_CACHE_ROOT" ? std::optional<std::string>("/x") : std::nullopt;
+      },
+      [](const std::string&) { return std::string(); }, "/m/" + kEvil, home.path(),
+      Deadline::after(Milliseconds(60'000)));
+  EXPECT_TRUE(finds(elsewhere, Kind::kBad, "lies in no mount", "export VLLM_CACHE_ROOT='/m/" + kEvil + "/vllm'"))
+      << findings_text(elsewhere);
+}
+
+TEST(FindingsOfEngines, AskForNothingWhereThereAreManyHashes) {
+  const TemporaryDirectory home;
+  const std::string compiled = home / "m/vllm/torch_compile_cache";
+  for (int i = 0; i < 1000; ++i) std::filesystem::create_directories(compiled + "/" + std::to_string(i));
+  const auto found = engine_findings(home, {{"VLLM_CACHE_ROOT", home / "m/vllm"}});
+  EXPECT_TRUE(finds(found, Kind::kWarning, "has 1000 hashes", "nothing has to be done")) << findings_text(found);
+  EXPECT_FALSE(finds(found, Kind::kWarning, "has 1000 hashes", "purge")) << "it removes what is loaded daily, too";
 }
 
 TEST(FindingsText, CountsWhatIsBad) {

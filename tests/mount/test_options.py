@@ -6,6 +6,7 @@ import os
 import pytest
 from inductorfs_testing import artefacts, places
 from inductorfs_testing.processes import run
+from inductorfs_testing.users import as_user
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as text_format
 
@@ -122,3 +123,62 @@ def test_env_leads_both_caches_into_the_mount(cluster):
     assert own["TORCHINDUCTOR_CACHE_DIR"] == str(node.cache), "it is this user's own"
     assert node.cli("env", node.root).code == 1
     assert node.cli("env", node.cache, "--root", "../x").code == 2
+    assert "the mkdir of the directories, which it does not run" in " ".join(node.cli("env", "--help").out.split())
+
+
+def test_answers_about_a_mountpoint_that_is_not_utf_8(cluster, place):
+    """Nothing aborts: what is only shown is shown with U+FFFD, and what a program would take for the path is refused."""
+    cache = os.fsdecode(os.fsencode(place.root) + b"/odd \xff")
+    os.mkdir(cache)
+    assert run([PROGRAM, "mount", cache, "--store", place.store, "--log", place.log, *cluster.options()], place.env(), 30).code == 0
+    try:
+        for name in ("k8s", "json", "docker", "systemd"):
+            done = run([PROGRAM, "env", cache, "--format", name], place.env(), 20)
+            assert done.code == 1 and done.out == "" and done.err.count("\n") == 1, done
+            assert f"a path that is not UTF-8 cannot be written as {name}: {place.root}/odd \\xff: --format sh can" in done.err, done.err
+        script = 'eval "$("$1" env "$2")"; rmdir "$2/vllm"'
+        assert run(["sh", "-c", script, "sh", PROGRAM, cache], place.env(), 20).code == 0
+        for command in ("status", "stats", "jobs", "why-miss", "doctor", "explain", "sync", "nodes"):
+            done = run([PROGRAM, command, cache, "--json"], place.env(), 30)
+            assert done.code in (0, 1) and json.loads(done.out) is not None, (command, done)
+            assert run([PROGRAM, command, cache], place.env(), 30).code in (0, 1), command
+        assert json.loads(run([PROGRAM, "status", cache, "--json"], place.env(), 30).out)["mountpoint"].endswith("/odd \ufffd")
+    finally:
+        assert run([PROGRAM, "unmount", cache], place.env(), 30).code == 0
+
+
+@pytest.mark.usefixtures("root")
+def test_env_refuses_a_directory_that_another_user_made_first(cluster):
+    """In a mount of mode 1777 anybody can make the directory with a user's name, and engines unpickle what lies there."""
+    victim, attacker = 54321, 54322
+    node = cluster.node("a", start=False)
+    for directory in (cluster.directory, node.root):
+        directory.chmod(0o755)
+    node.cache.chmod(0o1777)
+    program = places.copy_programs(cluster.directory)
+    node.start(*cluster.options())
+    root = node.cache / "daemon"
+
+    def env(*words):
+        variables = {**node.env(), "LOGNAME": "daemon"}
+        done = run(["setpriv", f"--reuid={victim}", f"--regid={victim}", "--clear-groups", program, "env", node.cache, *words], variables, 20)
+        return done.code, done.err.removeprefix("inductorfs: ")
+
+    def refused(path, why):
+        return env() == (1, f"{path} {why}: ask root to remove it, or name another directory with --root\n")
+
+    assert env() == (0, ""), "nobody has made it yet"
+    as_user(attacker, 0, os.mkdir, root, 0o777)
+    assert refused(root, f"belongs to uid {attacker}"), env()
+    assert env("--root", "daemon") == (0, ""), "the user has named it"
+    root.rmdir()
+    as_user(attacker, 0, os.symlink, "/tmp", root)
+    assert refused(root, "is no directory"), env()
+    root.unlink()
+    as_user(victim, 0, os.mkdir, root, 0o777)
+    assert env() == (0, "")
+    as_user(attacker, 0, os.mkdir, root / "sglang", 0o777)
+    assert refused(root / "sglang", f"belongs to uid {attacker}"), env()
+    os.chown(root / "sglang", victim, victim)
+    as_user(attacker, 0, os.mkdir, root / "sglang" / "jit", 0o777)
+    assert refused(root / "sglang" / "jit", f"belongs to uid {attacker}"), env()

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shell_word.h"
+
+#include <string_view>
+
+namespace inductorfs::cli {
+
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:@+,";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+}  // namespace inductorfs::cli

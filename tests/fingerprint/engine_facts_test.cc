@@ -12,6 +12,7 @@
 #include "fingerprint/key_memory.h"
 #include "fingerprint/package_keys.h"
 #include "inductorfs/codec/digest.h"
+#include "support/emulator.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::fingerprint {
@@ -28,6 +29,7 @@ constexpr const char* kVersionFile = "__version__ = version = '0.32.0'\n";
 class EngineFact : public ::testing::Test {
  protected:
   void SetUp() override {
+    INDUCTORFS_NEEDS_OPENAT2();
     fs::create_directories(site_);
     fs::create_directories(root_ + "/opt/second");
   }

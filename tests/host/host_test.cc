@@ -9,6 +9,7 @@
 #include <set>
 
 #include "inductorfs/base/fd.h"
+#include "support/emulator.h"
 #include "support/learned_facts.h"
 #include "support/temporary_directory.h"
 
@@ -131,6 +132,7 @@ TEST(X86Level, FollowsThePsabi) {
 }
 
 TEST(LimitsOf, AreThoseOfTheFacts) {
+  INDUCTORFS_NEEDS_NO_EMULATOR("a C library of this processor where the host has its own");
   const layout::HostLimits limits = limits_of(all_known(
       {{Facet::kGpuArch, "cc=12.1\ncc=9.0"}, {Facet::kLibc, "name=glibc\nversion=2.36"}, {Facet::kCpu, kServer}}));
   EXPECT_EQ(limits.cuda_architectures, (std::vector<int>{121, 90}));
@@ -164,6 +166,7 @@ TEST(LimitsOf, LeavesUncheckedWhatTheFactsDoNotSay) {
 }
 
 TEST(LimitsOf, ResolvesLibrariesOfAnInstalledTorch) {
+  INDUCTORFS_NEEDS_NO_EMULATOR("a C library of this processor where the host has its own");
   const testing::TemporaryDirectory directory;
   const std::string torch = directory / "lib/python3.11/site-packages/torch";
   ASSERT_TRUE(make_directories(torch + "/lib").has_value());

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "inductorfs/base/fd.h"
+#include "support/emulator.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::host {
@@ -69,6 +70,7 @@ TEST(NewestVersion, ComparesNumbers) {
 }
 
 TEST(Libraries, AreFoundInGivenStandardAndCachedPlaces) {
+  INDUCTORFS_NEEDS_NO_EMULATOR("a C library of this processor where the host has its own");
   const testing::TemporaryDirectory directory;
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, directory / "libgiven.so", "").has_value());
   ASSERT_TRUE(make_directories(directory / "cached").has_value());
@@ -124,6 +126,7 @@ TEST(Libraries, OfTheDriverAreAFactOfTheirOwn) {
 }
 
 TEST(Libraries, KnowTheVersionsOfTheCompilersLibrary) {
+  INDUCTORFS_NEEDS_NO_EMULATOR("a C library of this processor where the host has its own");
   const Libraries host({});
   EXPECT_EQ(host.newest_of_libstdcxx("GLIBCXX_").substr(0, 4), "3.4.");
   EXPECT_EQ(host.newest_of_libstdcxx("CXXABI_").substr(0, 2), "1.");

@@ -12,6 +12,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/host/host.h"
+#include "support/emulator.h"
 #include "support/learned_facts.h"
 #include "support/temporary_directory.h"
 
@@ -108,6 +109,7 @@ TEST_F(PlaceReaderTest, WatchesThroughAChild) {
 }
 
 TEST_F(PlaceReaderTest, FindsLibrariesOfAnEnvironmentForItsHost) {
+  INDUCTORFS_NEEDS_NO_EMULATOR("a C library of this processor where the host has its own");
   const layout::HostLimits limits = limits_of(facts(), by_child());
   ASSERT_TRUE(limits.resolves);
   EXPECT_TRUE(limits.resolves("libelsewhere.so"));
@@ -116,6 +118,7 @@ TEST_F(PlaceReaderTest, FindsLibrariesOfAnEnvironmentForItsHost) {
 }
 
 TEST_F(PlaceReaderTest, GivesUpPlacesThatAreNotSeenInTime) {
+  INDUCTORFS_NEEDS_NO_EMULATOR("a C library of this processor where the host has its own");
   const PlaceReader reader = stuck(Milliseconds(50));
   const auto places = reader.places(facts());
   ASSERT_FALSE(places);

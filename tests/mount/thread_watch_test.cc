@@ -17,6 +17,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/thread.h"
+#include "support/emulator.h"
 #include "support/patience.h"
 
 namespace inductorfs::mount {
@@ -117,6 +118,7 @@ TEST_F(WatchedThread, TakesNoSlowWorkForAHangingOne) {
 }
 
 TEST_F(WatchedThread, SaysThatAThreadWaitsForTheDisk) {
+  INDUCTORFS_NEEDS_NO_EMULATOR("vfork(2) that stops its caller");
   Hold hold;
   const std::jthread thread = start_thread("seal", [&hold](const std::stop_token&) {
     const Activity activity("seals");

@@ -18,6 +18,7 @@
 
 #include "inductorfs/base/mount_table.h"
 #include "inductorfs/fuse/session.h"
+#include "support/emulator.h"
 #include "support/lacks.h"
 #include "support/temporary_directory.h"
 
@@ -87,6 +88,7 @@ TEST_F(MountProcesses, WhatAnotherUserCallsAMessengerDoesNotCount) {
 }
 
 TEST_F(MountProcesses, AnotherMountThatHasThePathByNowKeepsItsRequests) {
+  INDUCTORFS_NEEDS_NO_EMULATOR("fsopen(2)");
   if (::access("/dev/fuse", R_OK | W_OK) != 0) INDUCTORFS_LACKS("/dev/fuse");
   const std::string dead = directory_ / "dead";
   const std::string other = directory_ / "other";
@@ -124,6 +126,7 @@ TEST_F(MountProcesses, AnotherMountThatHasThePathByNowKeepsItsRequests) {
 }
 
 TEST(OwnMount, IsTheOneThatWasMadeAndIsTakenAwayWhereItIsWhenAnotherHasItsPath) {
+  INDUCTORFS_NEEDS_NO_EMULATOR("fsopen(2)");
   if (::access("/dev/fuse", R_OK | W_OK) != 0) INDUCTORFS_LACKS("/dev/fuse");
   const testing::TemporaryDirectory directory;
   const std::string own = directory / "d";

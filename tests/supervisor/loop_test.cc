@@ -25,6 +25,7 @@
 #include "inductorfs/base/sanitized.h"
 #include "inductorfs/supervisor/protocol.h"
 #include "inductorfs/takeover/request_slots.h"
+#include "support/emulator.h"
 
 // ---- every allocation of this process, whoever makes it
 
@@ -194,6 +195,7 @@ class WholeSupervisor : public ::testing::Test {
 };
 
 TEST_F(WholeSupervisor, AllocatesNothingWhateverHappens) {
+  INDUCTORFS_NEEDS_NO_EMULATOR("execveat(2)");
   takeover::RequestSlots slots(*region_);
   put(slots.of_thread(0), request(FUSE_LOOKUP, 1));
   put(slots.of_thread(1), request(FUSE_MKDIR, 2));

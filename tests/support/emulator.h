@@ -42,6 +42,12 @@ namespace inductorfs::testing {
     }                                                                            \
   } while (false)
 
+/// Ends a test of what a user-mode emulator has not, and says what that is.
+#define INDUCTORFS_NEEDS_NO_EMULATOR(what)                                               \
+  do {                                                                                   \
+    if (::inductorfs::testing::is_emulated()) INDUCTORFS_LACKS(what " under qemu-user"); \
+  } while (false)
+
 /// Ends a test that reads in /proc what a program of ours has mapped, opened and in its environment, or when it began,
 /// or that chooses its number.
 #define INDUCTORFS_NEEDS_OWN_PROC()                                       \

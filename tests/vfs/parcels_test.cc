@@ -430,8 +430,12 @@ TEST_F(Indexes, ReplaceWhatAnEarlierOneLeft) {
   const auto first = a.catalog->find(kIndex);
   ASSERT_TRUE(write(a, "a again"));
   ASSERT_TRUE(a.sync());
+  ASSERT_EQ(b.read(kRank + "/" + kFirst).value_or("absent"), "a one");  // by who had read the index
   b.catalog->freeze(false);
   ASSERT_TRUE(eventually([&] { return b.catalog->find(kIndex)->entry.digest != first->entry.digest; }));
+  EXPECT_FALSE(b.exists(kIndex)) << "its bytes cannot change under who has it";
+  EXPECT_EQ(b.read(kRank + "/" + kFirst).value_or("absent"), "a one");
+  forget(b, kRank + "/" + kFirst);
   ASSERT_TRUE(b.exists(kIndex));
   EXPECT_EQ(b.read(kRank + "/" + kFirst).value_or("absent"), "a again one");
 }

@@ -178,8 +178,14 @@ Result<void> Parcels::place_index(const Site& site, const std::string& aside, co
   const auto to = [&](const std::string& name) { return LocalTree::view(join(parent_path(site.path), name)); };
   for (const auto& item : head.items) {
     if (item.path == site.name || !disk_.stat(to(item.path)).value_or(std::nullopt)) continue;
-    if (is_left_member(disk_, to(item.path)) || disk_.same_bytes(from(item.path), to(item.path), UINT64_MAX)) continue;
-    return fail(ErrorCode::kBusy, item.path + " is another writer's here");
+    if (disk_.same_bytes(from(item.path), to(item.path), UINT64_MAX)) continue;
+    if (!is_left_member(disk_, to(item.path))) {
+      return fail(ErrorCode::kBusy, item.path + " is another writer's here");
+    }
+    // What the kernel knows keeps its bytes; it is asked to forget the name.
+    if (is_known({join(parent_path(site.path), item.path)})) {
+      return fail(ErrorCode::kBusy, item.path + " of an earlier index is in use here");
+    }
   }
   for (const auto& item : head.items) {
     if (item.path == site.name) continue;

@@ -124,9 +124,8 @@ class EnvCommand final : public Subcommand {
  public:
   [[nodiscard]] std::string_view name() const override { return "env"; }
   [[nodiscard]] std::string_view help() const override {
-    return "Print the variables that put a user's compile caches into a mount, and the mkdir of the directories, which "
-           "it "
-           "does not run";
+    return "Print the variables that put a user's compile caches into a mount, and the mkdir of the directories, "
+           "which it does not run";
   }
   void add_to(CLI::App& app) override {
     add_mountpoint(app, path_);

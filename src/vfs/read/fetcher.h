@@ -59,6 +59,8 @@ class Fetcher {
   /// Returns what fetch() would say of a blob that is in the store, including whether it fits this name. The blob stays
   /// in any case.
   [[nodiscard]] FetchOutcome judge_present(const codec::Entry& entry);
+  /// Says whether the store has the blob (is_here()).
+  [[nodiscard]] bool has(const codec::Entry& entry) { return is_here(store_, entry); }
   /// Fetches in the background, after everything that is needed; dropped when too much waits already.
   void prefetch(const std::vector<codec::Entry>& wanted);
   /// Ends the fetches that are under way (as kNotNow) and joins the threads. Idempotent.

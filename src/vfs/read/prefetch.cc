@@ -28,7 +28,12 @@ void Prefetch::directory(const layout::Name& directory) {
     if (bytes > options_.prefetch_bytes || wanted.size() >= kPrefetchEntries) break;
     wanted.push_back(std::move(known.entry));
   }
-  if (!wanted.empty()) fetcher_.prefetch(wanted);
+  // Before the files are asked for: they may be here by then, and nothing would tell that a job has started.
+  const auto missing = std::ranges::find_if(wanted, [&](const auto& entry) { return !fetcher_.has(entry); });
+  if (missing == wanted.end()) return;
+  const codec::Entry first = *missing;
+  fetcher_.prefetch(wanted);
+  companions(first);
 }
 
 void Prefetch::companions(const codec::Entry& entry) {

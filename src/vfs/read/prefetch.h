@@ -23,7 +23,7 @@ class Prefetch {
   Prefetch(const FileSystemOptions& options, catalog::Catalog& catalog, Fetcher& fetcher)
       : options_(options), catalog_(catalog), fetcher_(fetcher) {}
 
-  /// Fetches the entries of a directory in which a name was looked up.
+  /// Fetches the entries of a directory in which a name was looked up, and the companions of one that is not here.
   void directory(const layout::Name& directory);
   /// Fetches what the writer of this entry published within the same minutes, because one start of a job made it.
   void companions(const codec::Entry& entry);

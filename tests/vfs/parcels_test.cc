@@ -33,6 +33,13 @@ class Parcels : public ::testing::Test {
   static void forget(Host& host, const std::string& path) {
     if (const auto found = host.look_up(path)) host.file_system->forget(found->node, 1'000'000);
   }
+  /// Of a host on which this process is another environment's, or unknown.
+  static HostOptions with_writer(pid_t process, fingerprint::Match match) {
+    HostOptions options;
+    options.writers = std::make_shared<FakeWriters>();
+    options.writers->set(process, match);
+    return options;
+  }
   static void forget_kernel(Host& host) {
     for (const auto& path : {kSource, kBinary, kKernel}) forget(host, path);
   }
@@ -240,10 +247,7 @@ TEST_F(Parcels, ArePurgedThoughTheyWereChanged) {
 
 TEST_F(Parcels, StayWhenTheyAreRenamed) {
   constexpr pid_t kShell = 4'100'003;
-  HostOptions options;
-  options.writers = std::make_shared<FakeWriters>();
-  options.writers->set(kShell, fingerprint::Match::kUnknown);
-  Host c(cluster, options);
+  Host c(cluster, with_writer(kShell, fingerprint::Match::kUnknown));
   publish_by_a();
   ASSERT_TRUE(c.wait_for_entry(kKernel));
   ASSERT_TRUE(c.make_directories("cache"));
@@ -452,10 +456,7 @@ TEST_F(Indexes, TakeTheirFilesWithThemWhenTheFactsAreOthers) {
 
 TEST_F(Indexes, StayHereWithAFileOfAnotherEnvironment) {
   constexpr pid_t kOther = 4'100'002;
-  HostOptions options;
-  options.writers = std::make_shared<FakeWriters>();
-  options.writers->set(kOther, fingerprint::Match::kDiffers);
-  Host c(cluster, options);
+  Host c(cluster, with_writer(kOther, fingerprint::Match::kDiffers));
   ASSERT_TRUE(c.make_directories(kRank));
   ASSERT_TRUE(c.publish_file(kRank + "/" + kFirst, "c one"));
   c.act_as(kOther);

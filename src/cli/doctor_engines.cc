@@ -44,14 +44,17 @@ std::vector<std::string> names_in(const std::string& directory) {
   return names;
 }
 
+constexpr std::string_view kEmpty = "is empty";
+constexpr std::string_view kCut = "is cut off";
+
 /// On which part of this index vLLM ends with an error, or nothing. It reads the index as a Python literal, and opens
 /// each artifact that the index names, without catching an error (vllm/compilation/backends.py: CompilerManager).
 std::string wrong_in_index(const std::string& directory) {
   const auto text = read_regular(directory + "/" + kIndex, kIndexLimit);
   if (!text) return {};  // none: then vLLM has nothing to read
   const size_t last = text->find_last_not_of(" \n\r\t");
-  if (last == std::string::npos) return "is empty";
-  if (text->front() != '{' || (*text)[last] != '}') return "is cut off";
+  if (last == std::string::npos) return std::string(kEmpty);
+  if (text->front() != '{' || (*text)[last] != '}') return std::string(kCut);
   constexpr std::string_view kArtifact = "'artifact_compile_range_";
   for (size_t at = text->find(kArtifact); at != std::string::npos; at = text->find(kArtifact, at + 1)) {
     const std::string name = text->substr(at + 1, std::min(text->find('\'', at + 1), text->size()) - at - 1);
@@ -80,8 +83,20 @@ Json finding(Kind kind, const std::string& what, const std::string& remedy) {
   return {{"kind", to_string(kind)}, {"what", config::printable(what)}, {"remedy", config::printable(remedy)}};
 }
 
+Json finding_of_index(const std::string& directory, const std::string& wrong, bool in_mount) {
+  const std::string removal = "rm -r " + shell_word(directory) + ", while no engine starts";
+  const std::string what = directory + "/" + kIndex + " " + wrong;
+  if (!in_mount || (wrong != kEmpty && wrong != kCut)) {
+    return finding(Kind::kBad, what + ": vLLM ends with an error", removal);
+  }
+  return finding(Kind::kWarning, what + ": an engine is writing it, or was killed just now",
+                 "nothing: the mount removes the file when no process has it open for writing. If doctor still finds "
+                 "it after --quiet-time, " +
+                     removal);
+}
+
 /// Looks at what vLLM wrote below its cache root. Blocks on that file system.
-Json look_at_vllm(const std::string& root, Deadline deadline) {
+Json look_at_vllm(const std::string& root, bool in_mount, Deadline deadline) {
   Json findings = Json::array();
   const std::string compiled = root + "/torch_compile_cache";
   const auto hashes = names_in(compiled);
@@ -95,8 +110,7 @@ Json look_at_vllm(const std::string& root, Deadline deadline) {
                                  "nothing: vLLM writes the file again"));
     }
     if (const std::string wrong = wrong_in_index(path); !wrong.empty()) {
-      findings.push_back(finding(Kind::kBad, path + "/" + kIndex + " " + wrong + ": vLLM ends with an error",
-                                 "rm -r " + shell_word(path) + ", while no engine starts"));
+      findings.push_back(finding_of_index(path, wrong, in_mount));
     }
   }
   const size_t many = std::max(hashes.size(), names_in(compiled + "/torch_aot_compile").size());
@@ -150,10 +164,11 @@ std::vector<Diagnosis> findings_of_engines(const GetVariable& variable, const Mo
   }
   const UserCache& vllm = *std::ranges::find(user_caches(), "vLLM", &UserCache::program);
   const std::string place = place_of(vllm, variable, home);
+  const bool in_mount = !place.empty() && !mount_of(place).empty();
   const auto answer = answer_of_child(::geteuid(), deadline, [&]() -> std::optional<std::string> {
     struct stat found {};
     if (place.empty() || ::stat(place.c_str(), &found) != 0 || !become_user(found.st_uid)) return std::nullopt;
-    return config::to_line(look_at_vllm(place, deadline));
+    return config::to_line(look_at_vllm(place, in_mount, deadline));
   });
   if (!answer) return findings;
   for (const Json& one : Json::parse(*answer, nullptr, false)) {

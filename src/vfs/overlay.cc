@@ -63,7 +63,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
       removal_(services, tree_, sets_),
       sealer_([this](const SealItem& item) { return sealing_.seal(item); },
               [this](const NodePtr& node) { tree_.let_go(tree_.nodes().release(node)); }, options_.quiet_time),
-      in_place_(services, tree_, lookup_, origin_, marks_, sealer_),
+      in_place_(services, {tree_, lookup_, origin_, marks_, sealer_, removal_, notifier_}),
       sealing_(services, {tree_, lookup_, origin_, marks_, sealer_, in_place_, removal_, refusals_, notifier_, phase_}),
       data_(services, tree_, fetcher_, origin_, in_place_, sealer_),
       attributes_(services, tree_, scopes_, origin_, data_),

@@ -260,12 +260,23 @@ TEST(FindingsOfEngines, NameWhatVllmWouldEndOf) {
   };
 
   EXPECT_TRUE(found(whole).empty());
-  EXPECT_TRUE(finds(found(""), Kind::kBad, "is empty: vLLM ends", "rm -r " + tag));
-  EXPECT_TRUE(finds(found(whole.substr(0, 30)), Kind::kBad, "is cut off", "rm -r " + tag));
+  EXPECT_TRUE(finds(found(""), Kind::kWarning, "is empty: an engine is writing it", "rm -r " + tag));
+  EXPECT_TRUE(finds(found(whole.substr(0, 30)), Kind::kWarning, "is cut off: an engine", "the mount removes the file"));
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, model + "/model", ""));
   EXPECT_TRUE(finds(found(whole), Kind::kWarning, "/model has 0 bytes", "nothing"));
   std::filesystem::remove(tag + "/" + name);
   EXPECT_TRUE(finds(found(whole), Kind::kBad, "names " + name, "rm -r " + tag));
+}
+
+TEST(FindingsOfEngines, NameACutIndexThatNoMountRemoves) {
+  const TemporaryDirectory home;
+  const std::string tag = home / "elsewhere/torch_compile_cache/0123456789/rank_0_0/backbone";
+  ASSERT_TRUE(make_directories(tag));
+  for (const auto& [index, wrong] : {std::pair("", "is empty"), std::pair("{((1, 128)", "is cut off")}) {
+    ASSERT_TRUE(write_file_atomically(AT_FDCWD, tag + "/vllm_compile_cache.py", index));
+    const auto found = engine_findings(home, {{"VLLM_CACHE_ROOT", home / "elsewhere"}});
+    EXPECT_TRUE(finds(found, Kind::kBad, std::string(wrong) + ": vLLM ends with an error", "rm -r " + tag));
+  }
 }
 
 TEST(FindingsOfEngines, QuoteWhatAUserPastes) {
@@ -275,7 +286,7 @@ TEST(FindingsOfEngines, QuoteWhatAUserPastes) {
   ASSERT_TRUE(make_directories(tag));
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, tag + "/vllm_compile_cache.py", ""));
   const auto found = engine_findings(home, {{"VLLM_CACHE_ROOT", root}});
-  EXPECT_TRUE(finds(found, Kind::kBad, "is empty", "rm -r '" + tag + "', while")) << findings_text(found);
+  EXPECT_TRUE(finds(found, Kind::kWarning, "is empty", "rm -r '" + tag + "', while")) << findings_text(found);
   const auto elsewhere = findings_of_engines(
       [](const char* name) {
         return std::string_view(name) == "VLLM_CACHE_ROOT" ? std::optional<std::string>("/x") : std::nullopt;

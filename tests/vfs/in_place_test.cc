@@ -364,5 +364,185 @@ TEST_F(LeftInPlace, WhatIsWrittenInPlaceLaterStaysHereUnasked) {
   EXPECT_EQ(kernel->questions(), 0U);
 }
 
+/// vLLM's index, in place, under each policy: what a killed engine leaves of it.
+class CutIndex : public InPlaceTest {
+ protected:
+  [[nodiscard]] HostOptions learned() const {
+    HostOptions options = asking();
+    options.writers = std::make_shared<FakeWriters>();
+    options.writers->set(own_pid(), fingerprint::Match::kMatches);
+    return options;
+  }
+  Result<void> write_artefact(Host& host, const std::string& bytes) const {
+    INDUCTORFS_TRY(host.make_directories(rank));
+    return host.publish_file(rank + "/" + artefact, bytes);
+  }
+  Result<void> write_half(Host& host) const {
+    INDUCTORFS_TRY(write_artefact(host, "artefact"));
+    return host.create(index, half);
+  }
+  void goes_and_may_be_made_anew(Host& host) {
+    ASSERT_TRUE(host.sync());
+    EXPECT_FALSE(host.exists(index));
+    EXPECT_EQ(host.list(rank).value_or(std::vector<std::string>{}), std::vector<std::string>{artefact});
+    ASSERT_TRUE(host.create(index, whole));
+    ASSERT_TRUE(host.sync());
+    EXPECT_EQ(host.read(index).value_or("absent"), whole);
+    EXPECT_TRUE(is_in_cluster(host, index));
+  }
+
+  const std::string rank = "torch_compile_cache/0123456789/rank_0_0/backbone";
+  const std::string index = rank + "/vllm_compile_cache.py";
+  const std::string artefact = "artifact_compile_range_1_128_subgraph_0";
+  const std::string whole =
+      "{((1, 128), 0, 'inductor_standalone'): ('" + artefact + "', '/mnt/cache/" + rank + "/" + artefact + "')}";
+  const std::string half = whole.substr(0, whole.size() / 2);
+};
+
+TEST_F(CutIndex, GoesWhenItsWriterIsGone) {
+  Host a(cluster, learned());
+  kernel->set(index, OpenState::kForWriting);
+  ASSERT_TRUE(write_half(a));
+  EXPECT_NE(why_not_synced(a).find(index + ": somebody has it open for writing"), std::string::npos)
+      << why_not_synced(a);
+  EXPECT_EQ(a.read(index).value_or("absent"), half);
+  kernel->set(index, OpenState::kNotForWriting);
+  goes_and_may_be_made_anew(a);
+  EXPECT_TRUE(a.kernel.told_name("vllm_compile_cache.py"));
+  EXPECT_EQ(a.count("view.cut_index"), 1U);
+}
+
+TEST_F(CutIndex, GoesUnderThePoliciesThatExamineNobody) {
+  for (const bool quiet_is_complete : {true, false}) {
+    HostOptions options = asking();
+    options.quiet_is_complete = quiet_is_complete;
+    Host a(remote::make_memory_cluster(), options);
+    ASSERT_TRUE(write_half(a));
+    goes_and_may_be_made_anew(a);
+  }
+}
+
+TEST_F(CutIndex, GoesThoughItIsOfAnotherEnvironment) {
+  HostOptions options = learned();
+  options.writers->set(own_pid(), fingerprint::Match::kDiffers);
+  Host a(cluster, options);
+  ASSERT_TRUE(write_half(a));
+  ASSERT_TRUE(a.sync());
+  EXPECT_FALSE(a.exists(index));
+}
+
+TEST_F(CutIndex, GoesWithoutAByteToo) {
+  Host a(cluster, learned());
+  kernel->set(index, OpenState::kForWriting);
+  ASSERT_TRUE(write_artefact(a, "artefact"));
+  ASSERT_TRUE(a.create(index, ""));
+  EXPECT_FALSE(why_not_synced(a).empty());
+  EXPECT_TRUE(a.exists(index)) << "its writer lives";
+  kernel->set(index, OpenState::kNotForWriting);
+  goes_and_may_be_made_anew(a);
+}
+
+TEST_F(CutIndex, GoesWhenAWholeOneWasThereBefore) {
+  Host a(cluster, learned());
+  ASSERT_TRUE(write_artefact(a, "artefact"));
+  ASSERT_TRUE(a.create(index, whole));
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(is_in_cluster(a, index));
+  ASSERT_TRUE(a.truncate(index, 0));
+  ASSERT_TRUE(a.append(index, half));
+  ASSERT_TRUE(a.sync());
+  EXPECT_EQ(a.read(index).value_or("absent"), whole) << "the cluster's";
+  EXPECT_EQ(a.count("view.cut_index"), 1U);
+}
+
+TEST_F(CutIndex, IsReadToTheEndByWhoHasItOpen) {
+  Host a(cluster, learned());
+  kernel->set(index, OpenState::kForWriting);
+  ASSERT_TRUE(write_half(a));
+  const auto found = a.look_up(index);
+  ASSERT_TRUE(found);
+  kernel->set(index, OpenState::kNotForWriting);
+  ASSERT_TRUE(a.sync());
+  ASSERT_FALSE(a.exists(index));
+  std::string bytes(half.size() + 1, 0);
+  EXPECT_EQ(a.file_system->read(found->node, bytes.data(), bytes.size(), 0).value_or(0), half.size());
+}
+
+TEST_F(CutIndex, StaysWhileTheKernelDoesNotTell) {
+  Host a(cluster, learned());
+  kernel->set(index, OpenState::kUnknown);
+  ASSERT_TRUE(write_half(a));
+  ASSERT_TRUE(a.sync());
+  EXPECT_EQ(a.read(index).value_or("absent"), half);
+  EXPECT_EQ(a.count("view.cut_index"), 0U);
+}
+
+TEST_F(CutIndex, StaysWhenSomebodyWritesAfterTheQuestion) {
+  Host a(cluster, learned());
+  kernel->hold(true);
+  ASSERT_TRUE(write_half(a));
+  ASSERT_TRUE(kernel->wait_for_questions(0));
+  ASSERT_TRUE(a.truncate(index, 0));  // by the next engine; nobody had it open, says the answer
+  kernel->set(index, OpenState::kForWriting);
+  const uint64_t asked = kernel->questions();
+  kernel->hold(false);
+  ASSERT_TRUE(kernel->wait_for_questions(asked));
+  ASSERT_TRUE(a.append(index, whole));
+  kernel->set(index, OpenState::kNotForWriting);
+  ASSERT_TRUE(a.sync());
+  EXPECT_EQ(a.read(index).value_or("absent"), whole);
+  EXPECT_TRUE(is_in_cluster(a, index));
+}
+
+TEST_F(CutIndex, GoesUnderTheNextWorkerWhenItsWriterIsGone) {
+  Host a(cluster, learned());
+  kernel->set(index, OpenState::kForWriting);
+  ASSERT_TRUE(write_half(a));
+  a.take_over();
+  EXPECT_FALSE(why_not_synced(a).empty());
+  EXPECT_EQ(a.read(index).value_or("absent"), half);
+  kernel->set(index, OpenState::kNotForWriting);
+  goes_and_may_be_made_anew(a);
+  a.take_over();
+  EXPECT_EQ(a.read(index).value_or("absent"), whole);
+}
+
+TEST_F(CutIndex, GoesUnderTheNextWorkerWhenAWholeOneWasThereBefore) {
+  Host a(cluster, learned());
+  ASSERT_TRUE(write_artefact(a, "artefact"));
+  ASSERT_TRUE(a.create(index, whole));
+  ASSERT_TRUE(a.sync());
+  kernel->set(index, OpenState::kForWriting);
+  ASSERT_TRUE(a.truncate(index, half.size()));
+  a.take_over();
+  EXPECT_FALSE(why_not_synced(a).empty());
+  EXPECT_EQ(a.read(index).value_or("absent"), half);
+  kernel->set(index, OpenState::kNotForWriting);
+  ASSERT_TRUE(a.sync());
+  EXPECT_EQ(a.count("view.cut_index"), 1U);
+  EXPECT_EQ(a.read(index).value_or("absent"), whole) << "the cluster's";
+}
+
+TEST_F(CutIndex, GoesBeforeTheNextMountIsUsed) {
+  Host a(cluster, learned());
+  kernel->set(index, OpenState::kForWriting);
+  ASSERT_TRUE(write_half(a));
+  a.restart();
+  EXPECT_FALSE(a.exists(index)) << "whoever had it open lost the mount";
+  kernel->set(index, OpenState::kNotForWriting);
+  goes_and_may_be_made_anew(a);
+}
+
+TEST_F(CutIndex, IsNoneThatIsWholeAndOfNoUseToTheCluster) {
+  Host a(cluster, learned());
+  ASSERT_TRUE(a.make_directories(rank));
+  ASSERT_TRUE(a.create(index, whole));  // names what is not there
+  ASSERT_TRUE(a.sync());
+  EXPECT_EQ(a.read(index).value_or("absent"), whole);
+  a.take_over();
+  a.restart();
+  EXPECT_EQ(a.read(index).value_or("absent"), whole);
+}
+
 }  // namespace
 }  // namespace inductorfs::testing

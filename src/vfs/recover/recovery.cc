@@ -194,6 +194,8 @@ void Recovery::recover_parcel(const std::string& path, bool torn) {
   if (!disk_.keeps_seals()) return remove("the disk keeps no extended attributes");
   if (torn && !mark) return remove("not sealed when the host went down");
   if (torn && digest_on_disk(disk_, path) != mark->digest) return remove("damaged");
+  // Whoever wrote it did so through the mount that ended.
+  if (!mark && is_cut_index(disk_, path)) return remove("its writer was killed");
   if (mark && mark->fetched) {
     pins_.with([&](Pins& pins) { pins.sealed_paths.try_emplace(mark->digest, path); });
     return;  // Lookup takes it away when the cluster has it no more

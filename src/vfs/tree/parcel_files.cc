@@ -169,6 +169,16 @@ Result<ParcelFiles> parcel_files(const LocalTree& tree, const std::string& path)
   return files_named(std::move(directory), names, last_component(path), std::move(canonical));
 }
 
+bool is_cut_index(const LocalTree& tree, const std::string& path) {
+  if (form_of(path) != layout::Form::kIndex) return false;
+  const auto directory = tree.open_directory(LocalTree::view(parent_path(path)));
+  const auto index =
+      directory ? read_file(directory->get(), last_component(path), kIndexLimit) : fail(directory.error());
+  if (!index) return false;
+  const auto names = layout::index_members(layout::classify(path).family, *index);
+  return !names && names.error().code() == ErrorCode::kCorrupt;
+}
+
 Result<std::string> shown_index(const std::string& path, std::string_view canonical, const std::string& directory) {
   return layout::index_in_directory(layout::classify(path).family, canonical, directory);
 }

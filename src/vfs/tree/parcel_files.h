@@ -46,6 +46,11 @@ struct ParcelFiles {
 /// there. The caller holds moves().
 [[nodiscard]] Result<ParcelFiles> parcel_files(const LocalTree& tree, const std::string& path);
 
+/// Says whether an index is damaged, mostly because its writer was killed: its text is not one Python literal, so that
+/// a program that reads it ends with an error. False for an index that is whole and names what is not there, and for
+/// one that cannot be read. The caller holds moves().
+[[nodiscard]] bool is_cut_index(const LocalTree& tree, const std::string& path);
+
 /// Returns what a host shows of the index of a parcel, whose bytes are `canonical`: the paths in it are those of the
 /// directory as the asking process sees it.
 [[nodiscard]] Result<std::string> shown_index(const std::string& path, std::string_view canonical,

@@ -9,6 +9,7 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
 #include "vfs/tree/branch_paths.h"
+#include "vfs/tree/parcel_files.h"
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
@@ -56,8 +57,14 @@ bool InPlace::watches(const NodePtr& node) const {
   return is_on() || node->content.with([](const Content& content) { return content.unfinished; });
 }
 
-void InPlace::add(const NodePtr& node, const std::string& path) {
-  if (watches(node)) wait_for(node, path);
+bool InPlace::watches(const NodePtr& node, const std::string& path) const {
+  return watches(node) || (asks() && form_of(path) == layout::Form::kIndex);
+}
+
+bool InPlace::add(const NodePtr& node, const std::string& path) {
+  if (!watches(node, path)) return false;
+  wait_for(node, path);
+  return true;
 }
 
 bool InPlace::add_left(const std::string& path) {
@@ -240,7 +247,7 @@ void InPlace::look() {
 void InPlace::take_answer(const Item& item, OpenState state) {
   switch (state) {
     case OpenState::kNotForWriting:
-      return finish(item);
+      return finish(item, state);
     case OpenState::kForWriting:
       return put_off(item, state, tree_.options().quiet_time);
     case OpenState::kLate:
@@ -250,7 +257,7 @@ void InPlace::take_answer(const Item& item, OpenState state) {
       return;
     case OpenState::kUnknown:
       if (item.unknown + 1 < kMostUnknown) return put_off(item, state, tree_.options().quiet_time);
-      if (seals_when_quiet(item.path)) return finish(item);  // the time alone is its sign
+      if (seals_when_quiet(item.path)) return finish(item, state);  // the time alone is its sign
       counters_.get("seal.in_place_unknown").add();
       log::write_limited(log::Level::kWarning, "seal.in_place_unknown",
                          {{"path", shown_path(item.path)},
@@ -292,7 +299,7 @@ void InPlace::left(const Item& item) {
   tree_.unpin(item.node);
 }
 
-void InPlace::finish(const Item& item) {
+void InPlace::finish(const Item& item, OpenState answer) {
   bool last = false;
   if (!take(item, false, last)) return;
   // A write that came since the question may be the first of several.
@@ -301,12 +308,42 @@ void InPlace::finish(const Item& item) {
     content.unfinished = false;
     return true;
   });
-  if (complete) {
-    queue_for_seal(item, true, last);
-  } else {
+  const bool is_gone = complete && answer == OpenState::kNotForWriting && remove_if_cut(item);
+  if (!complete) {
     add(item.node, item.path);
+  } else if (!is_gone) {
+    queue_for_seal(item, true, last);
   }
   left(item);
+}
+
+/// Removes the name of an index that its writer has left half-written. A process that has the file open reads on.
+/// Unlike after unlink(2), the cluster's entry of that name is shown. If a program has opened the file for writing
+/// since the kernel was asked, and has neither truncated nor written it yet, what it writes has no name any more: the
+/// next program compiles, and none fails.
+bool InPlace::remove_if_cut(const Item& item) {
+  if (!moves_.read([&](const Moves&) { return is_cut_index(disk_, item.path); })) return false;
+  // Nobody may be on the way to the name while it goes.
+  const NodePtr parent = moves_.write([&](Moves&) -> NodePtr {
+    const auto walked = nodes_.walk(item.path);
+    if (!walked.missing.empty() || walked.node != item.node) return nullptr;
+    const bool removed = item.node->content.with([&](Content& content) {
+      if (content.version != item.version || content.active_writes > 0 || content.backing != Backing::kLocal) {
+        return false;
+      }
+      const Site where{walked.parent, walked.name, item.path, layout::name_of(item.path), {}};
+      return removal_.take_name_away(where, item.node, &content).has_value();
+    });
+    return removed ? walked.parent : nullptr;
+  });
+  if (!parent) return false;
+  tree_.let_go(nodes_.release(item.node));
+  notifier_.forget_name(parent->id, last_component(item.path));
+  changed_names_in(parent);
+  notifier_.forget_content(parent->id);
+  counters_.get("view.cut_index").add();
+  log::warning("view.cut_index", {{"path", shown_path(item.path)}});
+  return true;
 }
 
 void InPlace::drop(const Item& item) {

@@ -13,8 +13,10 @@
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/vfs/file_system.h"
 #include "vfs/origin/origin.h"
+#include "vfs/read/notifier.h"
 #include "vfs/read/services.h"
 #include "vfs/tree/root_tree.h"
+#include "vfs/write/removal.h"
 #include "vfs/write/sealer.h"
 
 namespace inductorfs::vfs {
@@ -24,6 +26,10 @@ namespace inductorfs::vfs {
 /// that nothing was written to it for the quiet time. Only a mount that publishes what any program writes (--writers
 /// all) relies on that sign: a program of the mount's own environment (--writers matching and pod) renames, or removes
 /// its build directory, and a file that it left half-written must stay here.
+///
+/// Every mount asks about an index (layout::Form::kIndex), which its program writes in place and reads without catching
+/// an error. If nobody writes to it any more and it is cut, its writer was killed: the name is removed, so that the
+/// next program finds none and writes it anew.
 ///
 /// Every mount also asks about the files without a seal that an earlier worker or an earlier mount has left
 /// (add_left()): nothing on the disk tells whether such a file was renamed to its name or is still being written there.
@@ -37,8 +43,24 @@ namespace inductorfs::vfs {
 /// else is safe for concurrent use.
 class InPlace {
  public:
-  InPlace(const Services& services, RootTree& tree, Lookup& lookup, Origin& origin, Marks& marks, Sealer& sealer)
-      : counters_(services.counters), tree_(tree), lookup_(lookup), origin_(origin), marks_(marks), sealer_(sealer) {}
+  struct Parts {
+    RootTree& tree;
+    Lookup& lookup;
+    Origin& origin;
+    Marks& marks;
+    Sealer& sealer;
+    Removal& removal;
+    Notifier& notifier;
+  };
+  InPlace(const Services& services, const Parts& parts)
+      : counters_(services.counters),
+        tree_(parts.tree),
+        lookup_(parts.lookup),
+        origin_(parts.origin),
+        marks_(parts.marks),
+        sealer_(parts.sealer),
+        removal_(parts.removal),
+        notifier_(parts.notifier) {}
 
   /// Starts the thread, if somebody can ask the kernel.
   void start();
@@ -51,9 +73,9 @@ class InPlace {
   [[nodiscard]] bool is_on() const;
   /// Says whether there is a way to ask the kernel.
   [[nodiscard]] bool asks() const;
-  /// Adds a file that got this name, or was written to: it is examined when it has been quiet. Does nothing for a file
-  /// of a family that is not shared.
-  void add(const NodePtr& node, const std::string& path);
+  /// Adds a file that got this name, or was written to: it is examined when it has been quiet. Returns false if this
+  /// mount does not ask about such a file. Does nothing for a file of a family that is not shared.
+  bool add(const NodePtr& node, const std::string& path);
   /// Adds a file without a seal that an earlier worker or an earlier mount has left, whatever process wrote it. Returns
   /// false if there is no way to ask the kernel: the caller seals the file by the sign of its family.
   [[nodiscard]] bool add_left(const std::string& path);
@@ -98,6 +120,7 @@ class InPlace {
   enum class Next { kAsk, kLater, kDrop };
 
   [[nodiscard]] bool watches(const NodePtr& node) const;
+  [[nodiscard]] bool watches(const NodePtr& node, const std::string& path) const;
   void wait_for(const NodePtr& node, const std::string& path);
   void run(const std::stop_token& stop);
   [[nodiscard]] std::vector<Item> due_items(SteadyTime now) const;
@@ -106,7 +129,8 @@ class InPlace {
   [[nodiscard]] Next next_of(Item& item);
   void take_answer(const Item& item, OpenState state);
   void put_off(const Item& item, OpenState state, Milliseconds wait);
-  void finish(const Item& item);
+  void finish(const Item& item, OpenState answer);
+  [[nodiscard]] bool remove_if_cut(const Item& item);
   void drop(const Item& item);
   [[nodiscard]] bool take(const Item& item, bool although_added_again, bool& last_of_set);
   void left(const Item& item);
@@ -120,6 +144,8 @@ class InPlace {
   Origin& origin_;
   Marks& marks_;
   Sealer& sealer_;
+  Removal& removal_;
+  Notifier& notifier_;
   LocalTree& disk_{tree_.disk()};
   NodeTable& nodes_{tree_.nodes()};
   SharedGuarded<Moves>& moves_{tree_.moves()};

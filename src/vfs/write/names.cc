@@ -94,11 +94,8 @@ Result<Found> Names::create(NodeId parent, std::string_view name, mode_t mode, c
   if (!layout::rule_of(layout::classify(where.path).family).shared) return result;
   // What a compiler makes in place is witnessed when its build directory goes.
   if (!seals_after_build(where.path)) origin_.saw_writer(node, where.path, caller.pid);
-  if (in_place_.is_on()) {
-    in_place_.add(node, where.path);
-  } else if (seals_when_quiet(where.path)) {
-    sealer_.add_quiet({node, where.path, false});
-  }
+  const bool is_asked_about = in_place_.add(node, where.path);
+  if (!is_asked_about && seals_when_quiet(where.path)) sealer_.add_quiet({node, where.path, false});
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include <span>
 #include <string_view>
 
+#include "inductorfs/layout/index_name.h"
 #include "name_shapes.h"
 
 /// One table of the paths that engines make. Read: vLLM 0.13 to 0.33, SGLang 0.5.23, FlashInfer 0.7.2, TileLang 0.1.15,
@@ -84,7 +85,7 @@ constexpr Place kPlaces[] = {
     {Family::kVllmModel, Below::kNothing, In::kAnything, {kCompile, kAot, kSha256, kRank, is("model")}},
     {Family::kTemporary, Below::kNothing, In::kAnything, {kCompile, kAot, kSha256, kRank, kTempfile}},
     {Family::kEnginePrivate, Below::kNothing, In::kAnything, {kCompile, kAot, kSha256, kRank, kAny}},
-    {Family::kVllmIndex, Below::kNothing, In::kAnything, {kCompile, kShort, kRank, kTag, is("vllm_compile_cache.py")}},
+    {Family::kVllmIndex, Below::kNothing, In::kAnything, {kCompile, kShort, kRank, kTag, is(kVllmIndexName)}},
     {Family::kParcelMember, Below::kNothing, In::kAnything, {kCompile, kShort, kRank, kTag, a(Shape::kArtifact)}},
     {Family::kVllmFactors,
      Below::kNothing,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the index of a serving engine names: vLLM's vllm_compile_cache.py.
+// What the index of a serving engine names: vLLM's.
 #include <algorithm>
 #include <cstddef>
 #include <optional>
@@ -11,6 +11,7 @@
 #include "engine_families.h"
 #include "inductorfs/codec/entry.h"
 #include "inductorfs/codec/parcel.h"
+#include "inductorfs/layout/index_name.h"
 #include "inductorfs/layout/layout.h"
 #include "python_literal.h"
 
@@ -30,10 +31,10 @@ struct Named {
 };
 
 tl::unexpected<Error> corrupt_index(std::string_view why) {
-  return fail(ErrorCode::kCorrupt, "vllm_compile_cache.py: " + std::string(why));
+  return fail(ErrorCode::kCorrupt, std::string(kVllmIndexName) + ": " + std::string(why));
 }
 tl::unexpected<Error> unfit_index(std::string_view why) {
-  return fail(ErrorCode::kNotSupported, "vllm_compile_cache.py: " + std::string(why));
+  return fail(ErrorCode::kNotSupported, std::string(kVllmIndexName) + ": " + std::string(why));
 }
 
 /// (range or shape, number or hash of the graph, name of the compiler): backends.py, CompilerManager.cache.

@@ -12,13 +12,12 @@
 #include "compiled_artifact.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/codec/parcel.h"
+#include "inductorfs/layout/index_name.h"
 #include "json_check.h"
 #include "name_shapes.h"
 
 namespace inductorfs::layout {
 namespace {
-
-constexpr std::string_view kIndex = "vllm_compile_cache.py";
 
 /// The files of a parcel by name. All the programs have theirs in one directory without another in it.
 using Files = std::map<std::string, Artefact, std::less<>>;
@@ -49,7 +48,7 @@ std::string directory_of(std::string_view canonical) {
 
 /// An engine that finds an artefact missing ends; one that the index does not name would never be removed.
 Result<void> check_index(const Classification& classified, const Artefact& parcel, const Files& files) {
-  INDUCTORFS_TRY_ASSIGN(const auto* index, required(parcel, files, kIndex));
+  INDUCTORFS_TRY_ASSIGN(const auto* index, required(parcel, files, kVllmIndexName));
   INDUCTORFS_TRY_ASSIGN(const auto names, index_members(classified.family, index->bytes));
   INDUCTORFS_TRY_ASSIGN(const auto directory, index_directory(classified.family, index->bytes));
   if (!directory.ends_with(directory_of(classified.canonical))) {

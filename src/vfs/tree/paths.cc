@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/layout/index_name.h"
 #include "inductorfs/layout/layout.h"
 
 namespace inductorfs::vfs {
@@ -30,11 +31,10 @@ bool is_kernel_file(const std::string& path) { return layout::classify(path).fam
 layout::Form form_of(const std::string& path) { return layout::rule_of(layout::classify(path).family).form; }
 
 std::vector<std::string> parcels_of_member(const std::string& path) {
-  constexpr const char* kIndexName = "vllm_compile_cache.py";
   std::vector<std::string> parcels;
   if (layout::classify(path).family != layout::Family::kParcelMember) return parcels;
   std::string above = parent_path(path);
-  if (std::string index = join(above, kIndexName); form_of(index) == layout::Form::kIndex) {
+  if (std::string index = join(above, layout::kVllmIndexName); form_of(index) == layout::Form::kIndex) {
     parcels.push_back(std::move(index));
   }
   for (; !above.empty(); above = parent_path(above)) {

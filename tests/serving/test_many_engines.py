@@ -3,9 +3,9 @@
 binaries, and one that has nothing but a silent Redis. What each of the files beside this one tests with fewer."""
 import pytest
 
+from broken_files import MODEL
+from kills import POINTS, loads_all, named
 from serving_pods import LOADED, MODES, Pods
-from test_broken_files import MODEL
-from test_kills import POINTS, loads_all, named
 
 
 def test_unpacked_artifacts_stay_on_their_node_and_are_made_from_torchs_caches(cold, warm):

@@ -44,8 +44,8 @@ def facts(pods, facet=None, pattern="", replacement=""):
 
 
 OTHER_HOSTS = {"gpu": (r"\Anone\Z", "name=NVIDIA GeForce RTX 5090\ncapability=12.0"), "cuda": (r"^driver=none$", "driver=580.1"),
-               "cpu-isa": (r"^avx512=yes$", "avx512=no")}
-VARIABLES = {"TRITON_DEFAULT_FP_FUSION": "0", "ATEN_CPU_CAPABILITY": "avx2"}
+               "cpu-isa": (r"^avx512=(yes|no)$", lambda found: "avx512=no" if found[1] == "yes" else "avx512=yes")}
+VARIABLES = {"TRITON_DEFAULT_FP_FUSION": "0", "ATEN_CPU_CAPABILITY": "default"}
 
 
 def made_by_engines(pod):

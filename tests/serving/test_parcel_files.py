@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import stat
+import subprocess
+import sys
 import time
 
 import protocols
@@ -243,6 +245,41 @@ def test_a_file_that_is_added_later_changes_no_other_host(pair):
     TileLang.safe_write(at(b, TileLang) / "kernel.cubin", protocols.cubin("b"))
     assert find(b, TileLang) == made and writers_of({"": (at(b, TileLang) / "kernel.cubin").read_bytes()}) == {"b"}
     assert whole(at(a, TileLang)) == after
+
+
+# ---- an index that its writer left cut; test_many_engines.py kills vLLM itself
+
+INDEX = "vllm/torch_compile_cache/0123456789/rank_0_0/backbone/vllm_compile_cache.py"
+HALF = "{((1, 128), 0"
+WRITER = "import sys\nfile = open(sys.argv[1], 'w')\nfile.write(sys.argv[2])\nfile.flush()\nprint('half', flush=True)\nsys.stdin.read()"
+
+
+def test_a_cut_index_stays_while_its_writer_lives_and_goes_when_it_was_killed(cluster):
+    node = mounted(cluster, "a")
+    index = node.cache / INDEX
+    index.parent.mkdir(parents=True)
+    with subprocess.Popen([sys.executable, "-c", WRITER, index, HALF], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        try:
+            assert writer.stdout.readline() == b"half\n"
+
+            def is_known_to_be_open():
+                return f"{INDEX}: somebody has it open for writing" in node.cli("status", node.cache).out
+
+            wait_until(is_known_to_be_open, 30, "the mount to ask who has the index open")
+            node.next_worker(node.kill_worker())
+            wait_until(is_known_to_be_open, 30, "the next worker to ask")
+            assert index.read_text() == HALF and index.name in os.listdir(index.parent)
+            reader = os.open(index, os.O_RDONLY)
+        finally:
+            writer.kill()
+    disappears(index)
+    assert os.listdir(index.parent) == []
+    assert os.read(reader, 100) == HALF.encode()
+    os.close(reader)
+    with open(index, "x", encoding="utf-8") as file:
+        file.write("{}")
+    node.sync()
+    assert index.read_text() == "{}", "it is whole, and names nothing that another node could use"
 
 
 # ---- operators

@@ -11,6 +11,7 @@
 | one key, another graph (vllm#53366, #50891, #55383) | test_an_operator_takes_one_hash_from_all_nodes |
 
 Not here: kernels with get_raw_stream(0) (SkyRL#2183) need two GPUs; FlashInfer's mtimes (PR 3556) need its compiler."""
+import functools
 import json
 import re
 
@@ -29,11 +30,16 @@ def kinds(names):
     return {name.rsplit("/", 1)[1] for name in names} & set(KINDS)
 
 
-def facts(pods, facet=None, pattern="", replacement=""):
-    """A file for --fingerprint: this host, but for one fact if it is given."""
+@functools.cache
+def facts_of_this_host():
     done = run([places.program(), "fingerprint", "--json", "--python", places.venv_python("vllm-0.32")], seconds=120)
     assert done.code == 0, done.err
-    facets = json.loads(done.out)["facets"]
+    return done.out
+
+
+def facts(pods, facet=None, pattern="", replacement=""):
+    """A file for --fingerprint: this host, but for one fact if it is given."""
+    facets = json.loads(facts_of_this_host())["facets"]
     if facet:
         value = re.sub(pattern, replacement, facets[facet]["value"], flags=re.MULTILINE)
         assert value != facets[facet]["value"], facets[facet]

@@ -192,7 +192,7 @@ def warm(program, sides):
     before = [side.node.counters()["fuse.requests"] for side in sides]
     costs = json.loads(run([program, *files], seconds=120).out)
     requests = [side.node.counters()["fuse.requests"] - was for side, was in zip(sides, before, strict=True)]
-    return {what: [costs[str(file)][what] for file in files] for what in costs[str(files[0])]}, requests
+    return {what: [costs[str(file)][what][0] for file in files] for what in costs[str(files[0])]}, requests
 
 
 def measure(program, sides, options):

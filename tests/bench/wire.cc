@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A link to a Redis on a Unix socket: a TCP port of loopback whose bytes arrive late and not all at once.
+// A link to a Redis: a TCP port of loopback whose bytes arrive late and not all at once.
 //
-//   wire SOCKET ONE_WAY_MICROSECONDS BYTES_PER_SECOND      0: no delay, no limit
+//   wire SOCKET|PORT ONE_WAY_MICROSECONDS BYTES_PER_SECOND      0: no delay, no limit
 //
 // Prints the port, then relays until its standard input ends. All connections share the limit, each direction has its
 // own, as on a network card. Bytes leave in the order in which they came.
@@ -101,7 +101,21 @@ struct Pair {
   Flow down;
 };
 
+int connect_to_port(const char* port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(std::atoi(port)));
+  const int file = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (file < 0 || ::connect(file, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) die(port);
+  const int one = 1;
+  ::setsockopt(file, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  return file;
+}
+
+/// A path of a Unix socket, or a port of loopback.
 int connect_to(const char* path) {
+  if (path[0] != '/') return connect_to_port(path);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
@@ -194,7 +208,7 @@ class Relay {
 
 int main(int count, char** words) {
   if (count != 4) {
-    std::fprintf(stderr, "usage: wire SOCKET ONE_WAY_MICROSECONDS BYTES_PER_SECOND\n");
+    std::fprintf(stderr, "usage: wire SOCKET|PORT ONE_WAY_MICROSECONDS BYTES_PER_SECOND\n");
     return 2;
   }
   const Link link{std::chrono::microseconds(std::atol(words[2])), std::atof(words[3])};

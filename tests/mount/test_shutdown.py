@@ -118,8 +118,7 @@ sys.stdin.read()"""
 def test_silent_connections_of_another_user_do_not_delay_unmount(cluster, place):
     """They would hold each of 8 threads for 5 s (kPeerPatience), in five turns."""
     place.start(*cluster.options())
-    socket = RUNTIME / f"{hashlib.sha256(os.fsencode(place.cache)).hexdigest()[:16]}.sock"
-    with user_of(socket, SILENT) as stranger:
+    with user_of(place.control_socket, SILENT) as stranger:
         began = time.monotonic()
         place.unmount()
         assert time.monotonic() - began < 20

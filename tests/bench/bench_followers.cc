@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_followers [MOUNTS] [SECONDS]: what mounts that only listen cost a real server, and what one that publishes
-// costs the others. Each mount is a Remote of its own that follows as the catalog does (src/catalog/tail.cc).
+// bench_followers [MOUNTS] [SECONDS] [PUBLISHES]: what mounts that only listen cost a real server ("idle"), and what
+// one that publishes every two seconds costs the others ("publishing"), as JSON: commands a second and mount,
+// connections of a mount. Each mount is a Remote of its own that follows as the catalog does (src/catalog/tail.cc).
 #include <poll.h>
-#include <sys/resource.h>
 
 #include <atomic>
 #include <charconv>
@@ -12,8 +12,8 @@
 #include <random>
 #include <thread>
 
+#include "bench/server_info.h"
 #include "inductorfs/base/counters.h"
-#include "inductorfs/redis/connection.h"
 #include "inductorfs/remote/remote.h"
 #include "support/redis_server.h"
 
@@ -21,7 +21,6 @@ namespace inductorfs {
 namespace {
 
 constexpr int kScopes = 10;
-constexpr int kPublishes = 20;
 constexpr Milliseconds kPollInterval{1000};  // CatalogOptions::poll_interval
 constexpr Milliseconds kWaitMost{60'000};    // src/catalog/tail.cc
 
@@ -38,18 +37,10 @@ struct Counts {
   double sent = 0;
 };
 
-double number_in(const std::string& info, const std::string& name) {
-  const size_t at = info.find("\n" + name + ":");
-  return at == std::string::npos ? 0 : std::strtod(info.c_str() + at + name.size() + 2, nullptr);
-}
-
-Counts counts(redis::Connection& asking) {
-  const auto reply = asking.call({"INFO", "all"}, {});
-  if (!reply) return {};
-  const std::string& info = reply->text;
-  return {number_in(info, "total_commands_processed"),
-          number_in(info, "used_cpu_sys") + number_in(info, "used_cpu_user"), number_in(info, "connected_clients") - 1,
-          number_in(info, "total_net_output_bytes")};
+Counts counts(redis::Connection& server) {
+  const std::string info = bench::ask(server, {"INFO", "all"}).text;
+  return {bench::number_in(info, "total_commands_processed"), bench::processor_seconds(info),
+          bench::number_in(info, "connected_clients") - 1, bench::number_in(info, "total_net_output_bytes")};
 }
 
 /// Small frames of blobs whose digests say what they are not: nobody fetches them.
@@ -107,11 +98,8 @@ void wait_for(const std::atomic<int>& count, int least) {
   while (count < least) let_pass(Milliseconds(100));
 }
 
-int run(int mounts, int seconds) {
-  struct rlimit files {};
-  ::getrlimit(RLIMIT_NOFILE, &files);
-  files.rlim_cur = files.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &files);
+int run(int mounts, int seconds, int publishes) {
+  bench::allow_many_files();
   testing::RedisServer server({.arguments = {"--maxclients", "10000"}});
   Counters counters;
   remote::RemoteOptions options;
@@ -119,9 +107,8 @@ int run(int mounts, int seconds) {
   options.without_progress = Milliseconds(20'000);
   options.connect_patience = Milliseconds(20'000);
   auto writer = remote::open_redis(options, counters);
-  const auto endpoint = redis::parse_url(server.url());
-  auto asking = redis::Connection::open(*endpoint, soon());
-  if (!writer || !asking) return 1;
+  const auto asking = bench::connect_to(server.url());
+  if (!writer) return 1;
   for (int i = 0; i < kScopes; ++i) {
     if (!publish(**writer, i, 0)) return 1;
   }
@@ -131,34 +118,33 @@ int run(int mounts, int seconds) {
   std::vector<std::jthread> threads;
   for (int i = 0; i < mounts; ++i) threads.emplace_back([&] { follow(options, stop, ready, entries); });
   wait_for(ready, mounts);
-  std::printf("%d mounts, %d scopes each\n\n", mounts, kScopes);
-  std::printf("| | commands a second and mount | connections of a mount | server's CPU |\n|---|---|---|---|\n");
   const auto print = [&](const char* what, const Counts& from, const Counts& to, double lasted) {
-    std::printf("| %s | %.2f | %.1f | %.1f %% |\n", what, (to.commands - from.commands) / lasted / mounts,
-                (to.clients - 1) / mounts, 100 * (to.cpu - from.cpu) / lasted);
+    std::printf("\"%s\": {\"commands\": %.3f, \"connections\": %.3f, \"processor_percent\": %.3f}, ", what,
+                (to.commands - from.commands) / lasted / mounts, (to.clients - 1) / mounts,
+                100 * (to.cpu - from.cpu) / lasted);
   };
+  std::printf("{");
   // What the start left behind is closed before the count begins.
   let_pass(options.idle_lifetime + options.follow_rest);
   const auto now = [] { return std::chrono::steady_clock::now(); };
-  Counts before = counts(**asking);
+  Counts before = counts(*asking);
   SteadyTime since = now();
   let_pass(std::chrono::seconds(seconds));
-  Counts after = counts(**asking);
+  Counts after = counts(*asking);
   print("idle", before, after, std::chrono::duration<double>(now() - since).count());
 
-  before = counts(**asking);
+  before = counts(*asking);
   since = now();
   const int had = entries;
-  for (int i = 1; i <= kPublishes; ++i) {
+  for (int i = 1; i <= publishes; ++i) {
     if (!publish(**writer, 3, i)) return 1;
     let_pass(kPollInterval * 2);
   }
-  wait_for(entries, had + mounts * kPublishes);
-  after = counts(**asking);
-  print("one publish every two seconds", before, after, std::chrono::duration<double>(now() - since).count());
-  std::printf("\nof each publish %.1f commands and %.0f bytes for each mount\n",
-              (after.commands - before.commands) / kPublishes / mounts,
-              (after.sent - before.sent) / kPublishes / mounts);
+  wait_for(entries, had + mounts * publishes);
+  after = counts(*asking);
+  print("publishing", before, after, std::chrono::duration<double>(now() - since).count());
+  std::printf("\"commands_of_a_publish\": %.2f, \"bytes_of_a_publish\": %.0f}\n",
+              (after.commands - before.commands) / publishes / mounts, (after.sent - before.sent) / publishes / mounts);
   stop = true;
   return 0;
 }
@@ -172,5 +158,5 @@ int main(int argc, char** argv) {
     if (at < argc) std::from_chars(argv[at], argv[at] + std::strlen(argv[at]), value);
     return value;
   };
-  return inductorfs::run(number(1, 1000), number(2, 60));
+  return inductorfs::run(number(1, 1000), number(2, 60), number(3, 20));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_publishers [HOSTS]: what a server sees when so many hosts publish one job at the same time.
+// bench_publishers [HOSTS]: what a server sees when so many hosts publish one job at the same time, as JSON
+// (StormFigures).
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -18,23 +19,13 @@ int main(int argc, char** argv) try {
   options.pause = Milliseconds(1000);  // as the catalog waits
   if (options.hosts < 1) throw std::runtime_error("the number of hosts must be positive");
   const auto figures = bench::run_storm(options);
-  const auto hosts = static_cast<double>(options.hosts);
-  constexpr double kMega = 1e6;
-  const auto sent = static_cast<double>(figures.bytes_sent) / kMega;
-  const auto job = static_cast<double>(figures.job_bytes) / kMega;
-  std::printf("| %d hosts, one job each | one job | all hosts, if each sent all | sent |\n|---|---|---|---|\n",
-              options.hosts);
-  std::printf("| groups, log records | %" PRIu64 " | %.0f | %" PRIu64 " |\n", figures.job_groups,
-              static_cast<double>(figures.job_groups) * hosts, figures.records);
-  std::printf("| blobs | %" PRIu64 " | %.0f | %" PRIu64 " |\n", figures.job_blobs,
-              static_cast<double>(figures.job_blobs) * hosts, figures.blobs_sent);
-  std::printf("| bytes of blobs | %.1f MB | %.0f MB | %.1f MB |\n", job, job * hosts, sent);
-  std::printf("| bytes that the server received | | | %.1f MB |\n", static_cast<double>(figures.network_bytes) / kMega);
-  std::printf("| commands | | | %" PRIu64 ": %.1f for a group of a host |\n", figures.commands,
-              static_cast<double>(figures.commands) / hosts / static_cast<double>(figures.job_groups));
-  std::printf("\npublished %" PRIu64 ", held %" PRIu64 ", superseded %" PRIu64 ", put off %" PRIu64 ", failed %" PRIu64
-              "; %.1f s\n",
-              figures.published, figures.held, figures.superseded, figures.claimed, figures.failed, figures.seconds);
+  std::printf("{\"groups\": %" PRIu64 ", \"blobs\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"records\": %" PRIu64
+              ", \"blobs_sent\": %" PRIu64 ", \"bytes_sent\": %" PRIu64 ", \"network_bytes\": %" PRIu64
+              ", \"commands\": %" PRIu64 ", \"published\": %" PRIu64 ", \"held\": %" PRIu64 ", \"superseded\": %" PRIu64
+              ", \"claimed\": %" PRIu64 ", \"failed\": %" PRIu64 ", \"seconds\": %.3f}\n",
+              figures.job_groups, figures.job_blobs, figures.job_bytes, figures.records, figures.blobs_sent,
+              figures.bytes_sent, figures.network_bytes, figures.commands, figures.published, figures.held,
+              figures.superseded, figures.claimed, figures.failed, figures.seconds);
   return figures.failed == 0 ? 0 : 1;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "bench_publishers: %s\n", error.what());

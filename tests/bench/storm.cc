@@ -10,9 +10,9 @@
 #include <thread>
 #include <utility>
 
+#include "bench/server_info.h"
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
-#include "inductorfs/redis/connection.h"
 
 namespace inductorfs::bench {
 namespace {
@@ -119,22 +119,6 @@ class Host {
   std::vector<remote::PublishGroup> groups_;
 };
 
-redis::Reply ask(const std::string& url, const redis::Command& command) {
-  auto endpoint = redis::parse_url(url);
-  if (!endpoint) throw std::runtime_error(endpoint.error().to_string());
-  auto connection = redis::Connection::open(*endpoint, Deadline::after(kPatience));
-  if (!connection) throw std::runtime_error(connection.error().to_string());
-  auto reply = (*connection)->call(command, {kPatience, kPatience});
-  if (!reply) throw std::runtime_error(reply.error().to_string());
-  return std::move(*reply);
-}
-
-uint64_t number_in(const std::string& info, const std::string& name) {
-  const size_t at = info.find("\n" + name + ":");
-  if (at == std::string::npos) throw std::runtime_error("INFO has no " + name);
-  return std::stoull(info.substr(at + name.size() + 2));
-}
-
 }  // namespace
 
 std::vector<ArtefactKind> medium_job() {
@@ -150,11 +134,14 @@ std::vector<ArtefactKind> medium_job() {
           {"aotautograd", Rule::kContest, false, 20, 1, 30'000}};
 }
 
+const remote::ScopeId& storm_scope() { return kScope; }
+
 StormFigures run_storm(const StormOptions& options) {
   Guarded<int> finished(0);
   std::vector<std::unique_ptr<Host>> hosts;
   for (int i = 0; i < options.hosts; ++i) hosts.push_back(std::make_unique<Host>(options, finished, i));
-  const std::string before = ask(options.url, {"INFO", "stats"}).text;
+  const auto server = connect_to(options.url);
+  const std::string before = ask(*server, {"INFO", "stats"}).text;
   std::barrier<> start(options.hosts + 1);
   std::vector<std::jthread> threads;
   threads.reserve(hosts.size());
@@ -169,7 +156,7 @@ StormFigures run_storm(const StormOptions& options) {
   threads.clear();  // joins
   StormFigures figures;
   figures.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-  const std::string after = ask(options.url, {"INFO", "stats"}).text;
+  const std::string after = ask(*server, {"INFO", "stats"}).text;
   for (const ArtefactKind& kind : options.job) {
     const auto files = static_cast<uint64_t>(kind.groups) * static_cast<uint64_t>(kind.files);
     figures.job_groups += static_cast<uint64_t>(kind.groups);
@@ -185,11 +172,13 @@ StormFigures run_storm(const StormOptions& options) {
     figures.claimed += host->count("publish_claimed");
     figures.failed += host->failed;
   }
-  const auto difference = [&](const char* name) { return number_in(after, name) - number_in(before, name); };
+  const auto difference = [&](const char* name) {
+    return static_cast<uint64_t>(number_in(after, name) - number_in(before, name));
+  };
   figures.commands = difference("total_commands_processed");
   figures.network_bytes = difference("total_net_input_bytes");
   const std::string log = options.prefix + ":{" + kScope + "}:meta";
-  figures.records = std::stoull("0" + ask(options.url, {"HGET", log, "gen"}).text);
+  figures.records = std::stoull("0" + ask(*server, {"HGET", log, "gen"}).text);
   return figures;
 }
 

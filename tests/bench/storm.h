@@ -53,6 +53,9 @@ struct StormFigures {
 /// precompiled header, 40 C++ kernels, 40 Triton kernels, graphs.
 [[nodiscard]] std::vector<ArtefactKind> medium_job();
 
+/// The scope into which all hosts publish.
+[[nodiscard]] const remote::ScopeId& storm_scope();
+
 /// Runs the storm, one thread a host. Throws std::runtime_error when the server cannot be reached.
 [[nodiscard]] StormFigures run_storm(const StormOptions& options);
 

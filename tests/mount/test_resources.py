@@ -6,10 +6,7 @@ import errno
 import mmap
 import os
 import resource
-import socket
-import threading
 import time
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -426,41 +423,12 @@ def test_a_full_queue_drops_its_oldest_which_stay_on_this_host(cluster):
     assert {name: (node.cache / name).read_bytes() for name in old + new} == contents
 
 
-def fill_index(cluster, node, count):
-    """Adds `count` entries to the one scope's index, all with the bytes of the entry that is there; sends them in one go."""
-    (key,) = [key for key in cluster.redis.keys("*:idx") if cluster.redis.command("HLEN", key)]
-    (_, value) = cluster.redis.command("HGETALL", key)
-    body = value[:-4]  # and the check: of the value and of the path that it stands for
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(120)
-        connection.connect(str(cluster.redis.socket))
-
-        def send():
-            for start in range(0, count, 1000):
-                words = [b"HSET", key]
-                for index in range(start, min(count, start + 1000)):
-                    path = artefacts.code(f"many {index}").encode()
-                    words += [path, body + zlib.crc32(body + path).to_bytes(4, "little")]
-                connection.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
-
-        sender = threading.Thread(target=send)
-        sender.start()
-        with connection.makefile("rb") as answers:
-            for _ in range((count + 999) // 1000):
-                assert answers.readline().startswith(b":")
-        sender.join()
-    # Another history, of which there is no log: whoever follows the scope reads the whole index.
-    scope = key.removesuffix(b":idx")
-    cluster.redis.command("HSET", scope + b":meta", "gen", count, "nonce", "f" * 32)
-    cluster.redis.command("DEL", scope + b":log")
-
-
 def test_an_index_of_very_many_entries(cluster):
     """Of a broken or hostile publisher. INDUCTORFS_MANY_ENTRIES=1000000 for the figures of docs/operations.md."""
     first = cluster.quick("first")
     artefacts.write_atomic(first.cache, artefacts.code("one"), "text")
     first.sync()
-    fill_index(cluster, first, ENTRIES)
+    mounts.fill_index(cluster, ENTRIES)
     first.unmount()
     begin = time.monotonic()
     node = cluster.quick("node", "--prefetch", "0")

@@ -3,7 +3,10 @@
 import base64
 import contextlib
 import os
+import socket
 import subprocess
+import threading
+import zlib
 from pathlib import Path
 
 from . import artefacts, places
@@ -103,3 +106,32 @@ def populate(node):
         directory = artefacts.triton_compile(cache, f"kernel {index}", node.name)
         made += [directory / name for name in (*artefacts.TRITON_FILES, "__grp__k.json")]
     return [path.relative_to(cache) for path in made]
+
+
+def fill_index(cluster, count):
+    """Adds `count` entries to the one scope's index, all with the bytes of the entry that is there; sends them in one go."""
+    (key,) = [key for key in cluster.redis.keys("*:idx") if cluster.redis.command("HLEN", key)]
+    (_, value) = cluster.redis.command("HGETALL", key)
+    body = value[:-4]  # and the check: of the value and of the path that it stands for
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(120)
+        connection.connect(str(cluster.redis.socket))
+
+        def send():
+            for start in range(0, count, 1000):
+                words = [b"HSET", key]
+                for index in range(start, min(count, start + 1000)):
+                    path = artefacts.code(f"many {index}").encode()
+                    words += [path, body + zlib.crc32(body + path).to_bytes(4, "little")]
+                connection.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        with connection.makefile("rb") as answers:
+            for _ in range((count + 999) // 1000):
+                assert answers.readline().startswith(b":")
+        sender.join()
+    # Another history, of which there is no log: whoever follows the scope reads the whole index.
+    scope = key.removesuffix(b":idx")
+    cluster.redis.command("HSET", scope + b":meta", "gen", count, "nonce", "f" * 32)
+    cluster.redis.command("DEL", scope + b":log")

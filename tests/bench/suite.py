@@ -16,6 +16,7 @@ import argparse
 import importlib
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support" / "python"))
 
 from inductorfs_testing import places  # noqa: E402
-from table import write  # noqa: E402
+from table import section, write  # noqa: E402
 
 GROUPS = ("ops", "replay", "start", "link", "scale", "store")
 CHARTS, DOCUMENT = places.REPOSITORY / "docs" / "charts", places.REPOSITORY / "docs" / "performance.md"
@@ -56,7 +57,8 @@ class Plan:
             raise SystemExit(f"bench: {path} is not built; scripts/bench builds it")
         return path
 
-    def phase(self, what):
+    @staticmethod
+    def phase(what):
         """Says what is done now: one line."""
         print(f"bench:   {what}", flush=True)
 
@@ -78,19 +80,33 @@ def machine():
     redis = output("redis-server", "--version").split("v=")[1].split()[0]
     program = output(places.program(), "--version").split()[-1]
     kernel = ".".join(platform.release().split("-")[0].split(".")[:2])
-    return (f"{len(os.sched_getaffinity(0))} cores of {model}, Linux {kernel}, directories on {kind}, redis-server {redis}, Python "
-            f"{platform.python_version()}, inductorfs {program}")
+    return (f"{len(os.sched_getaffinity(0))} cores of {model} with a load of {os.getloadavg()[0]:.1f} before, Linux {kernel}, directories on {kind}, "
+            f"redis-server {redis}, Python {platform.python_version()}, torch {TORCH}, inductorfs {program}")
 
 
-def put_into_document(name, said, table):
+def put_into_document(name, text):
     """Replaces what stands between the marks of this group."""
-    text = DOCUMENT.read_text()
+    whole = DOCUMENT.read_text()
     begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
-    if begin not in text or end not in text:
+    if begin not in whole or end not in whole:
         raise SystemExit(f"bench: {DOCUMENT.name} has no marks for {name}")
-    before, rest = text.split(begin, 1)
-    after = rest.split(end, 1)[1]
-    DOCUMENT.write_text(f"{before}{begin}{said}\n\n{table.markdown()}\n\n![{table.title}](charts/{name}.svg)\n{end}{after}")
+    before, rest = whole.split(begin, 1)
+    DOCUMENT.write_text(f"{before}{begin}{text}{end}{rest.split(end, 1)[1]}")
+
+
+def one_group(name, plan, said, arguments):
+    """Measures it, and says and writes its table."""
+    began = time.monotonic()
+    print(f"bench: {name}", flush=True)
+    table = importlib.import_module(f"group_{name}").measure(plan)
+    print(f"\n## {table.title}\n\n{table.markdown()}\n", flush=True)
+    if arguments.out:
+        write(name, table, said, arguments.out)
+        (arguments.out / f"{name}.md").write_text(f"# {table.title}\n\n{section(name, table, said, '')}")
+    if arguments.document:
+        write(name, table, said, CHARTS)
+        put_into_document(name, section(name, table, said, "charts/"))
+    print(f"bench: {name} took {time.monotonic() - began:.0f} s", flush=True)
 
 
 def main():
@@ -102,22 +118,21 @@ def main():
     parser.add_argument("--out", type=Path, help="write a table, a chart and JSON for each group")
     parser.add_argument("--document", action="store_true", help="write the charts of docs/charts and the tables of docs/performance.md")
     parser.add_argument("--cells", default="", help="link: COUNTxKIB@RTT_MS[/GBITS][+tls],... or corpus@...")
+    parser.add_argument("--needs", action="store_true", help="only say whether an environment with torch is needed")
     arguments = parser.parse_args()
     if unknown := set(arguments.groups) - set(GROUPS):
         parser.error(f"there is no group {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
+    groups = arguments.groups or GROUPS
+    if arguments.needs:
+        corpus = "link" in groups and arguments.size != "smoke" and "corpus" in (arguments.cells or "corpus")
+        print("torch" if corpus or {"replay", "start"} & set(groups) else "nothing")
+        return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started ends as after Control-C
     plan = Plan(arguments.size, places.program().parents[2] / "tests" / "bench", arguments.cells)
     facts, command = machine(), "scripts/bench {}" + ("" if arguments.size == "full" else f" --{arguments.size}")
-    for name in arguments.groups or GROUPS:
-        began = time.monotonic()
-        print(f"bench: {name}", flush=True)
-        table = importlib.import_module(f"group_{name}").measure(plan)
+    for name in groups:
         said = f"Measured by `{command.format(name)}` on {facts}: medians, and from the least to the most of the rounds."
-        print(f"\n## {table.title}\n\n{table.markdown()}\n", flush=True)
-        for directory in filter(None, (arguments.out, CHARTS if arguments.document else None)):
-            write(name, table, said, directory)
-        if arguments.document:
-            put_into_document(name, said, table)
-        print(f"bench: {name} took {time.monotonic() - began:.0f} s", flush=True)
+        one_group(name, plan, said, arguments)
     return 0
 
 

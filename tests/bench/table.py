@@ -62,7 +62,7 @@ class Row:
     def aim_text(self):
         if self.met is None:
             return ""
-        limit = number(self.aim) if self.bound is None else f"{number(self.bound)} {self.unit}"
+        limit = number(self.aim) if self.bound is None else f"{number(self.bound)} {self.unit}".rstrip()
         return f"at most {limit}: {'met' if self.met else 'missed'}"
 
 
@@ -135,8 +135,12 @@ class Table:
 
 
 def write(name, table, said, directory):
-    """NAME.svg, NAME.json, and NAME.md for people."""
+    """NAME.svg and NAME.json."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{name}.svg").write_text(table.svg())
     (directory / f"{name}.json").write_text(json.dumps({"measured": said, **table.json()}, indent=1) + "\n")
-    (directory / f"{name}.md").write_text(f"# {table.title}\n\n{said}\n\n{table.markdown()}\n\n![{table.title}]({name}.svg)\n")
+
+
+def section(name, table, said, charts):
+    """For people."""
+    return f"{said}\n\n{table.markdown()}\n\n![{table.title}]({charts}{name}.svg)\n"

@@ -1,16 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """The suite behind scripts/bench: its tables, and the smallest run of the groups that need no torch, without thresholds."""
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
+from inductorfs_testing import places
 from inductorfs_testing.fixtures import need
+from inductorfs_testing.processes import run
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from table import Hole, Table, write  # noqa: E402
+from table import Hole, Table, section, write  # noqa: E402
+from torch_record import record  # noqa: E402
+
+# Calls of two threads, one of which closes what the other opened, and of a child, to files below the directory that is given and elsewhere.
+JOB = """
+import os, subprocess, sys, threading
+top = sys.argv[1]
+os.makedirs(top + "/ab")
+file = open(top + "/ab/.12.34.tmp", "wb")
+def write():
+    with file:
+        file.write(b"text")
+    os.rename(top + "/ab/.12.34.tmp", top + "/ab/cabc.py")
+thread = threading.Thread(target=write)
+thread.start()
+thread.join()
+assert open(top + "/ab/cabc.py").read() == "text" and not os.path.exists(top + "/absent") and os.listdir(top + "/ab") == ["cabc.py"]
+subprocess.run(["sh", "-c", "echo more >>" + top + "/ab/log; rm " + top + "/ab/log"], check=True)
+open(os.devnull).close()
+"""
 
 
 def table_of(ours, other, **settings):
@@ -44,11 +67,34 @@ def test_what_was_not_measured_is_an_error(ours, other):
 
 
 def test_a_group_is_written_as_table_chart_and_figures(tmp_path):
-    write("link", table_of([1.0, 2.0], [1.0, 1.0], aim=1.0), "Measured somewhere.", tmp_path)
-    assert "![A title](link.svg)" in (tmp_path / "link.md").read_text()
+    table = table_of([1.0, 2.0], [1.0, 1.0], aim=1.0)
+    write("link", table, "Measured somewhere.", tmp_path)
+    assert section("link", table, "Measured somewhere.", "charts/").endswith("![A title](charts/link.svg)\n")
     assert (tmp_path / "link.svg").read_text().count("<rect") == 3
     (row,) = json.loads((tmp_path / "link.json").read_text())["rows"]
     assert row["ratios"] == [1.0, 2.0] and row["met"] is False
+
+
+def replay(recording, contents, directory, processes):
+    program = places.program().parents[2] / "tests" / "bench" / "replay"
+    return run([program, recording, contents, directory, processes]).json
+
+
+def test_a_recording_is_played_with_the_answers_and_bytes_of_the_job(tmp_path):
+    need("strace")
+    top, scratch = tmp_path / "top", tmp_path / "scratch"
+    for directory in (top, scratch / "tmp", tmp_path / "one", tmp_path / "four"):
+        directory.mkdir(parents=True)
+    text = record([sys.executable, "-c", JOB, top], top, scratch, "small")
+    lines = text.read_text().splitlines()
+    assert {"mkdir\tab\t511\t0", "stat\tabsent\t2", "rename\tab/.12.34.tmp%\tab/cabc.py\t0", "unlink\tab/log\t0"} <= set(lines), lines
+    assert not [line for line in lines if "null" in line]
+
+    assert replay(text, top, tmp_path / "one", 1) == {"seconds": ANY, "calls": len(lines), "different": 0}
+    assert (tmp_path / "one/ab/cabc.py").read_text() == "text" and os.listdir(tmp_path / "one/ab") == ["cabc.py"]
+    assert replay(text, top, tmp_path / "one", 1)["different"] == 1, "the directory is there already"
+    assert replay(text, top, tmp_path / "four", 4)["calls"] == len(lines)
+    assert (tmp_path / "four/ab/cabc.py").read_text() == "text"
 
 
 def test_the_groups_without_torch_measure(tmp_path):

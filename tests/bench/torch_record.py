@@ -260,15 +260,16 @@ class Recorded:
     warm: Path
 
 
-def record(python, top, scratch, name, jobs):
-    """Runs the job once; the file with its text."""
+def record(command, top, scratch, name):
+    """Runs the command once; the file with its text."""
     log, text = scratch / f"{name}.strace", scratch / f"{name}.calls"
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(top), "TMPDIR": str(scratch / "tmp"), "HOME": str(scratch), "PYTHONNOUSERSITE": "1",
                    "PYTHONDONTWRITEBYTECODE": "1"}
-    subprocess.run([*STRACE, log, python, JOBS, "--jobs", jobs], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                   stderr=subprocess.PIPE, check=True, timeout=900)
+    done = subprocess.run([*STRACE, log, *command], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"bench: the recorded {name} start failed: {done.stderr[-2000:]}")
     recorder = Recorder(top).read(log)
-    if len(recorder.lines) < 50 or recorder.unknown > len(recorder.lines) // 20:
+    if not recorder.lines or recorder.unknown > len(recorder.lines) // 20:
         raise SystemExit(f"bench: the recording of the {name} start has {len(recorder.lines)} calls, and {recorder.unknown} of unknown descriptors")
     text.write_text(recorder.text())
     log.unlink()
@@ -276,17 +277,17 @@ def record(python, top, scratch, name, jobs):
 
 
 @functools.cache
-def recording_of(torch, jobs):
+def recording_of(torch, jobs, say):
+    say("a cold and a warm start of the job under strace, once for all groups")
     scratch = Path(tempfile.mkdtemp(prefix="inductorfs-recorded-"))
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     top = scratch / "tmp" / f"torchinductor_{getpass.getuser()}"
     top.mkdir(parents=True)
-    python = places.venv_python(torch)
-    cold, warm = (record(python, top, scratch, name, jobs) for name in ("cold", "warm"))
+    command = [places.venv_python(torch), JOBS, "--jobs", jobs]
+    cold, warm = (record(command, top, scratch, name) for name in ("cold", "warm"))
     return Recorded(top, cold, warm)
 
 
 def recorded(plan):
     """Made once for all groups of a run."""
-    plan.phase("a cold and a warm start of the job under strace, once for all groups")
-    return recording_of(plan.torch, plan.jobs)
+    return recording_of(plan.torch, plan.jobs, plan.phase)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/run is the first thing that a newcomer starts: it is quiet, and its last line says whether it works. So does that of
-scripts/cross."""
+scripts/cross. scripts/bench says what it is."""
 import os
 import subprocess
 import sys
@@ -46,6 +46,18 @@ def test_run_says_what_it_is_without_doing_it():
     done = subprocess.run([REPOSITORY / "scripts/run", "--help"], capture_output=True, text=True, timeout=20, check=False,
                           env={"PATH": os.environ["PATH"]})
     assert done.returncode == 0 and "usage: scripts/run" in done.stdout and "installing" not in done.stdout, done
+
+
+def bench(*arguments):
+    return subprocess.run([REPOSITORY / "scripts/bench", *arguments], capture_output=True, text=True, timeout=60, check=False,
+                          env={"PATH": os.environ["PATH"]})
+
+
+def test_bench_says_what_it_is_and_takes_no_wrong_word_before_it_builds():
+    done = bench("--help")
+    assert done.returncode == 0 and done.stdout.startswith("Measures this host") and "bench: installing" not in done.stdout, done
+    done = bench("opps", "--short")
+    assert done.returncode == 2 and "there is no group opps; there are ops, replay, start, link, scale, store" in done.stderr and not done.stdout, done
 
 
 def fakes(folder, **programs):

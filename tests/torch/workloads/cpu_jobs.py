@@ -7,6 +7,7 @@ with dynamic shapes. About 26 C++ kernels, 4 graphs. Prints one JSON object:
   counters          dynamo's cache counters
   results           SHA-256 of every result's bytes, for comparison to the bit
   torch             its version
+  load_seconds      what --load took before
   vectorized        how many of the loaded modules of generated code have vector instructions in their C++ code
 
 Options: --jobs train,inference,dynamic   --save FILE / --load FILE (torch.compiler.save/load_cache_artifacts)
@@ -149,9 +150,11 @@ def main():
 
     out = {"torch": torch.__version__, "results": {}, "seconds": {}}
     if arguments.load:
+        begin = time.monotonic()
         with open(arguments.load, "rb") as file:
             loaded = torch.compiler.load_cache_artifacts(file.read())
         out["loaded"] = {kind: len(keys) for kind, keys in loaded.artifacts.items()}
+        out["load_seconds"] = round(time.monotonic() - begin, 3)
     start = time.monotonic()
     for name in arguments.jobs.split(","):
         begin = time.monotonic()

@@ -64,7 +64,7 @@ class Starts:
 
     def _run(self, node, *more, warm=True, **environment):
         """Seconds."""
-        told = node.run(JOBS, "--jobs", self.plan.jobs, *more, **environment).json
+        told = node.run(JOBS, "--jobs", self.plan.jobs, *more, **self.plan.environment, **environment).json
         hits = told["counters"].get("inductor.fxgraph_cache_hit", 0)
         if hits != (self._graphs if warm else 0):
             raise SystemExit(f"bench: node {node.name} took {hits} of {self._graphs} graphs from a cache: {told['counters']}")
@@ -122,6 +122,6 @@ def measure(plan):
                        "code is compiled again.")
     with Starts(plan) as starts:
         starts.cold(table)
-        for number in range(plan.pick(1, 2, 3)):
+        for number in range(plan.pick(1, 1, 3)):
             starts.round(number, number < plan.pick(1, 1, 2), table)
     return table

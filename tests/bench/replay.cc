@@ -3,8 +3,7 @@
 //   replay RECORDING CONTENTS DIRECTORY PROCESSES
 // CONTENTS is the directory that the recorded job left; DIRECTORY stands for it now. All processes begin together and
 // play everything. Prints {"seconds": until the last has ended, "calls": of one process, "different": processes that
-// got other answers than the job}. One process alone must get the job's answers; several of a cold start race as ranks
-// do.
+// got other answers than the job}, which is an error if one plays alone.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
@@ -107,7 +106,11 @@ int play_seek(const Call& call) { return as_result(::lseek(held(call), call.numb
 int play_ftruncate(const Call& call) { return ::ftruncate(held(call), call.numbers[1]); }
 int play_fchmod(const Call& call) { return ::fchmod(held(call), static_cast<mode_t>(call.numbers[1])); }
 int play_fsync(const Call& call) { return ::fsync(held(call)); }
-int play_flock(const Call& call) { return ::flock(held(call), static_cast<int>(call.numbers[1])); }
+/// The job asks again until it has the lock, which several processes at once have to do too: here the kernel waits.
+int play_flock(const Call& call) {
+  const int how = static_cast<int>(call.numbers[1]);
+  return ::flock(held(call), call.error == 0 ? how & ~LOCK_NB : how);
+}
 int play_mkdir(const Call& call) { return ::mkdir(path_of(call), static_cast<mode_t>(call.numbers[0])); }
 int play_rmdir(const Call& call) { return ::rmdir(path_of(call)); }
 int play_unlink(const Call& call) { return ::unlink(path_of(call)); }

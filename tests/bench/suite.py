@@ -48,6 +48,11 @@ class Plan:
         """Of tests/torch/workloads/cpu_jobs.py."""
         return self.pick("dynamic", "dynamic", "train,inference,dynamic")
 
+    @property
+    def environment(self):
+        """Of the jobs. Less is measured without precompiled headers, one of which takes as long to compile as a small job."""
+        return {} if self.size == "full" else {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
+
     def pick(self, smoke, short, full):
         return {"smoke": smoke, "short": short, "full": full}[self.size]
 
@@ -131,7 +136,8 @@ def main():
     plan = Plan(arguments.size, places.program().parents[2] / "tests" / "bench", arguments.cells)
     facts, command = machine(), "scripts/bench {}" + ("" if arguments.size == "full" else f" --{arguments.size}")
     for name in groups:
-        said = f"Measured by `{command.format(name)}` on {facts}: medians, and from the least to the most of the rounds."
+        cells = f" --cells {arguments.cells}" if arguments.cells and name == "link" else ""
+        said = f"Measured by `{command.format(name)}{cells}` on {facts}: medians, and from the least to the most of the rounds."
         one_group(name, plan, said, arguments)
     return 0
 

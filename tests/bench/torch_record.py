@@ -11,7 +11,6 @@ empty for bytes that did not stay. A name that only one process uses has a % at 
 import atexit
 import errno
 import fcntl
-import functools
 import getpass
 import os
 import re
@@ -260,11 +259,11 @@ class Recorded:
     warm: Path
 
 
-def record(command, top, scratch, name):
+def record(command, top, scratch, name, environment=None):
     """Runs the command once; the file with its text."""
     log, text = scratch / f"{name}.strace", scratch / f"{name}.calls"
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(top), "TMPDIR": str(scratch / "tmp"), "HOME": str(scratch), "PYTHONNOUSERSITE": "1",
-                   "PYTHONDONTWRITEBYTECODE": "1"}
+                   "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})}
     done = subprocess.run([*STRACE, log, *command], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900, check=False)
     if done.returncode != 0:
         raise SystemExit(f"bench: the recorded {name} start failed: {done.stderr[-2000:]}")
@@ -276,18 +275,17 @@ def record(command, top, scratch, name):
     return text
 
 
-@functools.cache
-def recording_of(torch, jobs, say):
-    say("a cold and a warm start of the job under strace, once for all groups")
-    scratch = Path(tempfile.mkdtemp(prefix="inductorfs-recorded-"))
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-    top = scratch / "tmp" / f"torchinductor_{getpass.getuser()}"
-    top.mkdir(parents=True)
-    command = [places.venv_python(torch), JOBS, "--jobs", jobs]
-    cold, warm = (record(command, top, scratch, name) for name in ("cold", "warm"))
-    return Recorded(top, cold, warm)
+_made = {}
 
 
 def recorded(plan):
     """Made once for all groups of a run."""
-    return recording_of(plan.torch, plan.jobs, plan.phase)
+    if plan.jobs not in _made:
+        plan.phase("a cold and a warm start of the job under strace, once for all groups")
+        scratch = Path(tempfile.mkdtemp(prefix="inductorfs-recorded-"))
+        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+        top = scratch / "tmp" / f"torchinductor_{getpass.getuser()}"
+        top.mkdir(parents=True)
+        command = [places.venv_python(plan.torch), JOBS, "--jobs", plan.jobs]
+        _made[plan.jobs] = Recorded(top, *(record(command, top, scratch, name, plan.environment) for name in ("cold", "warm")))
+    return _made[plan.jobs]

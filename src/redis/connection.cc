@@ -1,156 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/redis/connection.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <array>
 #include <utility>
 
-#include "reply_parser.h"
 #include "sentinel.h"
+#include "socket_connection.h"
 #include "transport.h"
 
 namespace inductorfs::redis {
 namespace {
-
-/// Larger feeds are slower with many small replies: hiredis moves the rest of its buffer for each.
-constexpr size_t kReadBytes = size_t{16} << 10;
-/// Commands are put into words in slices of about this size, so that a pipeline of large values is not copied whole.
-constexpr size_t kWriteBytes = size_t{256} << 10;
-/// How much later than its `block` a resting call may be answered.
-constexpr Milliseconds kBlockMargin{2000};
-
-/// What one conversation wants and how far it is.
-struct Conversation {
-  const std::vector<Command>& commands;
-  const std::function<Result<void>(size_t, Reply&&)>& on_reply;
-  Deadline total;
-  Milliseconds without_progress;
-  const std::function<bool()>* cancelled = nullptr;
-  Budget* budget = nullptr;
-  size_t formatted = 0;
-  size_t received = 0;
-  std::string out{};
-  size_t sent = 0;
-  size_t unnoted = 0;  // bytes that came since the last progress
-  Deadline quiet{SteadyTime{}};
-
-  [[nodiscard]] Deadline patience_end() const { return budget != nullptr ? budget->end() : quiet; }
-};
-
-class SocketConnection final : public Connection {
- public:
-  explicit SocketConnection(std::unique_ptr<Transport> transport) : transport_(std::move(transport)) {}
-
-  Result<void> pipeline(const std::vector<Command>& commands, Patience patience,
-                        const std::function<Result<void>(size_t, Reply&&)>& on_reply) override {
-    Deadline total = Deadline::after(patience.total);
-    if (patience.budget != nullptr) total = Deadline(std::min(total.at(), patience.budget->total().at()));
-    Conversation talk{commands, on_reply, total, patience.without_progress, patience.cancelled, patience.budget};
-    return hold(talk);
-  }
-
-  Result<Reply> call_blocking(const Command& command, Milliseconds block,
-                              const std::function<bool()>& cancelled) override {
-    const std::vector<Command> commands{command};
-    Reply answer;
-    const std::function<Result<void>(size_t, Reply &&)> keep = [&](size_t, Reply&& reply) -> Result<void> {
-      answer = std::move(reply);
-      return {};
-    };
-    const Milliseconds most = block + kBlockMargin;
-    Conversation talk{commands, keep, Deadline::after(most), most, &cancelled, nullptr};
-    INDUCTORFS_TRY(hold(talk));
-    return answer;
-  }
-
-  bool broken() const override { return transport_ == nullptr || !transport_->idle_ok(); }
-
- private:
-  Result<void> hold(Conversation& talk) {
-    if (transport_ == nullptr) return fail(ErrorCode::kUnavailable, "the connection has ended before");
-    auto outcome = converse(talk);
-    // Late replies would be taken for those of the next conversation.
-    if (!parser_.drained() || talk.received < talk.commands.size()) transport_.reset();
-    return outcome;
-  }
-
-  Result<void> converse(Conversation& talk) {
-    talk.quiet = Deadline::after(talk.without_progress);
-    while (talk.received < talk.commands.size()) {
-      INDUCTORFS_TRY_ASSIGN(auto written, write_some(talk));
-      const size_t before = talk.received;
-      INDUCTORFS_TRY_ASSIGN(auto got, read_some(talk));
-      if (talk.total.passed()) return fail(ErrorCode::kTimedOut, "the server did not answer in time");
-      note_progress(talk, written, got, talk.received > before);
-      if (talk.received == talk.commands.size()) break;
-      if (talk.patience_end().passed()) return silence(talk);
-      if (written + got == 0) INDUCTORFS_TRY(rest(talk));
-    }
-    return {};
-  }
-
-  // Called after the caller has handled the replies: its own work must not count as the server's silence.
-  static void note_progress(Conversation& talk, size_t written, size_t got, bool replied) {
-    if (written + got > 0) talk.quiet = Deadline::after(talk.without_progress);
-    talk.unnoted += got;
-    if (talk.budget == nullptr || (!replied && talk.unnoted < kProgressBytes)) return;
-    talk.unnoted = 0;
-    talk.budget->progress();
-  }
-
-  static tl::unexpected<Error> silence(const Conversation& talk) {
-    if (talk.budget == nullptr) {
-      return fail(ErrorCode::kTimedOut,
-                  "no byte from the server for " + std::to_string(talk.without_progress.count()) + " ms");
-    }
-    return fail(ErrorCode::kTimedOut, "almost no data from the server for " +
-                                          std::to_string(talk.budget->quiet().count()) +
-                                          " ms; raise --lookup-patience if the server is far away");
-  }
-
-  Result<size_t> write_some(Conversation& talk) {
-    if (talk.sent == talk.out.size()) {
-      talk.out.clear();
-      talk.sent = 0;
-      while (talk.formatted < talk.commands.size() && talk.out.size() < kWriteBytes)
-        INDUCTORFS_TRY(append_command(talk.commands[talk.formatted++], talk.out));
-    }
-    if (talk.out.empty()) return size_t{0};
-    auto moved = transport_->write(std::string_view(talk.out).substr(talk.sent));
-    if (moved) talk.sent += *moved;
-    return moved;
-  }
-
-  Result<size_t> read_some(Conversation& talk) {
-    std::array<char, kReadBytes> bytes;  // not initialised: read fills it
-    auto got = transport_->read(bytes.data(), bytes.size());
-    if (!got || *got == 0) return got;
-    INDUCTORFS_TRY(parser_.feed({bytes.data(), *got}));
-    while (talk.received < talk.commands.size()) {
-      INDUCTORFS_TRY_ASSIGN(auto reply, parser_.next());
-      if (!reply) break;
-      const size_t index = talk.received++;
-      INDUCTORFS_TRY(talk.on_reply(index, std::move(*reply)));
-    }
-    return got;
-  }
-
-  // Waits until bytes can move again, the patience ends, or somebody cancels.
-  Result<void> rest(Conversation& talk) {
-    const bool writing = talk.sent < talk.out.size() || talk.formatted < talk.commands.size();
-    const auto events = static_cast<short>(transport_->read_events() | (writing ? POLLOUT : 0));
-    const Deadline until(std::min(talk.total.at(), talk.patience_end().at()));
-    INDUCTORFS_TRY_ASSIGN(const auto ready, wait_ready(transport_->fd(), events, {until, talk.cancelled}));
-    if (ready) return {};
-    if (talk.total.passed()) return fail(ErrorCode::kTimedOut, "the server did not answer in time");
-    return silence(talk);
-  }
-
-  std::unique_ptr<Transport> transport_;
-  ReplyParser parser_;
-};
 
 // The first word of an error ("WRONGPASS"). The rest of an answer to AUTH is never shown: "unknown command 'AUTH',
 // with args beginning with: ..." quotes the password.
@@ -164,7 +24,7 @@ struct Meaning {
   ErrorCode code;
   std::string_view remedy;
 };
-constexpr std::string_view kClusterRemedy = "Redis Cluster is not supported: name a server that is not part of one";
+constexpr std::string_view kClusterRemedy = "it is part of a Redis Cluster: write redis+cluster:// in --remote";
 constexpr std::array<Meaning, 16> kMeanings = {{
     {"LOADING", ErrorCode::kUnavailable, "it reads its data set and will answer when it has it"},
     {"READONLY", ErrorCode::kUnavailable, "it is a replica: name the master with --remote"},
@@ -173,8 +33,8 @@ constexpr std::array<Meaning, 16> kMeanings = {{
     {"NOREPLICAS", ErrorCode::kUnavailable, "its replicas are away: see min-replicas-to-write"},
     {"MASTERDOWN", ErrorCode::kUnavailable, "it is a replica without its master: name the master with --remote"},
     {"BUSY", ErrorCode::kUnavailable, "somebody's script runs: SCRIPT KILL ends it"},
-    {"CLUSTERDOWN", ErrorCode::kUnavailable, kClusterRemedy},
-    {"TRYAGAIN", ErrorCode::kUnavailable, kClusterRemedy},
+    {"CLUSTERDOWN", ErrorCode::kUnavailable, "a shard is away: see CLUSTER INFO, and cluster-require-full-coverage"},
+    {"TRYAGAIN", ErrorCode::kUnavailable, "the keys are moving to another shard: it answers when they have moved"},
     {"MOVED", ErrorCode::kNotSupported, kClusterRemedy},
     {"ASK", ErrorCode::kNotSupported, kClusterRemedy},
     {"NOAUTH", ErrorCode::kNotPermitted, "name the file of its password with --password-file"},
@@ -183,6 +43,8 @@ constexpr std::array<Meaning, 16> kMeanings = {{
     {"DENIED", ErrorCode::kNotPermitted, "give the server a password, or switch its protected-mode off"},
     {"WRONGTYPE", ErrorCode::kInternal, "another program uses the key: give this cluster a --prefix of its own"},
 }};
+/// Begins the reply that unreachable() makes.
+constexpr std::string_view kUnreachable = "UNREACHABLE ";
 constexpr std::string_view kTooManyClients = "max number of clients";
 
 // What a server says to a client that it will not have at all, whatever that asked, before it hangs up.
@@ -234,7 +96,17 @@ std::string printable(std::string_view text) {
 
 }  // namespace
 
+Reply unreachable(const Error& why) {
+  Reply reply;
+  reply.kind = Reply::Kind::kError;
+  reply.text = std::string(kUnreachable) + why.what();
+  return reply;
+}
+
+bool is_unreachable(const Reply& reply) { return reply.is_error() && reply.text.starts_with(kUnreachable); }
+
 Error to_error(const Reply& reply) {
+  if (is_unreachable(reply)) return Error(ErrorCode::kUnavailable, reply.text.substr(kUnreachable.size()));
   if (!reply.is_error()) return Error(ErrorCode::kInternal, "the server answered something else than expected");
   const std::string& text = reply.text;
   const std::string_view word = std::string_view(text).substr(0, text.find(' '));
@@ -251,6 +123,7 @@ Error to_error(const Reply& reply) {
 
 Result<std::unique_ptr<Connection>> Connection::open(const Endpoint& wanted, Deadline deadline,
                                                      const std::function<bool()>* cancelled, Budget* budget) {
+  if (!wanted.cluster.empty()) return fail(ErrorCode::kInvalid, "a Redis Cluster is not one server");
   const Wait wait{deadline, cancelled, budget};
   INDUCTORFS_TRY_ASSIGN(const auto server, find_server(wanted, wait));
   const Endpoint& endpoint = server;

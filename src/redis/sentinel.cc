@@ -11,12 +11,12 @@ namespace {
 
 constexpr Milliseconds kLeastPerSentinel{50};
 
-Result<Sentinels::Address> address_in(const Reply& reply, const std::string& master) {
+Result<HostPort> address_in(const Reply& reply, const std::string& master) {
   if (reply.is_error()) return fail(to_error(reply));
   if (reply.kind == Reply::Kind::kNil) {
     return fail(ErrorCode::kUnavailable, "knows no master " + master + " (SENTINEL MASTERS shows those there are)");
   }
-  Sentinels::Address address;
+  HostPort address;
   int port = 0;
   if (reply.items.size() == 2) {
     const std::string& text = reply.items[1].text;
@@ -30,7 +30,7 @@ Result<Sentinels::Address> address_in(const Reply& reply, const std::string& mas
   return address;
 }
 
-Result<Sentinels::Address> ask_one(const Endpoint& sentinel, const std::string& master, const Wait& wait) {
+Result<HostPort> ask_one(const Endpoint& sentinel, const std::string& master, const Wait& wait) {
   INDUCTORFS_TRY_ASSIGN(auto connection, Connection::open(sentinel, wait.deadline, wait.cancelled));
   const Milliseconds left = wait.deadline.left();
   INDUCTORFS_TRY_ASSIGN(const auto reply, connection->call({"SENTINEL", "GET-MASTER-ADDR-BY-NAME", master},
@@ -39,7 +39,7 @@ Result<Sentinels::Address> ask_one(const Endpoint& sentinel, const std::string& 
 }
 
 /// A Sentinel of its own password has, by custom, that of the server.
-Result<Sentinels::Address> ask(const Endpoint& endpoint, const Sentinels::Address& at, const Wait& wait) {
+Result<HostPort> ask(const Endpoint& endpoint, const HostPort& at, const Wait& wait) {
   Endpoint sentinel = endpoint;
   sentinel.sentinels.reset();
   sentinel.host = at.host;
@@ -65,7 +65,7 @@ Result<Endpoint> find_server(const Endpoint& endpoint, const Wait& wait) {
   std::string told;
   for (size_t i = 0; i < count; ++i) {
     const size_t index = (first + i) % count;
-    const Sentinels::Address& at = sentinels.addresses[index];
+    const HostPort& at = sentinels.addresses[index];
     // Each gets its share, so that a silent first one leaves time for the others and for the server itself.
     const auto share = wait.deadline.left() / static_cast<Milliseconds::rep>(count - i + 1);
     auto found = ask(endpoint, at, wait.earlier(std::max(share, kLeastPerSentinel)));

@@ -33,11 +33,15 @@ tl::unexpected<Error> lost(std::string_view operation, int saved_errno) {
 }  // namespace
 
 Result<bool> wait_ready(int fd, short events, const Wait& wait) {
+  pollfd entry{fd, events, 0};
+  return wait_any({&entry, 1}, wait);
+}
+
+Result<bool> wait_any(std::span<pollfd> entries, const Wait& wait) {
   while (true) {
     if (wait.is_cancelled()) return fail(ErrorCode::kBusy, "cancelled");
     const auto left = std::min<Milliseconds::rep>(wait.slice().left().count(), std::numeric_limits<int>::max());
-    pollfd entry{fd, events, 0};
-    const int ready = ::poll(&entry, 1, static_cast<int>(left));
+    const int ready = ::poll(entries.data(), entries.size(), static_cast<int>(left));
     if (ready > 0) return true;  // POLLERR and POLLHUP too: the next read or write says what it is
     if (ready == 0 && wait.end().passed()) return false;
     if (ready < 0 && errno != EINTR) return fail_errno("poll");

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <poll.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "inductorfs/base/budget.h"
@@ -50,6 +53,9 @@ struct Wait {
 
 /// Waits for poll(2) `events` on `fd`; returns false when the deadline came first. kBusy when it was cancelled.
 [[nodiscard]] Result<bool> wait_ready(int fd, short events, const Wait& wait);
+
+/// The same for several descriptors, until one of them is ready.
+[[nodiscard]] Result<bool> wait_any(std::span<pollfd> entries, const Wait& wait);
 
 /// Connects a socket (resolves the name, tries all addresses): non-blocking, close-on-exec.
 [[nodiscard]] Result<Fd> connect_socket(const Endpoint& endpoint, const Wait& wait);

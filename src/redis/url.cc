@@ -9,8 +9,10 @@ namespace {
 
 constexpr int kDatabaseLimit = 65535;
 constexpr std::string_view kExample =
-    "; write redis://[user:password@]host[:port][/db], rediss://... for TLS, unix:///path/to/socket[?db=N], or "
-    "redis+sentinel://host[:port],host[:port]/master[/db]";
+    "; write redis://[user:password@]host[:port][/db], rediss://... for TLS, unix:///path/to/socket[?db=N], "
+    "redis+sentinel://host[:port],host[:port]/master[/db], or redis+cluster://host[:port],host[:port]";
+constexpr uint16_t kServerPort = 6379;
+constexpr uint16_t kSentinelPort = 26379;
 
 // The text itself is never quoted: it may hold a password.
 tl::unexpected<Error> bad_url(std::string_view reason) {
@@ -76,7 +78,7 @@ Result<void> parse_credentials(std::string_view text, Endpoint& endpoint) {
 }
 
 /// `into` keeps its port when the text has none.
-Result<void> parse_host_and_port(std::string_view text, Sentinels::Address& into) {
+Result<void> parse_host_and_port(std::string_view text, HostPort& into) {
   std::string_view port;
   bool has_port = false;
   if (!text.empty() && text.front() == '[') {
@@ -124,11 +126,34 @@ Result<Endpoint> parse_tcp(std::string_view rest, bool tls) {
   const size_t slash = rest.find('/');
   std::string_view authority = rest.substr(0, slash);
   INDUCTORFS_TRY(parse_who(authority, endpoint));
-  Sentinels::Address address{"", endpoint.port};
+  HostPort address{"", endpoint.port};
   INDUCTORFS_TRY(parse_host_and_port(authority, address));
   endpoint.host = std::move(address.host);
   endpoint.port = address.port;
   INDUCTORFS_TRY(parse_database(slash == std::string_view::npos ? "" : rest.substr(slash + 1), endpoint));
+  return endpoint;
+}
+
+/// Separated by commas.
+Result<std::vector<HostPort>> parse_hosts(std::string_view text, uint16_t port) {
+  std::vector<HostPort> hosts;
+  while (true) {
+    const size_t comma = text.find(',');
+    INDUCTORFS_TRY(parse_host_and_port(text.substr(0, comma), hosts.emplace_back(HostPort{"", port})));
+    if (comma == std::string_view::npos) return hosts;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+Result<Endpoint> parse_cluster(std::string_view rest, bool tls) {
+  Endpoint endpoint;
+  endpoint.tls = tls;
+  const size_t slash = rest.find('/');
+  std::string_view authority = rest.substr(0, slash);
+  INDUCTORFS_TRY(parse_who(authority, endpoint));
+  INDUCTORFS_TRY_ASSIGN(endpoint.cluster, parse_hosts(authority, kServerPort));
+  INDUCTORFS_TRY(parse_database(slash == std::string_view::npos ? "" : rest.substr(slash + 1), endpoint));
+  if (endpoint.database != 0) return bad_url("a Redis Cluster has no database but 0");
   return endpoint;
 }
 
@@ -141,12 +166,7 @@ Result<Endpoint> parse_sentinel(std::string_view rest, bool tls) {
   std::string_view authority = rest.substr(0, slash);
   std::string_view name = rest.substr(slash + 1);
   INDUCTORFS_TRY(parse_who(authority, endpoint));
-  while (true) {
-    const size_t comma = authority.find(',');
-    INDUCTORFS_TRY(parse_host_and_port(authority.substr(0, comma), endpoint.sentinels->addresses.emplace_back()));
-    if (comma == std::string_view::npos) break;
-    authority.remove_prefix(comma + 1);
-  }
+  INDUCTORFS_TRY_ASSIGN(endpoint.sentinels->addresses, parse_hosts(authority, kSentinelPort));
   const size_t second = name.find('/');
   const auto master = percent_decoded(name.substr(0, second));
   if (!master || master->empty()) return bad_url("the name of the master is missing");
@@ -177,6 +197,10 @@ Result<Endpoint> parse_unix(std::string_view rest) {
 
 }  // namespace
 
+std::string HostPort::to_string() const {
+  return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + std::to_string(port);
+}
+
 std::string Endpoint::to_string() const {
   // Not for a password from a file: whoever looks for the mount by its URL must find the URL that was given.
   const std::string who = url_has_credentials ? "***@" : "";
@@ -184,28 +208,33 @@ std::string Endpoint::to_string() const {
     return "unix://" + who + socket_path + (database == 0 ? "" : "?db=" + std::to_string(database));
   }
   const std::string after = database == 0 ? "" : "/" + std::to_string(database);
-  const auto shown = [](const std::string& name, uint16_t at) {
-    return (name.find(':') == std::string::npos ? name : "[" + name + "]") + ":" + std::to_string(at);
+  const auto shown = [](const std::vector<HostPort>& hosts) {
+    std::string all;
+    for (const HostPort& one : hosts) all += (all.empty() ? "" : ",") + one.to_string();
+    return all;
   };
-  if (sentinels == nullptr) return (tls ? "rediss://" : "redis://") + who + shown(host, port) + after;
-  std::string all;
-  for (const Sentinels::Address& one : sentinels->addresses)
-    all += (all.empty() ? "" : ",") + shown(one.host, one.port);
-  return (tls ? "rediss+sentinel://" : "redis+sentinel://") + who + all + "/" + in_a_path(sentinels->master) + after;
+  const std::string scheme = tls ? "rediss" : "redis";
+  if (!cluster.empty()) return scheme + "+cluster://" + who + shown(cluster);
+  if (sentinels == nullptr) return scheme + "://" + who + shown({{host, port}}) + after;
+  return scheme + "+sentinel://" + who + shown(sentinels->addresses) + "/" + in_a_path(sentinels->master) + after;
 }
 
 Result<Endpoint> parse_url(std::string_view url) {
   if (url.find('\0') != std::string_view::npos) return bad_url("it holds a NUL byte");
-  for (const auto& [scheme, tls] : {std::pair{std::string_view("redis://"), false}, {"rediss://", true}}) {
-    if (url.starts_with(scheme)) return parse_tcp(url.substr(scheme.size()), tls);
-  }
-  for (const auto& [scheme, tls] :
-       {std::pair{std::string_view("redis+sentinel://"), false}, {"rediss+sentinel://", true}}) {
-    if (url.starts_with(scheme)) return parse_sentinel(url.substr(scheme.size()), tls);
-  }
   constexpr std::string_view kUnix = "unix://";
   if (url.starts_with(kUnix)) return parse_unix(url.substr(kUnix.size()));
-  return bad_url("it starts with none of redis://, rediss://, unix:// and redis+sentinel://");
+  struct Form {
+    std::string_view after;  ///< what follows "redis", or "rediss" for TLS
+    Result<Endpoint> (*parse)(std::string_view, bool);
+  };
+  for (const auto& [after, parse] :
+       {Form{"://", &parse_tcp}, Form{"+sentinel://", &parse_sentinel}, Form{"+cluster://", &parse_cluster}}) {
+    for (const bool tls : {false, true}) {
+      const std::string scheme = (tls ? "rediss" : "redis") + std::string(after);
+      if (url.starts_with(scheme)) return parse(url.substr(scheme.size()), tls);
+    }
+  }
+  return bad_url("it starts with none of redis://, rediss://, unix://, redis+sentinel:// and redis+cluster://");
 }
 
 }  // namespace inductorfs::redis

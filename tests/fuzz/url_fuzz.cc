@@ -12,8 +12,9 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     INDUCTORFS_CHECK(!endpoint.error().what().empty());
     return 0;
   }
-  // One of three ways to a server: its address, its socket, or Sentinels who know it.
-  const bool named = endpoint->sentinels == nullptr;
+  // One of four ways: a server's address, its socket, Sentinels who know it, or nodes of a cluster.
+  INDUCTORFS_CHECK(endpoint->sentinels == nullptr || endpoint->cluster.empty());
+  const bool named = endpoint->sentinels == nullptr && endpoint->cluster.empty();
   INDUCTORFS_CHECK(named ? endpoint->host.empty() != endpoint->socket_path.empty()
                          : endpoint->host.empty() && endpoint->socket_path.empty());
   INDUCTORFS_CHECK(endpoint->host.empty() || endpoint->port != 0);
@@ -24,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto again = redis::parse_url(endpoint->to_string())) {
     INDUCTORFS_CHECK(again->host == endpoint->host && again->port == endpoint->port);
     INDUCTORFS_CHECK(again->socket_path == endpoint->socket_path && again->database == endpoint->database);
-    INDUCTORFS_CHECK(again->tls == endpoint->tls);
+    INDUCTORFS_CHECK(again->tls == endpoint->tls && again->cluster == endpoint->cluster);
   }
   return 0;
 }

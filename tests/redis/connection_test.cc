@@ -316,7 +316,7 @@ TEST(ToError, SaysWhatToDoAboutIt) {
       {"READONLY You can't write", "--remote"},
       {"MISCONF Redis is configured to save", "disk"},
       {"BUSY Redis is busy running a script.", "SCRIPT KILL"},
-      {"MOVED 1 h:1", "not part of one"},
+      {"MOVED 1 h:1", "redis+cluster://"},
       {"NOPERM no", "ACL LOG"},
       {"ERR max number of clients reached", "maxclients"},
       {"WRONGTYPE Operation against a key", "--prefix"},

@@ -78,6 +78,20 @@ TEST(ParseUrl, ReadsSentinels) {
   EXPECT_FALSE(parse_url("redis://h")->sentinels);
 }
 
+TEST(ParseUrl, ReadsTheNodesOfACluster) {
+  const auto endpoint = parse_url("rediss+cluster://ann:p%2fq@one,two:7000,[::1]:7001");
+  ASSERT_TRUE(endpoint) << endpoint.error().what();
+  EXPECT_TRUE(endpoint->tls);
+  EXPECT_EQ(endpoint->user, "ann");
+  EXPECT_EQ(endpoint->password, "p/q");
+  EXPECT_EQ(endpoint->cluster, (std::vector<HostPort>{{"one", 6379}, {"two", 7000}, {"::1", 7001}}));
+  EXPECT_TRUE(endpoint->host.empty());
+  EXPECT_EQ(endpoint->to_string(), "rediss+cluster://***@one:6379,two:7000,[::1]:7001");
+  EXPECT_TRUE(parse_url("redis+cluster://one/"));
+  EXPECT_TRUE(parse_url("redis+cluster://one/0"));
+  EXPECT_TRUE(parse_url("redis://h")->cluster.empty());
+}
+
 class BadUrl : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(BadUrl, IsRefusedWithAnExampleAndWithoutItsSecret) {
@@ -88,16 +102,17 @@ TEST_P(BadUrl, IsRefusedWithAnExampleAndWithoutItsSecret) {
   EXPECT_EQ(endpoint.error().what().find("hunter2"), std::string::npos) << endpoint.error().what();
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BadUrl,
-                         ::testing::Values("", "localhost:6379", "http://hunter2@h", "redis://", "redis://:hunter2@",
-                                           "redis://:hunter2@h:port", "redis://:hunter2@h:0",
-                                           "redis://:hunter2@h:65536", "redis://:hunter2@h/x", "redis://:hunter2@h/-1",
-                                           "redis://:hunter2%4@h", "redis://:hunter2%zz@h", "redis://:hunter2@[::1",
-                                           "redis://:hunter2@[::1]x", "unix://relative", "unix://:hunter2@relative",
-                                           "unix:///s?x=1", "unix:///s?db=", "redis://:hunter2/@h", "redis+sentinel://",
-                                           "redis+sentinel://:hunter2@h", "redis+sentinel://:hunter2@h/",
-                                           "redis+sentinel://:hunter2@h,/m", "redis+sentinel://:hunter2@h,i:0/m",
-                                           "redis+sentinel://:hunter2@h/m/x"));
+INSTANTIATE_TEST_SUITE_P(
+    All, BadUrl,
+    ::testing::Values("", "localhost:6379", "http://hunter2@h", "redis://", "redis://:hunter2@",
+                      "redis://:hunter2@h:port", "redis://:hunter2@h:0", "redis://:hunter2@h:65536",
+                      "redis://:hunter2@h/x", "redis://:hunter2@h/-1", "redis://:hunter2%4@h", "redis://:hunter2%zz@h",
+                      "redis://:hunter2@[::1", "redis://:hunter2@[::1]x", "unix://relative", "unix://:hunter2@relative",
+                      "unix:///s?x=1", "unix:///s?db=", "redis://:hunter2/@h", "redis+sentinel://",
+                      "redis+sentinel://:hunter2@h", "redis+sentinel://:hunter2@h/", "redis+sentinel://:hunter2@h,/m",
+                      "redis+sentinel://:hunter2@h,i:0/m", "redis+sentinel://:hunter2@h/m/x", "redis+cluster://",
+                      "redis+cluster://:hunter2@", "redis+cluster://:hunter2@h,", "redis+cluster://:hunter2@h:0",
+                      "redis+cluster://:hunter2@h/1", "redis+cluster://:hunter2@h/x", "unix+cluster://:hunter2@h"));
 
 TEST(Endpoint, ShowsNoSecret) {
   const auto endpoint = parse_url("unix://ann:hunter2@/s?db=4");
@@ -106,7 +121,8 @@ TEST(Endpoint, ShowsNoSecret) {
 }
 
 TEST(Endpoint, ShowsNoCredentialsThatItsUrlDoesNotHave) {
-  for (const std::string url : {"unix:///s", "redis://h:6379", "redis+sentinel://h:26379/m"}) {
+  for (const std::string url :
+       {"unix:///s", "redis://h:6379", "redis+sentinel://h:26379/m", "redis+cluster://h:7000"}) {
     auto endpoint = parse_url(url);
     ASSERT_TRUE(endpoint) << url;
     endpoint->password = "hunter2";  // of --password-file

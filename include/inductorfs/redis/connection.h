@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,10 @@ struct Reply {
 /// CLUSTERDOWN, MASTERDOWN, TRYAGAIN, BUSY, NOREPLICAS and "max number of clients" are kUnavailable; NOAUTH, WRONGPASS,
 /// NOPERM and DENIED are kNotPermitted; MOVED and ASK (Redis Cluster) are kNotSupported; everything else is kInternal.
 [[nodiscard]] Error to_error(const Reply& reply);
+/// Makes the reply to a command that no server could be asked, because its shard of a Redis Cluster is away. to_error()
+/// turns it back into the reason, as kUnavailable.
+[[nodiscard]] Reply unreachable(const Error& why);
+[[nodiscard]] bool is_unreachable(const Reply& reply);
 
 using Command = std::vector<std::string_view>;
 
@@ -79,5 +84,16 @@ class Connection {
   /// something that was not asked for.
   [[nodiscard]] virtual bool broken() const = 0;
 };
+
+/// One of several pipelines that run at the same time, each on a connection of its own.
+struct Exchange {
+  Connection* connection = nullptr;
+  std::vector<Command> commands;
+  std::function<Result<void>(size_t, Reply&&)> on_reply;
+  Result<void> outcome{};  ///< as of Connection::pipeline()
+};
+/// Runs all of them; blocks until each has ended. The patience is that of each, and its budget is common to all.
+/// Requires: no connection stands twice, and Connection::open() has made all.
+void exchange_all(std::span<Exchange> exchanges, const Patience& patience);
 
 }  // namespace inductorfs::redis

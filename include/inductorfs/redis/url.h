@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,13 +13,18 @@
 
 namespace inductorfs::redis {
 
+/// Where a server listens: a name or an address without brackets, and its port. Immutable value.
+struct HostPort {
+  std::string host;
+  uint16_t port = 0;
+  auto operator<=>(const HostPort&) const = default;
+  /// Returns "host:port", with brackets around an address of IPv6.
+  [[nodiscard]] std::string to_string() const;
+};
+
 /// The Sentinels, which know which server is the master. Safe for concurrent use.
 struct Sentinels {
-  struct Address {
-    std::string host;
-    uint16_t port = 26379;
-  };
-  std::vector<Address> addresses;
+  std::vector<HostPort> addresses;
   std::string master;
   /// The index of the Sentinel that answered last, so that a dead one is asked once and not for each connection.
   std::atomic<size_t> first{0};
@@ -29,6 +35,7 @@ struct Sentinels {
 ///   unix://[user[:password]@]/path/to/socket[?db=N]
 ///   redis+sentinel://[user[:password]@]host[:port],host[:port].../master[/db]      rediss+sentinel:// the same over
 ///   TLS
+///   redis+cluster://[user[:password]@]host[:port],host[:port]...      rediss+cluster:// the same over TLS
 /// A password may stand in a file instead (`password_file`), so that it is on no command line.
 struct Endpoint {
   bool tls = false;
@@ -37,6 +44,8 @@ struct Endpoint {
   std::string socket_path;  ///< empty for TCP
   /// If set, the Sentinels tell `host` and `port`, anew for each connection.
   std::shared_ptr<Sentinels> sentinels{};
+  /// If not empty, these are some nodes of a Redis Cluster, each of which knows all others; `host` is empty then.
+  std::vector<HostPort> cluster{};
   int database = 0;
   std::string user;
   std::string password;

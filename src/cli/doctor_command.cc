@@ -88,9 +88,11 @@ class DoctorCommand final : public Subcommand {
   static std::vector<Diagnosis> findings_of_options(const config::Settings& settings) {
     std::vector<Diagnosis> findings;
     if (!settings.remote.empty()) {
-      const auto server = mount::examine_server(settings);
-      if (server) add(findings, findings_of_server(*server));
-      if (!server) findings.push_back(finding_of_no_server(server.error().what()));
+      const auto servers = mount::examine_servers(settings);
+      if (!servers) findings.push_back(finding_of_no_server(servers.error().what()));
+      for (const remote::ServerExamination& server : servers.value_or(std::vector<remote::ServerExamination>())) {
+        add(findings, findings_of_server(server));
+      }
     }
     if (!settings.store.empty()) {
       const std::vector<MountEntry> table = read_mount_table();

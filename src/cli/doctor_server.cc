@@ -47,9 +47,9 @@ void add_kind(const ServerExamination& server, std::vector<Diagnosis>& findings)
   } else {
     findings.push_back({Kind::kGood, server.address + " is Redis " + version, {}});
   }
-  if (field(server, "redis_mode") == "cluster") {
-    findings.push_back({Kind::kBad, server.address + " is part of a Redis Cluster, which no mount can use",
-                        "name a server that is not part of one"});
+  if (field(server, "redis_mode") == "cluster" && !server.of_cluster) {
+    findings.push_back({Kind::kBad, server.address + " is part of a Redis Cluster, and no server of it has all keys",
+                        "name the cluster: redis+cluster://HOST:PORT, or rediss+cluster:// for TLS"});
   }
   if (field(server, "role") == "slave") {
     findings.push_back({Kind::kBad, server.address + " is a replica: nothing can be published there",
@@ -145,6 +145,12 @@ void add_secrecy(const ServerExamination& server, std::vector<Diagnosis>& findin
 }  // namespace
 
 std::vector<Diagnosis> findings_of_server(const ServerExamination& server) {
+  if (!server.unreachable.empty()) {
+    return {{Kind::kBad,
+             server.address + ", a master of the Redis Cluster, does not answer: " + server.unreachable +
+                 ": what it holds is misses",
+             "start it, or have its replica promoted (CLUSTER FAILOVER)"}};
+  }
   std::vector<Diagnosis> findings;
   if (server.info.empty()) {
     findings.push_back({Kind::kWarning, server.address + " does not tell this user about itself (INFO)",

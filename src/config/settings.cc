@@ -209,7 +209,8 @@ constexpr std::string_view kSizeText = Bytes % (1ULL << 30) == 0 ? kText<(Bytes 
 
 constexpr std::array kMountOptions{
     Option{"remote", Kind::kText, "URL", "",
-           "share through this server (redis, rediss, unix, redis+sentinel); without it the cache is local",
+           "share through this server (redis, rediss, unix, redis+sentinel, redis+cluster); without it the cache is "
+           "local",
            set_remote},
     Option{"password-file", Kind::kText, "FILE", "", "read the password of the remote from FILE",
            set_path<&Settings::password_file>},

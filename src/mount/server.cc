@@ -11,9 +11,9 @@ constexpr Milliseconds kPatience{10'000};
 
 }  // namespace
 
-Result<remote::ServerExamination> examine_server(const config::Settings& settings) {
+Result<std::vector<remote::ServerExamination>> examine_servers(const config::Settings& settings) {
   const remote::RemoteOptions options = remote_options(settings, "inductorfs-doctor");
-  auto found = remote::examine_server(options, Deadline::after(kPatience));
+  auto found = remote::examine_servers(options, Deadline::after(kPatience));
   if (!found) return fail(std::move(found).error().with_context(log::redact_url(settings.remote)));
   return found;
 }

@@ -2,6 +2,7 @@
 #include "blob_shelf.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "redis_operations.h"
 
@@ -37,6 +38,10 @@ void BlobShelf::ask(std::vector<redis::Command>& commands) const {
 Result<void> BlobShelf::take(std::span<const Reply> replies) {
   std::deque<size_t> renewed;
   for (size_t i = 0; i < digests_.size(); ++i) {
+    if (tells_nothing(replies[kQuestions * i])) {
+      left_.push_back(std::numeric_limits<int64_t>::max());
+      continue;
+    }
     const auto head = PieceHead::parse(replies[kQuestions * i].text);
     const int64_t left = replies[kQuestions * i + 1].integer;
     const bool renew =
@@ -45,12 +50,12 @@ Result<void> BlobShelf::take(std::span<const Reply> replies) {
     // Unfit here and not lost: what is behind such a head, and under which keys, only its own release knows. It renews
     // the blob, too: a first piece alone must not outlive the others.
     if (PieceHead::is_newer(replies[kQuestions * i].text)) continue;
-    bool whole = head.has_value();
-    if (whole && head->pieces > 1) {
-      INDUCTORFS_TRY_ASSIGN(auto others, has_other_pieces(digests_[i], head->pieces, renew));
-      whole = others;
+    Pieces pieces = head ? Pieces::kAllThere : Pieces::kSomeGone;
+    if (head && head->pieces > 1) {
+      INDUCTORFS_TRY_ASSIGN(pieces, look_at_other_pieces(digests_[i], head->pieces, renew));
     }
-    if (!whole) {
+    if (pieces == Pieces::kUntold) continue;
+    if (pieces == Pieces::kSomeGone) {
       missing_.push_back(digests_[i]);
     } else if (renew) {
       renewed.push_back(i);
@@ -73,9 +78,20 @@ Result<void> BlobShelf::look() {
   return replies ? take(*replies) : fail(std::move(replies).error());
 }
 
-Result<bool> BlobShelf::has_other_pieces(const codec::Digest& digest, uint32_t pieces, bool renew) {
+// What is said of every key for a while (the shard is away, the data set is being read) says nothing of this one, and
+// what is taken for gone is removed from an index. A key of another type is as bad as none.
+bool BlobShelf::tells_nothing(const Reply& reply) {
+  if (!reply.is_error()) return false;
+  Error error = redis::to_error(reply);
+  if (error.code() != ErrorCode::kUnavailable) return false;
+  if (!untold_) untold_ = std::move(error);
+  return true;
+}
+
+Result<BlobShelf::Pieces> BlobShelf::look_at_other_pieces(const codec::Digest& digest, uint32_t pieces, bool renew) {
   constexpr uint32_t kAtOnce = 1024;
   bool whole = true;
+  bool untold = false;
   for (uint32_t from = 1; from < pieces && whole; from += kAtOnce) {
     std::deque<std::string> keys;
     std::vector<redis::Command> commands;
@@ -88,12 +104,17 @@ Result<bool> BlobShelf::has_other_pieces(const codec::Digest& digest, uint32_t p
       }
     }
     INDUCTORFS_TRY(channel_->pipeline(commands, [&](size_t, Reply&& reply) -> Result<void> {
+      if (tells_nothing(reply)) {
+        untold = true;
+        return {};
+      }
       // Who may not renew a piece cannot tell that it is gone either.
       whole = whole && (reply.is_error() ? renew : reply.integer == 1);
       return {};
     }));
   }
-  return whole;
+  if (!whole) return Pieces::kSomeGone;
+  return untold ? Pieces::kUntold : Pieces::kAllThere;
 }
 
 PieceWriter::PieceWriter(RedisClient& session, Conversation& channel)
@@ -119,6 +140,8 @@ Result<void> PieceWriter::write(const codec::Digest& digest, BlobSource& source)
     return {};
   }));
   if (frame_size == 0) return fail(ErrorCode::kInternal, "a blob's source gave no frame");
+  // Piece 0 is written last, and the servers of a cluster do not wait for each other.
+  if (index > 1 && channel_.spans_servers()) INDUCTORFS_TRY(flush());
   return put(piece_key(session_.options().prefix, digest, 0), PieceHead::of(frame_size).encode() + first);
 }
 

@@ -29,16 +29,24 @@ class BlobShelf {
   [[nodiscard]] Result<void> take(std::span<const redis::Reply> replies);
   /// Does ask() and take() in a round trip of their own.
   [[nodiscard]] Result<void> look();
-  /// Returns the blobs that are not there, or lack a piece, but not those whose head a newer release has written.
+  /// Returns the blobs that are not there, or lack a piece, but not those whose head a newer release has written, nor
+  /// those of which the server did not tell.
   [[nodiscard]] const std::vector<codec::Digest>& missing() const { return missing_; }
 
-  /// Returns how many milliseconds each blob has left, in the order of the digests; negative when it is not there.
+  /// Returns why the server did not tell of some blobs, if so: their shard of a Redis Cluster is away, for instance.
+  [[nodiscard]] const std::optional<Error>& untold() const { return untold_; }
+
+  /// Returns how many milliseconds each blob has left, in the order of the digests; negative when it is not there, the
+  /// largest number when the server did not tell.
   [[nodiscard]] const std::vector<int64_t>& left() const { return left_; }
 
   static constexpr size_t kQuestions = 2;
 
  private:
-  [[nodiscard]] Result<bool> has_other_pieces(const codec::Digest& digest, uint32_t pieces, bool renew);
+  enum class Pieces { kAllThere, kSomeGone, kUntold };
+  [[nodiscard]] Result<Pieces> look_at_other_pieces(const codec::Digest& digest, uint32_t pieces, bool renew);
+  /// Says whether a reply tells nothing of its blob; keeps why.
+  [[nodiscard]] bool tells_nothing(const redis::Reply& reply);
 
   RedisClient* session_;
   Conversation* channel_;
@@ -48,6 +56,7 @@ class BlobShelf {
   std::deque<std::string> keys_;
   std::vector<int64_t> left_;
   std::vector<codec::Digest> missing_;
+  std::optional<Error> untold_;
 };
 
 /// Collects SET commands for a common pipeline. Confined to the publishing thread.

@@ -57,7 +57,11 @@ Result<std::string> IndexRemover::evaluate(Conversation& channel, std::span<cons
     command.push_back(item.path);
     command.push_back(item.digest.raw());
   }
-  INDUCTORFS_TRY_ASSIGN(auto reply, channel.call(command));
+  const bool removes = !items.empty();
+  std::vector<redis::Command> commands = {std::move(command)};
+  if (removes) tell_followers(channel, keys_, commands);
+  INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(commands));
+  const Reply& reply = replies.front();
   if (reply.kind != Reply::Kind::kArray || reply.items.empty()) return fail(redis::to_error(reply));
   if (reply.items.front().text == "FENCED") return fail(ErrorCode::kBusy, "another mount sweeps this scope");
   return reply.items.front().text;

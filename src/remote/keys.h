@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "conversation.h"
 #include "inductorfs/remote/remote.h"
 
 namespace inductorfs::remote {
@@ -33,6 +35,12 @@ struct ScopeKeys {
   [[nodiscard]] std::string purging(const std::string& token) const { return base + ":purge:" + token; }
   std::string base, meta, index, counts, owners, log, sweeper, about;
 };
+
+/// Adds, on a Redis Cluster, what tells followers that this scope has changed: a message without text on the sharded
+/// channel that has the name of `meta` (channel_listeners.h). It comes after the change, in the same pipeline.
+inline void tell_followers(const Conversation& channel, const ScopeKeys& keys, std::vector<redis::Command>& commands) {
+  if (channel.spans_servers()) commands.push_back({"SPUBLISH", keys.meta, ""});
+}
 
 /// ZSET: the ids of announced scopes by the server's time of their last announcement, in milliseconds.
 [[nodiscard]] inline std::string scope_registry_key(const std::string& prefix) { return prefix + ":scopes"; }

@@ -63,14 +63,19 @@ std::vector<ScopeKeeper::Due> ScopeKeeper::due(const std::vector<ScopeId>& scope
 Result<void> keep_scopes(RedisClient& session, std::span<const ScopeKeeper::Due> due, Deadline deadline) {
   const Lifetime lifetime = Lifetime::of_scopes(session.options());
   return session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+    Result<void> all;
     for (const ScopeKeeper::Due& one : due) {
       const ScopeKeys keys(session.options().prefix, one.scope);
       redis::Command touch = {"TOUCH"};
       for (const auto name : names_of(keys)) touch.push_back(name);
-      INDUCTORFS_TRY(channel.call(touch));
-      if (one.look) INDUCTORFS_TRY(look_at_lifetimes(channel, keys, lifetime));
+      const auto touched = channel.call(touch);
+      auto kept = touched ? Result<void>() : fail(touched.error());
+      if (kept && one.look) kept = look_at_lifetimes(channel, keys, lifetime);
+      if (kept) continue;
+      all = kept;
+      if (!channel.spans_servers()) break;  // a shard that is away says nothing of the others
     }
-    return {};
+    return all;
   });
 }
 

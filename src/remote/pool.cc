@@ -60,6 +60,22 @@ Result<ConnectionPool::Lease> ConnectionPool::take(Use use, Deadline deadline, c
   return Lease(this, use, std::move(*opened), false);
 }
 
+std::optional<ConnectionPool::Lease> ConnectionPool::take_idle(Use use) {
+  while (true) {
+    std::unique_ptr<redis::Connection> connection = lanes_.with([use](Lanes& lanes) {
+      Lane& lane = lanes[static_cast<size_t>(use)];
+      if (lane.idle.empty()) return std::unique_ptr<redis::Connection>();
+      auto warmest = std::move(lane.idle.back().connection);
+      lane.idle.pop_back();
+      return warmest;
+    });
+    if (connection == nullptr) return std::nullopt;
+    if (!connection->broken()) return std::optional<Lease>(std::in_place, this, use, std::move(connection), true);
+    connection.reset();
+    release(use);
+  }
+}
+
 void ConnectionPool::drop_idle(Use use) {
   std::vector<Idle> dropped;  // closed after the lock is gone
   lanes_.notify_with([&](Lanes& lanes) {

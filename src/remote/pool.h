@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "inductorfs/base/budget.h"
@@ -53,6 +54,8 @@ class ConnectionPool {
   /// end in line; otherwise errors are those of the opener. `kNew` also drops the idle connections of this use.
   [[nodiscard]] Result<Lease> take(Use use, Deadline deadline, const Opener& opener,
                                    Freshness freshness = Freshness::kAny, Budget* budget = nullptr);
+  /// Lends a connection that is idle and in order; empty when there is none. Does not wait.
+  [[nodiscard]] std::optional<Lease> take_idle(Use use);
   /// Closes connections that were unused for `lifetime`, except one of each use that jobs and followers wait for.
   void drop_unused(Milliseconds lifetime);
   /// Closes the idle connections of a use, because they lead to a server that is no longer the right one.

@@ -291,7 +291,9 @@ Result<Delta> read_scope(RedisClient& session, Rereads& rereads, const ScopeId& 
   INDUCTORFS_TRY(check_scope(scope));
   Delta delta;
   std::vector<Damaged> damaged;
-  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+  // At one server: the cursor of a scan means nothing to another one.
+  const ScopeKeys keys(session.options().prefix, scope);
+  INDUCTORFS_TRY(session.run_at(keys.index, Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     ScopeReader reader(session, rereads, scope, channel);
     INDUCTORFS_TRY_ASSIGN(auto read, reader.read(from));
     delta = std::move(read);

@@ -4,76 +4,61 @@
 #include <algorithm>
 #include <utility>
 
+#include "cluster_conversation.h"
+
 namespace inductorfs::remote {
 namespace {
 
-constexpr size_t kPublishConnections = 2;
-constexpr size_t kControlConnections = 2;
-constexpr size_t kFollowConnections = 2;
-/// Nobody waits for a publish, and a server that writes its snapshot to disk may pause for longer than a reader bears.
-constexpr Milliseconds kPublishWithoutProgress{5000};
-/// EVAL of a large group and the first HSCAN of a large index come late on a busy server; no job waits for them.
-constexpr Milliseconds kBackgroundWithoutProgress{2000};
+/// How often a conversation that must stay at one server begins anew, because its slot has moved.
+constexpr int kMovesMost = 5;
 
-SteadyTime now() { return std::chrono::steady_clock::now(); }
+/// Ends a conversation with one master when its slot moves. Confined to the calling thread.
+class SlotConversation final : public Conversation {
+ public:
+  SlotConversation(ServerConversation& server, Shards& shards, const redis::Endpoint& endpoint, bool& moved)
+      : server_(server), shards_(shards), endpoint_(endpoint), moved_(moved) {}
 
-// Of a connection's end. What is no protocol says nothing about the artefact that was on its way.
-Error verdict(const Error& error, Use use) {
-  if (error.code() != ErrorCode::kCorrupt) return error;
-  const bool transfer = use == Use::kFetch || use == Use::kPublish;
-  return Error(transfer ? ErrorCode::kUnavailable : ErrorCode::kCorrupt, "this is no Redis server: " + error.what());
-}
+  Result<void> pipeline(const std::vector<redis::Command>& commands, const OnReply& on_reply) override {
+    return server_.pipeline(commands, [&](size_t index, redis::Reply&& reply) -> Result<void> {
+      if (!reply.is_error()) return on_reply(index, std::move(reply));
+      const auto redirect = parse_redirect(reply.text, {endpoint_.host, endpoint_.port});
+      if (!redirect && !reply.text.starts_with("TRYAGAIN ")) return on_reply(index, std::move(reply));
+      if (redirect && redirect->kind == Redirect::Kind::kMoved) {
+        shards_.moved(redirect->slot, redirect->to);
+        moved_ = true;
+      }
+      return fail(ErrorCode::kUnavailable, "its slot of the Redis Cluster is moving to another shard");
+    });
+  }
+  Result<void> pipeline_in_any_order(const std::vector<redis::Command>& commands, const OnReply& on_reply) override {
+    return pipeline(commands, on_reply);
+  }
+  bool spans_servers() const override { return false; }
+  Deadline deadline() const override { return server_.deadline(); }
+
+ private:
+  ServerConversation& server_;
+  Shards& shards_;
+  const redis::Endpoint& endpoint_;
+  bool& moved_;
+};
 
 }  // namespace
 
-void Conversation::hear() {
-  if (heard_) return;
-  heard_ = true;
-  on_first_reply_();
-}
-
-Result<void> Conversation::pipeline(const std::vector<redis::Command>& commands, const OnReply& on_reply) {
-  if (deadline_.passed()) return fail(ErrorCode::kTimedOut, "no time left");
-  const redis::Patience patience{deadline_.left(), bounds_.without_progress, bounds_.cancelled, bounds_.budget};
-  return connection_.pipeline(commands, patience, [&](size_t index, redis::Reply&& reply) {
-    hear();
-    return on_reply(index, std::move(reply));
-  });
-}
-
-Result<std::vector<redis::Reply>> Conversation::call_all(const std::vector<redis::Command>& commands) {
-  std::vector<redis::Reply> replies;
-  replies.reserve(commands.size());
-  INDUCTORFS_TRY(pipeline(commands, [&](size_t, redis::Reply&& reply) -> Result<void> {
-    replies.push_back(std::move(reply));
-    return {};
-  }));
-  return replies;
-}
-
-Result<redis::Reply> Conversation::call(const redis::Command& command) {
-  INDUCTORFS_TRY_ASSIGN(auto replies, call_all({command}));
-  return std::move(replies.front());
-}
-
-Result<redis::Reply> Conversation::call_blocking(const redis::Command& command, Milliseconds block,
-                                                 const std::function<bool()>& cancelled) {
-  auto reply = connection_.call_blocking(command, block, cancelled);
-  if (reply) hear();
-  return reply;
-}
-
-RedisClient::Shared::Shared(RemoteOptions given, redis::Endpoint server, Counters& all)
+RedisClient::Shared::Shared(RemoteOptions given, redis::Endpoint to, Counters& all)
     : options(std::move(given)),
-      endpoint(std::move(server)),
+      address(to.to_string()),
       counters(all),
-      opened(all.get("remote.connections_opened")),
-      refused(all.get("remote.breaker_refused")),
-      breaker_opened(all.get("remote.breaker_opened")),
       breaker_open(all.get("remote.breaker_open")),
-      pool({options.connections, kPublishConnections, kControlConnections, kFollowConnections}),
-      breaker({}),
-      fetches({}) {}
+      redirects(all.get("remote.redirects")) {
+  if (to.cluster.empty()) {
+    server = std::make_unique<ServerLink>(std::move(to), options, all);
+  } else {
+    shards = std::make_unique<Shards>(std::move(to), options, all);
+  }
+}
+
+RedisClient::Shared::~Shared() = default;
 
 RedisClient::RedisClient(RemoteOptions options, redis::Endpoint endpoint, Counters& counters)
     : shared_(std::make_shared<Shared>(std::move(options), std::move(endpoint), counters)) {}
@@ -84,125 +69,144 @@ RedisClient RedisClient::cancellable(std::function<bool()> cancelled) const {
   return other;
 }
 
-Result<void> RedisClient::admit(Call& call) {
-  call.ticket = shared_->breaker.admit(now());
-  if (call.ticket != Breaker::Ticket::kRefused && call.use == Use::kFetch) {
-    call.fetch_ticket = shared_->fetches.admit(now());
-    if (call.fetch_ticket == Breaker::Ticket::kRefused) shared_->breaker.abandoned(call.ticket);
-  }
-  if (call.ticket != Breaker::Ticket::kRefused && call.fetch_ticket != Breaker::Ticket::kRefused) return {};
-  shared_->refused.add();
-  const std::string last = shared_->condition.with([](const Condition& condition) { return condition.last_error; });
-  return fail(ErrorCode::kUnavailable, "resting after: " + last);
+CallTerms RedisClient::terms(Use use, Deadline deadline, Budget* budget) const {
+  return {use, deadline, budget, cancelled_ ? &cancelled_ : nullptr};
 }
 
-bool RedisClient::resting() const { return shared_->breaker.refuses(now()) || shared_->fetches.refuses(now()); }
-
-Result<void> RedisClient::run(Use use, Deadline deadline, const Talk& talk, Budget* budget) {
+Result<void> RedisClient::check_time(Deadline deadline) const {
   if (deadline.passed()) return fail(ErrorCode::kTimedOut, "no time left");
   if (cancelled()) return fail(ErrorCode::kUnavailable, "cancelled");
-  Call call{use, deadline, budget};
-  INDUCTORFS_TRY(admit(call));
-  auto outcome = attempt(talk, call);
-  shared_->breaker_open.set(shared_->breaker.open() || shared_->fetches.open() ? 1 : 0);
+  return {};
+}
+
+Result<void> RedisClient::finish(Result<void> outcome) const {
+  const bool troubled = shared_->shards ? shared_->shards->troubled() : shared_->server->troubled();
+  shared_->breaker_open.set(troubled ? 1 : 0);
+  if (shared_->shards) shared_->shards->ended(outcome);
   if (!outcome && outcome.error().code() == ErrorCode::kBusy && cancelled()) {
     return fail(ErrorCode::kUnavailable, "cancelled");
   }
   return outcome;
 }
 
-Result<ConnectionPool::Lease> RedisClient::connect(const Call& call, ConnectionPool::Freshness freshness) {
-  return shared_->pool.take(
-      call.use, call.deadline,
-      [&](Deadline until) {
-        shared_->opened.add();
-        return redis::Connection::open(shared_->endpoint, until.earlier(shared_->options.connect_patience),
-                                       cancelled_ ? &cancelled_ : nullptr, call.budget);
-      },
-      freshness, call.budget);
-}
-
-Conversation::Bounds RedisClient::bounds(const Call& call) const {
-  const Milliseconds quiet = call.use == Use::kFetch     ? options().without_progress
-                             : call.use == Use::kPublish ? kPublishWithoutProgress
-                                                         : kBackgroundWithoutProgress;
-  return {std::max(quiet, options().without_progress), cancelled_ ? &cancelled_ : nullptr, call.budget};
-}
-
-Result<void> RedisClient::attempt(const Talk& talk, Call& call) {
-  for (auto freshness : {ConnectionPool::Freshness::kAny, ConnectionPool::Freshness::kNew}) {
-    auto lease = connect(call, freshness);
-    call.connected = lease.has_value();
-    if (!lease) {
-      const bool waited = lease.error().code() == ErrorCode::kBusy && !cancelled();
-      const Error error = waited ? Error(ErrorCode::kTimedOut, lease.error().what()) : verdict(lease.error(), call.use);
-      settle(error, lease.error().code() != ErrorCode::kBusy, call);
-      return fail(error);
-    }
-    const bool fresh = !lease->reused() || call.ticket != Breaker::Ticket::kNormal;
-    Conversation channel(lease->connection(), fresh, call.deadline, bounds(call), [&] {
-      // At the first reply, not at the end: a probe that then rests in XREAD must not hold up everybody else.
-      shared_->breaker.succeeded(call.ticket);
-      call.ticket = Breaker::Ticket::kNormal;
-      call.heard = true;
-      shared_->condition.with([](Condition& condition) { condition.reachable = true; });
-    });
+Result<void> RedisClient::run_on(ServerLink& link, const CallTerms& terms, const ServerTalk& talk) {
+  ServerTurn turn(link, terms);
+  INDUCTORFS_TRY(turn.admit());
+  for (const auto freshness : {ConnectionPool::Freshness::kAny, ConnectionPool::Freshness::kNew}) {
+    INDUCTORFS_TRY(turn.connect(freshness));
+    ServerConversation channel(turn, terms.deadline);
     auto outcome = talk(channel);
     if (outcome) {
-      if (channel.heard()) shared_->condition.with([](Condition& condition) { condition.last_error.clear(); });
-      if (channel.heard() && call.use == Use::kFetch) {
-        shared_->fetches.succeeded(call.fetch_ticket);
-      } else if (!channel.heard()) {
-        abandon(call);
-      }
+      turn.succeed();
       return outcome;
     }
-    const ErrorCode code = outcome.error().code();
-    const bool dead_before = lease->reused() && !channel.heard() && code == ErrorCode::kUnavailable;
-    if (dead_before && freshness == ConnectionPool::Freshness::kAny) continue;
-    const bool silent = code == ErrorCode::kTimedOut && !call.deadline.passed();
-    const bool ours = code == ErrorCode::kBusy || !lease->connection().broken();
-    if (!ours) outcome = fail(verdict(outcome.error(), call.use));
-    settle(outcome.error(), !ours && (silent || !channel.heard()), call);
-    return outcome;
+    if (freshness == ConnectionPool::Freshness::kAny && turn.died_before(outcome.error())) continue;
+    return fail(turn.end(outcome.error()));
   }
-  abandon(call);
   return fail(ErrorCode::kUnavailable);
 }
 
-void RedisClient::abandon(const Call& call) {
-  shared_->breaker.abandoned(call.ticket);
-  shared_->fetches.abandoned(call.fetch_ticket);
+Result<void> RedisClient::run(Use use, Deadline deadline, const Talk& talk, Budget* budget) {
+  INDUCTORFS_TRY(check_time(deadline));
+  const CallTerms all = terms(use, deadline, budget);
+  if (shared_->server) return finish(run_on(*shared_->server, all, talk));
+  ClusterConversation channel(*shared_->shards, all, shared_->redirects);
+  return finish(talk(channel));
 }
 
-void RedisClient::settle(const Error& error, bool server_fault, const Call& call) {
-  shared_->condition.with([&](Condition& condition) {
-    if (server_fault) condition.reachable = false;
-    if (error.code() != ErrorCode::kBusy) condition.last_error = error.to_string();
-  });
-  if (!server_fault) return abandon(call);
-  // Without a connection it is nothing about fetches: whoever gets one first may tell all others that it is over.
-  const bool fetch = call.use == Use::kFetch;
-  const auto how = error.code() == ErrorCode::kTimedOut ? Breaker::Failure::kSilent : Breaker::Failure::kRefused;
-  bool opened = false;
-  if (fetch && call.connected) {
-    opened = shared_->fetches.failed(call.fetch_ticket, now(), how);
-  } else {
-    shared_->fetches.abandoned(call.fetch_ticket);
+Result<void> RedisClient::run_blocking(Use use, Deadline deadline, const ServerTalk& talk) {
+  INDUCTORFS_TRY(check_time(deadline));
+  INDUCTORFS_CHECK(shared_->server != nullptr);
+  return finish(run_on(*shared_->server, terms(use, deadline), talk));
+}
+
+Result<void> RedisClient::run_at(std::string_view key, Use use, Deadline deadline, const Talk& talk) {
+  if (shared_->server) return run(use, deadline, talk);
+  INDUCTORFS_TRY(check_time(deadline));
+  const CallTerms all = terms(use, deadline);
+  const uint16_t slot = slot_of_key(key);
+  for (int i = 0; true; ++i) {
+    bool moved = false;
+    auto outcome = run_at_once(slot, all, talk, moved);
+    if (outcome || !moved || i == kMovesMost || deadline.passed()) return finish(std::move(outcome));
+    shared_->redirects.add();
   }
-  if (!fetch || !call.heard) opened |= shared_->breaker.failed(call.ticket, now(), how);
-  if (opened) shared_->breaker_opened.add();
+}
+
+Result<void> RedisClient::run_at_once(uint16_t slot, const CallTerms& terms, const Talk& talk, bool& moved) {
+  Shards& shards = *shared_->shards;
+  INDUCTORFS_TRY(shards.prepare(terms));
+  const Shards::Link link = shards.of(slot);
+  if (link == nullptr) {
+    shards.doubt();
+    return fail(ErrorCode::kUnavailable, "no server of the Redis Cluster serves slot " + std::to_string(slot));
+  }
+  auto outcome = run_on(*link, terms, [&](ServerConversation& server) {
+    SlotConversation channel(server, shards, link->endpoint(), moved);
+    return talk(channel);
+  });
+  if (outcome || moved) return outcome;
+  shards.doubt();
+  // Perhaps the slot has another master by now, for instance one that was a replica.
+  if (link->troubled() && !terms.is_cancelled() && shards.prepare(terms)) moved = shards.of(slot) != link;
+  return outcome;
+}
+
+Result<void> RedisClient::for_each_server(Use use, Deadline deadline, const EachTalk& talk) {
+  INDUCTORFS_TRY(check_time(deadline));
+  const CallTerms all = terms(use, deadline);
+  const auto with = [&](ServerLink& link, const CallTerms& some) {
+    talk(link.endpoint().to_string(), [&](const Talk& what) { return finish(run_on(link, some, what)); });
+  };
+  if (shared_->server) {
+    with(*shared_->server, all);
+    return {};
+  }
+  INDUCTORFS_TRY(shared_->shards->prepare(all));
+  const auto masters = shared_->shards->masters();
+  for (size_t i = 0; i < masters.size(); ++i) {
+    CallTerms share = all;
+    share.deadline = deadline.earlier(deadline.left() / static_cast<Milliseconds::rep>(masters.size() - i));
+    with(*masters[i], share);
+  }
+  return {};
 }
 
 void RedisClient::refused(const Error& error) {
-  shared_->condition.with([&](Condition& condition) { condition.last_error = error.to_string(); });
-  if (shared_->fetches.failed(Breaker::Ticket::kNormal, now())) shared_->breaker_opened.add();
+  if (shared_->server) shared_->server->refused(error);
+}
+
+bool RedisClient::resting() const { return shared_->server ? shared_->server->resting() : shared_->shards->resting(); }
+
+void RedisClient::hang_up(Use use) {
+  if (shared_->server) {
+    shared_->server->pool().drop_idle(use);
+  } else {
+    shared_->shards->doubt();
+  }
+}
+
+void RedisClient::close_idle() {
+  if (shared_->server) {
+    shared_->server->pool().drop_unused(options().idle_lifetime);
+  } else {
+    shared_->shards->close_idle(options().idle_lifetime);
+  }
 }
 
 Remote::Health RedisClient::health() const {
-  return shared_->condition.with([&](const Condition& condition) {
-    return Remote::Health{condition.reachable, shared_->endpoint.to_string(), condition.last_error};
-  });
+  const auto condition = shared_->server ? shared_->server->condition() : shared_->shards->condition();
+  return Remote::Health{condition.reachable, shared_->address, condition.last_error};
+}
+
+std::unique_ptr<ChannelListeners> RedisClient::take_listeners() {
+  auto listeners = shared_->listeners.with([](auto& parked) { return std::move(parked); });
+  if (listeners == nullptr) listeners = std::make_unique<ChannelListeners>(*shared_->shards, shared_->options);
+  return listeners;
+}
+
+void RedisClient::put_back(std::unique_ptr<ChannelListeners> listeners) {
+  shared_->listeners.with([&](auto& parked) { parked = std::move(listeners); });
 }
 
 }  // namespace inductorfs::remote

@@ -122,15 +122,15 @@ class FetchJob {
     std::vector<redis::Command> commands;
     commands.reserve(keys.size());
     for (const std::string& key : keys) commands.push_back({"GETRANGE", key, "0", last});
-    size_t answered = 0;
-    auto outcome = channel.pipeline(commands, [&](size_t index, redis::Reply&& reply) -> Result<void> {
-      ++answered;
+    std::vector<bool> answered(batch.size());
+    auto outcome = channel.pipeline_in_any_order(commands, [&](size_t index, redis::Reply&& reply) -> Result<void> {
+      answered[index] = true;
       take_first(batch[index], std::move(reply));
       return {};
     });
     for (size_t i = 0; i < batch.size(); ++i) {
       if (batch[i].ended) continue;
-      (i < answered ? large_ : waiting_).push_back(std::move(batch[i]));
+      (answered[i] ? large_ : waiting_).push_back(std::move(batch[i]));
     }
     return outcome;
   }

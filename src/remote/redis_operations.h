@@ -39,6 +39,10 @@ void fetch_blobs(RedisClient& session, std::span<const codec::Digest> digests, B
 [[nodiscard]] Result<std::vector<ScopeId>> wait_for_scopes(RedisClient& session, HeadWatch& heads,
                                                            const std::vector<std::pair<ScopeId, Position>>& scopes,
                                                            Milliseconds most, const std::function<bool()>& cancelled);
+/// The part of wait_for_scopes() that waits, on a Redis Cluster. Requires: there are scopes.
+[[nodiscard]] Result<std::vector<ScopeId>> wait_on_cluster(RedisClient& session, HeadWatch& heads,
+                                                           const std::vector<std::pair<ScopeId, Position>>& scopes,
+                                                           Deadline deadline, const std::function<bool()>& cancelled);
 
 /// Announces a scope whose information check_information() has accepted.
 [[nodiscard]] Result<void> announce_to(RedisClient& session, const ScopeInformation& scope, Deadline deadline);
@@ -68,7 +72,9 @@ void leave_nodes(RedisClient& session, const std::string& id, Deadline deadline)
 [[nodiscard]] Result<void> renew_blobs(RedisClient& session, std::span<const codec::Digest> digests, Deadline deadline);
 
 [[nodiscard]] Result<ServerFacts> probe_server(RedisClient& session, Deadline deadline);
-/// Reads the facts from the text of INFO; kInvalid when the text is not one.
-[[nodiscard]] Result<ServerFacts> facts_from_info(const std::string& info);
+enum class ServerMode { kAlone, kShard };
+/// Reads the facts from the text of INFO; kInvalid when the text is not one. kNotSupported: a server that is too old,
+/// or that is part of a cluster and was named alone.
+[[nodiscard]] Result<ServerFacts> facts_from_info(const std::string& info, ServerMode mode = ServerMode::kAlone);
 
 }  // namespace inductorfs::remote

@@ -45,7 +45,7 @@ void add_warnings(ServerFacts& facts) {
 
 }  // namespace
 
-Result<ServerFacts> facts_from_info(const std::string& info) {
+Result<ServerFacts> facts_from_info(const std::string& info, ServerMode mode) {
   const auto fields = fields_of(info);
   const auto field = [&](std::string_view name) {
     const auto found = fields.find(name);
@@ -57,8 +57,10 @@ Result<ServerFacts> facts_from_info(const std::string& info) {
   if (number_in(version) < kOldestMajor) {
     return fail(ErrorCode::kNotSupported, "the server is Redis " + version + "; use Redis 7.0 or later");
   }
-  if (field("redis_mode") == "cluster") {
-    return fail(ErrorCode::kNotSupported, "the server is part of a Redis Cluster, which this version cannot route to");
+  if (field("redis_mode") == "cluster" && mode == ServerMode::kAlone) {
+    return fail(ErrorCode::kNotSupported,
+                "the server is part of a Redis Cluster: write redis+cluster://HOST:PORT in --remote (rediss+cluster:// "
+                "for TLS)");
   }
   ServerFacts facts;
   const std::string valkey = field("valkey_version");
@@ -69,10 +71,18 @@ Result<ServerFacts> facts_from_info(const std::string& info) {
   return facts;
 }
 
-Result<ServerFacts> probe_server(RedisClient& session, Deadline deadline) {
+namespace {
+
+/// What one server has told of itself. `facts` are empty when this user may not ask.
+struct Answer {
+  std::string address;
+  Result<ServerFacts> facts;
+};
+
+Result<ServerFacts> ask_server(RedisClient& session, const std::function<Result<void>(const RedisClient::Talk&)>& run) {
   std::string info;
   bool hidden = false;
-  auto outcome = session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+  auto outcome = run([&](Conversation& channel) -> Result<void> {
     INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all({{"INFO", "server"}, {"INFO", "memory"}}));
     info.clear();
     for (const redis::Reply& reply : replies) {
@@ -89,10 +99,68 @@ Result<ServerFacts> probe_server(RedisClient& session, Deadline deadline) {
     return {};
   });
   if (outcome && hidden) return ServerFacts{};
-  if (outcome) return facts_from_info(info);
-  if (outcome.error().code() == ErrorCode::kCorrupt)
-    return fail(ErrorCode::kInvalid, outcome.error().what() + "; check host and port");
+  if (outcome) return facts_from_info(info, session.shards() != nullptr ? ServerMode::kShard : ServerMode::kAlone);
   return fail(std::move(outcome).error());
+}
+
+void add_word(std::string& words, const std::string& word) {
+  if (word.empty() || words == word || words.starts_with(word + ", ") || words.ends_with(", " + word)) return;
+  if (words.find(", " + word + ", ") != std::string::npos) return;
+  words += (words.empty() ? "" : ", ") + word;
+}
+
+bool is_away(const Error& error) {
+  return error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
+}
+
+// Of a cluster: masters that differ, and each warning with the address that it is about.
+Result<ServerFacts> merged(const std::vector<Answer>& answers, size_t uncovered) {
+  ServerFacts all;
+  bool answered = false;
+  bool unlimited = false;
+  for (const Answer& one : answers) {
+    if (!one.facts && !is_away(one.facts.error())) {
+      return fail(one.facts.error().code(), one.address + ": " + one.facts.error().what());
+    }
+    if (!one.facts) {
+      all.warnings.push_back(one.address + " does not answer: what it holds is misses (" + one.facts.error().what() +
+                             "); start it, or its replica");
+      continue;
+    }
+    answered = true;
+    add_word(all.version, one.facts->version);
+    add_word(all.eviction_policy, one.facts->eviction_policy);
+    unlimited = unlimited || one.facts->memory_limit == 0;
+    all.memory_limit += one.facts->memory_limit;
+    for (const std::string& warning : one.facts->warnings) all.warnings.push_back(one.address + ": " + warning);
+  }
+  if (!answered && !answers.empty()) return fail(answers.front().facts.error());
+  if (unlimited) all.memory_limit = 0;
+  if (uncovered > 0) {
+    all.warnings.push_back(std::to_string(uncovered) + " of " + std::to_string(kSlots) +
+                           " slots of the Redis Cluster have no server: see CLUSTER INFO");
+  }
+  return all;
+}
+
+}  // namespace
+
+Result<ServerFacts> probe_server(RedisClient& session, Deadline deadline) {
+  std::vector<Answer> answers;
+  auto asked = session.for_each_server(Use::kControl, deadline, [&](const std::string& address, const auto& run) {
+    answers.push_back({address, ask_server(session, run)});
+  });
+  Result<ServerFacts> facts = fail(ErrorCode::kUnavailable);
+  if (!asked) {
+    facts = fail(std::move(asked).error());
+  } else if (session.shards() != nullptr) {
+    facts = merged(answers, session.shards()->uncovered());
+  } else {
+    facts = std::move(answers.front().facts);
+  }
+  if (!facts && facts.error().code() == ErrorCode::kCorrupt)
+    return fail(ErrorCode::kInvalid, facts.error().what() + "; check host and port");
+  return facts;
 }
 
 }  // namespace inductorfs::remote

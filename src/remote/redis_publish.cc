@@ -112,6 +112,7 @@ class PublishJob {
     blobs.ask(commands);
     INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(commands));
     INDUCTORFS_TRY(blobs.take(std::span(replies).subspan(own)));
+    if (blobs.untold()) return fail(*blobs.untold());
     INDUCTORFS_TRY(judge(channel, std::span(replies).subspan(first, own - first), blobs.missing().empty()));
     if (claim == Claim::kTake) take_claim(replies.front(), origin);
     return {};
@@ -181,6 +182,7 @@ class PublishJob {
     // Another's bytes are as good as ours, while the cluster has them.
     BlobShelf theirs(session_, channel, {*digest});
     INDUCTORFS_TRY(theirs.look());
+    if (theirs.untold()) return fail(*theirs.untold());
     if (theirs.missing().empty()) outcome_ = PublishOutcome::kSuperseded;
     return {};
   }
@@ -234,6 +236,7 @@ class PublishJob {
     }
     std::vector<redis::Command> commands = {std::move(command)};
     if (claimed_) commands.push_back({"UNLINK", sending_});
+    tell_followers(channel, keys_, commands);
     INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(commands));
     Reply& reply = replies.front();
     if (refuses_writes(reply)) {
@@ -317,6 +320,11 @@ Result<PublishOutcome> publish_group(RedisClient& session, Breaker& writes, cons
     session.counters().get("remote.publish_failed").add();
     // A server that answers MOVED or ASK is an operator's to change: until then what is queued waits.
     const ErrorCode code = outcome.error().code();
+    // While other shards of a cluster answer, it is this group's turn that has to wait, not the whole queue's.
+    const bool away = code == ErrorCode::kUnavailable || code == ErrorCode::kTimedOut;
+    if (away && session.shards() != nullptr && session.health().reachable) {
+      return fail(ErrorCode::kInternal, outcome.error().what());
+    }
     return fail(code == ErrorCode::kNotSupported ? ErrorCode::kUnavailable : code, outcome.error().what());
   }
   writes.succeeded(ticket);
@@ -337,9 +345,12 @@ Result<void> report_lost_entry(RedisClient& session, const ScopeId& scope, const
   const std::string blob = piece_key(session.options().prefix, digest, 0);
   bool removed = false;
   INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
-    INDUCTORFS_TRY_ASSIGN(auto reply, channel.call({"EVAL", report_lost_script(), "5", keys.meta, keys.index,
-                                                    keys.counts, keys.owners, keys.log, nonce, log_length, record, path,
-                                                    digest.raw(), lifetime.text, lifetime.renew_below_text}));
+    std::vector<redis::Command> commands = {{"EVAL", report_lost_script(), "5", keys.meta, keys.index, keys.counts,
+                                             keys.owners, keys.log, nonce, log_length, record, path, digest.raw(),
+                                             lifetime.text, lifetime.renew_below_text}};
+    tell_followers(channel, keys, commands);
+    INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(commands));
+    const Reply& reply = replies.front();
     if (reply.kind != Reply::Kind::kArray || reply.items.empty()) return fail(redis::to_error(reply));
     removed = reply.items.front().text == "REMOVED";
     if (!removed) return {};

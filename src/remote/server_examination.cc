@@ -8,6 +8,7 @@
 
 #include "endpoint.h"
 #include "inductorfs/redis/connection.h"
+#include "shards.h"
 
 namespace inductorfs::remote {
 namespace {
@@ -55,10 +56,7 @@ Result<void> measure(redis::Connection& connection, redis::Patience patience, Se
   return {};
 }
 
-}  // namespace
-
-Result<ServerExamination> examine_server(const RemoteOptions& options, Deadline deadline) {
-  INDUCTORFS_TRY_ASSIGN(const auto endpoint, endpoint_of(options));
+Result<ServerExamination> examine_one(const redis::Endpoint& endpoint, Deadline deadline) {
   ServerExamination found;
   found.address = endpoint.to_string();
   found.local = is_local(endpoint);
@@ -78,6 +76,36 @@ Result<ServerExamination> examine_server(const RemoteOptions& options, Deadline 
   }
   INDUCTORFS_TRY(measure(*connection, patience(), found));
   return found;
+}
+
+// The masters, in the order of their addresses. One that does not answer is found, too.
+Result<std::vector<ServerExamination>> examine_shards(const redis::Endpoint& endpoint, const RemoteOptions& options,
+                                                      Deadline deadline) {
+  Counters counters;
+  Shards shards(endpoint, options, counters);
+  INDUCTORFS_TRY(shards.prepare({Use::kControl, deadline}));
+  std::vector<ServerExamination> all;
+  const auto masters = shards.masters();
+  for (size_t i = 0; i < masters.size(); ++i) {
+    const Milliseconds share = deadline.left() / static_cast<Milliseconds::rep>(masters.size() - i);
+    auto answer = examine_one(masters[i]->endpoint(), deadline.earlier(share));
+    ServerExamination one = answer ? std::move(*answer) : ServerExamination{};
+    one.address = masters[i]->endpoint().to_string();
+    if (!answer) one.unreachable = answer.error().what();
+    one.of_cluster = true;
+    all.push_back(std::move(one));
+  }
+  std::ranges::sort(all, {}, &ServerExamination::address);
+  return all;
+}
+
+}  // namespace
+
+Result<std::vector<ServerExamination>> examine_servers(const RemoteOptions& options, Deadline deadline) {
+  INDUCTORFS_TRY_ASSIGN(const auto endpoint, endpoint_of(options));
+  if (!endpoint.cluster.empty()) return examine_shards(endpoint, options, deadline);
+  INDUCTORFS_TRY_ASSIGN(auto one, examine_one(endpoint, deadline));
+  return std::vector<ServerExamination>{std::move(one)};
 }
 
 }  // namespace inductorfs::remote

@@ -12,6 +12,8 @@
 #include "inductorfs/remote/local_remote.h"
 #include "inductorfs/remote/remote.h"
 #include "piece.h"
+#include "slot_map.h"
+#include "support/redis_cluster.h"
 #include "support/redis_server.h"
 
 /// The clusters that the contract is run over.
@@ -66,6 +68,35 @@ class OnRedis final : public Cluster {
   static std::string next_prefix() {
     static int number = 0;
     return "test" + std::to_string(++number);
+  }
+  const std::string prefix_ = next_prefix();
+  Counters counters_;
+};
+
+class OnRedisCluster final : public Cluster {
+ public:
+  std::unique_ptr<Remote> open() override {
+    RemoteOptions options;
+    options.url = servers().url();
+    options.prefix = prefix_;
+    options.without_progress = Milliseconds(5000);
+    auto remote = open_redis(options, counters_);
+    if (!remote) throw std::runtime_error(remote.error().to_string());
+    return std::move(*remote);
+  }
+  void evict(const codec::Digest& digest) override {
+    const std::string key = piece_key(prefix_, digest, 0);
+    if (servers().at_slot(slot_of_key(key), {"DEL", key}).integer != 1) throw std::runtime_error("no such blob");
+  }
+
+ private:
+  static inductorfs::testing::RedisCluster& servers() {
+    static inductorfs::testing::RedisCluster running;
+    return running;
+  }
+  static std::string next_prefix() {
+    static int number = 0;
+    return "cluster" + std::to_string(++number);
   }
   const std::string prefix_ = next_prefix();
   Counters counters_;

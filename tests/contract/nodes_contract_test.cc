@@ -15,7 +15,8 @@ namespace {
 class NodesContract : public ::testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    if (std::string_view(GetParam().name) == "Redis" && !RedisServer::available()) INDUCTORFS_LACKS("redis-server");
+    if (std::string_view(GetParam().name).starts_with("Redis") && !RedisServer::available())
+      INDUCTORFS_LACKS("redis-server");
     cluster = GetParam().make();
     remote = cluster->open();
     other = cluster->open();
@@ -126,7 +127,9 @@ TEST_P(NodesContract, ABlobCanBeRemoved) {
 INSTANTIATE_TEST_SUITE_P(
     Over, NodesContract,
     ::testing::Values(Kind{"Memory", [] { return std::unique_ptr<Cluster>(std::make_unique<InMemory>()); }},
-                      Kind{"Redis", [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedis>()); }}),
+                      Kind{"Redis", [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedis>()); }},
+                      Kind{"RedisCluster",
+                           [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedisCluster>()); }}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace

@@ -17,7 +17,8 @@ namespace {
 class RemoteContract : public ::testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    if (std::string_view(GetParam().name) == "Redis" && !RedisServer::available()) INDUCTORFS_LACKS("redis-server");
+    if (std::string_view(GetParam().name).starts_with("Redis") && !RedisServer::available())
+      INDUCTORFS_LACKS("redis-server");
     cluster = GetParam().make();
     remote = cluster->open();
     other = cluster->open();
@@ -546,7 +547,9 @@ TEST_P(RemoteContract, SaysWhatItIs) {
 INSTANTIATE_TEST_SUITE_P(
     Over, RemoteContract,
     ::testing::Values(Kind{"Memory", [] { return std::unique_ptr<Cluster>(std::make_unique<InMemory>()); }},
-                      Kind{"Redis", [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedis>()); }}),
+                      Kind{"Redis", [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedis>()); }},
+                      Kind{"RedisCluster",
+                           [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedisCluster>()); }}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace

@@ -14,7 +14,8 @@ namespace {
 class ScopeContract : public ::testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    if (std::string_view(GetParam().name) == "Redis" && !RedisServer::available()) INDUCTORFS_LACKS("redis-server");
+    if (std::string_view(GetParam().name).starts_with("Redis") && !RedisServer::available())
+      INDUCTORFS_LACKS("redis-server");
     cluster = GetParam().make();
     remote = cluster->open();
   }
@@ -63,6 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
     Over, ScopeContract,
     ::testing::Values(Kind{"Memory", [] { return std::unique_ptr<Cluster>(std::make_unique<InMemory>()); }},
                       Kind{"Redis", [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedis>()); }},
+                      Kind{"RedisCluster", [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedisCluster>()); }},
                       Kind{"Local", [] { return std::unique_ptr<Cluster>(std::make_unique<OnThisHost>()); }}),
     [](const auto& instance) { return std::string(instance.param.name); });
 

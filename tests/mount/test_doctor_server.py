@@ -52,7 +52,7 @@ def test_a_server_with_which_all_is_well():
     (("--maxmemory", "200mb", "--maxmemory-policy", "noeviction"), "warning", ("noeviction: publishing fails", "volatile-ttl")),
     ((*WELL, "--appendonly", "no"), "note", ("no append-only file", "appendonly yes")),
     ((*WELL, "--replicaof", "127.0.0.1 1"), "BAD", ("is a replica", "name the master, 127.0.0.1:1")),
-    (("--cluster-enabled", "yes", *WELL), "BAD", ("Redis Cluster", "name a server")),
+    (("--cluster-enabled", "yes", *WELL), "BAD", ("Redis Cluster", "redis+cluster://")),
     ((*WELL, "--requirepass", "secret"), "BAD", ("NOAUTH", "--password-file")),
 ], ids=["no-limit", "allkeys", "noeviction", "persistence", "replica", "cluster", "password"])
 def test_a_setting_of_the_server_is_found(settings, kind, told):

@@ -30,19 +30,6 @@ void shell(const std::string& command) {
   if (std::system((command + " >/dev/null 2>&1").c_str()) != 0) throw std::runtime_error("failed: " + command);
 }
 
-uint16_t free_port() {
-  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (::bind(socket.get(), generic, size) != 0 || ::getsockname(socket.get(), generic, &size) != 0) {
-    throw std::runtime_error("no free port");
-  }
-  return ntohs(address.sin_port);
-}
-
 // Any answer will do: with a password it is NOAUTH.
 bool answers(const std::string& socket_path) {
   const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -58,6 +45,19 @@ bool answers(const std::string& socket_path) {
 }
 
 }  // namespace
+
+uint16_t free_port() {
+  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (::bind(socket.get(), generic, size) != 0 || ::getsockname(socket.get(), generic, &size) != 0) {
+    throw std::runtime_error("no free port");
+  }
+  return ntohs(address.sin_port);
+}
 
 Certificates make_certificates(const std::string& directory, const std::string& label,
                                const std::string& subject_alternative_name) {
@@ -80,8 +80,9 @@ bool RedisServer::available() { return std::system("command -v redis-server >/de
 
 RedisServer::RedisServer(Options options) : options_(std::move(options)) {
   if (options_.tls) {
-    certificates_ = make_certificates(directory_.path(), "server", options_.tls_name);
     tls_port_ = free_port();
+    const std::string authority = options_.tls_authority.empty() ? directory_.path() : options_.tls_authority;
+    certificates_ = make_certificates(authority, "server-" + std::to_string(tls_port_), options_.tls_name);
   }
   start();
 }

@@ -22,6 +22,9 @@ struct Certificates {
 [[nodiscard]] Certificates make_certificates(const std::string& directory, const std::string& label,
                                              const std::string& subject_alternative_name);
 
+/// A TCP port of 127.0.0.1 that nobody listens on now.
+[[nodiscard]] uint16_t free_port();
+
 /// A real redis-server in a directory of its own, on a Unix socket (and TLS on a free port when asked for). Stopped, by
 /// its process id, when this object goes; it also dies with the test process. Needs external synchronisation.
 class RedisServer {
@@ -32,6 +35,8 @@ class RedisServer {
     /// "DNS:..." or "IP:..." in the server's certificate.
     std::string tls_name = "IP:127.0.0.1";
     bool tls_client_certificates = false;
+    /// A directory whose authority signs, if servers have to trust each other; else the server's own.
+    std::string tls_authority{};
     /// Further words of the command line: {"--maxmemory", "10mb"}.
     std::vector<std::string> arguments{};
   };
@@ -47,6 +52,8 @@ class RedisServer {
   [[nodiscard]] std::string socket_path() const { return directory_ / "redis.sock"; }
   [[nodiscard]] std::string url() const;
   [[nodiscard]] std::string tls_url() const { return "rediss://127.0.0.1:" + std::to_string(tls_port_); }
+  [[nodiscard]] uint16_t tls_port() const { return tls_port_; }
+  [[nodiscard]] bool running() const { return pid_ > 0; }
   [[nodiscard]] const Certificates& certificates() const { return certificates_; }
   [[nodiscard]] const std::string& directory() const { return directory_.path(); }
 

@@ -6,8 +6,8 @@
 
 namespace inductorfs::mount {
 
-/// Looks at the server of --remote as remote::examine_server() does, with the secrets that these settings name. Blocks
-/// for a few seconds at most.
-[[nodiscard]] Result<remote::ServerExamination> examine_server(const config::Settings& settings);
+/// Looks at the server of --remote, or the masters of its cluster, as remote::examine_servers() does, with the secrets
+/// that these settings name. Blocks for a few seconds at most.
+[[nodiscard]] Result<std::vector<remote::ServerExamination>> examine_servers(const config::Settings& settings);
 
 }  // namespace inductorfs::mount

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "inductorfs/remote/remote.h"
 
@@ -13,8 +14,10 @@
 namespace inductorfs::remote {
 
 struct ServerExamination {
-  std::string address;  ///< without secrets
-  bool local = false;   ///< a Unix socket, or the loopback address by its number or as "localhost"
+  std::string address;      ///< without secrets
+  bool of_cluster = false;  ///< one of the masters of the Redis Cluster that the options name
+  std::string unreachable;  ///< why this master of a cluster does not answer; empty when it does
+  bool local = false;       ///< a Unix socket, or the loopback address by its number or as "localhost"
   bool tls = false;
   bool has_password = false;
   std::map<std::string, std::string, std::less<>> info;  ///< the fields of INFO; empty if the user may not ask for it
@@ -22,8 +25,9 @@ struct ServerExamination {
   std::optional<std::chrono::seconds> clock_ahead;       ///< of the server before this host; negative: behind
 };
 
-/// Connects as a mount with these options would, and asks the server about itself. Changes nothing there. Blocks until
-/// the deadline at most. Errors are those of connecting; kInvalid also when a secret file cannot be read.
-[[nodiscard]] Result<ServerExamination> examine_server(const RemoteOptions& options, Deadline deadline);
+/// Connects as a mount with these options would, and asks the server about itself, or each master of a Redis Cluster,
+/// in the order of their addresses. Changes nothing there. Blocks until the deadline at most. Errors are those of
+/// connecting; kInvalid also when a secret file cannot be read.
+[[nodiscard]] Result<std::vector<ServerExamination>> examine_servers(const RemoteOptions& options, Deadline deadline);
 
 }  // namespace inductorfs::remote

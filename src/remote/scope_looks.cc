@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scope_looks.h"
+
+namespace inductorfs::remote {
+namespace {
+
+Result<Head> look_at_index(Conversation& channel, const ScopeKeys& keys) {
+  INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(look_without_meta(keys)));
+  return head_without_meta(replies[0], replies[1]);
+}
+
+}  // namespace
+
+ScopeLooks::ScopeLooks(const std::string& prefix, HeadWatch& heads,
+                       const std::vector<std::pair<ScopeId, Position>>& scopes)
+    : heads_(heads), scopes_(scopes) {
+  for (const auto& [scope, position] : scopes) keys_.emplace_back(prefix, scope);
+}
+
+std::vector<size_t> ScopeLooks::all() const {
+  std::vector<size_t> places(scopes_.size());
+  for (size_t i = 0; i < places.size(); ++i) places[i] = i;
+  return places;
+}
+
+std::vector<size_t> ScopeLooks::unconfirmed() const {
+  std::vector<size_t> places = all();
+  std::erase_if(places, [&](size_t i) { return heads_.is_confirmed(scopes_[i].first, scopes_[i].second); });
+  return places;
+}
+
+Result<std::vector<ScopeId>> ScopeLooks::look_at(Conversation& channel, const std::vector<size_t>& places) {
+  std::vector<ScopeId> moved;
+  if (places.empty()) return moved;
+  std::vector<redis::Command> commands;
+  commands.reserve(places.size());
+  for (const size_t i : places) commands.push_back({"HMGET", keys_[i].meta, "gen", "nonce"});
+  INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(commands));
+  for (size_t i = 0; i < replies.size(); ++i) {
+    const auto& [scope, position] = scopes_[places[i]];
+    auto head = head_of(replies[i]);
+    const bool has_meta = head && (head->exists || position == Position{});
+    if (head && !has_meta) head = look_at_index(channel, keys_[places[i]]);
+    if (!head) return fail(std::move(head).error());
+    // Also of one that has moved: whoever waits again at the old position is told again.
+    heads_.confirm(scope, head->position, has_meta);
+    if (head->position != position) moved.push_back(scope);
+  }
+  if (places.size() == scopes_.size()) heads_.looked(scopes_.size());
+  return moved;
+}
+
+}  // namespace inductorfs::remote

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """As test_chaos.py, with a server that loses what it has: the cluster comes back with other artefacts, and other Triton sets, than
 its hosts have seen."""
+from inductorfs_testing.redis_cluster import RedisCluster
 from inductorfs_testing.sentinel import SentinelGroup
 
 
@@ -16,3 +17,10 @@ def test_failovers_by_sentinel_and_by_an_address_that_moves(chaos, storm):
     with SentinelGroup(network.address, network.free_port, down_after=600) as group:
         chaos.start(sentinels=group)
         storm(chaos, chaos.fail_over, sets_may_go=True)
+
+
+def test_failovers_of_the_masters_of_a_redis_cluster(chaos, storm):
+    network = chaos.cluster.network
+    with RedisCluster(network.address, network.free_port) as servers:
+        chaos.start(count=4, relayed=0, sentinels=servers)
+        storm(chaos, lambda: servers.strike(chaos), share=0.5, sets_may_go=True)

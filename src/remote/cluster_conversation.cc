@@ -57,7 +57,7 @@ class SplitPipeline {
     while (!items.empty() && !ended_) {
       if (terms_.is_cancelled()) return fail(ErrorCode::kUnavailable, "cancelled");
       if (is_late()) {
-        lose(std::move(items), Error(ErrorCode::kTimedOut, "no time left"));
+        lose(items, Error(ErrorCode::kTimedOut, "no time left"));
         break;
       }
       run_round(std::move(items));
@@ -97,7 +97,8 @@ class SplitPipeline {
     std::vector<Running> ready;
     std::vector<Running> rest;
     std::vector<Group> groups = groups_of(std::move(items));
-    std::ranges::stable_partition(groups, [](const Group& group) { return group.link->condition().reachable; });
+    std::stable_partition(groups.begin(), groups.end(),
+                          [](const Group& group) { return group.link->condition().reachable; });
     for (Group& group : groups) {
       ServerTurn turn(*group.link, terms_);
       if (auto admitted = turn.admit(); !admitted) {
@@ -117,7 +118,7 @@ class SplitPipeline {
   void converse_alone(Running one, Freshness freshness) {
     if (ended_) return;
     // The time was used up by another server: this one must not be blamed for it.
-    if (is_late()) return lose(std::move(one.group.items), Error(ErrorCode::kTimedOut, "no time left"));
+    if (is_late()) return lose(one.group.items, Error(ErrorCode::kTimedOut, "no time left"));
     if (auto connected = one.turn.connect(freshness); !connected) {
       return reroute(one.group, std::move(one.group.items), connected.error());
     }
@@ -242,7 +243,7 @@ class SplitPipeline {
       if (one.places[i]) left.push_back(one.group.items[*one.places[i]]);
     }
     shards_.doubt();
-    lose(std::move(left), told);
+    lose(left, told);
   }
 
   // A server that could not even be asked: perhaps another one serves its slots by now.
@@ -256,14 +257,14 @@ class SplitPipeline {
       const bool moves = now != nullptr && now != group.link && item.redirects++ < kRedirectsMost;
       (moves ? again_ : lost).push_back(item);
     }
-    lose(std::move(lost), named(group, why));
+    lose(lost, named(group, why));
   }
 
   static Error named(const Group& group, const Error& error) {
     return Error(error.code(), group.link->endpoint().to_string() + ": " + error.what());
   }
 
-  void lose(std::vector<Item> items, const Error& why) {
+  void lose(const std::vector<Item>& items, const Error& why) {
     for (const Item& item : items) lost_.push_back({item.index, why});
   }
 

@@ -128,7 +128,7 @@ std::vector<Shards::Link> Shards::candidates() {
     std::ranges::for_each(endpoint_.cluster, add);
     return all;
   });
-  std::ranges::stable_partition(links, [](const Link& link) { return link->condition().reachable; });
+  std::stable_partition(links.begin(), links.end(), [](const Link& link) { return link->condition().reachable; });
   return links;
 }
 

@@ -61,7 +61,7 @@ TEST_F(ShardLoss, AMasterThatIsKilledUnderLoadIsReplaced) {
   std::jthread load([&] {
     while (!over) {
       for (const auto& [node, digests] : by_node_) {
-        const auto took = time_of([&, node = node] {
+        const auto took = time_of([&, node = node, &digests = digests] {
           if (fetch_error(digests[static_cast<size_t>(rounds) % digests.size()]) && node != 0) ++failed_elsewhere;
         });
         slowest = std::max(slowest.load(), took.count());

@@ -34,8 +34,9 @@ class SpoolSource final : public remote::BlobSource {
                     const std::function<Result<void>(std::string_view)>& sink) override {
     const auto info = spool_.find(digest);
     if (!info) return fail(ErrorCode::kNotFound, "a blob is no longer in the temporary directory");
-    INDUCTORFS_TRY_ASSIGN(const Fd file, spool_.open_blob(digest));
-    return codec::encode_frame(file.get(), info->size, digest, piece, sink);
+    INDUCTORFS_TRY_ASSIGN(const auto blob, spool_.open_blob(digest));
+    const auto read = [&](char* out, size_t size, uint64_t at) { return blob.read(out, size, at); };
+    return codec::encode_frame(read, info->size, digest, piece, sink);
   }
 
  private:

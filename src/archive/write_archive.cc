@@ -102,11 +102,11 @@ Result<std::vector<ArchivedScope>> select(remote::Remote& remote, const Excerpt&
 }
 
 Result<void> write_blob(TarWriter& tar, store::BlobStore& spool, const Wanted& blob) {
-  INDUCTORFS_TRY_ASSIGN(const Fd file, spool.open_blob(blob.digest));
+  INDUCTORFS_TRY_ASSIGN(const auto file, spool.open_blob(blob.digest));
   INDUCTORFS_TRY(tar.begin(std::string(kBlobFolder) + blob.digest.to_hex(), blob.size));
   std::string piece(kPiece, '\0');
   for (uint64_t offset = 0; offset < blob.size;) {
-    INDUCTORFS_TRY_ASSIGN(const size_t got, pread_full(file.get(), piece.data(), piece.size(), offset));
+    INDUCTORFS_TRY_ASSIGN(const size_t got, file.read(piece.data(), piece.size(), offset));
     if (got == 0) return fail(ErrorCode::kCorrupt, "a blob of the temporary directory became shorter");
     INDUCTORFS_TRY(tar.append(std::string_view(piece).substr(0, got)));
     offset += got;

@@ -17,14 +17,15 @@ namespace {
 constexpr const char* kListVariable = "INDUCTORFS_FAIL_POINT";
 constexpr const char* kOnceVariable = "INDUCTORFS_FAIL_POINT_ONCE";
 constexpr size_t kMostArmed = 16;
-constexpr std::array<std::pair<std::string_view, int>, 8> kErrors = {{{"EIO", EIO},
+constexpr std::array<std::pair<std::string_view, int>, 9> kErrors = {{{"EIO", EIO},
                                                                       {"ENOSPC", ENOSPC},
                                                                       {"EROFS", EROFS},
                                                                       {"EDQUOT", EDQUOT},
                                                                       {"EMFILE", EMFILE},
                                                                       {"ENFILE", ENFILE},
                                                                       {"ENOMEM", ENOMEM},
-                                                                      {"EACCES", EACCES}}};
+                                                                      {"EACCES", EACCES},
+                                                                      {"EOPNOTSUPP", EOPNOTSUPP}}};
 
 /// Written while nothing is armed, then only counted in.
 struct Armed {

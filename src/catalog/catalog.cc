@@ -250,8 +250,8 @@ codec::Entry CatalogImpl::with_queued(const Publish& publish) {
   });
   if (!queued || *queued == ours.digest) return ours;
   const auto bytes_of = [&](const codec::Digest& digest) -> Result<std::string> {
-    INDUCTORFS_TRY_ASSIGN(auto blob, parts_->store.open_blob(digest));
-    return read_file(AT_FDCWD, "/proc/self/fd/" + std::to_string(blob.get()), kLimit);
+    INDUCTORFS_TRY_ASSIGN(const auto blob, parts_->store.open_blob(digest));
+    return blob.read_all(kLimit);
   };
   const auto mine = bytes_of(ours.digest);
   const auto theirs = bytes_of(*queued);

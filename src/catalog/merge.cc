@@ -43,10 +43,10 @@ class MemorySink final : public remote::BlobSink {
 
 Result<std::optional<std::string>> Publisher::bytes_of(const codec::Digest& digest, bool from_cluster) {
   if (const auto info = parts_.store.find(digest); info && info->size <= kMergeLimit) {
-    INDUCTORFS_TRY_ASSIGN(auto blob, parts_.store.open_blob(digest));
-    std::string bytes(info->size, '\0');
-    INDUCTORFS_TRY_ASSIGN(auto got, pread_full(blob.get(), bytes.data(), bytes.size(), 0));
-    if (got == bytes.size() && codec::digest_of(bytes) == digest) return bytes;
+    INDUCTORFS_TRY_ASSIGN(const auto blob, parts_.store.open_blob(digest));
+    auto bytes = blob.read_all(kMergeLimit);
+    if (!bytes && bytes.error().code() != ErrorCode::kCorrupt) return fail(std::move(bytes).error());
+    if (bytes && codec::digest_of(*bytes) == digest) return *bytes;
     parts_.store.discard(digest);
   }
   if (!from_cluster) return std::nullopt;

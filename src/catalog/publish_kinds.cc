@@ -37,13 +37,13 @@ class StoreSource final : public remote::BlobSource {
     auto blob = store_.open_blob(digest);
     if (!blob) return gone(digest, "cannot be read: " + blob.error().to_string());
     bool by_sink = false;
-    auto outcome =
-        codec::encode_frame(blob->get(), info->size, digest, piece, [&](std::string_view bytes) -> Result<void> {
-          if (stopping_) return fail(ErrorCode::kUnavailable, "stopping");
-          auto taken = sink(bytes);
-          by_sink = !taken;
-          return taken;
-        });
+    const auto read = [&](char* out, size_t size, uint64_t at) { return blob->read(out, size, at); };
+    auto outcome = codec::encode_frame(read, info->size, digest, piece, [&](std::string_view bytes) -> Result<void> {
+      if (stopping_) return fail(ErrorCode::kUnavailable, "stopping");
+      auto taken = sink(bytes);
+      by_sink = !taken;
+      return taken;
+    });
     if (!outcome && !by_sink && outcome.error().code() == ErrorCode::kCorrupt) {
       store_.discard(digest);
       return gone(digest, "is damaged: " + outcome.error().to_string());

@@ -160,10 +160,10 @@ class Encoder {
 
 }  // namespace
 
-Result<void> encode_frame(int fd, uint64_t raw_size, const Digest& digest, size_t piece, const ByteSink& sink) {
+Result<void> encode_frame(const ReadAt& read, uint64_t raw_size, const Digest& digest, size_t piece,
+                          const ByteSink& sink) {
   INDUCTORFS_CHECK(piece > 0);
   PieceCutter cutter(piece, sink);
-  const ReadAt read = [fd](char* out, size_t size, uint64_t offset) { return pread_full(fd, out, size, offset); };
   return Encoder(read, raw_size, digest, cutter).run();
 }
 

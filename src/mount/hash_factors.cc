@@ -126,9 +126,8 @@ std::optional<std::string> bytes_of(Layers& layers, const codec::Entry& entry, D
   if (entry.size > layout::kVllmFactorsLimit) return std::nullopt;
   if (const auto info = layers.store->find(entry.digest); info && info->size == entry.size) {
     const auto blob = layers.store->open_blob(entry.digest);
-    std::string bytes(entry.size, '\0');
-    const auto got = blob ? pread_full(blob->get(), bytes.data(), bytes.size(), 0) : Result<size_t>(0);
-    if (got && *got == bytes.size() && codec::digest_of(bytes) == entry.digest) return bytes;
+    auto bytes = blob ? blob->read_all(entry.size) : Result<std::string>(fail(blob.error()));
+    if (bytes && codec::digest_of(*bytes) == entry.digest) return *std::move(bytes);
   }
   MemorySink sink(entry.digest);
   layers.remote->fetch({&entry.digest, 1}, sink, deadline);

@@ -133,9 +133,8 @@ std::unique_ptr<ledger::Ledger> open_ledger(Layers& layers) {
     return writers == nullptr ? std::map<std::string, std::string>{} : writers->job_variables(thread);
   };
   options.compile_time = [&store = *layers.store](layout::Family family, const codec::Digest& digest) {
-    const Result<Fd> blob = store.open_blob(digest);
-    const auto bytes = blob ? read_file(AT_FDCWD, "/proc/self/fd/" + std::to_string(blob->get()), kLargestGraphs)
-                            : Result<std::string>(fail(blob.error()));
+    const auto blob = store.open_blob(digest);
+    const auto bytes = blob ? blob->read_all(kLargestGraphs) : Result<std::string>(fail(blob.error()));
     return bytes ? layout::compile_time_of(family, *bytes) : std::nullopt;
   };
   options.environment_text = [&host = *layers.host](const std::string& name) { return host.environment_text(name); };

@@ -14,6 +14,7 @@
 #include "inductorfs/base/encoding.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/handle.h"
+#include "pack.h"
 
 namespace inductorfs::store {
 namespace {
@@ -183,10 +184,10 @@ void scan_shard(int dir, const std::string& folder, const char* name, std::vecto
   struct stat info {};
   if (::fstatat(dir, blob_path(*digest).c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) return;
   blobs.push_back(
-      {*digest, static_cast<uint64_t>(info.st_size), info.st_atim.tv_sec * kNanoseconds + info.st_atim.tv_nsec});
+      {*digest, static_cast<uint64_t>(info.st_size), info.st_atim.tv_sec * kNanoseconds + info.st_atim.tv_nsec, {}});
 }
 
-Result<std::vector<ScannedBlob>> scan(int dir) {
+Result<std::vector<ScannedBlob>> scan_files(int dir) {
   std::vector<std::string> folders;
   INDUCTORFS_TRY(for_each_name(dir, kBlobFolder, [&](const char* name) {
     if (from_hex(name) && std::string_view(name).size() == 2) folders.push_back(std::string(kBlobFolder) + "/" + name);
@@ -195,8 +196,21 @@ Result<std::vector<ScannedBlob>> scan(int dir) {
   for (const std::string& folder : folders) {
     INDUCTORFS_TRY(for_each_name(dir, folder.c_str(), [&](const char* name) { scan_shard(dir, folder, name, blobs); }));
   }
-  std::sort(blobs.begin(), blobs.end(), [](const auto& a, const auto& b) { return a.used < b.used; });
   return blobs;
+}
+
+/// All blobs, the least recently used first.
+Result<void> scan(OwnedDirectory& owned) {
+  INDUCTORFS_TRY_ASSIGN(owned.blobs, scan_files(owned.fd.get()));
+  owned.packs = std::make_unique<Packs>(owned.fd.get());
+  std::vector<Pack::Item> items;
+  INDUCTORFS_TRY(owned.packs->open(items));
+  for (Pack::Item& item : items) {
+    owned.blobs.push_back({item.record.digest, item.record.size, item.record.used, std::move(item.blob)});
+  }
+  std::stable_sort(owned.blobs.begin(), owned.blobs.end(),
+                   [](const auto& a, const auto& b) { return a.used < b.used; });
+  return {};
 }
 
 std::string state_text(std::string_view word, std::string_view boot_id, bool suspect) {
@@ -236,9 +250,7 @@ Result<OwnedDirectory> own(const std::string& path, const std::string& boot_id, 
   if (::fchmod(owned.fd.get(), kFolderMode) != 0) return fail_errno("chmod", path);
   INDUCTORFS_TRY(make_folders(owned.fd.get(), path));
   fail_point("store.cleared");
-  auto blobs = scan(owned.fd.get());
-  INDUCTORFS_TRY(blobs);
-  owned.blobs = std::move(*blobs);
+  INDUCTORFS_TRY(scan(owned));
   const auto suspect = enter_state(owned.fd.get(), boot_id, owned.blobs.empty());
   INDUCTORFS_TRY(suspect);
   fail_point("store.entered");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,13 @@
 ///     lock     flock of the owner, whose process id it holds
 ///     state    "open|clean <boot id> sound|suspect\n": the condition in which the last owner left it
 ///     blobs/<first two hex digits>/<64 hex digits>     atime: last use, to the hour
+///     packs/<number>, packs/<number>.index     many small blobs (pack.h)
 ///     tmp/     files that are being added or removed; emptied by the next owner
 ///     set-aside/   what `inductorfs check --repair` found in the place of blobs and left to a person
 namespace inductorfs::store {
+
+class PackedBlob;
+class Packs;
 
 inline constexpr const char* kTemporaryFolder = "tmp";
 inline constexpr const char* kBlobFolder = "blobs";
@@ -30,6 +35,7 @@ struct ScannedBlob {
   codec::Digest digest;
   uint64_t size = 0;
   WallNanoseconds used = 0;
+  std::shared_ptr<PackedBlob> packed;  ///< nullptr: a file of its own
 };
 
 /// A store directory that this process owns. Needs external synchronisation.
@@ -39,6 +45,7 @@ struct OwnedDirectory {
   Fd lock;
   bool shared_lock = false;  ///< other processes hold the lock too, so that this one must not free it
   std::string boot_id;
+  std::unique_ptr<Packs> packs;
   std::vector<ScannedBlob> blobs;  ///< least recently used first
   /// The host may have crashed while blobs were only in its memory: any of them may be damaged.
   bool suspect = false;

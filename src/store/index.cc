@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "index.h"
 
+#include <utility>
+
 namespace inductorfs::store {
 namespace {
 
@@ -14,10 +16,11 @@ IndexedBlob* Index::find(const codec::Digest& digest) {
   return at == blobs_.end() ? nullptr : &at->second;
 }
 
-void Index::insert(const codec::Digest& digest, uint64_t size, WallNanoseconds used, bool suspect) {
+void Index::insert(const codec::Digest& digest, uint64_t size, WallNanoseconds used, bool suspect,
+                   std::shared_ptr<PackedBlob> packed) {
   erase(digest);
   by_use_.push_back(digest);
-  blobs_.emplace(digest, IndexedBlob{size, used, next_use_++, suspect, std::prev(by_use_.end())});
+  blobs_.emplace(digest, IndexedBlob{size, used, next_use_++, suspect, std::move(packed), std::prev(by_use_.end())});
   bytes_ += size;
   if (suspect) ++suspects_;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <optional>
 #include <unordered_map>
 
@@ -11,11 +12,14 @@
 
 namespace inductorfs::store {
 
+class PackedBlob;
+
 struct IndexedBlob {
   uint64_t size = 0;
-  WallNanoseconds saved_use = 0;  ///< the last use as the file's atime records it
-  uint64_t use = 0;               ///< grows with each use; an equal value means that the blob was not used since
-  bool suspect = false;           ///< not verified since a host crash
+  WallNanoseconds saved_use = 0;       ///< the last use as the file's atime records it
+  uint64_t use = 0;                    ///< grows with each use; an equal value means that the blob was not used since
+  bool suspect = false;                ///< not verified since a host crash
+  std::shared_ptr<PackedBlob> packed;  ///< nullptr: the blob is a file of its own
   std::list<codec::Digest>::iterator place;
 };
 
@@ -33,7 +37,8 @@ class Index {
 
   [[nodiscard]] IndexedBlob* find(const codec::Digest& digest);
   /// Inserts a blob as the most recently used; replaces a blob of the same digest.
-  void insert(const codec::Digest& digest, uint64_t size, WallNanoseconds used, bool suspect);
+  void insert(const codec::Digest& digest, uint64_t size, WallNanoseconds used, bool suspect,
+              std::shared_ptr<PackedBlob> packed = nullptr);
   void erase(const codec::Digest& digest);
   void touch(IndexedBlob& blob);
   void mark_sound(IndexedBlob& blob);

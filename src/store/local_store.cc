@@ -16,9 +16,6 @@
 namespace inductorfs::store {
 namespace {
 
-/// The order of use survives a restart to this precision; more would be a write for each read.
-constexpr WallNanoseconds kSaveUseAfter = 3600LL * 1'000'000'000;
-constexpr int64_t kNanoseconds = 1'000'000'000;
 /// Refusals that one call bears. A refused blob counts as used, so that the next call asks about others.
 constexpr size_t kEvictionTries = 4096;
 /// A refusal of the guard asks the kernel to let go of the blob, which it does at once but from another thread: without
@@ -27,6 +24,8 @@ constexpr Milliseconds kLetGoPatience{100};
 constexpr Milliseconds kLetGoStep{2};
 constexpr mode_t kModeBits = 07777;
 constexpr size_t kCopyPiece = 128ULL * 1024;
+/// What is evicted at a time when the disk has no room for a small blob.
+constexpr uint64_t kPackRoom = 1ULL << 20;
 
 /// What link(2) answers where it cannot link but a copy can be made: another file system, a file system without links,
 /// the limit of links, fs.protected_hardlinks.
@@ -56,13 +55,16 @@ Result<std::unique_ptr<BlobStore>> BlobStore::open(const StoreOptions& options, 
 Result<std::unique_ptr<BlobStore>> open_local(const LocalStoreOptions& options, Counters& counters) {
   auto directory = own_directory(options.store.directory, options.boot_id, options.store.lock);
   INDUCTORFS_TRY(directory);
-  return std::make_unique<LocalStore>(std::move(*directory), options, counters);
+  auto blobs = std::exchange(directory->blobs, {});
+  return std::make_unique<LocalStore>(std::move(*directory), std::move(blobs), options, counters);
 }
 
-LocalStore::LocalStore(OwnedDirectory directory, const LocalStoreOptions& options, Counters& counters)
+LocalStore::LocalStore(OwnedDirectory directory, std::vector<ScannedBlob> blobs, const LocalStoreOptions& options,
+                       Counters& counters)
     : directory_(std::move(directory)),
       clock_(*options.clock),
       floor_(floor_of(options.store, directory_.fd.get())),
+      packed_most_(options.packed_most),
       index_(options.store.size_limit),
       evicted_(counters.get("store.evicted")),
       refused_(counters.get("store.evict_refused")),
@@ -71,8 +73,13 @@ LocalStore::LocalStore(OwnedDirectory directory, const LocalStoreOptions& option
       bytes_gauge_(counters.get("store.bytes")),
       floor_evictions_(counters.get("store.floor_evictions")) {
   index_.with([&](Index& index) {
-    for (const ScannedBlob& blob : directory_.blobs) {
-      index.insert(blob.digest, blob.size, blob.used, directory_.suspect);
+    for (ScannedBlob& blob : blobs) {
+      // Twice there: both have the bytes, and one of them is enough.
+      if (blob.packed && index.find(blob.digest) != nullptr) {
+        blob.packed->drop();
+      } else {
+        index.insert(blob.digest, blob.size, blob.used, directory_.suspect, std::move(blob.packed));
+      }
     }
     publish_usage(index);
   });
@@ -171,7 +178,7 @@ LocalStore::Evicted LocalStore::evict(const Index::Victim& victim) {
   const auto guard = guard_.with([](const std::shared_ptr<const EvictionGuard>& current) { return current; });
   const bool allowed = !guard || !*guard || (*guard)(victim.digest);
   if (!allowed) refused_.add();
-  std::string retired;
+  Retired retired;
   const bool gone = index_.with([&](Index& index) {
     IndexedBlob* blob = index.find(victim.digest);
     // Used while the guard was asked: its answer is of yesterday.
@@ -184,28 +191,39 @@ LocalStore::Evicted LocalStore::evict(const Index::Victim& victim) {
     return true;
   });
   if (!gone) return allowed ? Evicted::kElsewhere : Evicted::kRefused;
-  unlink_retired(retired);
+  free_retired(std::move(retired));
   evicted_.add();
   evicted_here_.fetch_add(1, std::memory_order_relaxed);
   return Evicted::kYes;
 }
 
-std::string LocalStore::retire(Index& index, const codec::Digest& digest) {
-  const std::string blob = blob_path(digest);
-  std::string name = next_temporary();
+LocalStore::Retired LocalStore::retire(Index& index, const codec::Digest& digest) {
+  Retired retired;
+  if (const IndexedBlob* blob = index.find(digest)) retired.packed = blob->packed;
   index.erase(digest);
   publish_usage(index);
+  if (retired.packed) {
+    retired.packed->drop();
+    return retired;
+  }
+  const std::string blob = blob_path(digest);
+  retired.temporary = next_temporary();
   // A rename is short; freeing the blocks of a large file is not, and happens without the lock.
-  if (::renameat(folder(), blob.c_str(), folder(), name.c_str()) == 0) {
+  if (::renameat(folder(), blob.c_str(), folder(), retired.temporary.c_str()) == 0) {
     fail_point("store.retired");
-    return name;
+    return retired;
   }
   // No room for the name, or gone already: the blob must not come back with the next open.
   (void)::unlinkat(folder(), blob.c_str(), 0);
   return {};
 }
 
-void LocalStore::unlink_retired(const std::string& name) const {
+void LocalStore::free_retired(Retired retired) const {
+  unlink_temporary(retired.temporary);
+  retired.packed.reset();  // frees its space, unless somebody still reads it
+}
+
+void LocalStore::unlink_temporary(const std::string& name) const {
   // What cannot be unlinked now goes with the next open of the store.
   if (!name.empty()) (void)::unlinkat(folder(), name.c_str(), 0);
   fail_point("store.unlinked");
@@ -258,6 +276,7 @@ Result<void> LocalStore::install(const std::string& temporary, const codec::Dige
                                  uint64_t reserved) {
   const WallNanoseconds now = clock_.wall_now();
   bool spare = false;
+  Retired replaced;
   auto installed = index_.with([&](Index& index) -> Result<void> {
     if (index.closed) return closed_error();
     IndexedBlob* blob = index.find(digest);
@@ -266,6 +285,7 @@ Result<void> LocalStore::install(const std::string& temporary, const codec::Dige
       spare = true;
     } else {
       // Over a suspect one too: these bytes have just been verified.
+      if (blob != nullptr && blob->packed) replaced = retire(index, digest);
       fail_point("store.installing");
       if (auto moved = move_into_place(folder(), temporary, digest); !moved) return moved;
       fail_point("store.installed");
@@ -277,8 +297,36 @@ Result<void> LocalStore::install(const std::string& temporary, const codec::Dige
     publish_usage(index);
     return {};
   });
-  if (spare) unlink_retired(temporary);
+  if (spare) unlink_temporary(temporary);
+  free_retired(std::move(replaced));
   return installed;
+}
+
+Result<void> LocalStore::pack(std::string_view bytes, const codec::Digest& digest, uint64_t reserved) {
+  auto place = directory_.packs->write(bytes);
+  while (!place && place.error().code() == ErrorCode::kNoSpace && free_space(std::max(bytes.size(), kPackRoom)) > 0) {
+    place = directory_.packs->write(bytes);
+  }
+  if (!place && place.error().code() == ErrorCode::kNoSpace) return fail(disk_full(place.error()));
+  INDUCTORFS_TRY(place);
+  const WallNanoseconds now = clock_.wall_now();
+  Retired replaced;
+  return index_.with([&](Index& index) -> Result<void> {
+    if (index.closed) return closed_error();
+    IndexedBlob* blob = index.find(digest);
+    if (blob != nullptr && !blob->suspect) {
+      index.touch(*blob);
+    } else {
+      if (blob != nullptr) replaced = retire(index, digest);
+      INDUCTORFS_TRY((*place)->record(digest, now));
+      fail_point("pack.recorded");
+      index.insert(digest, bytes.size(), now, false, *place);
+      index.changed = true;
+    }
+    index.release(reserved);
+    publish_usage(index);
+    return {};
+  });
 }
 
 Result<void> LocalStore::adopt(int dir, const std::string& path, const codec::Digest& digest) {
@@ -303,7 +351,7 @@ Result<void> LocalStore::link_in(int dir, const std::string& path, const codec::
   // The mode that jobs see is the entry's; a blob that its owner may not read would be lost to a daemon without root.
   if ((file.mode & S_IRUSR) == 0) (void)::fchmodat(folder(), temporary.c_str(), file.mode | S_IRUSR, 0);
   auto installed = install(temporary, digest, file.size, file.size);
-  if (!installed) unlink_retired(temporary);
+  if (!installed) unlink_temporary(temporary);
   if (installed) save_use(digest, clock_.wall_now());  // the writer's file may have been read long ago
   return installed;
 }
@@ -323,97 +371,16 @@ Result<void> LocalStore::copy_in(int dir, const std::string& path, const codec::
   }
 }
 
-// --- out ----------------------------------------------------------------------------------------------------------
-
-std::optional<BlobInfo> LocalStore::find(const codec::Digest& digest) {
-  const WallNanoseconds now = clock_.wall_now();
-  bool suspect = false;
-  bool save = false;
-  const auto info = index_.with([&](Index& index) -> std::optional<BlobInfo> {
-    IndexedBlob* blob = index.find(digest);
-    if (blob == nullptr) return std::nullopt;
-    index.touch(*blob);
-    suspect = blob->suspect;
-    // Both ways: a clock that was set back must not keep a use from being saved for years.
-    save = now - blob->saved_use > kSaveUseAfter || blob->saved_use - now > kSaveUseAfter;
-    if (save) blob->saved_use = now;
-    return BlobInfo{digest, blob->size};
-  });
-  if (info && suspect && !verify(digest)) return std::nullopt;
-  if (info && save) save_use(digest, now);
-  return info;
-}
-
-void LocalStore::save_use(const codec::Digest& digest, WallNanoseconds now) const {
-  timespec times[2] = {};  // NOLINT(modernize-avoid-c-arrays): utimensat's signature
-  times[0].tv_sec = now / kNanoseconds;
-  times[0].tv_nsec = now % kNanoseconds;
-  times[1].tv_nsec = UTIME_OMIT;
-  // Lost: after a restart the blob looks older than it is.
-  (void)::utimensat(folder(), blob_path(digest).c_str(), times, 0);
-}
-
-bool LocalStore::verify(const codec::Digest& digest) {
-  bool sound = false;
-  if (const auto fd = open_at(folder(), blob_path(digest), O_RDONLY | O_NOFOLLOW)) {
-    const auto actual = codec::digest_of_file(fd->get());
-    sound = actual && *actual == digest;
-  }
-  std::string retired;
-  const bool kept = index_.with([&](Index& index) {
-    IndexedBlob* blob = index.find(digest);
-    if (blob == nullptr) return false;
-    if (!blob->suspect) return true;  // another thread verified it, or put good bytes in its place
-    if (sound) {
-      index.mark_sound(*blob);
-      return true;
-    }
-    retired = retire(index, digest);
-    corrupt_.add();
-    return false;
-  });
-  unlink_retired(retired);
-  return kept;
-}
-
-Result<Fd> LocalStore::open_blob(const codec::Digest& digest) {
-  const auto info = find(digest);
-  if (!info) return fail(ErrorCode::kNotFound);
-  auto fd = open_at(folder(), blob_path(digest), O_RDONLY | O_NOFOLLOW);
-  if (!fd && fd.error().code() != ErrorCode::kNotFound) return fd;
-  struct stat file {};
-  if (fd && ::fstat(fd->get(), &file) != 0) return fail_errno("stat", blob_path(digest));
-  if (fd && static_cast<uint64_t>(file.st_size) == info->size) return fd;
-  drop_if_gone(digest);
-  return fail(ErrorCode::kNotFound);
-}
-
-/// Usually it has been evicted just now and is not in the index either. If it is, somebody else has been at our files,
-/// and the index must not go on promising it.
-void LocalStore::drop_if_gone(const codec::Digest& digest) {
-  std::string retired;
-  index_.with([&](Index& index) {
-    const IndexedBlob* blob = index.find(digest);
-    struct stat file {};
-    if (blob == nullptr || index.closed) return;
-    if (::fstatat(folder(), blob_path(digest).c_str(), &file, AT_SYMLINK_NOFOLLOW) == 0 &&
-        static_cast<uint64_t>(file.st_size) == blob->size) {
-      return;
-    }
-    retired = retire(index, digest);
-    corrupt_.add();
-  });
-  unlink_retired(retired);
-}
+// --- the rest -------------------------------------------------------------------------------------------------------
 
 void LocalStore::discard(const codec::Digest& digest) {
-  std::string retired;
+  Retired retired;
   index_.with([&](Index& index) {
     if (index.closed || index.find(digest) == nullptr) return;
     retired = retire(index, digest);
     corrupt_.add();
   });
-  unlink_retired(retired);
+  free_retired(std::move(retired));
 }
 
 void LocalStore::set_eviction_guard(EvictionGuard guard) {
@@ -437,6 +404,7 @@ void LocalStore::close() {
     return !std::exchange(index.closed, true);
   });
   if (!first) return;
+  directory_.packs->close();
   // Without the mark the next owner verifies blobs that it need not.
   (void)mark_clean(directory_, suspects, changed);
   // Not closed, so that its number cannot become another file's while a late reader uses it.

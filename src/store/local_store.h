@@ -10,6 +10,7 @@
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/store/blob_store.h"
+#include "pack.h"
 
 namespace inductorfs::store {
 
@@ -18,22 +19,24 @@ struct LocalStoreOptions {
   StoreOptions store;
   std::string boot_id;
   const Clock* clock = nullptr;
+  uint64_t packed_most = kPackedMost;  ///< larger blobs are files of their own; 0: all are
 };
 
 [[nodiscard]] Result<std::unique_ptr<BlobStore>> open_local(const LocalStoreOptions& options, Counters& counters);
 
-/// The BlobStore of one directory. Blob files and the index change together under the index's lock, by renames and
-/// links only: reading, writing, hashing and unlinking happen without it. Safe for concurrent use.
+/// The BlobStore of one directory. Blobs and the index change together under the index's lock, by renames, links and
+/// records of packs only: reading, writing, hashing and unlinking happen without it. Safe for concurrent use.
 class LocalStore final : public BlobStore {
  public:
-  LocalStore(OwnedDirectory directory, const LocalStoreOptions& options, Counters& counters);
+  LocalStore(OwnedDirectory directory, std::vector<ScannedBlob> blobs, const LocalStoreOptions& options,
+             Counters& counters);
   ~LocalStore() override;
 
   Result<std::unique_ptr<BlobWriter>> create(uint64_t size_hint) override;
   Result<codec::Digest> put(std::string_view bytes) override;
   Result<void> adopt(int dir, const std::string& path, const codec::Digest& digest) override;
   std::optional<BlobInfo> find(const codec::Digest& digest) override;
-  Result<Fd> open_blob(const codec::Digest& digest) override;
+  Result<BlobFile> open_blob(const codec::Digest& digest) override;
   void discard(const codec::Digest& digest) override;
   void set_eviction_guard(EvictionGuard guard) override;
   StoreUsage usage() const override;
@@ -53,6 +56,10 @@ class LocalStore final : public BlobStore {
   /// Moves a finished temporary file to its place, and turns its reservation into the blob's size.
   [[nodiscard]] Result<void> install(const std::string& temporary, const codec::Digest& digest, uint64_t size,
                                      uint64_t reserved);
+  /// Puts a small blob into a pack, and turns its reservation into the blob's size. kNotSupported when there can be no
+  /// packs here.
+  [[nodiscard]] Result<void> pack(std::string_view bytes, const codec::Digest& digest, uint64_t reserved);
+  [[nodiscard]] bool is_packed_size(uint64_t size) const { return packed_most_ > 0 && size <= packed_most_; }
   [[nodiscard]] std::string next_temporary();
   [[nodiscard]] Error disk_full(const Error& cause) const;
 
@@ -63,13 +70,26 @@ class LocalStore final : public BlobStore {
   };
   enum class Evicted { kYes, kRefused, kElsewhere };
   [[nodiscard]] Evicted evict(const Index::Victim& victim);
-  /// Removes the blob from index and folder, under the lock; returns the name that it has until it is unlinked.
-  [[nodiscard]] std::string retire(Index& index, const codec::Digest& digest);
-  void unlink_retired(const std::string& name) const;
+  /// A blob that no open finds any more, and whose space is still to be freed, without the lock.
+  struct Retired {
+    std::string temporary;               ///< the name that its file has until it is unlinked; empty: none
+    std::shared_ptr<PackedBlob> packed;  ///< nullptr: it is in no pack
+  };
+  /// Removes the blob from index and disk, under the lock.
+  [[nodiscard]] Retired retire(Index& index, const codec::Digest& digest);
+  void free_retired(Retired retired) const;
+  void unlink_temporary(const std::string& name) const;
+  /// A blob of the index with where it lies, as a use; empty when it is absent or was damaged.
+  struct Located {
+    uint64_t size = 0;
+    std::shared_ptr<PackedBlob> packed;
+  };
+  [[nodiscard]] std::optional<Located> locate(const codec::Digest& digest);
+  [[nodiscard]] Result<BlobFile> open_located(const codec::Digest& digest, const Located& blob) const;
   /// Evicts until `bytes` can be taken from the disk without going below the floor; false when too little yields.
   [[nodiscard]] bool keep_free(uint64_t bytes);
   void drop_if_gone(const codec::Digest& digest);
-  [[nodiscard]] bool verify(const codec::Digest& digest);
+  [[nodiscard]] bool verify(const codec::Digest& digest, const Located& blob);
   void save_use(const codec::Digest& digest, WallNanoseconds now) const;
   [[nodiscard]] bool present_and_used(const codec::Digest& digest);
   [[nodiscard]] Result<void> link_in(int dir, const std::string& path, const codec::Digest& digest,
@@ -81,6 +101,7 @@ class LocalStore final : public BlobStore {
   const OwnedDirectory directory_;
   const Clock& clock_;
   const uint64_t floor_;
+  const uint64_t packed_most_;
   Guarded<Index> index_;
   Guarded<std::shared_ptr<const EvictionGuard>> guard_;
   std::atomic<uint64_t> serial_{0};

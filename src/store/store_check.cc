@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <functional>
+#include <set>
 #include <utility>
 
 #include "directory.h"
+#include "pack.h"
 
 namespace inductorfs::store {
 namespace {
@@ -36,7 +38,7 @@ class Checker {
       }
       INDUCTORFS_TRY(look_below(folder, [&](const std::string& path) { look_at_blob(path); }));
     }
-    return {};
+    return look_at_packs();
   }
 
  private:
@@ -82,6 +84,56 @@ class Checker {
         path, actual ? "its bytes have the digest " + actual->to_hex() : actual.error().to_string(), false, {}};
     if (repair_ && ::unlinkat(dir(), path.c_str(), 0) == 0) finding.repair = "removed";
     findings_.add(std::move(finding));
+  }
+
+  Result<void> look_at_packs() {
+    std::set<uint64_t> indexes;
+    std::set<uint64_t> bytes;
+    INDUCTORFS_TRY(look_below(kPackFolder, [&](const std::string& path) {
+      const std::string name = path.substr(path.rfind('/') + 1);
+      struct stat info {};
+      const auto number = pack_number(name);
+      if (!number || ::fstatat(dir(), path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) {
+        return found_foreign(path, "not a file of a pack");
+      }
+      (path == Pack::index_path(*number) ? indexes : bytes).insert(*number);
+    }));
+    for (const uint64_t number : bytes) {
+      if (!indexes.contains(number)) found_leftover(Pack::bytes_path(number), "a pack without an index");
+    }
+    for (const uint64_t number : indexes) {
+      if (bytes.contains(number)) {
+        look_at_pack(number);
+      } else {
+        found_foreign(Pack::index_path(number), "an index without its pack");
+      }
+    }
+    return {};
+  }
+
+  void look_at_pack(uint64_t number) {
+    const std::string path = Pack::bytes_path(number);
+    const auto records = Pack::read_records(dir(), number);
+    if (!records) return found_foreign(Pack::index_path(number), records.error().what());
+    const auto file = open_at(dir(), path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    if (!file) return found_foreign(path, file.error().to_string());
+    for (const auto& [place, record] : *records) {
+      if (!record.live) continue;
+      const auto actual = BlobFile(Fd(::fcntl(file->get(), F_DUPFD_CLOEXEC, 0)), record.offset, record.size).digest();
+      if (actual && *actual == record.digest) {
+        // A blob that is a file too counts once, as the daemon keeps one of them.
+        if (store_.blobs.emplace(record.digest, record.size).second) store_.bytes += record.size;
+        continue;
+      }
+      Finding finding{
+          path + " at " + std::to_string(record.offset),
+          "blob " + record.digest.to_hex() + ": its bytes " +
+              (actual ? "have the digest " + actual->to_hex() : "cannot be read: " + actual.error().to_string()),
+          false,
+          {}};
+      if (repair_ && Pack::drop_record(dir(), number, place)) finding.repair = "removed";
+      findings_.add(std::move(finding));
+    }
   }
 
   void found_leftover(const std::string& path, const char* what) {

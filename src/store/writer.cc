@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kRoomStep = 1ULL << 20;
 constexpr mode_t kBlobMode = 0600;
 
-/// Needs external synchronisation.
+/// A blob that becomes a file of its own. Needs external synchronisation.
 class LocalWriter final : public BlobWriter {
  public:
   LocalWriter(LocalStore& store, uint64_t reserved) : store_(store), reserved_(reserved) {}
@@ -105,13 +105,80 @@ class LocalWriter final : public BlobWriter {
   codec::Hasher hasher_;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<BlobWriter>> make_writer(LocalStore& store, uint64_t size_hint) {
+Result<std::unique_ptr<BlobWriter>> make_file_writer(LocalStore& store, uint64_t size_hint) {
   INDUCTORFS_TRY(store.make_room(size_hint));
   auto writer = std::make_unique<LocalWriter>(store, size_hint);
   INDUCTORFS_TRY(writer->start());
   return writer;
+}
+
+/// A blob that goes into a pack when it is whole; until then it is in memory. One that becomes larger than its hint
+/// said, or for which there can be no pack, becomes a file. Needs external synchronisation.
+class PackWriter final : public BlobWriter {
+ public:
+  PackWriter(LocalStore& store, uint64_t reserved) : store_(store), reserved_(reserved) { bytes_.reserve(reserved); }
+  ~PackWriter() override { give_back(); }
+  PackWriter(const PackWriter&) = delete;
+  PackWriter& operator=(const PackWriter&) = delete;
+
+  Result<void> append(std::string_view bytes) override {
+    if (ended_) return ended();
+    if (!file_ && bytes_.size() + bytes.size() > reserved_) {
+      auto begun = begin_file(bytes_.size() + bytes.size());
+      ended_ = !begun;
+      INDUCTORFS_TRY(begun);
+    }
+    if (file_) return file_->append(bytes);
+    bytes_.append(bytes);
+    return {};
+  }
+
+  Result<void> commit(const codec::Digest& expected) override {
+    if (std::exchange(ended_, true)) return ended();
+    if (file_) return file_->commit(expected);
+    if (codec::digest_of(bytes_) != expected) {
+      give_back();
+      return fail(ErrorCode::kCorrupt, "store blob " + expected.to_hex() + ": the bytes have another digest");
+    }
+    auto packed = store_.pack(bytes_, expected, reserved_);
+    if (packed) {
+      reserved_ = 0;
+      return packed;
+    }
+    if (packed.error().code() != ErrorCode::kNotSupported) {
+      give_back();
+      return packed;
+    }
+    INDUCTORFS_TRY(begin_file(bytes_.size()));
+    return file_->commit(expected);
+  }
+
+ private:
+  [[nodiscard]] static tl::unexpected<Error> ended() {
+    return fail(ErrorCode::kInvalid, "store blob: this writer has ended already");
+  }
+
+  Result<void> begin_file(uint64_t size) {
+    give_back();
+    INDUCTORFS_TRY_ASSIGN(file_, make_file_writer(store_, size));
+    return file_->append(std::exchange(bytes_, {}));
+  }
+
+  void give_back() { store_.release_room(std::exchange(reserved_, 0)); }
+
+  LocalStore& store_;
+  uint64_t reserved_;
+  std::string bytes_;
+  std::unique_ptr<BlobWriter> file_;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<BlobWriter>> make_writer(LocalStore& store, uint64_t size_hint) {
+  if (!store.is_packed_size(size_hint)) return make_file_writer(store, size_hint);
+  INDUCTORFS_TRY(store.make_room(size_hint));
+  return std::make_unique<PackWriter>(store, size_hint);
 }
 
 }  // namespace inductorfs::store

@@ -87,7 +87,7 @@ void put_all(BlobStore& store, const Blobs& blobs) {
 /// The one place that knows what open_blob() gives.
 void read_blob(BlobStore& store, const codec::Digest& digest, std::string& buffer) {
   const auto blob = get(store.open_blob(digest));
-  check(get(pread_full(blob.get(), buffer.data(), buffer.size(), 0)) == buffer.size(), "a blob is too short");
+  check(get(blob.read(buffer.data(), buffer.size(), 0)) == buffer.size(), "a blob is too short");
 }
 
 void measure_store(const std::string& directory, const Blobs& blobs) {

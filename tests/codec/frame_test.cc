@@ -66,6 +66,13 @@ Fd file_of(std::string_view bytes) {
   return std::move(*fd);
 }
 
+/// Reads the file, which lives as long as the reader.
+ReadAt reader(Fd file) {
+  return [file = std::make_shared<Fd>(std::move(file))](char* out, size_t size, uint64_t at) {
+    return pread_full(file->get(), out, size, at);
+  };
+}
+
 TEST(Frame, HeaderIsTheDocumentedOne) {
   const std::string frame = encode_frame("hello").value();
   EXPECT_EQ(to_hex(frame),
@@ -98,10 +105,10 @@ TEST(Frame, TextIsCompressedAndNoiseIsStored) {
 TEST(EncodeFrame, FromAFileGivesTheSameBytesInExactPieces) {
   for (const size_t size : {0UL, 5UL, 900'000UL, 2'500'000UL}) {
     for (const std::string& raw : {text(size), random_bytes(size)}) {
-      const Fd fd = file_of(raw);
+      const ReadAt file = reader(file_of(raw));
       for (const size_t piece : {1000UL, 1024UL * 1024 - 64}) {
         std::vector<std::string> pieces;
-        ASSERT_TRUE(encode_frame(fd.get(), size, digest_of(raw), piece, [&](std::string_view p) -> Result<void> {
+        ASSERT_TRUE(encode_frame(file, size, digest_of(raw), piece, [&](std::string_view p) -> Result<void> {
           pieces.emplace_back(p);
           return {};
         }));
@@ -120,9 +127,9 @@ TEST(EncodeFrame, FromAFileGivesTheSameBytesInExactPieces) {
 
 TEST(EncodeFrame, LastPieceMayBeFull) {
   const std::string raw = random_bytes(100 - kFrameHeaderSize);
-  const Fd fd = file_of(raw);
+  const ReadAt file = reader(file_of(raw));
   int pieces = 0;
-  ASSERT_TRUE(encode_frame(fd.get(), raw.size(), digest_of(raw), 50, [&](std::string_view p) -> Result<void> {
+  ASSERT_TRUE(encode_frame(file, raw.size(), digest_of(raw), 50, [&](std::string_view p) -> Result<void> {
     EXPECT_EQ(p.size(), 50U);
     ++pieces;
     return {};
@@ -135,21 +142,21 @@ TEST(EncodeFrame, FileThatChangedIsCorrupt) {
   for (const size_t size : {5000UL, 2'000'000UL}) {
     const std::string raw = text(size);
     const Digest digest = digest_of(raw);
-    EXPECT_EQ(encode_frame(file_of(raw + "x").get(), size, digest, 1000, ignore).error().code(), ErrorCode::kCorrupt);
-    EXPECT_EQ(encode_frame(file_of(raw.substr(1)).get(), size, digest, 1000, ignore).error().code(),
+    EXPECT_EQ(encode_frame(reader(file_of(raw + "x")), size, digest, 1000, ignore).error().code(), ErrorCode::kCorrupt);
+    EXPECT_EQ(encode_frame(reader(file_of(raw.substr(1))), size, digest, 1000, ignore).error().code(),
               ErrorCode::kCorrupt);
     std::string flipped = raw;
     flipped[size - 1] ^= 1;
-    EXPECT_EQ(encode_frame(file_of(flipped).get(), size, digest, 1000, ignore).error().code(), ErrorCode::kCorrupt);
-    EXPECT_TRUE(encode_frame(file_of(raw).get(), size, digest, 1000, ignore));
+    EXPECT_EQ(encode_frame(reader(file_of(flipped)), size, digest, 1000, ignore).error().code(), ErrorCode::kCorrupt);
+    EXPECT_TRUE(encode_frame(reader(file_of(raw)), size, digest, 1000, ignore));
   }
 }
 
 TEST(EncodeFrame, SinkErrorStopsAndIsHandedOn) {
   const std::string raw = random_bytes(2'000'000);
-  const Fd fd = file_of(raw);
+  const ReadAt file = reader(file_of(raw));
   int calls = 0;
-  const auto encoded = encode_frame(fd.get(), raw.size(), digest_of(raw), 1000, [&](std::string_view) -> Result<void> {
+  const auto encoded = encode_frame(file, raw.size(), digest_of(raw), 1000, [&](std::string_view) -> Result<void> {
     return ++calls < 3 ? Result<void>() : fail(ErrorCode::kUnavailable, "gone");
   });
   EXPECT_EQ(encoded.error().what(), "gone");
@@ -158,9 +165,9 @@ TEST(EncodeFrame, SinkErrorStopsAndIsHandedOn) {
 
 TEST(EncodeFrame, SinkMayEncodeAgain) {
   const std::string raw = text(2'000'000);
-  const Fd fd = file_of(raw);
+  const ReadAt file = reader(file_of(raw));
   std::string whole;
-  ASSERT_TRUE(encode_frame(fd.get(), raw.size(), digest_of(raw), 10'000, [&](std::string_view p) -> Result<void> {
+  ASSERT_TRUE(encode_frame(file, raw.size(), digest_of(raw), 10'000, [&](std::string_view p) -> Result<void> {
     whole += p;
     EXPECT_TRUE(encode_frame("nested"));
     return {};

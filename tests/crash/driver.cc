@@ -240,17 +240,17 @@ void Driver::write_shared_files() {
   for (const char* name : {"one", "two", "three"}) put(code_path(name), name);
   put(code_path("large"), "big-l");
   put(code_path("vast"), "big-v");
-  // With a second name it keeps its inode, and the store takes a copy.
+  // With a second name it keeps its inode, and the store takes a copy, which is too large for a pack.
   const std::string twice = code_path("twice");
   must(host_->make_directories(twice.substr(0, 2)), "mkdir");
-  must(host_->create(twice.substr(0, 2) + "/.4711.1.tmp", "twice"), "create");
+  must(host_->create(twice.substr(0, 2) + "/.4711.1.tmp", bytes_of("big-2")), "create");
   const auto file = host_->look_up(twice.substr(0, 2) + "/.4711.1.tmp");
   const auto own_directory = host_->look_up("own");
   must(file && own_directory, "look up");
   must(host_->file_system->link(file->node, own_directory->node, "twice", {}).has_value(), "link");
-  ledger_.tries("put", twice, "twice");
+  ledger_.tries("put", twice, "big-2");
   must(host_->rename(twice.substr(0, 2) + "/.4711.1.tmp", twice), "rename");
-  ledger_.did("put", twice, "twice");
+  ledger_.did("put", twice, "big-2");
   set(key_directory("kernel"), "me");
   parcel(kOurKernel, "me");
   sync();

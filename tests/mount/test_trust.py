@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from inductorfs_testing import artefacts, compare, mounts
-from inductorfs_testing.mounts import appears, populate, remount, text
+from inductorfs_testing.mounts import appears, files_of_blobs, populate, remount, text
 from inductorfs_testing.processes import PATIENCE, wait_until
 
 
@@ -365,7 +365,7 @@ def test_the_store_limit_holds_and_nothing_breaks(cluster):
         held.seek(0)
         assert held.read() == data[first]
     assert b.status()["store"]["evicted"] >= 30 - 8 - 1
-    stored = sum(path.stat().st_blocks * 512 for path in (b.store / "blobs").rglob("*") if path.is_file())
+    stored = sum(path.stat().st_blocks * 512 for path in files_of_blobs(b.store))
     assert stored <= limit * 1.1
     for name, content in reversed(data.items()):  # evicted ones are fetched again
         assert (b.cache / name).read_bytes() == content

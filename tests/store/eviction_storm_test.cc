@@ -4,14 +4,20 @@
 #include <thread>
 #include <vector>
 
+#include "inductorfs/store/store_check.h"
 #include "store_fixture.h"
 
 namespace inductorfs::store {
 namespace {
 
-using EvictionStorm = StoreTest;
+/// The parameter: the largest blob that goes into a pack.
+class EvictionStorm : public StoreTest, public ::testing::WithParamInterface<uint64_t> {
+ protected:
+  void SetUp() override { packed_most_ = GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(Packed, EvictionStorm, ::testing::Values(0, 400, kPackedMost));
 
-TEST_F(EvictionStorm, LimitHoldsUnderConcurrentWriters) {
+TEST_P(EvictionStorm, LimitHoldsUnderConcurrentWriters) {
   constexpr uint64_t kLimit = 4000;
   open(kLimit);
   std::atomic<bool> over{false};
@@ -30,8 +36,8 @@ TEST_F(EvictionStorm, LimitHoldsUnderConcurrentWriters) {
             ++failures;
             continue;
           }
-          const auto fd = store_->open_blob(*digest);
-          if (fd && read_all(fd->get()) != bytes) ++wrong;
+          const auto blob = store_->open_blob(*digest);
+          if (blob && read_all(*blob) != bytes) ++wrong;
           if (store_->usage().bytes > kLimit) over = true;
         }
       });
@@ -40,12 +46,13 @@ TEST_F(EvictionStorm, LimitHoldsUnderConcurrentWriters) {
   EXPECT_FALSE(over);
   EXPECT_EQ(failures, 0) << "4 writers of at most 810 bytes always fit into 4000";
   EXPECT_EQ(wrong, 0);
-  uint64_t on_disk = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory() + "/blobs")) {
-    if (entry.is_regular_file()) on_disk += entry.file_size();
-  }
-  EXPECT_EQ(on_disk, store_->usage().bytes) << "index and folder agree";
-  EXPECT_EQ(counter("store.bytes"), on_disk);
+  const uint64_t bytes = store_->usage().bytes;
+  EXPECT_EQ(counter("store.bytes"), bytes);
+  store_.reset();
+  Findings findings;
+  const auto on_disk = check(directory(), false, findings);
+  ASSERT_TRUE(on_disk && findings.all().empty());
+  EXPECT_EQ(on_disk->bytes, bytes) << "index and disk agree";
   EXPECT_EQ(files_in(directory() + "/tmp"), 0U);
 }
 

@@ -123,11 +123,11 @@ TEST_F(Eviction, LoweredLimitTakesEffect) {
 TEST_F(Eviction, DescriptorStaysReadable) {
   open(300);
   ASSERT_TRUE(store_->put(blob(0)));
-  const auto fd = store_->open_blob(digest_of(blob(0)));
-  ASSERT_TRUE(fd);
+  const auto file = store_->open_blob(digest_of(blob(0)));
+  ASSERT_TRUE(file);
   for (int i = 1; i < 5; ++i) ASSERT_TRUE(store_->put(blob(i)));
   EXPECT_FALSE(has(0));
-  EXPECT_EQ(read_all(fd->get()), blob(0));
+  EXPECT_EQ(read_all(*file), blob(0));
 }
 
 TEST_F(Eviction, OrderOfUseSurvivesARestart) {

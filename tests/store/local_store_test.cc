@@ -124,9 +124,9 @@ TEST_F(BlobStoreTest, OnlyTheOwnerCanRead) {
 
 TEST_F(BlobStoreTest, DescriptorFromOpenBlobIsReadOnly) {
   ASSERT_TRUE(store_->put("hello"));
-  const auto fd = store_->open_blob(digest_of("hello"));
-  ASSERT_TRUE(fd);
-  EXPECT_FALSE(pwrite_full(fd->get(), "x", 0));
+  const auto blob = store_->open_blob(digest_of("hello"));
+  ASSERT_TRUE(blob);
+  EXPECT_FALSE(pwrite_full(blob->file(), "x", 0));
 }
 
 TEST_F(BlobStoreTest, AdoptLinksWithoutCopying) {

@@ -20,7 +20,7 @@ namespace inductorfs::store {
 class StoreTest : public ::testing::Test {
  protected:
   [[nodiscard]] Result<std::unique_ptr<BlobStore>> try_open(const std::string& directory, uint64_t limit = 1ULL << 30) {
-    return open_local({{directory, limit}, boot_, &clock_}, counters_);
+    return open_local({{directory, limit}, boot_, &clock_, packed_most_}, counters_);
   }
   void open(uint64_t limit = 1ULL << 30) {
     store_.reset();
@@ -31,14 +31,12 @@ class StoreTest : public ::testing::Test {
   [[nodiscard]] std::string directory() const { return root_ / "store"; }
   [[nodiscard]] std::string file_of(const codec::Digest& digest) const { return directory() + "/" + blob_path(digest); }
   [[nodiscard]] std::string content(const codec::Digest& digest) {
-    const auto fd = store_->open_blob(digest);
-    if (!fd) return "error: " + fd.error().to_string();
-    return read_all(fd->get());
+    const auto blob = store_->open_blob(digest);
+    return blob ? read_all(*blob) : "error: " + blob.error().to_string();
   }
-  [[nodiscard]] static std::string read_all(int fd) {
-    std::string bytes(1 << 20, '\0');
-    bytes.resize(pread_full(fd, bytes.data(), bytes.size(), 0).value_or(0));
-    return bytes;
+  [[nodiscard]] static std::string read_all(const BlobFile& blob) {
+    const auto bytes = blob.read_all(1 << 20);
+    return bytes ? *bytes : "error: " + bytes.error().to_string();
   }
   [[nodiscard]] static size_t files_in(const std::string& folder) {
     size_t count = 0;
@@ -50,6 +48,7 @@ class StoreTest : public ::testing::Test {
   inductorfs::testing::TemporaryDirectory root_;
   inductorfs::testing::FakeClock clock_;
   std::string boot_ = "boot-1";
+  uint64_t packed_most_ = 0;  ///< as LocalStoreOptions; most tests look for the blobs' files
   Counters counters_;
   std::unique_ptr<BlobStore> store_;
 };

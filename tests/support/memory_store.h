@@ -40,14 +40,14 @@ class MemoryStore final : public store::BlobStore {
       return store::BlobInfo{digest, found->second.size()};
     });
   }
-  [[nodiscard]] Result<Fd> open_blob(const codec::Digest& digest) override {
-    return blobs_.with([&](const Blobs& blobs) -> Result<Fd> {
+  [[nodiscard]] Result<store::BlobFile> open_blob(const codec::Digest& digest) override {
+    return blobs_.with([&](const Blobs& blobs) -> Result<store::BlobFile> {
       auto found = blobs.find(digest);
       if (found == blobs.end()) return fail(ErrorCode::kNotFound);
       Fd file(::memfd_create("blob", MFD_CLOEXEC));
       if (!file) return fail_errno("memfd_create");
       INDUCTORFS_TRY(write_full(file.get(), found->second));
-      return file;
+      return store::BlobFile(std::move(file), 0, found->second.size());
     });
   }
   void discard(const codec::Digest& digest) override {

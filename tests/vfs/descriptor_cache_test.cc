@@ -16,7 +16,7 @@ TEST(DescriptorCache, ClosesTheOneThatWasNotUsedForLongest) {
   vfs::DescriptorCache cache(2);
   cache.put(NodeId{1}, any_file(), false);
   cache.put(NodeId{2}, any_file(), false);
-  const int second = cache.find(NodeId{2}, false)->fd.get();
+  const int second = cache.find(NodeId{2}, false)->file();
   ASSERT_TRUE(cache.find(NodeId{1}, false));
 
   cache.put(NodeId{3}, any_file(), false);
@@ -38,7 +38,7 @@ TEST(DescriptorCache, GivesNoReadOnlyDescriptorToAWriter) {
 TEST(DescriptorCache, KeepsADescriptorOpenForWhoUsesIt) {
   vfs::DescriptorCache cache(1);
   auto used = cache.put(NodeId{1}, any_file(), false);
-  const int fd = used->fd.get();
+  const int fd = used->file();
   cache.put(NodeId{2}, any_file(), false);
   cache.drop(NodeId{1});
   EXPECT_TRUE(is_open(fd));
@@ -48,7 +48,7 @@ TEST(DescriptorCache, KeepsADescriptorOpenForWhoUsesIt) {
 
 TEST(DescriptorCache, ForgetsWhatIsDropped) {
   vfs::DescriptorCache cache(4);
-  const int fd = cache.put(NodeId{1}, any_file(), true)->fd.get();
+  const int fd = cache.put(NodeId{1}, any_file(), true)->file();
   cache.drop(NodeId{1});
   cache.drop(NodeId{1});
   EXPECT_FALSE(cache.find(NodeId{1}, false));

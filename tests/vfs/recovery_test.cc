@@ -131,7 +131,7 @@ TEST_F(Recovery, KeepsWritersOffABlobThatWasNotMarkedYet) {
   const auto blob = a.store->open_blob(codec::digest_of(text));
   ASSERT_TRUE(blob);
   std::string bytes(100, '\0');
-  bytes.resize(pread_full(blob->get(), bytes.data(), bytes.size(), 0).value());
+  bytes.resize(blob->read(bytes.data(), bytes.size(), 0).value());
   EXPECT_EQ(bytes, text);
 }
 
@@ -178,7 +178,7 @@ TEST_F(Recovery, GoesOnWithAFileThatTheStoreTookAndNobodyMarked) {
   EXPECT_EQ(a.read(path).value_or("absent"), "print(1)");
   const auto blob = a.store->open_blob(codec::digest_of("print(1)"));
   ASSERT_TRUE(blob);
-  EXPECT_EQ(codec::digest_of_file(blob->get()).value_or(codec::Digest{}), codec::digest_of("print(1)"));
+  EXPECT_EQ(blob->digest().value_or(codec::Digest{}), codec::digest_of("print(1)"));
 }
 
 TEST_F(Recovery, CountsNamesThatNobodyHasLookedUpAcrossATakeover) {

@@ -383,9 +383,11 @@ TEST_F(Stale, FetchesAgainWhatItsOwnDiskHasDamaged) {
   {
     auto blob = a.store->open_blob(digest);
     ASSERT_TRUE(blob);
-    const std::string file = "/proc/self/fd/" + std::to_string(blob->get());
+    const std::string file = "/proc/self/fd/" + std::to_string(blob->file());
     ASSERT_EQ(::chmod(file.c_str(), 0600), 0);
-    std::ofstream(file, std::ios::in | std::ios::out) << "damage";
+    std::ofstream stream(file, std::ios::in | std::ios::out);
+    stream.seekp(static_cast<std::streamoff>(blob->offset()));
+    stream << "damage";
   }
   a.file_system->judge_again();
 

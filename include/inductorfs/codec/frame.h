@@ -30,10 +30,13 @@ inline constexpr size_t kFrameHeaderSize = 4 + 1 + 1 + 2 + 8 + Digest::kSize;
 /// Receives pieces of bytes. If it answers an error, the producer stops and returns that error.
 using ByteSink = std::function<Result<void>(std::string_view)>;
 
-/// Reads the file behind `fd` from its start (raw_size bytes, whose digest is known) and gives its frame to `sink` in
-/// pieces of exactly `piece` bytes, except that the last one may be shorter. Memory use does not depend on the size.
-/// kCorrupt when the file has another size or digest: the pieces that were given out must then be discarded.
-[[nodiscard]] Result<void> encode_frame(int fd, uint64_t raw_size, const Digest& digest, size_t piece,
+/// Reads up to `size` bytes from byte `at` on; fewer only at the end.
+using ReadAt = std::function<Result<size_t>(char* out, size_t size, uint64_t at)>;
+
+/// Reads a blob from its start (raw_size bytes, whose digest is known) and gives its frame to `sink` in pieces of
+/// exactly `piece` bytes, except that the last one may be shorter. Memory use does not depend on the size. kCorrupt
+/// when the blob has another size or digest: the pieces that were given out must then be discarded.
+[[nodiscard]] Result<void> encode_frame(const ReadAt& read, uint64_t raw_size, const Digest& digest, size_t piece,
                                         const ByteSink& sink);
 /// Encodes bytes in memory as one string.
 [[nodiscard]] Result<std::string> encode_frame(std::string_view raw);

@@ -15,6 +15,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/codec/digest.h"
+#include "inductorfs/store/blob_file.h"
 
 /// Blobs on the local disk, by digest. A blob is there whole and with the right bytes, or not at all, whichever process
 /// was killed at whatever moment; docs/formats.md has the layout.
@@ -89,8 +90,8 @@ class BlobStore {
 
   /// Looks a blob up and marks it as used; after a host crash it also verifies the blob.
   [[nodiscard]] virtual std::optional<BlobInfo> find(const codec::Digest& digest) = 0;
-  /// Opens a blob for reading. The descriptor stays readable after eviction. kNotFound when the blob is absent.
-  [[nodiscard]] virtual Result<Fd> open_blob(const codec::Digest& digest) = 0;
+  /// Opens a blob for reading. What it returns stays readable after eviction. kNotFound when the blob is absent.
+  [[nodiscard]] virtual Result<BlobFile> open_blob(const codec::Digest& digest) = 0;
   /// Drops a blob that was found to be damaged, whatever the guard says.
   virtual void discard(const codec::Digest& digest) = 0;
 

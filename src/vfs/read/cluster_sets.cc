@@ -31,9 +31,9 @@ bool ClusterSets::is_whole(const std::vector<catalog::KnownEntry>& set) const {
   for (const auto& known : set) {
     if (known.entry.origin != set.front().entry.origin) return false;
     if (!layout::is_group_file(last_component(known.entry.path))) continue;
-    auto blob = store_.open_blob(known.entry.digest);
+    const auto blob = store_.open_blob(known.entry.digest);
     if (!blob) return false;
-    const auto text = read_file(AT_FDCWD, proc_path(blob->get()), kGroupFileLimit);
+    const auto text = blob->read_all(kGroupFileLimit);
     if (!text) return false;
     // The canonical form names children below a placeholder; rendered for any directory it is a plain group file.
     const auto rendered = layout::render_group(*text, "/" + directory);

@@ -26,9 +26,9 @@ Result<void> Fit::check(const codec::Entry& entry) {
   if (environments_made_.exchange(made) != made) judge_again();
   if (fitting_.fits(entry.path, entry.digest)) return {};
   const uint64_t age = fitting_.age();
-  INDUCTORFS_TRY_ASSIGN(auto blob, store_.open_blob(entry.digest));
+  INDUCTORFS_TRY_ASSIGN(const auto blob, store_.open_blob(entry.digest));
   std::string head(std::min(entry.size, layout::bytes_to_check(classified, entry.size)), '\0');
-  INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(blob.get(), head.data(), head.size(), 0));
+  INDUCTORFS_TRY_ASSIGN(const auto got, blob.read(head.data(), head.size(), 0));
   head.resize(got);
   const auto fits = host_.check(classified, head, entry.size, scopes_of(entry));
   if (fits) {
@@ -38,7 +38,7 @@ Result<void> Fit::check(const codec::Entry& entry) {
   const ErrorCode code = fits.error().code();
   if (code != ErrorCode::kCorrupt && code != ErrorCode::kNotSupported) return fits;
   // Damaged on this host's disk, perhaps: that is no fault of the entry's, and its bytes can come again.
-  INDUCTORFS_TRY_ASSIGN(const auto digest, codec::digest_of_file(blob.get()));
+  INDUCTORFS_TRY_ASSIGN(const auto digest, blob.digest());
   if (digest != entry.digest) {
     store_.discard(entry.digest);
     log::write_limited(log::Level::kError, "fetch.damaged", {{"path", entry.path}, {"digest", entry.digest.to_hex()}});

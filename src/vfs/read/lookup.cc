@@ -259,8 +259,8 @@ Result<std::shared_ptr<const std::string>> Lookup::rendered_group(const std::str
       !layout::is_group_file(path.substr(slash + 1))) {
     return Text();
   }
-  INDUCTORFS_TRY_ASSIGN(auto blob, store_.open_blob(entry.digest));
-  INDUCTORFS_TRY_ASSIGN(auto canonical, read_file(AT_FDCWD, proc_path(blob.get()), kGroupFileLimit));
+  INDUCTORFS_TRY_ASSIGN(const auto blob, store_.open_blob(entry.digest));
+  INDUCTORFS_TRY_ASSIGN(const auto canonical, blob.read_all(kGroupFileLimit));
   INDUCTORFS_TRY_ASSIGN(auto text, layout::render_group(canonical, directory));
   return Text(std::make_shared<const std::string>(std::move(text)));
 }

@@ -41,11 +41,11 @@ Result<void> dress(const Fd& file, const std::string& name, mode_t mode, int64_t
   return {};
 }
 
-Result<void> copy_body(int from, uint64_t at, int to, const codec::ParcelItem& item) {
+Result<void> copy_body(const store::BlobFile& from, uint64_t at, int to, const codec::ParcelItem& item) {
   std::string buffer(std::min<uint64_t>(item.size, kPiece), '\0');
   for (uint64_t offset = 0; offset < item.size;) {
     const size_t want = std::min<uint64_t>(buffer.size(), item.size - offset);
-    INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(from, buffer.data(), want, at + offset));
+    INDUCTORFS_TRY_ASSIGN(const auto got, from.read(buffer.data(), want, at + offset));
     if (got == 0) return fail(ErrorCode::kCorrupt, "a parcel that is shorter than it says");
     INDUCTORFS_TRY(pwrite_full(to, std::string_view(buffer.data(), got), offset));
     takeover::note_progress();
@@ -55,10 +55,11 @@ Result<void> copy_body(int from, uint64_t at, int to, const codec::ParcelItem& i
 }
 
 /// The paths in it are those that the asking process sees: vLLM up to 0.30 opens them.
-Result<void> write_index(int from, uint64_t at, int to, const codec::ParcelItem& item, const Site& site) {
+Result<void> write_index(const store::BlobFile& from, uint64_t at, int to, const codec::ParcelItem& item,
+                         const Site& site) {
   if (item.size > kIndexLimit) return fail(ErrorCode::kCorrupt, "an index over the limit");
   std::string canonical(item.size, '\0');
-  INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(from, canonical.data(), canonical.size(), at));
+  INDUCTORFS_TRY_ASSIGN(const auto got, from.read(canonical.data(), canonical.size(), at));
   canonical.resize(got);
   INDUCTORFS_TRY_ASSIGN(const auto text, shown_index(site.path, canonical, site.seen));
   return pwrite_full(to, text, 0);
@@ -97,7 +98,7 @@ std::string Parcels::aside(std::string_view what) {
 
 Result<void> Parcels::unpack(const Site& site, const catalog::KnownEntry& known) {
   INDUCTORFS_TRY_ASSIGN(const auto blob, store_.open_blob(known.entry.digest));
-  INDUCTORFS_TRY_ASSIGN(const auto head, read_parcel_head(blob.get()));
+  INDUCTORFS_TRY_ASSIGN(const auto head, read_parcel_head(blob));
   // What the blob holds is counted by the store; its copy here is one more.
   auto unpacked = unpack_aside(site, known, head, blob);
   if (!unpacked && unpacked.error().code() == ErrorCode::kNoSpace && tree_.make_room(known.entry.size)) {
@@ -120,7 +121,7 @@ Result<void> Parcels::unpack(const Site& site, const catalog::KnownEntry& known)
 }
 
 Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::KnownEntry& known,
-                                          const codec::ParcelHead& head, const Fd& blob) {
+                                          const codec::ParcelHead& head, const store::BlobFile& blob) {
   const RootAccess root{tree_.options().owner_uid, tree_.options().owner_gid, kDirectoryMode};
   const RootAccess access = tree_.access_of_root(site.entry).value_or(root);
   const std::string place = aside("parcel");
@@ -138,9 +139,9 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
     INDUCTORFS_TRY_ASSIGN(const auto file, open_at(disk_.fd(), path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
     const uint64_t begin = std::exchange(at, at + item.size);
     if (!directory && item.path == site.name) {
-      INDUCTORFS_TRY(write_index(blob.get(), begin, file.get(), item, site));
+      INDUCTORFS_TRY(write_index(blob, begin, file.get(), item, site));
     } else {
-      INDUCTORFS_TRY(copy_body(blob.get(), begin, file.get(), item));
+      INDUCTORFS_TRY(copy_body(blob, begin, file.get(), item));
     }
     if (!directory && item.path != site.name) {
       disk_.set_mark(path, LocalTree::kScopeName, known.scope);

@@ -10,6 +10,7 @@
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/catalog/catalog.h"
 #include "inductorfs/codec/parcel.h"
+#include "inductorfs/store/blob_file.h"
 #include "vfs/read/notifier.h"
 #include "vfs/read/services.h"
 #include "vfs/tree/parcel_mark.h"
@@ -66,7 +67,7 @@ class Parcels {
     std::set<std::string> leaving;
   };
   [[nodiscard]] Result<std::string> unpack_aside(const Site& site, const catalog::KnownEntry& known,
-                                                 const codec::ParcelHead& head, const Fd& blob);
+                                                 const codec::ParcelHead& head, const store::BlobFile& blob);
   [[nodiscard]] Result<void> place_directory(const Site& site, const std::string& aside);
   [[nodiscard]] Result<void> place_index(const Site& site, const std::string& aside, const codec::ParcelHead& head);
   [[nodiscard]] std::string aside(std::string_view what);

@@ -3,6 +3,16 @@
 
 namespace inductorfs::vfs {
 
+int DescriptorCache::Descriptor::file() const {
+  const auto* blob = std::get_if<store::BlobFile>(&open);
+  return blob != nullptr ? blob->file() : std::get<Fd>(open).get();
+}
+
+Result<size_t> DescriptorCache::Descriptor::read(char* out, size_t size, uint64_t at) const {
+  const auto* blob = std::get_if<store::BlobFile>(&open);
+  return blob != nullptr ? blob->read(out, size, at) : pread_full(std::get<Fd>(open).get(), out, size, at);
+}
+
 DescriptorCache::Pointer DescriptorCache::find(NodeId node, bool writable) {
   return state_.with([&](State& state) -> Pointer {
     const auto found = state.slots.find(static_cast<uint64_t>(node));
@@ -12,8 +22,8 @@ DescriptorCache::Pointer DescriptorCache::find(NodeId node, bool writable) {
   });
 }
 
-DescriptorCache::Pointer DescriptorCache::put(NodeId node, Fd fd, bool writable) {
-  auto descriptor = std::make_shared<const Descriptor>(Descriptor{std::move(fd), writable});
+DescriptorCache::Pointer DescriptorCache::put(NodeId node, std::variant<Fd, store::BlobFile> open, bool writable) {
+  auto descriptor = std::make_shared<const Descriptor>(Descriptor{std::move(open), writable});
   Pointer closed_outside_the_lock;
   state_.with([&](State& state) {
     const auto key = static_cast<uint64_t>(node);

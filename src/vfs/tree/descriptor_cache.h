@@ -4,9 +4,11 @@
 #include <list>
 #include <memory>
 #include <unordered_map>
+#include <variant>
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/guarded.h"
+#include "inductorfs/store/blob_file.h"
 #include "inductorfs/vfs/types.h"
 
 namespace inductorfs::vfs {
@@ -19,13 +21,18 @@ class DescriptorCache {
   explicit DescriptorCache(size_t limit) : limit_(limit) {}
 
   struct Descriptor {
-    Fd fd;
+    std::variant<Fd, store::BlobFile> open;  ///< a file of the local tree, or a blob
     bool writable = false;
+
+    /// The descriptor of the file that holds the bytes.
+    [[nodiscard]] int file() const;
+    /// Reads as pread_full(), from byte `at` of the node.
+    [[nodiscard]] Result<size_t> read(char* out, size_t size, uint64_t at) const;
   };
   using Pointer = std::shared_ptr<const Descriptor>;
 
   [[nodiscard]] Pointer find(NodeId node, bool writable);
-  Pointer put(NodeId node, Fd fd, bool writable);
+  Pointer put(NodeId node, std::variant<Fd, store::BlobFile> open, bool writable);
   void drop(NodeId node);
 
  private:

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "inductorfs/store/blob_file.h"
 #include "vfs/tree/local_tree.h"
 #include "vfs/tree/node.h"
 
@@ -43,6 +44,7 @@ class EarlyCopy {
 
   /// So much is copied within a moment, and may be while the lock is held.
   static constexpr uint64_t kLarge = uint64_t{256} << 10;
+  static_assert(kLarge >= store::BlobFile::kPackedMost, "what is copied early is read from the start of its file");
 
  private:
   std::optional<uint64_t> keep_bytes_;

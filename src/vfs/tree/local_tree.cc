@@ -68,10 +68,14 @@ std::string join(std::string_view directory, std::string_view name) {
 std::string proc_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
 
 Result<void> copy_bytes(int from, int to, uint64_t size) {
+  return copy_bytes([&](char* out, size_t most, uint64_t at) { return pread_full(from, out, most, at); }, to, size);
+}
+
+Result<void> copy_bytes(const codec::ReadAt& from, int to, uint64_t size) {
   std::string buffer(std::min<uint64_t>(size, kCopyPiece), '\0');
   for (uint64_t offset = 0; offset < size;) {
     INDUCTORFS_TRY_ASSIGN(const auto got,
-                          pread_full(from, buffer.data(), std::min<uint64_t>(buffer.size(), size - offset), offset));
+                          from(buffer.data(), std::min<uint64_t>(buffer.size(), size - offset), offset));
     if (got == 0) break;
     INDUCTORFS_TRY(pwrite_full(to, std::string_view(buffer.data(), got), offset));
     takeover::note_progress();

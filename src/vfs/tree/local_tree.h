@@ -10,6 +10,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
+#include "inductorfs/codec/frame.h"
 #include "inductorfs/vfs/types.h"
 #include "vfs/tree/common_access.h"
 
@@ -127,7 +128,8 @@ class LocalTree {
 [[nodiscard]] std::string join(std::string_view directory, std::string_view name);
 /// Returns /proc/self/fd/N: a name for an open file that system calls by path accept.
 [[nodiscard]] std::string proc_path(int fd);
-/// Copies the first `size` bytes of one file to the start of another.
+/// Copies the first `size` bytes of something to the start of a file.
+[[nodiscard]] Result<void> copy_bytes(const codec::ReadAt& from, int to, uint64_t size);
 [[nodiscard]] Result<void> copy_bytes(int from, int to, uint64_t size);
 
 }  // namespace inductorfs::vfs

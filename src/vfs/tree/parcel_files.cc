@@ -183,13 +183,13 @@ Result<std::string> shown_index(const std::string& path, std::string_view canoni
   return layout::index_in_directory(layout::classify(path).family, canonical, directory);
 }
 
-Result<codec::ParcelHead> read_parcel_head(int file) {
+Result<codec::ParcelHead> read_parcel_head(const store::BlobFile& blob) {
   std::string bytes(codec::kParcelPreambleSize, '\0');
-  INDUCTORFS_TRY_ASSIGN(auto got, pread_full(file, bytes.data(), bytes.size(), 0));
+  INDUCTORFS_TRY_ASSIGN(auto got, blob.read(bytes.data(), bytes.size(), 0));
   bytes.resize(got);
   INDUCTORFS_TRY_ASSIGN(const auto size, codec::parcel_head_size(bytes));
   bytes.resize(size);
-  INDUCTORFS_TRY_ASSIGN(got, pread_full(file, bytes.data(), bytes.size(), 0));
+  INDUCTORFS_TRY_ASSIGN(got, blob.read(bytes.data(), bytes.size(), 0));
   bytes.resize(got);
   return codec::decode_parcel_head(bytes);
 }

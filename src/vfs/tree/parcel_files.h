@@ -13,6 +13,7 @@
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/codec/frame.h"
 #include "inductorfs/codec/parcel.h"
+#include "inductorfs/store/blob_file.h"
 #include "vfs/tree/local_tree.h"
 
 namespace inductorfs::vfs {
@@ -57,7 +58,7 @@ struct ParcelFiles {
                                               const std::string& directory);
 
 /// Reads the head of a parcel from the file that holds it.
-[[nodiscard]] Result<codec::ParcelHead> read_parcel_head(int file);
+[[nodiscard]] Result<codec::ParcelHead> read_parcel_head(const store::BlobFile& blob);
 
 /// The most bytes of an index; a larger one names more than a parcel holds.
 inline constexpr uint64_t kIndexLimit = uint64_t{8} << 20;

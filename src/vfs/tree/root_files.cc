@@ -46,7 +46,7 @@ bool RootTree::is_blob_without_seal(int file) {
   const auto digest = codec::digest_of_file(file);
   if (!digest) return false;
   const auto blob = store_.open_blob(*digest);
-  return blob && ::fstat(blob->get(), &blob_status) == 0 && blob_status.st_ino == status.st_ino &&
+  return blob && ::fstat(blob->file(), &blob_status) == 0 && blob_status.st_ino == status.st_ino &&
          blob_status.st_dev == status.st_dev;
 }
 

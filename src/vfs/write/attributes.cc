@@ -77,7 +77,7 @@ Result<Attributes> FileAttributes::set_attributes(NodeId id, const AttributeChan
   if (change.size) {
     if (!node->is_regular()) return fail(ErrorCode::kInvalid);
     INDUCTORFS_TRY_ASSIGN(auto file, data_.begin_write(node, *change.size, caller.pid));
-    const bool done = ::ftruncate(file->fd.get(), static_cast<off_t>(*change.size)) == 0;
+    const bool done = ::ftruncate(file->file(), static_cast<off_t>(*change.size)) == 0;
     const int saved_errno = errno;
     data_.end_write(node, done);
     if (!done) return fail(error_from_errno(saved_errno, "truncate"));

@@ -44,6 +44,11 @@ Result<void> write_back(int file) {
   return {};
 }
 
+/// As copy_bytes() takes it.
+codec::ReadAt bytes_of(const DescriptorCache::Descriptor& file) {
+  return [&file](char* out, size_t size, uint64_t at) { return file.read(out, size, at); };
+}
+
 }  // namespace
 
 bool Data::fetch_again(const codec::Entry& entry) {
@@ -82,7 +87,7 @@ Result<size_t> Data::read(NodeId id, char* out, size_t size, uint64_t offset) {
   if (node->is_directory()) return fail(ErrorCode::kIsDirectory);
   std::shared_ptr<const std::string> rendered;
   INDUCTORFS_TRY_ASSIGN(auto file, reading(node, rendered));
-  if (!rendered) return pread_full(file->fd.get(), out, size, offset);
+  if (!rendered) return file->read(out, size, offset);
   if (offset >= rendered->size()) return size_t{0};
   const size_t count = std::min<size_t>(size, rendered->size() - static_cast<size_t>(offset));
   std::copy_n(rendered->data() + offset, count, out);
@@ -105,7 +110,7 @@ Result<EarlyCopy> Data::copy_early(const NodePtr& node, bool sealed_too, std::op
     if (content.backing == Backing::kLocal && !tree_.is_sealed(*node, content)) return;
     const auto file = tree_.descriptor(*node, content, false);
     struct stat status {};
-    if (!file || ::fstat((*file)->fd.get(), &status) != 0) return;
+    if (!file || ::fstat((*file)->file(), &status) != 0) return;
     if (early.wanted(static_cast<uint64_t>(status.st_size)) <= EarlyCopy::kLarge) return;
     from = *file;
     early.begin(disk_, node, content);
@@ -116,7 +121,7 @@ Result<EarlyCopy> Data::copy_early(const NodePtr& node, bool sealed_too, std::op
     while (!node->content.wait_until(std::chrono::steady_clock::now() + kFetchStep, is_free, is_free)) continue;
     moves_.read([&](const Moves&) { node->content.with(begin); });
   } while (!from && !node->content.with(is_free));
-  if (from) INDUCTORFS_TRY(early.fill((*from).fd.get()));
+  if (from) INDUCTORFS_TRY(early.fill(from->file()));
   return early;
 }
 
@@ -130,7 +135,7 @@ Result<void> Data::copy_entry_to_view(const NodePtr& node, Content& content, Ear
   const bool has_file = !content.rendered && size > 0;
   INDUCTORFS_TRY_ASSIGN(const auto from,
                         has_file ? tree_.descriptor(*node, content, false) : DescriptorCache::Pointer{});
-  auto made = has_file ? early.take(from->fd.get()) : std::nullopt;
+  auto made = has_file ? early.take(from->file()) : std::nullopt;
   const bool copied = made.has_value();
   const std::string copy = copied ? made->name : LocalTree::orphan(node->id) + ".copy";
   if (!copied) (void)disk_.unlink(copy);  // left by a copy that failed
@@ -138,7 +143,7 @@ Result<void> Data::copy_entry_to_view(const NodePtr& node, Content& content, Ear
                                         : open_at(disk_.fd(), copy, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
   const auto write_copy = [&]() -> Result<void> {
     if (content.rendered) INDUCTORFS_TRY(pwrite_full(to.get(), std::string_view(*content.rendered).substr(0, size), 0));
-    if (has_file && !copied) INDUCTORFS_TRY(copy_bytes(from->fd.get(), to.get(), size));
+    if (has_file && !copied) INDUCTORFS_TRY(copy_bytes(bytes_of(*from), to.get(), size));
     disk_.mark_changed(to.get(), 0);
     const Attributes& attributes = content.attributes;
     if (::geteuid() == 0 && ::fchown(to.get(), attributes.uid, attributes.gid) != 0) return fail_errno("chown", copy);
@@ -239,9 +244,9 @@ void Data::end_write(const NodePtr& node, bool changed) {
 Result<void> Data::write(NodeId id, std::string_view bytes, uint64_t offset, const Caller& caller) {
   INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
   INDUCTORFS_TRY_ASSIGN(auto file, begin_write(node, std::nullopt, caller.pid));
-  auto written = pwrite_full(file->fd.get(), bytes, offset);
+  auto written = pwrite_full(file->file(), bytes, offset);
   if (!written && written.error().code() == ErrorCode::kNoSpace && tree_.make_room(bytes.size())) {
-    written = pwrite_full(file->fd.get(), bytes, offset);
+    written = pwrite_full(file->file(), bytes, offset);
   }
   fail_point("data.written");
   end_write(node, true);
@@ -257,7 +262,7 @@ Result<void> Data::allocate(NodeId id, int mode, uint64_t offset, uint64_t lengt
     for (; done_bytes < length; takeover::note_progress()) {
       const uint64_t piece = std::min(length - done_bytes, kAllocatePiece);
       const uint64_t from = offset + done_bytes;
-      if (::fallocate(file->fd.get(), mode, static_cast<off_t>(from), static_cast<off_t>(piece)) != 0) return false;
+      if (::fallocate(file->file(), mode, static_cast<off_t>(from), static_cast<off_t>(piece)) != 0) return false;
       done_bytes += piece;
     }
     return true;
@@ -317,8 +322,8 @@ Result<void> Data::sync_file(NodeId id, bool data_only) {
   });
   if (!file) return fail(std::move(file).error());
   if (fail_point_error("disk.sync")) return fail_errno("fsync");
-  if (*file) INDUCTORFS_TRY(write_back((*file)->fd.get()));
-  if (*file && (data_only ? ::fdatasync((*file)->fd.get()) : ::fsync((*file)->fd.get())) != 0) {
+  if (*file) INDUCTORFS_TRY(write_back((*file)->file()));
+  if (*file && (data_only ? ::fdatasync((*file)->file()) : ::fsync((*file)->file())) != 0) {
     return fail_errno("fsync");
   }
   return {};

@@ -92,7 +92,7 @@ Result<codec::Digest> Sealing::store_parcel(const ParcelFiles& files, const std:
   INDUCTORFS_TRY_ASSIGN(const auto blob, store_.open_blob(digest));
   const auto classified = layout::classify(path);
   std::string head(std::min(files.size(), layout::bytes_to_check(classified, files.size())), '\0');
-  INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(blob.get(), head.data(), head.size(), 0));
+  INDUCTORFS_TRY_ASSIGN(const auto got, blob.read(head.data(), head.size(), 0));
   head.resize(got);
   INDUCTORFS_TRY(host_.check(classified, head, files.size(), {}));
   return digest;

@@ -37,6 +37,12 @@ def remount(node, cluster, *more):
     return node.start(*cluster.options(*more))
 
 
+def files_of_blobs(store):
+    """The files with the bytes of the blobs: one for each, and the packs of small ones."""
+    packs = [path for path in (store / "packs").glob("*") if path.suffix != ".index"]
+    return packs + [path for path in (store / "blobs").rglob("*") if path.is_file()]
+
+
 def appears(path: Path, seconds=15):
     """Waits until the name can be looked up; a miss before is what the cache promises."""
     try:

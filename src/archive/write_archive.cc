@@ -41,7 +41,7 @@ class SpoolSink final : public remote::BlobSink {
     if (found == open_.end()) return fail(ErrorCode::kInternal, "a blob that nobody asked for");
     Incoming& blob = found->second;
     if (!blob.writer) {
-      INDUCTORFS_TRY_ASSIGN(auto writer, spool_.create(blob.size));
+      INDUCTORFS_TRY_ASSIGN(auto writer, spool_.create(blob.size, store::Verifier::kCaller));
       blob.writer = std::move(writer);
       blob.decoder.emplace(digest, blob.size, [&blob](std::string_view bytes) { return blob.writer->append(bytes); });
     }

@@ -71,7 +71,7 @@ class Warming::Sink final : public remote::BlobSink {
     if (found == open_.end()) return fail(ErrorCode::kInternal, "a blob that nobody asked for");
     Incoming& blob = found->second;
     if (!blob.writer) {
-      auto writer = warming_.layers_.store->create(blob.size);
+      auto writer = warming_.layers_.store->create(blob.size, store::Verifier::kCaller);
       if (!writer) return of_disk(fail(writer.error()));
       blob.writer = std::move(*writer);
       blob.decoder.emplace(digest, blob.size, [&blob](std::string_view bytes) {

@@ -231,8 +231,8 @@ void LocalStore::unlink_temporary(const std::string& name) const {
 
 // --- in -----------------------------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<BlobWriter>> LocalStore::create(uint64_t size_hint) {
-  if (keep_free(size_hint)) return make_writer(*this, size_hint);
+Result<std::unique_ptr<BlobWriter>> LocalStore::create(uint64_t size_hint, Verifier verifier) {
+  if (keep_free(size_hint)) return make_writer(*this, size_hint, verifier);
   const std::string floor = floor_ > 0 ? " above the " + std::to_string(floor_) + " that stay free for others" : "";
   return fail(disk_full(Error(ErrorCode::kNoSpace, "no room for " + std::to_string(size_hint) + " bytes" + floor)));
 }

@@ -32,7 +32,8 @@ class LocalStore final : public BlobStore {
              Counters& counters);
   ~LocalStore() override;
 
-  Result<std::unique_ptr<BlobWriter>> create(uint64_t size_hint) override;
+  using BlobStore::create;
+  Result<std::unique_ptr<BlobWriter>> create(uint64_t size_hint, Verifier verifier) override;
   Result<codec::Digest> put(std::string_view bytes) override;
   Result<void> adopt(int dir, const std::string& path, const codec::Digest& digest) override;
   std::optional<BlobInfo> find(const codec::Digest& digest) override;
@@ -114,6 +115,6 @@ class LocalStore final : public BlobStore {
   std::atomic<uint64_t> evicted_here_{0};
 };
 
-[[nodiscard]] Result<std::unique_ptr<BlobWriter>> make_writer(LocalStore& store, uint64_t size_hint);
+[[nodiscard]] Result<std::unique_ptr<BlobWriter>> make_writer(LocalStore& store, uint64_t size_hint, Verifier verifier);
 
 }  // namespace inductorfs::store

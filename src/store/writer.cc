@@ -18,7 +18,8 @@ constexpr mode_t kBlobMode = 0600;
 /// A blob that becomes a file of its own. Needs external synchronisation.
 class LocalWriter final : public BlobWriter {
  public:
-  LocalWriter(LocalStore& store, uint64_t reserved) : store_(store), reserved_(reserved) {}
+  LocalWriter(LocalStore& store, uint64_t reserved, Verifier verifier)
+      : store_(store), reserved_(reserved), verifies_(verifier == Verifier::kStore) {}
   ~LocalWriter() override { abandon(); }
   LocalWriter(const LocalWriter&) = delete;
   LocalWriter& operator=(const LocalWriter&) = delete;
@@ -45,7 +46,7 @@ class LocalWriter final : public BlobWriter {
   Result<void> commit(const codec::Digest& expected) override {
     if (!fd_) return ended();
     fd_.reset();
-    if (hasher_.finish() != expected) {
+    if (verifies_ && hasher_.finish() != expected) {
       abandon();
       return fail(ErrorCode::kCorrupt, "store blob " + expected.to_hex() + ": the bytes have another digest");
     }
@@ -84,7 +85,7 @@ class LocalWriter final : public BlobWriter {
     if (!put && put.error().code() == ErrorCode::kNoSpace) return fail(store_.disk_full(put.error()));
     INDUCTORFS_TRY(put);
     fail_point("store.written");
-    hasher_.update(bytes);
+    if (verifies_) hasher_.update(bytes);
     written_ = end;
     return {};
   }
@@ -99,15 +100,16 @@ class LocalWriter final : public BlobWriter {
 
   LocalStore& store_;
   uint64_t reserved_;
+  const bool verifies_;
   uint64_t written_ = 0;
   std::string temporary_;
   Fd fd_;
   codec::Hasher hasher_;
 };
 
-Result<std::unique_ptr<BlobWriter>> make_file_writer(LocalStore& store, uint64_t size_hint) {
+Result<std::unique_ptr<BlobWriter>> make_file_writer(LocalStore& store, uint64_t size_hint, Verifier verifier) {
   INDUCTORFS_TRY(store.make_room(size_hint));
-  auto writer = std::make_unique<LocalWriter>(store, size_hint);
+  auto writer = std::make_unique<LocalWriter>(store, size_hint, verifier);
   INDUCTORFS_TRY(writer->start());
   return writer;
 }
@@ -116,7 +118,10 @@ Result<std::unique_ptr<BlobWriter>> make_file_writer(LocalStore& store, uint64_t
 /// said, or for which there can be no pack, becomes a file. Needs external synchronisation.
 class PackWriter final : public BlobWriter {
  public:
-  PackWriter(LocalStore& store, uint64_t reserved) : store_(store), reserved_(reserved) { bytes_.reserve(reserved); }
+  PackWriter(LocalStore& store, uint64_t reserved, Verifier verifier)
+      : store_(store), reserved_(reserved), verifier_(verifier) {
+    bytes_.reserve(reserved);
+  }
   ~PackWriter() override { give_back(); }
   PackWriter(const PackWriter&) = delete;
   PackWriter& operator=(const PackWriter&) = delete;
@@ -136,7 +141,7 @@ class PackWriter final : public BlobWriter {
   Result<void> commit(const codec::Digest& expected) override {
     if (std::exchange(ended_, true)) return ended();
     if (file_) return file_->commit(expected);
-    if (codec::digest_of(bytes_) != expected) {
+    if (verifier_ == Verifier::kStore && codec::digest_of(bytes_) != expected) {
       give_back();
       return fail(ErrorCode::kCorrupt, "store blob " + expected.to_hex() + ": the bytes have another digest");
     }
@@ -160,7 +165,7 @@ class PackWriter final : public BlobWriter {
 
   Result<void> begin_file(uint64_t size) {
     give_back();
-    INDUCTORFS_TRY_ASSIGN(file_, make_file_writer(store_, size));
+    INDUCTORFS_TRY_ASSIGN(file_, make_file_writer(store_, size, verifier_));
     return file_->append(std::exchange(bytes_, {}));
   }
 
@@ -168,6 +173,7 @@ class PackWriter final : public BlobWriter {
 
   LocalStore& store_;
   uint64_t reserved_;
+  const Verifier verifier_;
   std::string bytes_;
   std::unique_ptr<BlobWriter> file_;
   bool ended_ = false;
@@ -175,10 +181,10 @@ class PackWriter final : public BlobWriter {
 
 }  // namespace
 
-Result<std::unique_ptr<BlobWriter>> make_writer(LocalStore& store, uint64_t size_hint) {
-  if (!store.is_packed_size(size_hint)) return make_file_writer(store, size_hint);
+Result<std::unique_ptr<BlobWriter>> make_writer(LocalStore& store, uint64_t size_hint, Verifier verifier) {
+  if (!store.is_packed_size(size_hint)) return make_file_writer(store, size_hint, verifier);
   INDUCTORFS_TRY(store.make_room(size_hint));
-  return std::make_unique<PackWriter>(store, size_hint);
+  return std::make_unique<PackWriter>(store, size_hint, verifier);
 }
 
 }  // namespace inductorfs::store

@@ -95,6 +95,15 @@ TEST_F(Packed, WrongDigestIsCorruptAndLeavesNothing) {
   EXPECT_TRUE(store_->put("again")) << "its reservation is given back";
 }
 
+TEST_F(Packed, WhoHasVerifiedTheBytesIsTakenAtItsWord) {
+  for (const size_t size : {size_t{5}, size_t{300'000}}) {
+    const auto digest = digest_of("other " + std::to_string(size));
+    auto writer = store_->create(size, Verifier::kCaller);
+    ASSERT_TRUE(writer && (*writer)->append(blob(1, size)) && (*writer)->commit(digest));
+    EXPECT_EQ(content(digest), blob(1, size));
+  }
+}
+
 TEST_F(Packed, AnEvictedBlobGivesItsSpaceBack) {
   put(0, 100);
   const uint64_t before = bytes_on_disk();

@@ -19,7 +19,8 @@ namespace inductorfs::testing {
 /// A blob store in memory, without eviction; descriptors are memfds. Safe for concurrent use.
 class MemoryStore final : public store::BlobStore {
  public:
-  [[nodiscard]] Result<std::unique_ptr<store::BlobWriter>> create(uint64_t) override {
+  using store::BlobStore::create;
+  [[nodiscard]] Result<std::unique_ptr<store::BlobWriter>> create(uint64_t, store::Verifier) override {
     return std::make_unique<Writer>(*this);
   }
   [[nodiscard]] Result<codec::Digest> put(std::string_view bytes) override {

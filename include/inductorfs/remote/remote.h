@@ -254,7 +254,7 @@ struct RemoteOptions {
   std::string key_file;
   std::string prefix{defaults::kPrefix};
   std::string client_name = "inductorfs";
-  size_t connections = 7;               ///< to fetch: FileSystemOptions::fetch_threads, a prefetch, a merge, a warm
+  size_t connections = 8;               ///< to fetch: FileSystemOptions::fetch_threads, two prefetches, a merge, a warm
   bool read_only = false;               ///< sends no command that writes; the user of the server may lack other rights
   Milliseconds connect_patience{1000};  ///< the longest that a new connection may take, greeting included
   Milliseconds without_progress = defaults::kLookupPatience;  ///< for a fetch that comes without a budget

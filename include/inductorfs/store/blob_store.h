@@ -47,9 +47,15 @@ class BlobWriter {
  public:
   virtual ~BlobWriter() = default;
   [[nodiscard]] virtual Result<void> append(std::string_view bytes) = 0;
-  /// Puts the blob into the store. kCorrupt when the bytes that were written are not those of `expected`. A blob that
-  /// is there already is a success, and its bytes stay.
+  /// Puts the blob into the store. kCorrupt when the bytes that were written are not those of `expected`, unless the
+  /// caller has verified them (Verifier). A blob that is there already is a success, and its bytes stay.
   [[nodiscard]] virtual Result<void> commit(const codec::Digest& expected) = 0;
+};
+
+/// Who verifies that the bytes of a new blob have its digest.
+enum class Verifier {
+  kStore,
+  kCaller,  ///< it has computed the digest of exactly what it appended before it calls commit()
 };
 
 struct BlobInfo {
@@ -81,7 +87,10 @@ class BlobStore {
   /// Begins an artefact of about `size_hint` bytes and reserves them. When the limit is near it first evicts the least
   /// recently used blobs to which the guard agrees. kNoSpace when the disk (down to the floor) or the limit has no room
   /// even then; kTooLarge when the blob alone is over the limit.
-  [[nodiscard]] virtual Result<std::unique_ptr<BlobWriter>> create(uint64_t size_hint) = 0;
+  [[nodiscard]] virtual Result<std::unique_ptr<BlobWriter>> create(uint64_t size_hint, Verifier verifier) = 0;
+  [[nodiscard]] Result<std::unique_ptr<BlobWriter>> create(uint64_t size_hint) {
+    return create(size_hint, Verifier::kStore);
+  }
   [[nodiscard]] virtual Result<codec::Digest> put(std::string_view bytes) = 0;
   /// Takes a finished local file in as a blob by hard link, without copying. The caller has computed the digest, and
   /// promises not to write to that inode again. Falls back to a copy when links are not possible. Evicts and fails as

@@ -14,6 +14,8 @@ namespace {
 
 constexpr size_t kNeededQueue = 4096;
 constexpr size_t kBackgroundQueue = 256;
+/// While one waits for the network, the other inflates and hashes.
+constexpr size_t kBackgroundThreads = 2;
 constexpr size_t kBatchEntries = 128;
 constexpr uint64_t kBatchBytes = 32ULL << 20;
 
@@ -81,7 +83,7 @@ class Fetcher::Sink final : public remote::BlobSink {
     if (found == blobs_.end()) return fail(ErrorCode::kInternal, "a blob that nobody asked for");
     Blob& blob = found->second;
     if (!blob.writer) {
-      auto writer = fetcher_.store_.create(blob.entry.size);
+      auto writer = fetcher_.store_.create(blob.entry.size, store::Verifier::kCaller);
       if (!writer) return own_fault(fail(std::move(writer).error()));
       blob.writer = std::move(*writer);
       blob.size = std::make_shared<uint64_t>(0);
@@ -134,7 +136,7 @@ class Fetcher::Sink final : public remote::BlobSink {
 
   Result<void> finish(Blob& blob) {
     if (!blob.decoder) return fail(ErrorCode::kCorrupt, "an empty frame");
-    INDUCTORFS_TRY(blob.decoder->finish());
+    INDUCTORFS_TRY(blob.decoder->finish());  // verifies the digest
     if (*blob.size != blob.entry.size) return fail(ErrorCode::kCorrupt, "the entry says another size");
     INDUCTORFS_TRY(own_fault(blob.writer->commit(blob.entry.digest)));
     if (auto fits = fetcher_.hooks_.check(blob.entry); !fits) {
@@ -193,7 +195,7 @@ Fetcher::Fetcher(remote::Remote& remote, store::BlobStore& store, Counters& coun
       late_(counters.get("fetch.late")),
       wait_times_(counters.histogram("lookup.wait")),
       needed_pool_("fetch", threads, kNeededQueue),
-      background_pool_("prefetch", 1, kBackgroundQueue) {}
+      background_pool_("prefetch", kBackgroundThreads, kBackgroundQueue) {}
 
 Fetcher::~Fetcher() { stop(); }
 

@@ -311,7 +311,7 @@ Result<void> LocalStore::pack(std::string_view bytes, const codec::Digest& diges
   INDUCTORFS_TRY(place);
   const WallNanoseconds now = clock_.wall_now();
   Retired replaced;
-  return index_.with([&](Index& index) -> Result<void> {
+  auto packed = index_.with([&](Index& index) -> Result<void> {
     if (index.closed) return closed_error();
     IndexedBlob* blob = index.find(digest);
     if (blob != nullptr && !blob->suspect) {
@@ -327,6 +327,8 @@ Result<void> LocalStore::pack(std::string_view bytes, const codec::Digest& diges
     publish_usage(index);
     return {};
   });
+  free_retired(std::move(replaced));
+  return packed;
 }
 
 Result<void> LocalStore::adopt(int dir, const std::string& path, const codec::Digest& digest) {

@@ -240,6 +240,22 @@ TEST_F(Packed, ASuspectBlobIsReplacedByVerifiedBytes) {
   EXPECT_EQ(content(digest_of(blob(0))), blob(0));
 }
 
+TEST_F(Packed, ASuspectFileIsReplacedByAPackedBlobAndLeavesNothing) {
+  packed_most_ = 0;
+  open();
+  put(0, 1);
+  store_.reset();
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, directory() + "/state", "open boot-1 sound\n"));
+  boot_ = "boot-2";
+  packed_most_ = kPackedMost;
+  open();
+  auto writer = store_->create(blob(0).size());
+  ASSERT_TRUE(writer && (*writer)->append(blob(0)) && (*writer)->commit(digest_of(blob(0))));
+  EXPECT_EQ(content(digest_of(blob(0))), blob(0));
+  EXPECT_EQ(files_in(directory() + "/packs"), 2U);
+  EXPECT_EQ(files_in(directory() + "/blobs") + files_in(directory() + "/tmp"), 0U);
+}
+
 TEST_F(Packed, OrderOfUseSurvivesARestart) {
   for (int i = 0; i < 4; ++i) {
     put(i, i + 1);

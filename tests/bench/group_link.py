@@ -2,7 +2,8 @@
 """How long a node takes to get what others have published, over a link of our own (wire.cc), beside what the same link costs without us.
 
   prefetched     from when the mount answers until all of it is in the node's store; the mount's start beside it
-  first touch    every file is opened and read once in the order of its name, and nothing was fetched before
+  first touch    every file is opened and read once in the order of its name, on a node that was mounted before they were published
+  one by one     the same with `--prefetch 0`, so that each file is a round trip
   raw            the same frames in one pipeline on one connection, written to one file (raw_fetch.cc)
   PyTorch's way  one by one, each value JSON with the bytes in base64 (torch/_inductor/remote_cache.py), decoded and written to a file each; once
 
@@ -35,7 +36,7 @@ CELLS = {
 }
 CELL = re.compile(r"(?:(\d+)x(\d+)|corpus)@([\d.]+)(?:/([\d.]+))?(\+tls)?")
 AIMED = re.compile(r"\d+x20@0\.64")
-AIMS = {"prefetched": 1.5, "first touch": 2.0}
+AIMS = {"prefetched": 1.5, "first touch": 2.0, "one by one": 2.0}
 KEY = b"torch:%d"
 PREFETCH = 8 << 30
 
@@ -88,12 +89,8 @@ class Site:
 
     def seed(self, files):
         """Publishes {path: bytes}, and puts the same bytes into the server as PyTorch would."""
-        node = self.cluster.quick("seeder")
-        for path, content in files:
-            artefacts.write_atomic(node.cache, path, content)
-        node.sync(300)
-        entries = node.status()["catalog"]["entries"]
-        node.unmount()
+        self._files = files
+        entries = self._publish("seeder")
         self.keys = sorted(blobs(self.cluster))
         if not self.keys or entries < len(self.keys):
             raise SystemExit(f"bench: {len(self.keys)} blobs of {entries} entries were published")
@@ -101,6 +98,16 @@ class Site:
         for path, content in files:
             self.cluster.redis.command("SET", KEY % self.values, json.dumps({"data": base64.b64encode(content).decode()}))
             self.values += 1
+
+    def _publish(self, name, facts=None):
+        """How many entries a new node has published."""
+        node = self.cluster.quick(name, facts=facts)
+        for path, content in self._files:
+            artefacts.write_atomic(node.cache, path, content)
+        node.sync(300)
+        entries = node.status()["catalog"]["entries"]
+        node.unmount()
+        return entries
 
     @contextlib.contextmanager
     def link(self, cell):
@@ -114,12 +121,12 @@ class Site:
             child.stdin.close()
             child.wait(10)
 
-    def mounted(self, cell, port, *more):
+    def mounted(self, cell, port, *more, facts=None):
         """A new node behind the link."""
         self._number += 1
         node = self.cluster.node(f"n{self._number}", start=False)
         node.remote = f"redis{'s' if cell.tls else ''}://127.0.0.1:{port}"
-        options = self.cluster.options("--lookup-patience", "20000", *(["--ca-file", self.ca_file] if cell.tls else []), *more)
+        options = self.cluster.options("--lookup-patience", "20000", *(["--ca-file", self.ca_file] if cell.tls else []), *more, **(facts or {}))
         return node.start(*options)
 
     # ---- what is measured, in seconds
@@ -135,11 +142,20 @@ class Site:
         return seconds, mounted - began
 
     def first_touch(self, cell, port):
-        node = self.mounted(cell, port, "--prefetch", 0)
+        facts = {"torch": f"of node {self._number + 1}"}
+        node = self.mounted(cell, port, "--prefetch", PREFETCH, facts=facts)
+        self._publish(f"publisher{self._number}", facts)
+        return self._touched(node)
+
+    def one_by_one(self, cell, port):
+        return self._touched(self.mounted(cell, port, "--prefetch", 0))
+
+    def _touched(self, node):
+        """The names are known: to list them would be a first touch of the directories."""
         wait_until(lambda: node.ask({"op": "status"})["catalog"]["entries"] >= self.entries, 120, "the index")
-        paths = [str(node.cache / name) for name in compare.names(node.cache)]
-        if len(paths) < len(self.keys):
-            raise SystemExit(f"bench: the node lists {len(paths)} of {len(self.keys)} artefacts")
+        if fetched := node.ask({"op": "status"})["counters"].get("fetch.blobs", 0):
+            raise SystemExit(f"bench: {fetched} blobs are on the node before the first touch")
+        paths = sorted(str(node.cache / path) for path, _ in self._files)
         began = time.monotonic()
         for path in paths:
             file = os.open(path, os.O_RDONLY)
@@ -173,12 +189,13 @@ def one_cell(plan, site, cell, table):
     rounds = plan.pick(1, 2, 2 if cell.count > 10_000 else 3)
     with site.link(cell) as port:
         for number in range(rounds):
-            calls = {"raw": site.raw, "prefetched": site.prefetched, "first touch": site.first_touch}
+            calls = {"raw": site.raw, "prefetched": site.prefetched, "first touch": site.first_touch, "one by one": site.one_by_one}
             taken = {what: calls[what](cell, port) for what in order(calls, number)}
             seconds, start = taken["prefetched"]
             rows["prefetched"].add("ours", seconds).add("raw", taken["raw"]).add("mount's start", start)
-            rows["first touch"].add("ours", taken["first touch"]).add("raw", taken["raw"])
-        rows["first touch"].add("PyTorch's way", site.pytorchs_way(cell, port))
+            for what in ("first touch", "one by one"):
+                rows[what].add("ours", taken[what]).add("raw", taken["raw"])
+        rows["one by one"].add("PyTorch's way", site.pytorchs_way(cell, port))
 
 
 def files_of(plan, cell):

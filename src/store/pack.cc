@@ -35,6 +35,11 @@ uint64_t in_blocks(uint64_t size) { return std::max<uint64_t>(1, (size + kPackBl
 
 uint64_t position_of(uint32_t record) { return (uint64_t{record} + 1) * kPackRecordSize; }
 
+/// Says whether the pack reaches to the blob's end. An empty blob needs none of it: its place may lie behind the end.
+bool is_whole(const PackRecord& record, const struct stat& pack) {
+  return record.size == 0 || record.offset + record.size <= static_cast<uint64_t>(pack.st_size);
+}
+
 /// Overwrites a byte, which needs no space.
 Result<void> mark_dropped(int index, uint32_t record) {
   const char state = PackRecord::kDropped;
@@ -154,7 +159,7 @@ Result<std::shared_ptr<Pack>> Pack::open(std::shared_ptr<PackFolder> folder, uin
   for (const auto& [place, record] : records) {
     // Behind the dropped ones too: a place is never used twice.
     state.end = std::max(state.end, record.offset + in_blocks(record.size));
-    if (!record.live || record.offset + record.size > static_cast<uint64_t>(bytes_status.st_size)) continue;
+    if (!record.live || !is_whole(record, bytes_status)) continue;
     ++state.held;
     taken += in_blocks(record.size);
     live.push_back({record, std::make_shared<PackedBlob>(pack, Place{record.offset, place}, record.size, true)});
@@ -264,7 +269,7 @@ void PackedBlob::drop() {
 Result<BlobFile> PackedBlob::open() const {
   struct stat status {};
   if (::fstat(pack_->files_.bytes.get(), &status) != 0) return fail_errno("stat", Pack::bytes_path(pack_->number_));
-  if (place_.offset + size_ > static_cast<uint64_t>(status.st_size)) return fail(ErrorCode::kNotFound);
+  if (!is_whole(PackRecord{{}, place_.offset, size_, 0, true}, status)) return fail(ErrorCode::kNotFound);
   Fd file(::fcntl(pack_->files_.reader.get(), F_DUPFD_CLOEXEC, 0));
   if (!file) return fail_errno("open", Pack::bytes_path(pack_->number_));
   return BlobFile(std::move(file), place_.offset, size_, shared_from_this());

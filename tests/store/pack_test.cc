@@ -68,7 +68,11 @@ TEST_F(Packed, AThousandSmallBlobsAreTwoFiles) {
 TEST_F(Packed, TheLargestAndTheEmptyBlobToo) {
   const std::string largest = blob(1, kPackedMost);
   const std::string larger = blob(1, kPackedMost + 1);
-  for (const std::string& bytes : {std::string(), largest, larger}) ASSERT_TRUE(store_->put(bytes));
+  // The empty one last, where its place lies behind the end of the pack.
+  for (const std::string& bytes : {largest, larger, blob(2, 100), std::string()}) {
+    ASSERT_TRUE(store_->put(bytes));
+    EXPECT_EQ(content(digest_of(bytes)), bytes);
+  }
   open();
   for (const std::string& bytes : {std::string(), largest, larger}) EXPECT_EQ(content(digest_of(bytes)), bytes);
   EXPECT_EQ(files_in(directory() + "/blobs"), 1U);

@@ -300,7 +300,8 @@ Result<Fd> lock_store(const std::string& path, Fd& directory) {
 
 Result<void> mark_clean(const OwnedDirectory& directory, bool suspects, bool changed) {
   // Torch never fsyncs and neither do we on a job's path; here nobody waits.
-  if (changed && ::syncfs(directory.fd.get()) != 0) return fail_errno("syncfs", directory.path);
+  if (changed && (fail_point_error("store.sync") || ::syncfs(directory.fd.get()) != 0))
+    return fail_errno("syncfs", directory.path);
   fail_point("store.synced");
   return write_durably(directory.fd.get(), kStateFile, state_text("clean", directory.boot_id, suspects));
 }

@@ -55,7 +55,7 @@ class Index {
   [[nodiscard]] uint64_t size_limit() const { return size_limit_; }
 
   bool closed = false;   ///< nothing is added or removed any more
-  bool changed = false;  ///< something was added since the open
+  bool changed = false;  ///< something is to be synced: a blob was added, or dropped from a pack
 
  private:
   uint64_t size_limit_;

@@ -203,6 +203,8 @@ LocalStore::Retired LocalStore::retire(Index& index, const codec::Digest& digest
   index.erase(digest);
   publish_usage(index);
   if (retired.packed) {
+    // The disk must not say "clean" while it has the hole and not the record's mark.
+    index.changed = true;
     retired.packed->drop();
     return retired;
   }

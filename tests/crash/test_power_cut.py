@@ -17,7 +17,7 @@ FIRST_SEED = int(os.environ.get("INDUCTORFS_POWER_CUT_SEED", "0"))
 # Where the power goes: in the middle of each kind of work, with much that is not synced.
 MOMENTS = ("name.linked", "seal.queued:2", "queue.added:4", "store.installed:5", "set.moved:2", "publish.sent:6", "unshare.renamed",
            "copy.named", "hide.marked", "merge.adopted", "stale.kept", "store.synced", "view.marked_clean", "recovery.marked:2",
-           "evict.dropped", "recovery.removed", "stale.removed")
+           "evict.dropped", "pack.dropped", "pack.freed:2", "recovery.removed", "stale.removed")
 BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 OTHER_BOOT = "00000000-0000-4000-8000-000000000000"
 

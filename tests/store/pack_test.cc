@@ -142,6 +142,16 @@ TEST_F(Packed, ABlobStaysReadableAfterItsEvictionAndThenGivesItsSpaceBack) {
   EXPECT_FALSE(there(index()));
 }
 
+TEST_F(Packed, ADroppedBlobIsSyncedBeforeTheStoreIsClean) {
+  put(0, 2);
+  open();
+  store_->discard(digest_of(blob(0)));
+  ASSERT_TRUE(arm_fail_points("store.sync=EIO"));
+  store_.reset();
+  ASSERT_TRUE(arm_fail_points(""));
+  EXPECT_EQ(read_file(AT_FDCWD, directory() + "/state", 100).value_or(""), "open boot-1 sound\n");
+}
+
 TEST_F(Packed, WhoReadsMayOutliveTheStore) {
   put(0, 2);
   const auto file = store_->open_blob(digest_of(blob(0)));

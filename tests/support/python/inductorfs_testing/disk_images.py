@@ -103,6 +103,12 @@ class Image:
         del data[step.value:]
         data.extend(bytes(step.value - len(data)))
 
+    def hole(self, step):
+        offset, size = step.value
+        data = self.bytes.setdefault(step.inode, bytearray())
+        end = max(offset, min(offset + size, len(data)))
+        data[offset:end] = bytes(end - offset)
+
     def write(self, step, keeps):
         """keeps() says for each block whether it got there."""
         offset, written = step.value
@@ -152,6 +158,6 @@ def after_power_cut(recording, kind, seed):
                 image.name(step) if step.kind == "name" else image.xattr(step)
         elif step.what == "write":
             image.write(step, lambda at=at: kept[at] or chance.random() < share)
-        elif step.what == "truncate" and (kept[at] or chance.random() < share):
-            image.truncate(step)
+        elif step.what in ("truncate", "hole") and (kept[at] or chance.random() < share):
+            image.truncate(step) if step.what == "truncate" else image.hole(step)
     return image

@@ -16,7 +16,7 @@ DONE = re.compile(r"(\w+)\((.*)\) += (-?\d+|\?)(<.*>)?( .*)?")
 
 @dataclass
 class Step:
-    """what: name (create, link, rename, exchange, unlink, mkdir, rmdir, symlink), data (write, truncate), inode (xattr,
+    """what: name (create, link, rename, exchange, unlink, mkdir, rmdir, symlink), data (write, truncate, hole), inode (xattr,
     mode), sync."""
     kind: str
     what: str
@@ -217,6 +217,10 @@ class Recorder:
         if (inode := self._inode_of(arguments[0])) is not None:
             before = sum(len(step.value[1]) for step in self.recording.steps if step.inode == inode and step.what == "write")
             self._add("data", "write", inode=inode, value=(before, text_of(arguments[1])[:result]))
+
+    def _fallocate(self, arguments, _):
+        if (inode := self._inode_of(arguments[0])) is not None and "FALLOC_FL_PUNCH_HOLE" in arguments[1]:
+            self._add("data", "hole", inode=inode, value=(int(arguments[2]), int(arguments[3])))
 
     def _ftruncate(self, arguments, _):
         if (inode := self._inode_of(arguments[0])) is not None:

@@ -118,7 +118,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("groups", nargs="*", metavar="GROUP")
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--short", dest="size", action="store_const", const="short", default="full", help="smaller, under five minutes in all")
+    size.add_argument("--short", dest="size", action="store_const", const="short", default="full", help="smaller, some minutes in all")
     size.add_argument("--smoke", dest="size", action="store_const", const="smoke", help="the smallest that runs every line, for CI; without torch")
     parser.add_argument("--out", type=Path, help="write a table, a chart and JSON for each group")
     parser.add_argument("--document", action="store_true", help="write the charts of docs/charts and the tables of docs/performance.md")

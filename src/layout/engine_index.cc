@@ -100,6 +100,12 @@ Result<std::vector<std::string>> index_members(Family family, std::string_view i
   return std::move(named.names);
 }
 
+bool is_cut_index(Family family, std::string_view index) {
+  const bool is_begun = index.empty() || index.front() == '{' || index.front() == '\0';
+  const auto names = index_members(family, index);
+  return is_begun && !names && names.error().code() == ErrorCode::kCorrupt;
+}
+
 Result<std::string> index_directory(Family family, std::string_view index) {
   INDUCTORFS_TRY_ASSIGN(auto named, read_index(family, index));
   return std::move(named.directory);

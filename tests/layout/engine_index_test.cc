@@ -73,6 +73,14 @@ TEST(IndexMembers, AreNoneOfAnIndexThatIsCutOffAnywhere) {
     std::string torn = kReal;
     std::fill(torn.begin() + static_cast<ptrdiff_t>(size), torn.end(), '\0');
     EXPECT_EQ(refusal(torn), ErrorCode::kCorrupt) << size;
+    EXPECT_TRUE(is_cut_index(Family::kVllmIndex, kReal.substr(0, size))) << size;
+    EXPECT_TRUE(is_cut_index(Family::kVllmIndex, torn)) << size;
+  }
+}
+
+TEST(CutIndex, IsNoneThatIsWholeOrOtherContent) {
+  for (const std::string& bytes : {kReal, std::string("{}"), std::string("a 1 0"), std::string("\x80\x04.")}) {
+    EXPECT_FALSE(is_cut_index(Family::kVllmIndex, bytes)) << bytes;
   }
 }
 

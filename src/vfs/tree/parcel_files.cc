@@ -174,9 +174,7 @@ bool is_cut_index(const LocalTree& tree, const std::string& path) {
   const auto directory = tree.open_directory(LocalTree::view(parent_path(path)));
   const auto index =
       directory ? read_file(directory->get(), last_component(path), kIndexLimit) : fail(directory.error());
-  if (!index) return false;
-  const auto names = layout::index_members(layout::classify(path).family, *index);
-  return !names && names.error().code() == ErrorCode::kCorrupt;
+  return index && layout::is_cut_index(layout::classify(path).family, *index);
 }
 
 Result<std::string> shown_index(const std::string& path, std::string_view canonical, const std::string& directory) {

@@ -47,9 +47,8 @@ struct ParcelFiles {
 /// there. The caller holds moves().
 [[nodiscard]] Result<ParcelFiles> parcel_files(const LocalTree& tree, const std::string& path);
 
-/// Says whether an index is damaged, mostly because its writer was killed: its text is not one Python literal, so that
-/// a program that reads it ends with an error. False for an index that is whole and names what is not there, and for
-/// one that cannot be read. The caller holds moves().
+/// Says whether a cut index (layout::is_cut_index) is at this path of the view. False for one that cannot be read. The
+/// caller holds moves().
 [[nodiscard]] bool is_cut_index(const LocalTree& tree, const std::string& path);
 
 /// Returns what a host shows of the index of a parcel, whose bytes are `canonical`: the paths in it are those of the

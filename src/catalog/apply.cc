@@ -51,6 +51,7 @@ std::vector<codec::Entry> Tail::acceptable(Followed& scope, std::vector<codec::E
 
 std::vector<std::string> Tail::stale_after(const Followed& scope, const std::vector<codec::Entry>& snapshot) {
   std::vector<std::string> paths = parts_.tree.read([&](const EntryTree& tree) { return tree.paths_of(scope.index); });
+  if (paths.empty()) return paths;  // as on a new node
   std::unordered_set<std::string_view> still_there;
   still_there.reserve(snapshot.size());
   for (const auto& entry : snapshot) still_there.insert(entry.path);

@@ -76,34 +76,40 @@ std::string random_nonce() {
   return to_hex({bytes.data(), bytes.size()});
 }
 
-void DeltaFold::put(const std::string& path, std::optional<codec::Entry> entry) {
-  const auto [place, added] = places_.try_emplace(path, changes_.size());
-  if (added) {
-    changes_.emplace_back(path, std::move(entry));
-  } else {
-    changes_[place->second].second = std::move(entry);
+void DeltaFold::put(codec::Entry&& entry, bool removed) {
+  const auto found = by_path_.find(entry.path);
+  if (found == by_path_.end()) {
+    changes_.push_back({std::move(entry), removed});
+    Change& added = changes_.back();
+    by_path_.emplace(added.entry.path, &added);
+    return;
   }
-}
-
-void DeltaFold::set(codec::Entry&& entry) {
-  const std::string path = entry.path;
-  put(path, std::move(entry));
+  Change& change = *found->second;
+  std::string path = std::move(change.entry.path);  // the map's key is in its bytes
+  change = {std::move(entry), removed};
+  change.entry.path = std::move(path);
 }
 
 void DeltaFold::apply(codec::LogRecord&& record) {
   for (codec::Entry& entry : record.set) set(std::move(entry));
-  for (const std::string& path : record.removed) put(path, std::nullopt);
+  for (std::string& path : record.removed) {
+    codec::Entry gone;
+    gone.path = std::move(path);
+    put(std::move(gone), true);
+  }
 }
 
 Delta DeltaFold::finish(bool reset, Position position) && {
+  by_path_.clear();
   Delta delta;
   delta.reset = reset;
   delta.position = std::move(position);
-  for (auto& [path, entry] : changes_) {
-    if (entry) {
-      delta.set.push_back(std::move(*entry));
+  for (; !changes_.empty(); changes_.pop_front()) {
+    Change& change = changes_.front();
+    if (!change.removed) {
+      delta.set.push_back(std::move(change.entry));
     } else if (!reset) {
-      delta.removed.push_back(std::move(path));
+      delta.removed.push_back(std::move(change.entry.path));
     }
   }
   return delta;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -50,16 +50,25 @@ inline constexpr size_t kDigestOffset = 1;
 /// Needs external synchronisation.
 class DeltaFold {
  public:
+  DeltaFold() = default;
+  DeltaFold(const DeltaFold&) = delete;
+  DeltaFold& operator=(const DeltaFold&) = delete;
   void apply(codec::LogRecord&& record);
-  void set(codec::Entry&& entry);
+  void set(codec::Entry&& entry) { put(std::move(entry), false); }
   [[nodiscard]] size_t size() const { return changes_.size(); }
   /// Returns the change. With `reset` it names no removed paths, because the reader forgets everything first.
   [[nodiscard]] Delta finish(bool reset, Position position) &&;
 
  private:
-  std::vector<std::pair<std::string, std::optional<codec::Entry>>> changes_;
-  std::unordered_map<std::string, size_t> places_;
-  void put(const std::string& path, std::optional<codec::Entry> entry);
+  struct Change {
+    codec::Entry entry;
+    bool removed = false;  ///< the entry has only its path
+  };
+  void put(codec::Entry&& entry, bool removed);
+
+  // A scope may have a million entries, so no path is kept twice.
+  std::deque<Change> changes_;                             ///< whose elements stay where they are
+  std::unordered_map<std::string_view, Change*> by_path_;  ///< keys: their paths
 };
 
 }  // namespace inductorfs::remote

@@ -19,16 +19,24 @@ TEST(StoredDigest, StandsWhereTheEntrysEncodingPutsIt) {
 }
 
 TEST(DeltaFold, KeepsTheLastWordOnEachPath) {
-  const codec::Entry first = entry_of("a", codec::digest_of("1"));
-  const codec::Entry second = entry_of("a", codec::digest_of("2"));
-  DeltaFold fold;
-  fold.apply({{first, entry_of("b", {})}, {}});
-  fold.apply({{}, {"a", "b"}});
-  fold.apply({{second}, {}});
-  const Delta delta = std::move(fold).finish(false, {3, "n"});
-  EXPECT_EQ(delta.set, std::vector<codec::Entry>{second});
-  EXPECT_EQ(delta.removed, std::vector<std::string>{"b"});
-  EXPECT_EQ(delta.position, (Position{3, "n"}));
+  // A string holds a short path in itself, and a long one elsewhere.
+  for (const std::string& path : {std::string("a"), std::string(100, 'a')}) {
+    const codec::Entry first = entry_of(path, codec::digest_of("1"));
+    const codec::Entry second = entry_of(path, codec::digest_of("2"));
+    DeltaFold fold;
+    fold.apply({{first, entry_of("b", {})}, {}});
+    fold.apply({{}, {path, "b"}});
+    fold.apply({{second}, {}});
+    for (int i = 0; i < 1000; ++i) fold.set(entry_of("other" + std::to_string(i), {}));
+    fold.apply({{first}, {}});
+    fold.apply({{second}, {}});
+    EXPECT_EQ(fold.size(), 1002U);
+    const Delta delta = std::move(fold).finish(false, {3, "n"});
+    ASSERT_EQ(delta.set.size(), 1001U);
+    EXPECT_EQ(delta.set.front(), second);
+    EXPECT_EQ(delta.removed, std::vector<std::string>{"b"});
+    EXPECT_EQ(delta.position, (Position{3, "n"}));
+  }
 }
 
 TEST(DeltaFold, ASnapshotNamesNoRemovedPaths) {

@@ -47,7 +47,9 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
       sets_(services, tree_, scopes_, notifier_),
       fit_(services, tree_, notifier_),
       fetcher_(services.remote, services.store, services.counters,
-               {[this](const codec::Entry& entry) { return fit_.check(entry); },
+               {[this](const codec::Entry& entry, std::optional<std::string_view> verified) {
+                  return fit_.check(entry, verified);
+                },
                 [this](const codec::Entry& entry, const std::string& why) { fit_.needs_newer_release(entry, why); }},
                options_.fetch_threads, options_.fetch_total, options_.lookup_patience),
       prefetch_(options_, services.catalog, fetcher_),

@@ -40,7 +40,12 @@ class Fetcher : public ::testing::Test {
     if (!fetcher_) {
       fetcher_ = std::make_unique<vfs::Fetcher>(
           remote, store, counters,
-          vfs::Fetcher::Hooks{[this](const codec::Entry& entry) { return entry.path == misfit ? misfits : check; },
+          vfs::Fetcher::Hooks{[this](const codec::Entry& entry, std::optional<std::string_view> verified) {
+                                checked.with([&](auto& told) {
+                                  told[entry.path] = std::string(verified.value_or("in the store"));
+                                });
+                                return entry.path == misfit ? misfits : check;
+                              },
                               [this](const codec::Entry& entry, const std::string& why) {
                                 newer.with([&](auto& told) { told.emplace(entry.path, why); });
                               }},
@@ -63,7 +68,8 @@ class Fetcher : public ::testing::Test {
   std::string misfit;  ///< a name for which the check answers something else
   Result<void> misfits = fail(ErrorCode::kCorrupt, "not what the name says");
   Milliseconds total{20'000};
-  Guarded<std::map<std::string, std::string>> newer;  ///< paths that only a newer release can read, and why
+  Guarded<std::map<std::string, std::string>> checked;  ///< paths, and the bytes that the check was given
+  Guarded<std::map<std::string, std::string>> newer;    ///< paths that only a newer release can read, and why
 
  private:
   std::unique_ptr<vfs::Fetcher> fetcher_;
@@ -78,6 +84,21 @@ TEST_F(Fetcher, BringsWhatTheClusterHasAndTellsWhatItHasNot) {
 
   EXPECT_EQ(store.bytes(here.digest), "one");
   EXPECT_EQ(counters.get("fetch.absent").get(), 1U);
+}
+
+TEST_F(Fetcher, GivesTheBytesOfASmallBlobToTheCheck) {
+  const auto small = published("small");
+  const auto large = published(std::string(store::BlobFile::kPackedMost + 1, 'l'));
+  const auto empty = published("");
+
+  EXPECT_EQ(fetch({small, large, empty}).get(), Outcomes(3, FetchOutcome::kHere));
+  EXPECT_EQ(checked.with([&](const auto& now) { return now.at(small.path); }), "small");
+  EXPECT_EQ(fetch({small}).get(), Outcomes{FetchOutcome::kHere});
+
+  const auto told = checked.with([](const auto& now) { return now; });
+  EXPECT_EQ(told.at(large.path), "in the store");
+  EXPECT_EQ(told.at(empty.path), "");
+  EXPECT_EQ(told.at(small.path), "in the store") << "the second time nothing was fetched";
 }
 
 TEST_F(Fetcher, SharesOneFetchAmongAllWhoWaitForABlob) {
@@ -95,12 +116,14 @@ TEST_F(Fetcher, SharesOneFetchAmongAllWhoWaitForABlob) {
 
 TEST_F(Fetcher, LetsANeedOvertakeThePrefetchThatItRestsIn) {
   const auto blocker = published("blocker");
+  const auto other = published("other blocker");
   const auto entry = published("wanted");
-  fault->only({blocker.digest});
+  fault->only({blocker.digest, other.digest});
   fault->set(Fault::Mode::kHang);
   fetcher().prefetch({blocker});
-  ASSERT_TRUE(eventually([&] { return fault->hanging() == 1; }));
-  fetcher().prefetch({entry});  // behind the one that hangs: one thread prefetches
+  fetcher().prefetch({other});
+  ASSERT_TRUE(eventually([&] { return fault->hanging() == 2; }));
+  fetcher().prefetch({entry});  // behind those that hang: two threads prefetch
 
   EXPECT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kHere}));
 
@@ -154,7 +177,7 @@ TEST_F(Fetcher, WhatOnlyANewerReleaseCanReadIsNotLostUnderAnyName) {
   NewerRemote remote_of_two(remote::open_memory(cluster));
   std::map<std::string, std::string> told;
   vfs::Fetcher old(remote_of_two, store, counters,
-                   {[](const codec::Entry&) { return Result<void>{}; },
+                   {[](const codec::Entry&, std::optional<std::string_view>) { return Result<void>{}; },
                     [&](const codec::Entry& one, const std::string& why) { told.emplace(one.path, why); }},
                    1, total);
   const auto promise = std::make_shared<std::promise<Outcomes>>();
@@ -280,7 +303,8 @@ class PatientFetcher : public ::testing::Test {
   HangingRemote remote{shared};
   MemoryStore store;
   Counters counters;
-  const vfs::Fetcher::Hooks fits = {[](const codec::Entry&) { return Result<void>{}; }, {}};
+  const vfs::Fetcher::Hooks fits = {[](const codec::Entry&, std::optional<std::string_view>) { return Result<void>{}; },
+                                    {}};
 };
 
 TEST_F(PatientFetcher, EndsItsCallsWhenItStops) {
@@ -328,7 +352,9 @@ TEST_F(Fetcher, DoesNotBlameTheClusterForALimitOfThisHost) {
   TemporaryDirectory directory;
   auto small = store::BlobStore::open({directory / "store", 100'000}, counters);
   ASSERT_TRUE(small);
-  vfs::Fetcher limited(remote, **small, counters, {[](const codec::Entry&) { return Result<void>{}; }, {}}, 1, total);
+  vfs::Fetcher limited(remote, **small, counters,
+                       {[](const codec::Entry&, std::optional<std::string_view>) { return Result<void>{}; }, {}}, 1,
+                       total);
   std::promise<Outcomes> promise;
   limited.fetch({entry}, [&](const Outcomes& outcomes) { promise.set_value(outcomes); });
   EXPECT_EQ(promise.get_future().get(), (Outcomes{FetchOutcome::kNotNow}))

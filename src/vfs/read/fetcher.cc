@@ -86,11 +86,14 @@ class Fetcher::Sink final : public remote::BlobSink {
       auto writer = fetcher_.store_.create(blob.entry.size, store::Verifier::kCaller);
       if (!writer) return own_fault(fail(std::move(writer).error()));
       blob.writer = std::move(*writer);
-      blob.size = std::make_shared<uint64_t>(0);
-      blob.decoder.emplace(digest, blob.entry.size, [size = blob.size, &writer = *blob.writer](std::string_view bytes) {
-        *size += bytes.size();
+      blob.came = std::make_shared<Came>();
+      const bool is_small = blob.entry.size <= store::BlobFile::kPackedMost;
+      const auto take = [is_small, came = blob.came, &writer = *blob.writer](std::string_view bytes) {
+        came->size += bytes.size();
+        if (is_small && came->size <= store::BlobFile::kPackedMost) came->bytes.append(bytes);
         return own_fault(writer.append(bytes));
-      });
+      };
+      blob.decoder.emplace(digest, blob.entry.size, take);
     }
     auto fed = blob.decoder->feed(frame_piece);
     fetcher_.heard_.note();  // work of this host, too: a slow disk is not the server's silence
@@ -119,11 +122,16 @@ class Fetcher::Sink final : public remote::BlobSink {
   }
 
  private:
+  /// What the decoder has given so far.
+  struct Came {
+    uint64_t size = 0;
+    std::string bytes;  ///< of a small blob, so that nobody reads back what was just written
+  };
   struct Blob {
     codec::Entry entry;
     std::unique_ptr<store::BlobWriter> writer;
     std::optional<codec::FrameDecoder> decoder;
-    std::shared_ptr<uint64_t> size;  ///< of the bytes that came; the decoder's sink counts them
+    std::shared_ptr<Came> came;
     bool unfit = false;
     bool refused = false;
   };
@@ -137,9 +145,13 @@ class Fetcher::Sink final : public remote::BlobSink {
   Result<void> finish(Blob& blob) {
     if (!blob.decoder) return fail(ErrorCode::kCorrupt, "an empty frame");
     INDUCTORFS_TRY(blob.decoder->finish());  // verifies the digest
-    if (*blob.size != blob.entry.size) return fail(ErrorCode::kCorrupt, "the entry says another size");
+    const Came& came = *blob.came;
+    if (came.size != blob.entry.size) return fail(ErrorCode::kCorrupt, "the entry says another size");
     INDUCTORFS_TRY(own_fault(blob.writer->commit(blob.entry.digest)));
-    if (auto fits = fetcher_.hooks_.check(blob.entry); !fits) {
+    const bool is_held = came.bytes.size() == came.size;
+    if (auto fits =
+            fetcher_.hooks_.check(blob.entry, is_held ? std::optional<std::string_view>(came.bytes) : std::nullopt);
+        !fits) {
       fetcher_.store_.discard(blob.entry.digest);
       blob.refused = true;
       blob.unfit = is_unfit(fits.error());
@@ -215,7 +227,7 @@ void Fetcher::found_corrupt(const codec::Entry& entry, const Error& error) {
 }
 
 FetchOutcome Fetcher::judge_present(const codec::Entry& entry) {
-  const Result<void> fits = hooks_.check(entry);
+  const Result<void> fits = hooks_.check(entry, std::nullopt);
   if (fits) return FetchOutcome::kHere;
   if (!is_unfit(fits.error())) return FetchOutcome::kNotNow;  // evicted, or the disk's error
   unfit_.add();

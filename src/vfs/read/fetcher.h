@@ -4,7 +4,9 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -35,10 +37,11 @@ enum class FetchOutcome {
 /// Safe for concurrent use.
 class Fetcher {
  public:
-  /// Checks whether the bytes fit the entry's name and this host (Host::check); called from a fetch thread. They are
-  /// the published bytes, so no answer makes them lost: another host, or a release with another check, may use them.
-  /// kNotSupported and kCorrupt: they cannot be used here. Any other error: not now.
-  using Check = std::function<Result<void>(const codec::Entry&)>;
+  /// Checks whether the bytes fit the entry's name and this host (Host::check); called from a fetch thread. `verified`
+  /// is all of them, in memory; without it they are in the store. They are the published bytes, so no answer makes them
+  /// lost: another host, or a release with another check, may use them. kNotSupported and kCorrupt: they cannot be used
+  /// here. Any other error: not now.
+  using Check = std::function<Result<void>(const codec::Entry&, std::optional<std::string_view> verified)>;
   /// Receives, on a fetch thread, entries whose bytes only a newer release can read.
   using Newer = std::function<void(const codec::Entry&, const std::string& why)>;
   /// Receives the outcomes of the needed entries, in order. Called once, from a fetch thread or at once.

@@ -17,7 +17,7 @@ void Fit::judge_again() {
   catalog_.forget_unfit();
 }
 
-Result<void> Fit::check(const codec::Entry& entry) {
+Result<void> Fit::check(const codec::Entry& entry, std::optional<std::string_view> verified) {
   const auto classified = layout::classify(entry.path);
   // Canonical group files are checked as a set (ClusterSets::take).
   if (layout::is_group_file(entry.path.substr(entry.path.rfind('/') + 1))) return {};
@@ -26,26 +26,35 @@ Result<void> Fit::check(const codec::Entry& entry) {
   if (environments_made_.exchange(made) != made) judge_again();
   if (fitting_.fits(entry.path, entry.digest)) return {};
   const uint64_t age = fitting_.age();
-  INDUCTORFS_TRY_ASSIGN(const auto blob, store_.open_blob(entry.digest));
-  std::string head(std::min(entry.size, layout::bytes_to_check(classified, entry.size)), '\0');
-  INDUCTORFS_TRY_ASSIGN(const auto got, blob.read(head.data(), head.size(), 0));
-  head.resize(got);
-  const auto fits = host_.check(classified, head, entry.size, scopes_of(entry));
+  const uint64_t wanted = std::min(entry.size, layout::bytes_to_check(classified, entry.size));
+  std::string stored;
+  if (!verified) {
+    INDUCTORFS_TRY_ASSIGN(const auto blob, store_.open_blob(entry.digest));
+    stored.resize(wanted);
+    INDUCTORFS_TRY_ASSIGN(const auto got, blob.read(stored.data(), stored.size(), 0));
+    stored.resize(got);
+  }
+  const auto fits =
+      host_.check(classified, verified ? verified->substr(0, wanted) : stored, entry.size, scopes_of(entry));
   if (fits) {
     fitting_.remember(entry.path, entry.digest, age);
     return fits;
   }
   const ErrorCode code = fits.error().code();
   if (code != ErrorCode::kCorrupt && code != ErrorCode::kNotSupported) return fits;
-  // Damaged on this host's disk, perhaps: that is no fault of the entry's, and its bytes can come again.
-  INDUCTORFS_TRY_ASSIGN(const auto digest, blob.digest());
-  if (digest != entry.digest) {
-    store_.discard(entry.digest);
-    log::write_limited(log::Level::kError, "fetch.damaged", {{"path", entry.path}, {"digest", entry.digest.to_hex()}});
-    return fail(ErrorCode::kUnavailable, "its bytes are damaged on this host's disk: " + entry.path);
-  }
+  if (!verified) INDUCTORFS_TRY(verify_stored(entry));
   hide(entry, fits.error().to_string(), age);
   return fits;
+}
+
+/// Damaged on this host's disk, perhaps: that is no fault of the entry's, and its bytes can come again.
+Result<void> Fit::verify_stored(const codec::Entry& entry) {
+  INDUCTORFS_TRY_ASSIGN(const auto blob, store_.open_blob(entry.digest));
+  INDUCTORFS_TRY_ASSIGN(const auto digest, blob.digest());
+  if (digest == entry.digest) return {};
+  store_.discard(entry.digest);
+  log::write_limited(log::Level::kError, "fetch.damaged", {{"path", entry.path}, {"digest", entry.digest.to_hex()}});
+  return fail(ErrorCode::kUnavailable, "its bytes are damaged on this host's disk: " + entry.path);
 }
 
 /// The scopes in which this entry is shown in some root.

@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "vfs/read/fitting_blobs.h"
 #include "vfs/read/notifier.h"
@@ -19,14 +21,16 @@ class Fit {
  public:
   Fit(const Services& services, RootTree& tree, Notifier& notifier);
 
-  /// Checks whether the bytes of the entry, which are in the store, fit its name (Fetcher::Check).
-  [[nodiscard]] Result<void> check(const codec::Entry& entry);
+  /// Checks whether the bytes of the entry fit its name (Fetcher::Check).
+  [[nodiscard]] Result<void> check(const codec::Entry& entry, std::optional<std::string_view> verified);
   /// Hides an entry whose bytes only a newer release can read.
   void needs_newer_release(const codec::Entry& entry, const std::string& why) { hide(entry, why, fitting_.age()); }
   /// Forgets all results, because the host's facts have changed.
   void judge_again();
 
  private:
+  /// Whether the store has the bytes of this digest; wrong ones go.
+  [[nodiscard]] Result<void> verify_stored(const codec::Entry& entry);
   void hide(const codec::Entry& entry, const std::string& why, uint64_t age);
   [[nodiscard]] std::vector<remote::ScopeId> scopes_of(const codec::Entry& entry) const;
   [[nodiscard]] std::vector<catalog::KnownEntry> set_of(const codec::Entry& entry) const;

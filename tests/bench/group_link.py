@@ -3,6 +3,7 @@
 
   prefetched     from when the mount answers until all of it is in the node's store; the mount's start beside it
   first touch    every file is opened and read once in the order of its name, on a node that was mounted before they were published
+  bare FUSE      the same of the same files, which lie on the disk, in a FUSE file system with nothing in it: what the kernel's requests take
   one by one     the same with `--prefetch 0`, so that each file is a round trip
   raw            the same frames in one pipeline on one connection, written to one file (raw_fetch.cc)
   PyTorch's way  one by one, each value JSON with the bytes in base64 (torch/_inductor/remote_cache.py), decoded and written to a file each; once
@@ -25,6 +26,7 @@ from inductorfs_testing import artefacts, compare
 from inductorfs_testing.certificates import Authority
 from inductorfs_testing.mounts import QuickCluster, blobs, text
 from inductorfs_testing.processes import wait_until
+from sides import BARE, bare_mount
 from suite import order
 from table import Table
 from torch_record import recorded
@@ -155,16 +157,29 @@ class Site:
         wait_until(lambda: node.ask({"op": "status"})["catalog"]["entries"] >= self.entries, 120, "the index")
         if fetched := node.ask({"op": "status"})["counters"].get("fetch.blobs", 0):
             raise SystemExit(f"bench: {fetched} blobs are on the node before the first touch")
-        paths = sorted(str(node.cache / path) for path, _ in self._files)
+        seconds = self._read_all(node.cache)
+        node.stop()
+        return seconds
+
+    def _read_all(self, directory):
+        paths = sorted(str(directory / path) for path, _ in self._files)
         began = time.monotonic()
         for path in paths:
             file = os.open(path, os.O_RDONLY)
             while os.read(file, 1 << 20):
                 pass
             os.close(file)
-        seconds = time.monotonic() - began
-        node.stop()
-        return seconds
+        return time.monotonic() - began
+
+    def bare(self, *_):
+        """Without a link."""
+        with tempfile.TemporaryDirectory(dir=self.cluster.directory) as directory:
+            with bare_mount(self.plan.program("bare_mount"), Path(directory)) as mountpoint:
+                for path, content in self._files:
+                    behind = Path(directory) / "behind" / path
+                    behind.parent.mkdir(parents=True, exist_ok=True)
+                    behind.write_bytes(content)
+                return self._read_all(mountpoint)
 
     def raw(self, cell, port, *more, keys=None):
         command = [self.plan.program("raw_fetch"), port, self.cluster.directory / "values", *(["--tls"] if cell.tls else []), *more]
@@ -189,12 +204,13 @@ def one_cell(plan, site, cell, table):
     rounds = plan.pick(1, 2, 2 if cell.count > 10_000 else 3)
     with site.link(cell) as port:
         for number in range(rounds):
-            calls = {"raw": site.raw, "prefetched": site.prefetched, "first touch": site.first_touch, "one by one": site.one_by_one}
+            calls = {"raw": site.raw, "prefetched": site.prefetched, "first touch": site.first_touch, "one by one": site.one_by_one, BARE: site.bare}
             taken = {what: calls[what](cell, port) for what in order(calls, number)}
             seconds, start = taken["prefetched"]
             rows["prefetched"].add("ours", seconds).add("raw", taken["raw"]).add("mount's start", start)
             for what in ("first touch", "one by one"):
                 rows[what].add("ours", taken[what]).add("raw", taken["raw"])
+            rows["first touch"].add(BARE, taken[BARE])
         rows["one by one"].add("PyTorch's way", site.pytorchs_way(cell, port))
 
 

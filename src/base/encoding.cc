@@ -17,23 +17,40 @@ std::optional<unsigned> hex_value(char c) {
   return std::nullopt;
 }
 
-constexpr std::array<uint32_t, 256> make_crc_table() {
+/// Eight bytes at a time ("slicing by 8"): what a byte does to the value when so many bytes follow it.
+using CrcTables = std::array<std::array<uint32_t, 256>, 8>;
+
+constexpr CrcTables make_crc_tables() {
   constexpr uint32_t kReversedPolynomial = 0xedb88320;
-  std::array<uint32_t, 256> table{};
-  for (uint32_t byte = 0; byte < table.size(); ++byte) {
+  CrcTables tables{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
     uint32_t value = byte;
     for (int bit = 0; bit < 8; ++bit) value = (value & 1U) != 0 ? (value >> 1U) ^ kReversedPolynomial : value >> 1U;
-    table[byte] = value;
+    tables[0][byte] = value;
   }
-  return table;
+  for (size_t following = 1; following < tables.size(); ++following) {
+    for (size_t byte = 0; byte < 256; ++byte) {
+      const uint32_t before = tables[following - 1][byte];
+      tables[following][byte] = tables[0][before & 0xffU] ^ (before >> 8U);
+    }
+  }
+  return tables;
 }
-constexpr std::array<uint32_t, 256> kCrcTable = make_crc_table();
+constexpr CrcTables kCrcTables = make_crc_tables();
 
 }  // namespace
 
 uint32_t crc32(std::string_view bytes, uint32_t so_far) {
   uint32_t value = ~so_far;
-  for (const char c : bytes) value = kCrcTable[(value ^ static_cast<uint8_t>(c)) & 0xffU] ^ (value >> 8U);
+  for (; bytes.size() >= kCrcTables.size(); bytes.remove_prefix(kCrcTables.size())) {
+    uint32_t next = 0;
+    for (size_t i = 0; i < kCrcTables.size(); ++i) {
+      const uint32_t of_value = i < sizeof(value) ? value >> (8 * i) : 0;
+      next ^= kCrcTables[kCrcTables.size() - 1 - i][(of_value ^ static_cast<uint8_t>(bytes[i])) & 0xffU];
+    }
+    value = next;
+  }
+  for (const char c : bytes) value = kCrcTables[0][(value ^ static_cast<uint8_t>(c)) & 0xffU] ^ (value >> 8U);
   return ~value;
 }
 

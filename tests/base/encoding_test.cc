@@ -47,6 +47,17 @@ TEST(Crc32, IsTheOneOfIeee8023AndCanBeContinued) {
   EXPECT_EQ(crc32(""), 0U);
   EXPECT_EQ(crc32("123456789"), 0xcbf43926U);
   EXPECT_EQ(crc32("56789", crc32("1234")), 0xcbf43926U);
+  // Of other lengths, from zlib (Python's zlib.crc32).
+  EXPECT_EQ(crc32(std::string(32, '\0')), 0x190a55adU);
+  EXPECT_EQ(crc32(std::string(32, '\xff')), 0xff6cab0bU);
+  std::string text;
+  uint32_t piecewise = 0;
+  for (int i = 0; i < 256; ++i) {
+    EXPECT_EQ(crc32(text), piecewise) << i;
+    text.push_back(static_cast<char>(i));
+    piecewise = crc32({&text.back(), 1}, piecewise);
+  }
+  EXPECT_EQ(crc32(text), 0x29058c73U);
 }
 
 TEST(Hex, RoundTripsAllBytes) {

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "vfs/host.h"
 
 namespace inductorfs::testing {
@@ -52,6 +55,36 @@ TEST(Notifier, TellsInOrderAndEachThatWaitsOnce) {
 
   ASSERT_TRUE(eventually([&] { return told(kernel).size() == 4; }));
   EXPECT_EQ(told(kernel), (std::vector<std::string>{"first", "second", "#7", "first"}));
+  notifier.stop();
+}
+
+TEST(Notifier, LetsWhoAddsTooManyWait) {
+  BlockingKernel kernel;
+  vfs::Notifier notifier;
+  kernel.state.with([](auto& state) { state.blocked = true; });
+  notifier.start(kernel);
+  notifier.forget_name(vfs::NodeId{1}, "held");
+  ASSERT_TRUE(eventually([&] { return kernel.state.with([](const auto& state) { return state.inside; }); }));
+  std::vector<vfs::Notifier::Notice> notices;
+  for (size_t i = 0; i <= vfs::Notifier::kLimit; ++i) notices.push_back({vfs::NodeId{1}, std::to_string(i)});
+  const std::vector<vfs::Notifier::Notice> one_too_many{notices.back()};
+  notices.pop_back();
+  notifier.forget_all(notices);
+  notifier.wish_forgotten(vfs::NodeId{1}, "a wish does not wait");
+  std::atomic<bool> added = false;
+  std::thread adder([&] {
+    notifier.forget_all(one_too_many);
+    added = true;
+  });
+  EXPECT_FALSE(added);
+
+  kernel.state.notify_with([](auto& state) { state.blocked = false; });
+
+  adder.join();
+  ASSERT_TRUE(eventually([&] {
+    return kernel.state.with([](const auto& state) { return state.told.size() == vfs::Notifier::kLimit + 2; });
+  }));
+  EXPECT_EQ(told(kernel).back(), std::to_string(vfs::Notifier::kLimit));
   notifier.stop();
 }
 

@@ -9,25 +9,33 @@
 namespace inductorfs::vfs {
 void ClusterChanges::on_catalog_change(const std::vector<std::string>& canonical_paths) {
   std::set<NodeId> directories;
+  std::vector<Notifier::Notice> notices;
   for (const auto& canonical : canonical_paths) {
-    for (const auto& path : tree_.local_paths_of(canonical)) directories.insert(apply(path));
+    for (const auto& path : tree_.local_paths_of(canonical)) directories.insert(change(path, notices));
   }
   // Listings that the kernel keeps; a name that it did not know makes no notice of its own drop them.
-  for (const NodeId directory : directories) notifier_.forget_content(directory);
+  for (const NodeId directory : directories) notices.push_back({directory, {}});
+  notifier_.forget_all(notices);
 }
 
-NodeId ClusterChanges::apply(const std::string& path) {
+void ClusterChanges::apply(const std::string& path) {
+  std::vector<Notifier::Notice> notices;
+  change(path, notices);
+  notifier_.forget_all(notices);
+}
+
+NodeId ClusterChanges::change(const std::string& path, std::vector<Notifier::Notice>& notices) {
   const auto walked = nodes_.walk(path);
   const NodePtr directory = walked.missing.empty() ? walked.parent : walked.node;
   if (directory && sets_.stays(directory, path)) return directory->id;
   if (!walked.missing.empty()) {
     // The kernel may hold the absence of this name; what lies below it, it has never asked for.
-    notifier_.forget_name(walked.node->id, walked.missing);
+    notices.push_back({walked.node->id, walked.missing});
     return walked.node->id;
   }
   if (form_of(path) != layout::Form::kFile) {
     // What was unpacked of another parcel goes at the next lookup.
-    notifier_.forget_name(walked.parent->id, walked.name);
+    notices.push_back({walked.parent->id, walked.name});
     return walked.parent->id;
   }
   const auto known = catalog_.find(layout::name_of(path));
@@ -38,7 +46,7 @@ NodeId ClusterChanges::apply(const std::string& path) {
     // Who has it open keeps the old bytes; the name is looked up anew.
     (void)nodes_.detach(walked.parent, walked.name);
     tree_.let_go(nodes_.release(walked.node));
-    notifier_.forget_name(walked.parent->id, walked.name);
+    notices.push_back({walked.parent->id, walked.name});
   }
   return walked.parent->id;
 }

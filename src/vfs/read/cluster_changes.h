@@ -20,10 +20,13 @@ class ClusterChanges {
 
   /// FileSystem::on_catalog_change.
   void on_catalog_change(const std::vector<std::string>& canonical_paths);
-  /// Applies the change of one name; returns the directory whose listing has changed.
-  NodeId apply(const std::string& path);
+  /// Applies the change of one name.
+  void apply(const std::string& path);
 
  private:
+  /// Adds what the kernel is to be told; returns the directory whose listing has changed.
+  NodeId change(const std::string& path, std::vector<Notifier::Notice>& notices);
+
   catalog::Catalog& catalog_;
   RootTree& tree_;
   ClusterSets& sets_;

@@ -31,29 +31,36 @@ void Notifier::stop() {
   }
 }
 
-void Notifier::forget_name(NodeId parent, std::string name) { add({parent, std::move(name)}); }
+void Notifier::forget_name(NodeId parent, std::string name) { forget_all({{parent, std::move(name)}}); }
 
-void Notifier::forget_content(NodeId node) { add({node, {}}); }
+void Notifier::forget_content(NodeId node) { forget_all({{node, {}}}); }
 
 void Notifier::wish_forgotten(NodeId parent, std::string name) {
-  (void)try_add({parent, std::move(name)});  // the next eviction wishes again
+  const Notice notice{parent, std::move(name)};
+  (void)try_add({&notice, 1});  // the next eviction wishes again
 }
 
 void Notifier::wish_content_forgotten(NodeId node) {
-  (void)try_add({node, {}});  // a listing that stays shows a name that is not there, which is looked up in vain
+  const Notice notice{node, {}};
+  (void)try_add({&notice, 1});  // a listing that stays shows a name that is not there, which is looked up in vain
 }
 
-bool Notifier::try_add(const Notice& notice) {
+size_t Notifier::try_add(std::span<const Notice> notices) {
   return state_.notify_with([&](State& state) {
-    if (state.stopped) return true;
-    if (state.queue.size() >= kLimit) return false;
-    if (state.queued.insert(notice).second) state.queue.push_back(notice);
-    return true;
+    if (state.stopped) return notices.size();
+    size_t added = 0;
+    for (; added < notices.size() && state.queue.size() < kLimit; ++added) {
+      if (state.queued.insert(notices[added]).second) state.queue.push_back(notices[added]);
+    }
+    return added;
   });
 }
 
-void Notifier::add(const Notice& notice) {
-  while (!try_add(notice)) {
+void Notifier::forget_all(const std::vector<Notice>& notices) {
+  std::span<const Notice> left(notices);
+  while (true) {
+    left = left.subspan(try_add(left));
+    if (left.empty()) return;
     (void)state_.wait_until(
         std::chrono::steady_clock::now() + kWaitStep,
         [](const State& state) { return state.stopped || state.queue.size() < kLimit; },
@@ -63,11 +70,13 @@ void Notifier::add(const Notice& notice) {
 
 void Notifier::run(const std::stop_token& stop, KernelCache& kernel) {
   while (!stop.stop_requested()) {
+    bool made_room = false;
     const auto next = state_.wait_until(
         std::chrono::steady_clock::now() + kWaitStep,
         [](const State& state) { return state.stopped || !state.queue.empty(); },
-        [](State& state) -> std::optional<Notice> {
+        [&](State& state) -> std::optional<Notice> {
           if (state.queue.empty()) return std::nullopt;
+          made_room = state.queue.size() >= kLimit;
           Notice notice = std::move(state.queue.front());
           state.queue.pop_front();
           // Out of the set before the kernel is told: a change from here on needs a notice of its own.
@@ -76,7 +85,7 @@ void Notifier::run(const std::stop_token& stop, KernelCache& kernel) {
         });
     if (!next) continue;
     const Activity activity("tells the kernel what to forget");
-    state_.notify_with([](State&) {});
+    if (made_room) state_.notify_with([](State&) {});
     if (next->name.empty()) {
       kernel.forget_content(next->node);
     } else {

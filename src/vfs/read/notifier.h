@@ -3,8 +3,10 @@
 
 #include <deque>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
@@ -19,10 +21,17 @@ namespace inductorfs::vfs {
 class Notifier {
  public:
   static constexpr size_t kLimit = 200'000;
+  struct Notice {
+    NodeId node;
+    std::string name;  ///< empty: the node's content
+    auto operator<=>(const Notice&) const = default;
+  };
 
   void start(KernelCache& kernel);
   void stop();
   void forget_name(NodeId parent, std::string name);
+  /// Tells all of these, in this order. A thread that adds many one by one wakes the other for each.
+  void forget_all(const std::vector<Notice>& notices);
   /// Asks for a name to be forgotten, and never waits: the notice is dropped when the queue is full. For wishes (an
   /// eviction would like the kernel to let go of the name), which also come from threads that serve the kernel.
   void wish_forgotten(NodeId parent, std::string name);
@@ -31,18 +40,13 @@ class Notifier {
   void wish_content_forgotten(NodeId node);
 
  private:
-  struct Notice {
-    NodeId node;
-    std::string name;  ///< empty: the node's content
-    auto operator<=>(const Notice&) const = default;
-  };
   struct State {
     std::deque<Notice> queue;
     std::set<Notice> queued;
     bool stopped = true;
   };
-  [[nodiscard]] bool try_add(const Notice& notice);
-  void add(const Notice& notice);
+  /// Adds them as far as there is room; returns how many.
+  [[nodiscard]] size_t try_add(std::span<const Notice> notices);
   void run(const std::stop_token& stop, KernelCache& kernel);
 
   Guarded<State> state_;

@@ -53,7 +53,7 @@ void FollowUp::refresh_kernel(const std::string& path, const NodePtr& directory,
       const auto known = catalog_.find(layout::name_of(child_path));
       return !known || known->entry.digest != content.entry.digest;
     });
-    if (replaced) (void)changes_.apply(child_path);
+    if (replaced) changes_.apply(child_path);
   }
 }
 

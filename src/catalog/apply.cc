@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a delta gets into memory and onto the disk: the second half of Tail.
 #include <algorithm>
+#include <chrono>
 #include <span>
 #include <string_view>
 #include <thread>
@@ -16,6 +17,9 @@ namespace {
 constexpr size_t kMemoryChunk = 512;
 /// Rows per transaction: about ten milliseconds during which an enqueue waits.
 constexpr size_t kDatabaseChunk = 2'000;
+/// For who waits for the database meanwhile, an enqueue or `status`: a mutex that its holder takes again at once is
+/// handed on to nobody.
+constexpr std::chrono::microseconds kBetweenChunks{200};
 
 template <typename T>
 std::span<const T> chunk_at(const std::vector<T>& all, size_t start, size_t length) {
@@ -24,9 +28,12 @@ std::span<const T> chunk_at(const std::vector<T>& all, size_t start, size_t leng
 
 }  // namespace
 
-bool Tail::apply(Followed& scope, remote::Delta delta) {
+bool Tail::apply(Followed& scope, remote::Delta delta, bool ended) {
   delta.set = acceptable(scope, std::move(delta.set));
   if (delta.reset) {
+    // A snapshot comes in no order. Neighbours have their directory, the kernel's notices and the database's pages in
+    // common.
+    std::ranges::sort(delta.set, {}, &codec::Entry::path);
     // Not "forget all, then add": what stays the same must not be missing in between.
     remove_from_memory(scope.index, stale_after(scope, delta.set));
   }
@@ -36,6 +43,11 @@ bool Tail::apply(Followed& scope, remote::Delta delta) {
   scope.position = delta.position;
   state_.with([&](State& state) { state.positions[scope.index] = delta.position; });
   parts_.metrics.entries.set(parts_.tree.read([](const EntryTree& tree) { return tree.known(); }));
+  // Memory is what is shown; the disk may take longer.
+  if (ended) {
+    scope.synced = true;
+    note_synced();
+  }
   write_down(scope, delta);
   forget_dropped_marks();
   return true;
@@ -111,7 +123,7 @@ bool Tail::forget_on_disk(const remote::ScopeId& scope) {
     }
     if (*empty) return true;
     if (parts_.stopping) return false;
-    std::this_thread::yield();
+    std::this_thread::sleep_for(kBetweenChunks);
   }
 }
 
@@ -132,7 +144,7 @@ void Tail::write_down(Followed& scope, const remote::Delta& delta) {
       scope.durable = false;
       return;
     }
-    std::this_thread::yield();  // an enqueue may be waiting for the database
+    std::this_thread::sleep_for(kBetweenChunks);
   }
 }
 

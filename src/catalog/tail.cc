@@ -111,7 +111,7 @@ void Tail::read_to_end(Followed& scope) {
     // A record that no release reads, beyond the head of the log, would be news for ever.
     scope.named_in_vain = quiet && scope.named && !delta->reset ? scope.named_in_vain + 1 : 0;
     scope.named = false;
-    if ((!quiet || (delta->reset && !again)) && !apply(scope, std::move(*delta))) return;
+    if ((!quiet || (delta->reset && !again)) && !apply(scope, std::move(*delta), ended)) return;
     if (ended) {
       scope.synced = true;
       scope.stale = false;

@@ -82,8 +82,9 @@ class Tail {
   void pause_until(SteadyTime when);
   void note_synced();
 
-  /// Applies a delta; returns false when the scope is no longer followed.
-  [[nodiscard]] bool apply(Followed& scope, remote::Delta delta);
+  /// Applies a delta, first in memory and then on the disk; `ended` says that nothing comes after it. Returns false
+  /// when the scope is no longer followed.
+  [[nodiscard]] bool apply(Followed& scope, remote::Delta delta, bool ended);
   [[nodiscard]] std::vector<codec::Entry> acceptable(Followed& scope, std::vector<codec::Entry> entries);
   [[nodiscard]] std::vector<std::string> stale_after(const Followed& scope, const std::vector<codec::Entry>& snapshot);
   void remove_from_memory(ScopeIndex scope, const std::vector<std::string>& paths);

@@ -53,6 +53,8 @@ class DeltaFold {
   DeltaFold() = default;
   DeltaFold(const DeltaFold&) = delete;
   DeltaFold& operator=(const DeltaFold&) = delete;
+  /// Says how many paths are about to come.
+  void expect(size_t paths) { by_path_.reserve(paths); }
   void apply(codec::LogRecord&& record);
   void set(codec::Entry&& entry) { put(std::move(entry), false); }
   [[nodiscard]] size_t size() const { return changes_.size(); }

@@ -99,6 +99,7 @@ class ScopeReader {
   Result<Delta> read(const Position& from) {
     INDUCTORFS_TRY_ASSIGN(auto step, read_step(from.generation));
     if (step.entries > session_.options().index_limit) return too_large();
+    entries_ = step.entries;
     if (!step.head.exists) return Delta{from != Position{}, {}, {}, {}, true};
     DeltaFold fold;
     Position position = from;
@@ -224,6 +225,7 @@ class ScopeReader {
     Position position = first.head.position;
     heads_[position.generation] = position.nonce;
     DeltaFold fold;
+    fold.expect(entries_);
     INDUCTORFS_TRY_ASSIGN(auto scanned, scan(fold));
     if (!scanned || heads_.begin()->first < position.generation) return std::optional<Delta>();
     INDUCTORFS_TRY_ASSIGN(auto replayed, replay(position, fold));
@@ -282,6 +284,7 @@ class ScopeReader {
   bool without_meta_ = false;              // meta was not there: the head may be told without it
   std::map<uint64_t, std::string> heads_;  // what each generation's nonce was when it was seen
   std::vector<Damaged> damaged_;
+  uint64_t entries_ = 0;  // of the index, when the log was read
 };
 
 }  // namespace

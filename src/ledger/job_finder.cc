@@ -154,21 +154,29 @@ std::optional<pid_t> JobFinder::parent_of(pid_t pid, uid_t user) const {
   return parent;
 }
 
-pid_t JobFinder::first_of(pid_t process, uid_t user) const {
+pid_t JobFinder::worker_of(pid_t process, uid_t user) const {
   const auto is_python = [this](pid_t pid) {
     const std::string program = program_of(pid);
     return program.compare(program.rfind('/') + 1, 6, "python") == 0;
   };
-  // A compiler works for the interpreter that started it.
   pid_t worker = process;
   for (int i = 0; i < kMostAncestors && !is_python(worker); ++i) {
     const auto parent = parent_of(worker, user);
-    if (!parent) {
-      worker = process;
-      break;
-    }
+    if (!parent) return process;
     worker = *parent;
   }
+  return worker;
+}
+
+std::map<std::string, std::string> JobFinder::variables_of(pid_t thread, pid_t process, uid_t user) const {
+  if (!variables_) return {};
+  auto variables = variables_(thread);
+  const pid_t worker = variables.empty() ? worker_of(process, user) : process;
+  return worker == process ? variables : variables_(worker);
+}
+
+pid_t JobFinder::first_of(pid_t process, uid_t user) const {
+  const pid_t worker = worker_of(process, user);
   const std::string program = program_of(worker);
   pid_t first = worker;
   for (int i = 0; i < kMostAncestors && !program.empty(); ++i) {
@@ -188,7 +196,7 @@ FoundJob JobFinder::look(pid_t thread) {
   const auto known = processes_.find(process);
   const bool is_known = known != processes_.end() && known->second.start == *start;
   // Its variables may have become known only now, and name another job.
-  if (is_known && (!known->second.job.variables.empty() || !variables_ || variables_(thread).empty())) {
+  if (is_known && (!known->second.job.variables.empty() || variables_of(thread, process, user).empty())) {
     return known->second.job;
   }
   if (!is_known && processes_.size() >= kMostThreads) processes_.clear();
@@ -202,7 +210,7 @@ FoundJob JobFinder::look_at(pid_t thread, const ProcessId& process_id, uid_t use
   FoundJob job;
   job.process = process_id;
   job.name.user = user;
-  if (variables_) job.variables = variables_(thread);
+  job.variables = variables_of(thread, process, user);
   const pid_t first = first_of(process, user);
   job.command = text_of(first, "comm");
   if (job.command.ends_with('\n')) job.command.pop_back();

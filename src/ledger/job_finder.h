@@ -69,7 +69,11 @@ class JobFinder {
   [[nodiscard]] std::string program_of(pid_t pid) const;
   /// Empty where that is another user's, or the first process of a PID namespace.
   [[nodiscard]] std::optional<pid_t> parent_of(pid_t pid, uid_t user) const;
+  /// The interpreter that a process works for: itself, or the one that started a compiler.
+  [[nodiscard]] pid_t worker_of(pid_t process, uid_t user) const;
   [[nodiscard]] pid_t first_of(pid_t process, uid_t user) const;
+  /// Those of the process, or of its interpreter: of a compiler nobody knows them.
+  [[nodiscard]] std::map<std::string, std::string> variables_of(pid_t thread, pid_t process, uid_t user) const;
   [[nodiscard]] std::optional<uint64_t> start_of(pid_t pid) const;
   [[nodiscard]] std::string text_of(pid_t pid, const char* name) const;
 

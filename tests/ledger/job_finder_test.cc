@@ -7,6 +7,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 #include <string>
 
 #include "support/fake_clock.h"
@@ -48,10 +50,11 @@ class Finding : public ::testing::Test {
   static void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
   JobFinder finder() {
     return JobFinder(
-        proc_.path(), [this](pid_t) { return variables_; }, clock_);
+        proc_.path(), [this](pid_t thread) { return unknown_.contains(thread) ? Values{} : variables_; }, clock_);
   }
   TemporaryDirectory proc_;
   Values variables_;
+  std::set<pid_t> unknown_;  ///< whose variables nobody knows
   FakeClock clock_;
 };
 
@@ -100,6 +103,18 @@ TEST_F(Finding, VariablesNameAJobWhereNoCgroupDoes) {
   EXPECT_EQ(finder().find(20).name, (JobName{1000, "torchelastic", std::string(64, 'r')}));
   variables_ = {{"TORCHELASTIC_RUN_ID", "none"}};
   EXPECT_EQ(finder().find(20).name.kind, "process") << "torchrun's default";
+}
+
+TEST_F(Finding, ACompilerIsOfTheJobThatItsInterpretersVariablesName) {
+  variables_ = {{"SLURM_JOB_ID", "17"}, {"OMP_NUM_THREADS", "2"}};
+  unknown_ = {30, 31};
+  make(20, {});
+  make(30, {.parent = 20, .program = "/usr/bin/x86_64-linux-gnu-g++-12"});
+  make(31, {.parent = 30, .program = "/usr/libexec/gcc/x86_64-linux-gnu/12/cc1plus"});
+  JobFinder found = finder();
+  EXPECT_EQ(found.find(31).name, (JobName{1000, "slurm", "17"})) << "before anybody has asked for its interpreter";
+  EXPECT_EQ(found.find(30).name, found.find(20).name);
+  EXPECT_EQ(found.find(30).variables, variables_) << "else they would be said to differ within the job";
 }
 
 TEST_F(Finding, APodIsOneJobAndAContainerHasSeveral) {

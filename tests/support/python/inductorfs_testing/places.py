@@ -13,7 +13,7 @@ NOGPU = REPOSITORY / "tests" / "support" / "nogpu"
 
 def program() -> Path:
     """The inductorfs binary under test: INDUCTORFS_BUILD, which Meson sets, else the default build directory."""
-    return Path(os.environ.get("INDUCTORFS_BUILD", REPOSITORY / "build" / "src" / "daemon" / "inductorfs"))
+    return Path(os.environ.get("INDUCTORFS_BUILD", REPOSITORY / "build" / "src" / "cli" / "inductorfs"))
 
 
 def copy_programs(directory: Path) -> Path:

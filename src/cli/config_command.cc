@@ -6,6 +6,7 @@
 #include "command.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/cli/run.h"
+#include "inductorfs/mount/layers.h"
 #include "mount_arguments.h"
 
 namespace inductorfs::cli {
@@ -49,6 +50,9 @@ class ConfigCommand final : public Subcommand {
     if (!settings) return fail_options(settings.error());
     if (const auto changed = config::change_families(*settings, options_.file()); !changed) {
       return fail_options(changed.error());
+    }
+    if (action_ == "check") {
+      if (const auto named = mount::check_named(*settings); !named) return fail_options(named.error());
     }
     return print(action_ == "show" ? configuration_text(*settings, origin_) : "the configuration is right\n");
   }

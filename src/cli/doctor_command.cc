@@ -7,6 +7,7 @@
 
 #include "answer_text.h"
 #include "answers.h"
+#include "child_answer.h"
 #include "command.h"
 #include "doctor_findings.h"
 #include "inductorfs/base/fd.h"
@@ -98,7 +99,7 @@ class DoctorCommand final : public Subcommand {
       const std::vector<MountEntry> table = read_mount_table();
       const MountEntry* const disk = places::find_mount_of(table, settings.store);
       if (disk != nullptr) findings.push_back(finding_of_store(settings.store, disk->type));
-      add(findings, finding_of_disk(settings.store, settings.store_limit));
+      add(findings, finding_of_size(settings.store, settings.store_limit));
     }
     if (settings.python.empty()) return findings;
     host::FactsRequest request = mount::facts_request(settings);
@@ -164,13 +165,38 @@ class DoctorCommand final : public Subcommand {
       const std::string store = config::text_at(config::part_of(status, "store"), "directory");
       const MountEntry* const disk = store.empty() ? nullptr : places::find_mount_of(table, store);
       if (disk != nullptr) findings.push_back(finding_of_store(store, disk->type));
+      add(findings, finding_of_size(store, config::number_at(config::part_of(status, "store"), "size_limit")));
       if (status.contains("error")) continue;
       const std::string mountpoint = config::text_at(status, "mountpoint");
-      add(findings, finding_of_access(mountpoint));
+      add(findings, findings_of_access(mountpoint, environment));
       add(findings,
           finding_of_propagation(read_file(AT_FDCWD, "/proc/self/mountinfo", kTableLimit).value_or(""), mountpoint));
       add(findings, finding_of_pid_namespace("/proc/" + std::to_string(config::number_at(status, "pid")), mountpoint));
     }
+    return findings;
+  }
+  /// By a child: another user's daemon may name a disk that hangs.
+  static std::optional<Diagnosis> finding_of_size(const std::string& store, uint64_t limit) {
+    if (store.empty()) return std::nullopt;
+    const auto size = answer_of_child(::geteuid(), Deadline::after(kCachesPatience), [&] {
+      const auto found = size_of_disk(store);
+      return found ? std::to_string(*found) : std::string();
+    });
+    if (!size || size->empty()) return std::nullopt;
+    return finding_of_disk(store, limit, std::stoull(*size));
+  }
+  /// Where the job's variables lead into the mount, those places count, and else the mountpoint.
+  static std::vector<Diagnosis> findings_of_access(const std::string& mountpoint,
+                                                   const config::Environment& environment) {
+    std::vector<Diagnosis> findings;
+    bool is_named = false;
+    for (const char* name : {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}) {
+      const std::string place = absolute(environment(name).value_or(mountpoint));
+      if (place == mountpoint || mount_around(place) != mountpoint) continue;
+      is_named = true;
+      add(findings, finding_of_access(place, name));
+    }
+    if (!is_named) add(findings, finding_of_access(mountpoint));
     return findings;
   }
   static std::string mount_around(const std::string& path) {

@@ -123,17 +123,6 @@ Json look_at_vllm(const std::string& root, bool in_mount, Deadline deadline) {
   return findings;
 }
 
-/// "is on a read-only file system", or nothing. Looks at the nearest directory that is there.
-std::string wrong_with_writing(std::string path) {
-  while (::faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
-    if (errno == EROFS) return "is on a read-only file system";
-    if (errno == EACCES || errno == EPERM) return "may not be written by uid " + std::to_string(::geteuid());
-    if (errno != ENOENT || path.size() <= 1) return {};
-    path.resize(std::max<size_t>(path.find_last_of('/'), 1));
-  }
-  return {};
-}
-
 void add_variable(const UserCache& cache, const std::string& given, const MountOf& mount_of,
                   const std::string& mountpoint, Deadline deadline, std::vector<Diagnosis>& findings) {
   const std::string shown = std::string(cache.variable) + "=" + config::printable(given);
@@ -152,6 +141,16 @@ void add_variable(const UserCache& cache, const std::string& given, const MountO
 }
 
 }  // namespace
+
+std::string wrong_with_writing(std::string path) {
+  while (::faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+    if (errno == EROFS) return "is on a read-only file system";
+    if (errno == EACCES || errno == EPERM) return "may not be written by uid " + std::to_string(::geteuid());
+    if (errno != ENOENT || path.size() <= 1) return {};
+    path.resize(std::max<size_t>(path.find_last_of('/'), 1));
+  }
+  return {};
+}
 
 std::vector<Diagnosis> findings_of_engines(const GetVariable& variable, const MountOf& mount_of,
                                            const std::string& mountpoint, const std::string& home, Deadline deadline) {

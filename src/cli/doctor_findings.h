@@ -76,10 +76,16 @@ using MountOf = std::function<std::string(const std::string& path)>;
 /// `daemon` is /proc/PID of the worker that serves the mount.
 [[nodiscard]] std::optional<Diagnosis> finding_of_pid_namespace(const std::string& daemon,
                                                                 const std::string& mountpoint);
-/// Whether this user may write there. The directory's mount must have answered.
-[[nodiscard]] std::optional<Diagnosis> finding_of_access(const std::string& directory);
-/// Whether the disk of a store, which may not be made yet, is smaller than its limit.
-[[nodiscard]] std::optional<Diagnosis> finding_of_disk(const std::string& directory, uint64_t limit);
+/// Says what keeps this user from writing there ("is on a read-only file system"); empty when nothing does. Looks at
+/// the nearest directory that is there.
+[[nodiscard]] std::string wrong_with_writing(std::string path);
+/// Whether this user may write there: to a mountpoint, or to where a variable leads. The mount must have answered.
+[[nodiscard]] std::optional<Diagnosis> finding_of_access(const std::string& directory,
+                                                         const std::string& variable = {});
+/// Returns the size of the disk of a store, which may not be made yet. Blocks on that disk.
+[[nodiscard]] std::optional<uint64_t> size_of_disk(const std::string& directory);
+/// Whether the disk of a store is smaller than its limit.
+[[nodiscard]] std::optional<Diagnosis> finding_of_disk(const std::string& directory, uint64_t limit, uint64_t size);
 
 /// Findings about a server that answered, and about one that did not (`error` names it).
 [[nodiscard]] std::vector<Diagnosis> findings_of_server(const remote::ServerExamination& server);

@@ -155,22 +155,30 @@ std::optional<Diagnosis> finding_of_pid_namespace(const std::string& daemon, con
                    "run the daemon with hostPID, or mount with --writers pod for the processes of one pod"};
 }
 
-std::optional<Diagnosis> finding_of_access(const std::string& directory) {
-  if (::faccessat(AT_FDCWD, directory.c_str(), R_OK | W_OK | X_OK, AT_EACCESS) == 0) return std::nullopt;
-  const Error why = error_from_errno(errno, "access", directory);
-  return Diagnosis{Kind::kBad, directory + " cannot be used by uid " + std::to_string(::geteuid()) + ": " + why.what(),
-                   "give the user a directory in it (mkdir and chown as root), or chmod 1777 the mountpoint before the "
-                   "mount"};
+std::optional<Diagnosis> finding_of_access(const std::string& directory, const std::string& variable) {
+  const std::string wrong = wrong_with_writing(directory);
+  if (wrong.empty()) return std::nullopt;
+  const std::string shown = config::printable(directory);
+  if (!variable.empty()) {
+    return Diagnosis{Kind::kBad, variable + "=" + shown + " " + wrong,
+                     "name a directory of this user's: inductorfs env prints one, or ask its owner for it"};
+  }
+  return Diagnosis{Kind::kBad, shown + " cannot be used by uid " + std::to_string(::geteuid()) + ": it " + wrong,
+                   "let who mounted it make a directory in it for the user (mkdir and chown), and set "
+                   "TORCHINDUCTOR_CACHE_DIR to that; or chmod 1777 the mountpoint"};
 }
 
-std::optional<Diagnosis> finding_of_disk(const std::string& directory, uint64_t limit) {
+std::optional<uint64_t> size_of_disk(const std::string& directory) {
   struct statvfs disk {};
   std::string there = directory;
   while (::statvfs(there.c_str(), &disk) != 0) {
     if (there.size() <= 1) return std::nullopt;
     there.resize(std::max<size_t>(there.rfind('/'), 1));
   }
-  const uint64_t size = disk.f_blocks * disk.f_frsize;
+  return disk.f_blocks * disk.f_frsize;
+}
+
+std::optional<Diagnosis> finding_of_disk(const std::string& directory, uint64_t limit, uint64_t size) {
   if (size >= limit) return std::nullopt;
   return Diagnosis{Kind::kWarning,
                    "the disk of the store " + config::printable(directory) + " has " + config::human_bytes(size) +

@@ -236,7 +236,10 @@ class MetricsCommand final : public Subcommand {
     if (output_.empty()) return print(metrics_text(all, true));
     (void)::umask(S_IWGRP | S_IWOTH);  // the caller's may forbid the collector to read it
     const auto written = write_file_atomically(AT_FDCWD, absolute(output_), metrics_text(all, false), kMode);
-    return written ? kExitDone : fail_with(written.error());
+    if (written) return kExitDone;
+    if (written.error().code() != ErrorCode::kNotFound) return fail_with(written.error());
+    return fail_with(
+        Error(ErrorCode::kNotFound, "write " + absolute(output_) + ": its directory is not there; make it first"));
   }
 
  private:

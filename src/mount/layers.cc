@@ -267,6 +267,22 @@ host::FactsRequest facts_request(const config::Settings& settings) {
   return request;
 }
 
+Result<void> check_named(const config::Settings& settings) {
+  if (!settings.remote.empty()) {
+    Counters counters;
+    auto opened = remote::open_redis(remote_options(settings, "inductorfs"), counters);
+    if (!opened) {
+      return wrong_option(std::move(opened).error().with_context("remote " + log::redact_url(settings.remote)));
+    }
+    if (const Result<void> found = find_certificates(settings); !found) return wrong_option(found.error());
+  }
+  if (settings.fingerprint.empty()) return {};
+  host::FactsRequest request = facts_request(settings);
+  request.cache_file.clear();
+  const auto facts = host::learn_facts(request);
+  return facts ? Result<void>() : wrong_option(facts.error());
+}
+
 bool is_wrong_server(const Error& error) {
   const ErrorCode code = error.code();
   return code == ErrorCode::kInvalid || code == ErrorCode::kNotSupported || code == ErrorCode::kNotPermitted ||
@@ -298,8 +314,12 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   store_options.size_limit = settings.store_limit;
   store_options.free_floor = settings.store_floor;
   store_options.lock = takeover.lock;
-  INDUCTORFS_TRY_ASSIGN(auto store, store::BlobStore::open(store_options, layers->counters));
-  layers->store = std::move(store);
+  auto store = store::BlobStore::open(store_options, layers->counters);
+  // No time mends these. A disk that is full, and a daemon that still has the store, may be gone at the next try.
+  const ErrorCode code = store ? ErrorCode::kInternal : store.error().code();
+  const bool may_pass = code == ErrorCode::kNoSpace || code == ErrorCode::kBusy || takeover.resume;
+  if (!store) return may_pass ? fail(std::move(store).error()) : wrong_option(std::move(store).error());
+  layers->store = std::move(*store);
   if (takeover.locked) takeover.locked(layers->store->lock());
   const int64_t store_time = watch.lap();
 

@@ -79,6 +79,12 @@ class CleanEnd {
   std::jthread thread_;
 };
 
+/// As fail_errno(), of a path that a person gave: an absent one is named too, with a remedy.
+tl::unexpected<Error> fail_to(const std::string& what, const std::string& path, const std::string& remedy) {
+  if (errno != ENOENT) return fail_errno(what, path);
+  return fail(ErrorCode::kNotFound, what + " " + path + ": there is no such file or directory; " + remedy);
+}
+
 /// A temporary directory with a store in it, from which nothing is evicted; both go with the object.
 /// Needs external synchronisation.
 class Spool {
@@ -86,7 +92,7 @@ class Spool {
   static Result<std::unique_ptr<Spool>> make(Counters& counters, CleanEnd& end) {
     const char* const given = ::getenv("TMPDIR");
     std::string path = std::string(given == nullptr || *given == '\0' ? "/tmp" : given) + "/inductorfs-archive-XXXXXX";
-    if (::mkdtemp(path.data()) == nullptr) return fail_errno("make a temporary directory", path);
+    if (::mkdtemp(path.data()) == nullptr) return fail_to("make a temporary directory", path, "name another TMPDIR");
     end.remove_at_end(path);
     auto spool = std::make_unique<Spool>(path);
     store::StoreOptions options;
@@ -137,7 +143,7 @@ class OutputFile {
     file.fresh_ = plain ? path + ".new" + std::to_string(::getpid()) : std::string();
     const int flags = plain ? O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC : O_WRONLY | O_CLOEXEC;
     file.fd_ = Fd(::open(plain ? file.fresh_.c_str() : path.c_str(), flags, kFileMode));
-    if (!file.fd_) return fail_errno("write the archive", path);
+    if (!file.fd_) return fail_to("write the archive", path, "its directory has to be there");
     // What was no file may have become one, or a disk, of another user's choice.
     const bool is_stream = ::fstat(file.fd_.get(), &found) == 0 &&
                            (S_ISFIFO(found.st_mode) || S_ISCHR(found.st_mode) || S_ISSOCK(found.st_mode));
@@ -194,7 +200,7 @@ Result<archive::Report> import_cluster(const config::Settings& settings, const s
   Fd input;
   if (file != kStandard) {
     input = Fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!input) return fail_errno("read the archive", file);
+    if (!input) return fail_to("read the archive", file, "name one that inductorfs export wrote");
   }
   INDUCTORFS_TRY_ASSIGN(const auto remote, open_cluster(settings, counters));
   const auto orders = remote->read_orders(Deadline::after(kProbePatience));

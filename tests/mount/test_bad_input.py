@@ -100,11 +100,11 @@ def test_store_of_a_newer_version(cluster, place):
     place.unmount()
     text = (place.store / "format").read_text()
     (place.store / "format").write_text(re.sub(r"\d+", "99", text))
-    refused(mount(cluster, place), re.escape(str(place.store)), "99", "upgrade inductorfs or name another")
+    refused(mount(cluster, place), re.escape(str(place.store)), "99", "upgrade inductorfs or name another", code=2)
     not_mounted(place)
     assert "99" in (place.store / "format").read_text()
     (place.store / "format").write_text("inductorfs-store 2\nwhat a newer version says besides\n")
-    refused(mount(cluster, place), "has format 2, this version knows 1; upgrade inductorfs or name another")
+    refused(mount(cluster, place), "has format 2, this version knows 1; upgrade inductorfs or name another", code=2)
 
 
 def test_catalog_of_a_newer_version(cluster, place):
@@ -121,7 +121,7 @@ def test_store_whose_format_is_damaged(cluster, place, text):
     place.start(*cluster.options())
     place.unmount()
     (place.store / "format").write_bytes(text)
-    refused(mount(cluster, place), re.escape(str(place.store)), "damaged", "remove")
+    refused(mount(cluster, place), re.escape(str(place.store)), "damaged", "remove", code=2)
     not_mounted(place)
 
 
@@ -178,7 +178,7 @@ def test_blob_that_is_damaged_on_the_disk_is_not_read(cluster, place):
 @needs_root
 def test_store_on_a_read_only_disk(cluster, place):
     with mounts.tmpfs(cluster.directory / "disk", "ro") as disk:
-        refused(mount(cluster, place, store=disk / "store"), re.escape(str(disk)), "(?i)read.only")
+        refused(mount(cluster, place, store=disk / "store"), re.escape(str(disk)), "(?i)read.only", code=2)
         not_mounted(place)
 
 
@@ -206,7 +206,7 @@ def test_store_whose_disk_became_full_between_two_mounts(cluster, place):
 
 
 def test_store_where_no_directory_can_be_made(cluster, place):
-    refused(mount(cluster, place, store="/proc/none"), "/proc/none cannot be made", "name another")
+    refused(mount(cluster, place, store="/proc/none"), "/proc/none cannot be made", "name another", code=2)
     not_mounted(place)
 
 

@@ -176,6 +176,27 @@ def test_a_user_who_may_not_mount_for_others_and_may_not_write_is_found(cluster,
     found = [f"{one['kind']}: {one['what']} -> {one['remedy']}" for one in json.loads(done.out)]
     assert done.code == 1 and has(found, "BAD: /etc/fuse.conf does not let users mount", "echo user_allow_other >> /etc/fuse.conf"), found
     assert has(found, f"BAD: {place.cache} cannot be used by uid 65534", "chmod 1777"), found
+    # The remedy, as it stands there.
+    mine, others = place.cache / "mine", place.cache / "others"
+    for made in (mine, others):
+        made.mkdir()
+        os.chmod(made, 0o700)
+    os.chown(mine, 65534, 65534)
+    for directory, is_bad in ((mine, False), (mine / "not" / "made", False), (others, True)):
+        for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+            done = run([*nobody, program, "doctor", "--json", place.cache], {**place.env(), "TORCHINDUCTOR_CACHE_DIR": str(mine), name: str(directory)}, 30)
+            bad = [one["what"] for one in json.loads(done.out) if one["kind"] == "BAD"]
+            assert bad == ([f"{name}={directory} may not be written by uid 65534"] if is_bad else []), (done.out, done.err)
+
+
+@pytest.mark.usefixtures("root")
+def test_a_mount_whose_disk_is_smaller_than_its_limit_is_found(cluster, place):
+    with mounts.tmpfs(cluster.directory / "small", "size=100m") as disk:
+        place.store = disk / "store"
+        place.start(*cluster.options())
+        found = doctor(place, place.cache)
+        assert has(found, f"warning: the disk of the store {disk}/store has 100.0 MiB, less than --store-limit 20.0 GiB", "lower --store-limit"), found
+        place.stop()
 
 
 @pytest.mark.usefixtures("root")

@@ -62,6 +62,32 @@ def test_a_wrong_option_has_one_exit_code_wherever_it_stands(place, variables, t
         assert done.code == 2 and told in done.err and done.err.count("\n") == 1, (words, done.code, done.err)
 
 
+@pytest.mark.parametrize("words", [
+    ["--remote", "http://h"], ["--remote", "localhost:6379"], ["--remote", "redis://"], ["--remote", "redis://h/abc"],
+    ["--remote", "redis://127.0.0.1:99999"], ["--remote", "redis://127.0.0.1:1", "--password-file", "/no/password"],
+    ["--remote", "rediss://127.0.0.1:1", "--ca-file", "/no/ca"], ["--fingerprint", "/no/facts"],
+])
+def test_config_check_refuses_what_mount_refuses(place, words):
+    said = []
+    for command in (["config", "check"], ["mount", place.cache]):
+        done = run([PROGRAM, *command, "--store", place.store, *words], place.env(), 30)
+        assert done.code == 2 and done.err.count("\n") == 1, (command, done)
+        said.append(done.err)
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("words", [
+    ["import", "--remote", "REMOTE", "/no/archive"], ["export", "--remote", "REMOTE", "/no/archive"], ["metrics", "--output", "/no/archive"],
+    ["import", "--remote", "REMOTE", "/dev/null"],
+])
+def test_a_path_that_is_not_there_is_named(cluster, place, words):
+    """The last by a directory for temporary files."""
+    words = [cluster.redis.url if word == "REMOTE" else word for word in words]
+    done = run([PROGRAM, *words], {**place.env(), "TMPDIR": "/no/temporary"}, 30)
+    assert done.code == 1 and done.err.count("\n") == 1, done
+    assert "not_found" not in done.err and ("/no/archive" in done.err or "/no/temporary" in done.err), done
+
+
 def test_status_lists_all_mounts_and_finds_that_of_a_path(cluster):
     a, b = cluster.node("a"), cluster.node("b")
     (a.cache / "team").mkdir()

@@ -40,6 +40,10 @@ struct Layers {
 [[nodiscard]] Result<void> open_log(const config::Settings& settings);
 [[nodiscard]] host::FactsRequest facts_request(const config::Settings& settings);
 
+/// Says whether the remote, its files and --fingerprint are what a mount could use, as far as this host tells:
+/// kInvalid, with the text of open_layers(). Reads files, and asks no server.
+[[nodiscard]] Result<void> check_named(const config::Settings& settings);
+
 /// What an earlier worker, or the supervisor, hands to this process.
 struct TakeoverState {
   takeover::Region* region = nullptr;  ///< where requests and nodes are kept; nullptr: no other worker would take over

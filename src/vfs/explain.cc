@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vfs/explain.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
+#include "inductorfs/base/fd.h"
 #include "vfs/tree/branch_paths.h"
 #include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
@@ -119,7 +121,8 @@ void Explainer::explain_place(Explanation& result) {
       result.why = "made on this host";
       return;
     }
-    auto file = disk_.open_file(LocalTree::view(result.path), false);
+    // Whatever has the name by now: the open(2) of a FIFO would wait for a writer that never comes.
+    const auto file = open_at(disk_.fd(), LocalTree::view(result.path), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     const auto seal = parcel ? std::optional(parcel->digest.to_hex())
                       : file ? disk_.seal_of(file->get())
                              : std::nullopt;

@@ -348,3 +348,17 @@ def test_directories_that_were_there_before_stay(cluster, place):
     place.start(*with_also(cluster, elsewhere))
     place.unmount()
     assert elsewhere.parent.exists() and not elsewhere.exists()
+
+
+def test_a_fifo_in_the_mount_holds_up_no_end(cluster):
+    """An open(2) of it waits for a writer that never comes."""
+    node = cluster.node("node")
+    for name in ("fifo", "fxgraph", artefacts.code("fifo")):
+        fifo = node.cache / name
+        fifo.parent.mkdir(exist_ok=True)
+        os.mkfifo(fifo)
+        told = node.cli("explain", fifo)
+        assert told.code == 0 and told.seconds < 5, told
+    node.sync()
+    node.unmount()
+    assert not node.daemons()

@@ -52,9 +52,11 @@ constexpr std::string_view kCut = "is cut off";
 std::string wrong_in_index(const std::string& directory) {
   const auto text = read_regular(directory + "/" + kIndex, kIndexLimit);
   if (!text) return {};  // none: then vLLM has nothing to read
-  const size_t last = text->find_last_not_of(" \n\r\t");
-  if (last == std::string::npos) return std::string(kEmpty);
-  if (text->front() != '{' || (*text)[last] != '}') return std::string(kCut);
+  if (text->empty()) return std::string(kEmpty);
+  // As a mount tells what it removes (layout::is_cut_index), for what pprint writes.
+  if (text->find_first_not_of('\0') == std::string::npos) return std::string(kCut);
+  if (text->front() != '{') return "is no dictionary";
+  if ((*text)[text->find_last_not_of(" \n\r\t")] != '}') return std::string(kCut);
   constexpr std::string_view kArtifact = "'artifact_compile_range_";
   for (size_t at = text->find(kArtifact); at != std::string::npos; at = text->find(kArtifact, at + 1)) {
     const std::string name = text->substr(at + 1, std::min(text->find('\'', at + 1), text->size()) - at - 1);

@@ -101,9 +101,10 @@ Result<std::vector<std::string>> index_members(Family family, std::string_view i
 }
 
 bool is_cut_index(Family family, std::string_view index) {
-  const bool is_begun = index.empty() || index.front() == '{' || index.front() == '\0';
-  const auto names = index_members(family, index);
-  return is_begun && !names && names.error().code() == ErrorCode::kCorrupt;
+  if (family != Family::kVllmIndex) return false;
+  const bool is_zeros = index.find_first_not_of('\0') == std::string_view::npos;  // or empty
+  if (is_zeros) return true;
+  return index.front() == '{' && (index.find('\0') != std::string_view::npos || is_unclosed(index));
 }
 
 Result<std::string> index_directory(Family family, std::string_view index) {

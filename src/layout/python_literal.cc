@@ -159,6 +159,17 @@ class Parser {
   bool ends_with_comma_ = false;  ///< of the sequence that was read last
 };
 
+/// The place behind the string that begins at `at`; npos when the text ends in it.
+size_t end_of_string(std::string_view text, size_t at) {
+  std::string_view mark = text.substr(at, 3);
+  const bool is_long = mark.size() == 3 && mark.find_first_not_of(mark.front()) == std::string_view::npos;
+  if (!is_long) mark = mark.substr(0, 1);
+  for (at += mark.size(); at < text.size(); at += text[at] == '\\' ? 2 : 1) {
+    if (text.substr(at).starts_with(mark)) return at + mark.size();
+  }
+  return std::string_view::npos;
+}
+
 }  // namespace
 
 const PythonValue* PythonValue::find(std::string_view key) const {
@@ -173,6 +184,24 @@ Result<PythonValue> parse_python(std::string_view text, const PythonLimits& limi
   if (text.size() > limits.bytes) return fail(ErrorCode::kTooLarge, "Python literal: larger than the limit");
   if (!is_utf8(text)) return fail(ErrorCode::kCorrupt, "Python literal: text that is no UTF-8");
   return Parser(text, limits).whole();
+}
+
+bool is_unclosed(std::string_view text) {
+  size_t depth = 0;
+  for (size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    if (c == '#') {
+      at = std::min(text.find('\n', at), text.size());
+    } else if (c == '\'' || c == '"') {
+      at = end_of_string(text, at);
+      if (at == std::string_view::npos) return true;
+    } else {
+      if (std::string_view("([{").find(c) != std::string_view::npos) ++depth;
+      if (std::string_view(")]}").find(c) != std::string_view::npos && depth > 0) --depth;
+      ++at;
+    }
+  }
+  return depth > 0;
 }
 
 }  // namespace inductorfs::layout

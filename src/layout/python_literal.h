@@ -35,4 +35,8 @@ struct PythonLimits {
 /// and pprint does not print of such values (three quotes, most escapes, floats); kCorrupt for every other text.
 [[nodiscard]] Result<PythonValue> parse_python(std::string_view text, const PythonLimits& limits);
 
+/// Says whether a bracket or a string is still open at the end of a text, as in the beginning of a longer one. Unlike
+/// parse_python() it takes any literal that Python takes.
+[[nodiscard]] bool is_unclosed(std::string_view text);
+
 }  // namespace inductorfs::layout

@@ -79,9 +79,26 @@ TEST(IndexMembers, AreNoneOfAnIndexThatIsCutOffAnywhere) {
 }
 
 TEST(CutIndex, IsNoneThatIsWholeOrOtherContent) {
-  for (const std::string& bytes : {kReal, std::string("{}"), std::string("a 1 0"), std::string("\x80\x04.")}) {
+  // Python takes most of them, and the parser of ours does not.
+  for (const std::string& bytes :
+       {kReal, kReal + "\r\n", kReal + "  # by hand: {", std::string("{}"), std::string("{ # by hand\n}"),
+        std::string("{1, 2}"), std::string("{'a': .5, 'b': 1+2j, 'c': b'x', 'd': r'\\\\', 'e': ...}"),
+        std::string("{'j\xfcrgen': '}'}"), std::string("{'''a\n'{''': \"'\"}"), std::string("{'\\'{': '\\u200b'}"),
+        std::string("{\"a\": true}"), std::string("{'a': 1}['a']"), std::string("{'a\n'}"), std::string("a 1 0"),
+        std::string("\x80\x04."), std::string("\0text", 5), std::string("'''"), std::string(" ")}) {
     EXPECT_FALSE(is_cut_index(Family::kVllmIndex, bytes)) << bytes;
   }
+  EXPECT_FALSE(is_cut_index(Family::kVllmModel, ""));
+}
+
+TEST(CutIndex, IsTheBeginningOfOneWithWhatOurParserDoesNotTake) {
+  const std::string whole =
+      "{((1, 2), 0, 'inductor_standalone'): {'graph_handle': ('artifact', '/c/\\xa0\\'\\udcff/artifact')}}";
+  for (size_t size = 0; size < whole.size(); ++size) {
+    EXPECT_TRUE(is_cut_index(Family::kVllmIndex, whole.substr(0, size))) << size;
+  }
+  EXPECT_FALSE(is_cut_index(Family::kVllmIndex, whole));
+  EXPECT_TRUE(is_cut_index(Family::kVllmIndex, kReal + std::string(4096, '\0')));
 }
 
 TEST(IndexMembers, AreNoneOfWhatNamesSomethingElsewhere) {

@@ -232,9 +232,9 @@ inline constexpr size_t kVllmFactorsLimit = size_t{256} << 10;
 /// Returns the names of the files that an index names, all of them in its own directory; several equal names once.
 /// kCorrupt when the bytes are no index, kNotSupported when it names something elsewhere, or nothing.
 [[nodiscard]] Result<std::vector<std::string>> index_members(Family family, std::string_view index);
-/// Says whether these bytes are what a writer leaves that was killed, or whose host lost power: the beginning of an
-/// index, which may be empty, or zeros. A program that reads one ends with an error. False for other content that has
-/// an index's name.
+/// Says whether these bytes are what a writer leaves that was killed, or whose host lost power: nothing, zeros, or a
+/// dictionary in which a bracket or a string is open at the end, or that has zeros in it. A program that reads one ends
+/// with an error. False for all other content, whether it is an index or not.
 [[nodiscard]] bool is_cut_index(Family family, std::string_view index);
 /// Returns the directory that an index has in the absolute paths of what it names, as its writer saw it; with the
 /// errors of index_members(). A program that opens those paths (vLLM up to 0.30) reads elsewhere, or dies, where the

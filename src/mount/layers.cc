@@ -303,6 +303,14 @@ class Stopwatch {
   SteadyTime last_ = std::chrono::steady_clock::now();
 };
 
+/// Says whether no time mends what is wrong with a store, as it does for a full disk, a dead one, or another daemon.
+bool is_lasting_error(ErrorCode code) {
+  constexpr std::array kLasting{ErrorCode::kInvalid,      ErrorCode::kNotFound,     ErrorCode::kNotDirectory,
+                                ErrorCode::kNotSupported, ErrorCode::kNotPermitted, ErrorCode::kReadOnly,
+                                ErrorCode::kCorrupt};
+  return std::ranges::find(kLasting, code) != kLasting.end();
+}
+
 Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, const config::Ownership& ownership,
                                               const TakeoverState& takeover) {
   auto layers = std::make_unique<Layers>();
@@ -315,10 +323,10 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   store_options.free_floor = settings.store_floor;
   store_options.lock = takeover.lock;
   auto store = store::BlobStore::open(store_options, layers->counters);
-  // No time mends these. A disk that is full, and a daemon that still has the store, may be gone at the next try.
-  const ErrorCode code = store ? ErrorCode::kInternal : store.error().code();
-  const bool may_pass = code == ErrorCode::kNoSpace || code == ErrorCode::kBusy || takeover.resume;
-  if (!store) return may_pass ? fail(std::move(store).error()) : wrong_option(std::move(store).error());
+  if (!store) {
+    const bool is_lasting = !takeover.resume && is_lasting_error(store.error().code());
+    return is_lasting ? wrong_option(std::move(store).error()) : fail(std::move(store).error());
+  }
   layers->store = std::move(*store);
   if (takeover.locked) takeover.locked(layers->store->lock());
   const int64_t store_time = watch.lap();

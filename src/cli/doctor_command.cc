@@ -191,7 +191,8 @@ class DoctorCommand final : public Subcommand {
     std::vector<Diagnosis> findings;
     bool is_named = false;
     for (const char* name : {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}) {
-      const std::string place = absolute(environment(name).value_or(mountpoint));
+      const std::string given = environment(name).value_or("");
+      const std::string place = given.empty() ? mountpoint : absolute(given);
       if (place == mountpoint || mount_around(place) != mountpoint) continue;
       is_named = true;
       add(findings, finding_of_access(place, name));

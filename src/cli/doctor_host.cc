@@ -156,7 +156,10 @@ std::optional<Diagnosis> finding_of_pid_namespace(const std::string& daemon, con
 }
 
 std::optional<Diagnosis> finding_of_access(const std::string& directory, const std::string& variable) {
-  const std::string wrong = wrong_with_writing(directory);
+  std::string wrong = wrong_with_writing(directory);
+  if (wrong.empty() && ::faccessat(AT_FDCWD, directory.c_str(), R_OK, AT_EACCESS) != 0 && errno == EACCES) {
+    wrong = "may not be read by uid " + std::to_string(::geteuid());
+  }
   if (wrong.empty()) return std::nullopt;
   const std::string shown = config::printable(directory);
   if (!variable.empty()) {

@@ -192,6 +192,21 @@ TEST_F(TailTest, ChangesThatComeAllTheTimeAreReadAtThePollInterval) {
   EXPECT_LE(reads, 200U + 2U * static_cast<uint64_t>(turns));
 }
 
+TEST_F(TailTest, TellsASnapshotInOrderWhateverItCameIn) {
+  remote::Delta snapshot{true, {}, {}, {1, "one"}, true};
+  for (int i = 0; i < 2000; ++i)
+    snapshot.set.push_back(elsewhere("d" + std::to_string(i * 7 % 2000 / 100) + "/" + std::to_string(i), "1"));
+  std::vector<std::string> paths;
+  for (const auto& entry : snapshot.set) paths.push_back(entry.path);
+  remote_.script("aa", std::move(snapshot));
+  start_synced();
+  ASSERT_TRUE(
+      eventually([&] { return told_.with([&](const Told& told) { return told.changed.size() == paths.size(); }); }));
+  ASSERT_FALSE(std::ranges::is_sorted(paths));
+  std::ranges::sort(paths);
+  EXPECT_EQ(told_.with([](const Told& told) { return told.changed; }), paths) << "each directory once";
+}
+
 /// Its waiters ask whether they are cancelled only when they are woken. Safe for concurrent use.
 class SoundSleeper final : public remote::ForwardingRemote {
  public:

@@ -182,11 +182,18 @@ def test_a_user_who_may_not_mount_for_others_and_may_not_write_is_found(cluster,
         made.mkdir()
         os.chmod(made, 0o700)
     os.chown(mine, 65534, 65534)
-    for directory, is_bad in ((mine, False), (mine / "not" / "made", False), (others, True)):
+    blind = mine / "blind"
+    blind.mkdir(mode=0o300)
+    os.chown(blind, 65534, 65534)
+    cases = ((mine, None), (mine / "not" / "made", None), (others, "written"), (blind, "read"), ("", None))
+    for directory, wrong in cases:
         for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
             done = run([*nobody, program, "doctor", "--json", place.cache], {**place.env(), "TORCHINDUCTOR_CACHE_DIR": str(mine), name: str(directory)}, 30)
             bad = [one["what"] for one in json.loads(done.out) if one["kind"] == "BAD"]
-            assert bad == ([f"{name}={directory} may not be written by uid 65534"] if is_bad else []), (done.out, done.err)
+            if directory == "" and name == "TORCHINDUCTOR_CACHE_DIR":
+                assert len(bad) == 1 and bad[0].startswith(f"{place.cache} cannot be used by uid 65534"), "as if it were not set"
+                continue
+            assert bad == ([f"{name}={directory} may not be {wrong} by uid 65534"] if wrong else []), (done.out, done.err)
 
 
 @pytest.mark.usefixtures("root")

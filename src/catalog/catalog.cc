@@ -66,6 +66,10 @@ class CatalogImpl final : public Catalog {
     if (parts_->frozen) return {};
     return parts_->tree.read([&](const EntryTree& tree) { return tree.entries_in(directory); });
   }
+  [[nodiscard]] std::optional<KnownEntry> start_list(const std::string& root, std::string_view key) const override {
+    if (parts_->frozen) return std::nullopt;
+    return parts_->tree.read([&](const EntryTree& tree) { return tree.start_list(root, key); });
+  }
   [[nodiscard]] std::vector<KnownEntry> newest(size_t limit) const override {
     if (parts_->frozen) return {};
     return parts_->tree.read([&](const EntryTree& tree) { return tree.newest(limit); });

@@ -6,6 +6,8 @@
 #include <queue>
 #include <utility>
 
+#include "inductorfs/layout/start_list.h"
+
 namespace inductorfs::catalog {
 namespace {
 
@@ -150,7 +152,8 @@ EntryTree::Change EntryTree::set(ScopeIndex scope, const codec::Entry& entry) {
             static_cast<uint16_t>(entry.mode),
             scopes_.is_in(scopes_.shown_in({}), scope) && hidden_by_mark(entry.path, entry.digest),
             false,
-            is_unfit(entry.path, entry.digest)};
+            is_unfit(entry.path, entry.digest),
+            layout::is_start_list(entry.path)};
   if (known) return update(trail, *std::ranges::find(trail.last().leaves, scope, &Leaf::scope), std::move(next));
   while (!trail.whole()) {
     const std::string_view name = trail.names[trail.nodes.size() - 1];
@@ -244,6 +247,15 @@ std::optional<codec::Entry> EntryTree::find_known(const remote::ScopeId& scope, 
   const Leaf* leaf = node->leaf_of(*index);
   if (leaf == nullptr || leaf->lost) return std::nullopt;
   return entry_of(std::string(path), *leaf);
+}
+
+std::optional<KnownEntry> EntryTree::start_list(const std::string& root, std::string_view key) const {
+  const std::string path = layout::start_list_path(key);
+  const auto* const shown = scopes_.shown_in(root);
+  const auto counts = [&](const Leaf& one) { return one.usable() && scopes_.is_in(shown, one.scope); };
+  const PathNode* const node = node_of(path);
+  const Leaf* const leaf = node == nullptr ? nullptr : first_leaf(*node, counts);
+  return leaf == nullptr ? std::nullopt : std::optional(known_of(path, *leaf));
 }
 
 std::optional<codec::Digest> EntryTree::find_unused(const remote::ScopeId& scope, std::string_view path) const {

@@ -54,6 +54,8 @@ class EntryTree {
   [[nodiscard]] std::optional<KnownEntry> find(const layout::Name& name) const;
   /// Finds an entry of this scope, even if it is hidden or behind another scope's, but none whose bytes were lost.
   [[nodiscard]] std::optional<codec::Entry> find_known(const remote::ScopeId& scope, std::string_view path) const;
+  /// Catalog::start_list().
+  [[nodiscard]] std::optional<KnownEntry> start_list(const std::string& root, std::string_view key) const;
   /// Finds an entry that the cluster has in this scope and that this host does not use, for instance because it was
   /// deleted here.
   [[nodiscard]] std::optional<codec::Digest> find_unused(const remote::ScopeId& scope, std::string_view path) const;
@@ -121,7 +123,9 @@ class EntryTree {
     bool hidden = false;
     bool lost = false;
     bool unfit = false;
-    [[nodiscard]] bool visible() const { return !hidden && !lost && !unfit; }
+    bool unnamed = false;  ///< a start list, which no root shows
+    [[nodiscard]] bool usable() const { return !hidden && !lost && !unfit; }
+    [[nodiscard]] bool visible() const { return usable() && !unnamed; }
   };
   struct PathNode {
     std::map<std::string, std::unique_ptr<PathNode>, std::less<>> children;

@@ -80,6 +80,17 @@ std::string why_missed(const Json& tally) {
   return text;
 }
 
+/// What start lists brought; empty where there was none.
+std::string foreseen_line(const Json& starts) {
+  const uint64_t foreseen = number_at(starts, "foreseen");
+  if (foreseen == 0) return {};
+  const uint64_t bytes = number_at(starts, "foreseen_bytes");
+  const uint64_t unused = bytes - std::min(bytes, number_at(starts, "used_bytes"));
+  return line("foreseen", std::to_string(foreseen) + " files (" + human_bytes(bytes) +
+                              ") from earlier starts of the same jobs; " + std::to_string(number_at(starts, "used")) +
+                              " of them were used, and " + human_bytes(unused) + " were not");
+}
+
 std::string one_line(const Json& tally) {
   return std::to_string(number_at(tally, "asked")) + " asked: " + std::to_string(number_at(tally, "local")) +
          " local, " + std::to_string(number_at(tally, "cluster")) + " of the cluster, " +
@@ -223,6 +234,7 @@ std::string stats_text(std::string_view json) {
   text += line("last hour", one_line(part_of(stats, "hour")));
   text += line("saved", "at least " + seconds_at(stats, "saved_s") +
                             " of compiling, as the processes measured it that compiled the graphs");
+  text += foreseen_line(part_of(stats, "starts"));
   if (const uint64_t dropped = number_at(stats, "dropped"); dropped > 0) {
     text += line("not counted", std::to_string(dropped) + " uses, because too many came at once");
   }

@@ -11,6 +11,7 @@
 #include "engine_check.h"
 #include "host_check.h"
 #include "inductorfs/codec/digest.h"
+#include "inductorfs/layout/start_list.h"
 #include "json_check.h"
 #include "name_shapes.h"
 #include "pickle_frame.h"
@@ -113,6 +114,11 @@ Result<void> check_precompiled_header(const Artefact& artefact) {
   return artefact.bytes.starts_with("gpch") ? Result<void>{} : corrupt(artefact, "no precompiled header of g++");
 }
 
+Result<void> check_start_list(const Artefact& artefact) {
+  const auto keys = start_list_keys(artefact.bytes);
+  return keys ? Result<void>{} : corrupt(artefact, keys.error().what());
+}
+
 Result<void> check_family(const Classification& classified, const Artefact& artefact, const HostLimits& host) {
   switch (classified.family) {
     case Family::kFxGraph:
@@ -141,6 +147,8 @@ Result<void> check_family(const Classification& classified, const Artefact& arte
       return check_triton_file(classified, artefact, host);
     case Family::kTritonLauncher:
       return check_shared_object(artefact, host);
+    case Family::kStartList:
+      return check_start_list(artefact);
     case Family::kVllmFactors:
       return check_vllm_factors(artefact);
     case Family::kVllmModel:

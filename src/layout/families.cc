@@ -265,7 +265,8 @@ Family family_of(const PathParts& parts) {
   if (root == "cache") return cache_family(parts);
   if (root == "dynamo" && parts.count >= 2) return dynamo_family(parts);
   if (root == kPrecompiledHeaders) return precompiled_header_family(parts);
-  return tree_family(parts);
+  const bool is_list = root == kStartLists && parts.count == 2 && is_text_of(parts[1], kSha256HexLength, kHex);
+  return is_list ? Family::kStartList : tree_family(parts);
 }
 
 /// Whether the directory of the first `depth` components is common to all users (is_common_directory).

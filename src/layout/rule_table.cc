@@ -51,6 +51,7 @@ std::string_view never_shared(Family family) {
     case Family::kTritonKernel:
     case Family::kTritonLauncher:
     case Family::kTritonAutotune:
+    case Family::kStartList:
     case Family::kVllmModel:
     case Family::kVllmIndex:
     case Family::kVllmModelInfo:

@@ -14,6 +14,8 @@ std::string_view to_string(SealSign sign) {
       return "build directory";
     case SealSign::kQuiet:
       return "quiet";
+    case SealSign::kNever:
+      return "none";
   }
   return "unknown";
 }

@@ -9,6 +9,7 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
 #include "job_finder.h"
+#include "job_starts.h"
 #include "report.h"
 
 namespace inductorfs::ledger {
@@ -57,6 +58,7 @@ void log_ended(const JobAccount& job) {
 Ledger::Ledger(LedgerOptions options)
     : options_(std::move(options)),
       finder_(std::make_unique<JobFinder>(options_.proc, options_.variables, options_.clock)),
+      starts_(options_.start_ended ? std::make_unique<JobStarts>(options_.start_ended, options_.clock) : nullptr),
       books_(std::make_unique<Guarded<Books>>(options_.clock)) {}
 
 Ledger::~Ledger() { stop(); }
@@ -138,6 +140,7 @@ void Ledger::enter(const std::vector<vfs::UseNotice>& notices, const std::vector
     if (of_cluster && notice.digest && options_.compile_time && says_its_time(family)) {
       compiled_in = options_.compile_time(family, *notice.digest);
     }
+    if (starts_) starts_->enter(notice, job);
     books_->with([&](Books& books) { books.enter(notice, job, compiled_in); });
   }
   for (const std::string& path : published) {
@@ -159,8 +162,10 @@ void Ledger::close_ended() {
   books_->with([this](Books& books) {
     for (const JobAccount* job : books.close_ended([this](const ProcessId& one) { return finder_->lives(one); })) {
       log_ended(*job);
+      if (starts_) starts_->end(job->name);
     }
   });
+  if (starts_) starts_->tell_ended();
 }
 
 Json Ledger::stats() const {

@@ -137,6 +137,7 @@ std::unique_ptr<ledger::Ledger> open_ledger(Layers& layers) {
     const auto bytes = blob ? blob->read_all(kLargestGraphs) : Result<std::string>(fail(blob.error()));
     return bytes ? layout::compile_time_of(family, *bytes) : std::nullopt;
   };
+  options.start_ended = [&layers](const vfs::JobStart& start) { return layers.file_system->note_start(start); };
   options.environment_text = [&host = *layers.host](const std::string& name) { return host.environment_text(name); };
   return std::make_unique<ledger::Ledger>(std::move(options));
 }

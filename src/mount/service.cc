@@ -376,7 +376,13 @@ Result<std::string> Service::ask_cluster(const std::string& request, const std::
 
 std::string Service::stats() {
   (void)layers_->ledger->settle(Deadline::after(kSettlePatience));
-  return to_line(layers_->ledger->stats());
+  Json report = layers_->ledger->stats();
+  Json starts = Json::object();
+  for (const char* figure : {"lists", "foreseen", "foreseen_bytes", "used", "used_bytes", "published"}) {
+    starts[figure] = layers_->counters.get(std::string("starts.") + figure).get();
+  }
+  report["starts"] = std::move(starts);
+  return to_line(report);
 }
 
 std::string Service::jobs(std::optional<uid_t> user) {

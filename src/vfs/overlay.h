@@ -24,6 +24,7 @@
 #include "vfs/read/prefetch.h"
 #include "vfs/read/root_scopes.h"
 #include "vfs/read/services.h"
+#include "vfs/read/starts.h"
 #include "vfs/recover/follow_up.h"
 #include "vfs/recover/node_places.h"
 #include "vfs/recover/recovery.h"
@@ -70,6 +71,7 @@ class Overlay final : public FileSystem {
                                               const std::function<bool()>& cancelled) override;
   void judge_again() override { fit_.judge_again(); }
   void on_catalog_change(const std::vector<std::string>& paths) override { changes_.on_catalog_change(paths); }
+  bool note_start(const JobStart& start) override { return starts_.note_start(start); }
   void on_published(const catalog::PublishReport& report) override { sealing_.on_published(report); }
 
   void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) override;
@@ -160,6 +162,7 @@ class Overlay final : public FileSystem {
   ClusterSets sets_;
   Fit fit_;
   Fetcher fetcher_;
+  Starts starts_;
   Prefetch prefetch_;
   GroupViews views_;
   Parcels parcels_;

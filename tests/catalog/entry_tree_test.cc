@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <random>
 
+#include "inductorfs/layout/start_list.h"
+
 namespace inductorfs::catalog {
 namespace {
 
@@ -45,6 +47,32 @@ TEST(Tree, FindGivesTheWholeEntryAndItsScope) {
   EXPECT_EQ(known->scope, "bb");
   EXPECT_FALSE(tree.find("d"));
   EXPECT_FALSE(tree.find(""));
+}
+
+TEST(Tree, ShowsNoStartListButToWhoAsksForOne) {
+  EntryTree tree({"aa", "bb"}, 100);
+  const std::string path = layout::start_list_path("fxgraph/key");
+  EXPECT_EQ(tree.set(0, entry("f")), EntryTree::Change::kVisible);
+  EXPECT_EQ(tree.set(0, entry(path, "first")), EntryTree::Change::kHidden);
+  EXPECT_EQ(tree.set(0, entry(path, "second")), EntryTree::Change::kHidden);
+  EXPECT_FALSE(tree.find(path));
+  EXPECT_FALSE(tree.has_directory(".starts"));
+  EXPECT_EQ(names(tree.list("")), Names{"f"});
+  EXPECT_EQ(tree.newest(10).size(), 1U);
+  EXPECT_EQ(tree.visible(), 1U);
+  const auto list = tree.start_list("", "fxgraph/key");
+  ASSERT_TRUE(list);
+  EXPECT_EQ(list->entry.digest, codec::digest_of("second"));
+  EXPECT_FALSE(tree.start_list("", "fxgraph/other"));
+  (void)tree.show("root", {"bb"});
+  EXPECT_FALSE(tree.start_list("root", "fxgraph/key")) << "of a scope that the root does not show";
+  // A program cannot bring one to light: its own file of that name, removed, hides what it hid before.
+  tree.mark_hidden(path, list->entry.digest);
+  tree.unmark_hidden(path, list->entry.digest);
+  EXPECT_FALSE(tree.find(path));
+  tree.mark_lost(path, list->entry.digest);
+  EXPECT_FALSE(tree.start_list("", "fxgraph/key"));
+  EXPECT_FALSE(tree.remove(0, path)) << "nobody could see it";
 }
 
 TEST(Tree, OnlyChangesThatCanBeSeenAreChanges) {

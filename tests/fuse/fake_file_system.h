@@ -60,6 +60,7 @@ class FakeFileSystem final : public vfs::FileSystem {
   std::optional<uint64_t> purge(const layout::Selection&, const std::function<bool()>&) override { return 0; }
   void on_catalog_change(const std::vector<std::string>&) override {}
   void on_published(const catalog::PublishReport&) override {}
+  bool note_start(const vfs::JobStart& /*start*/) override { return true; }
   void lookup(vfs::NodeId parent, std::string_view name, const vfs::Caller& caller, vfs::LookupDone done) override;
   void forget(vfs::NodeId node, uint64_t count) override;
   Result<vfs::Found> create(vfs::NodeId parent, std::string_view name, mode_t mode, const vfs::Caller&) override;

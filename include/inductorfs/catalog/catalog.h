@@ -142,6 +142,8 @@ class Catalog {
   [[nodiscard]] virtual std::vector<Child> list(const layout::Name& directory) const = 0;
   /// Lists the visible entries directly in a directory: those that are prefetched with it.
   [[nodiscard]] virtual std::vector<KnownEntry> entries_in(const layout::Name& directory) const = 0;
+  /// Finds the start list for this key (layout/start_list.h) in the root's scopes. The other calls show no such list.
+  [[nodiscard]] virtual std::optional<KnownEntry> start_list(const std::string& root, std::string_view key) const = 0;
   /// Lists the visible entries of all roots, newest first, at most `limit`.
   [[nodiscard]] virtual std::vector<KnownEntry> newest(size_t limit) const = 0;
 

@@ -38,6 +38,7 @@ enum class Family {
   kTritonKernel,        ///< triton/<device>/<KEY>/: IR, binary, metadata, __grp__
   kTritonLauncher,      ///< triton/<device>/<KEY>/*.so: launchers, cuda_utils
   kTritonAutotune,      ///< triton/<device>/<KEY>/*.autotune.json
+  kStartList,           ///< .starts/<64 hex>: what the mounts note of starts of jobs; no file of a program is one
   kVllmModel,           ///< torch_compile_cache/torch_aot_compile/<64 hex>/rank_<r>_<dp>/model
   kVllmIndex,           ///< torch_compile_cache/<10 hex>/rank_<r>_<dp>/<tag>/vllm_compile_cache.py
   kVllmModelInfo,       ///< modelinfos/<module>-<class>.json
@@ -68,6 +69,7 @@ enum class SealSign {
   kRename,          ///< the file came there by a rename of itself or of its directory
   kBuildDirectory,  ///< the rmdir of `<stem>_CxxBuild`, which torch does when the compiler has exited 0
   kQuiet,           ///< nothing was written to the file for some time
+  kNever,           ///< no file of a program is one: the mounts make such entries themselves
 };
 
 /// In which form the cluster has the artefacts of a family. A parcel is one blob with several files

@@ -27,6 +27,7 @@ namespace inductorfs::ledger {
 
 class Books;
 class JobFinder;
+class JobStarts;
 
 struct LedgerOptions {
   std::string proc = "/proc";
@@ -38,6 +39,9 @@ struct LedgerOptions {
   /// do not say it. Asked for the families of layout::compile_time_of. May block on the local disk.
   std::function<std::optional<std::chrono::nanoseconds>(layout::Family family, const codec::Digest& digest)>
       compile_time;
+  /// Receives a start of a job when that has ended or is quiet; returns false when it is to be told again in a second
+  /// (vfs::FileSystem::note_start). May block on the local disk. If there is none, starts are not noted.
+  std::function<bool(const vfs::JobStart&)> start_ended;
   /// Returns in a few words what the name of an environment stands for.
   std::function<std::string(const std::string& environment)> environment_text;
 };
@@ -94,6 +98,7 @@ class Ledger {
   const LedgerOptions options_;
   Guarded<Queue> queue_;
   const std::unique_ptr<JobFinder> finder_;  ///< confined to the thread
+  const std::unique_ptr<JobStarts> starts_;  ///< too; nullptr: starts are not noted
   const std::unique_ptr<Guarded<Books>> books_;
   std::jthread thread_;
 };

@@ -256,6 +256,11 @@ class FileSystem {
   /// Writes the data to the local disk, with the promise that a local file system gives.
   [[nodiscard]] virtual Result<void> sync_file(NodeId node, bool data_only) = 0;
 
+  /// Notes a start of a job for the next one elsewhere: publishes a start list (layout/start_list.h), unless the
+  /// cluster has such a one. Returns false when it is to be told again, because artefacts of it are on their way to the
+  /// cluster. Blocks on the local disk.
+  [[nodiscard]] virtual bool note_start(const JobStart& start) = 0;
+
   // ---- for the operator
   /// Waits until everything that was written is sealed and published. kTimedOut or kUnavailable say what is not
   /// published, and why; kNoSpace says what the store has no room for, once all the rest is published.

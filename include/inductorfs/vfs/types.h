@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "inductorfs/base/result.h"
 #include "inductorfs/codec/digest.h"
@@ -133,6 +134,13 @@ struct UseNotice {
   std::chrono::nanoseconds waited{0};
   uint64_t bytes = 0;  ///< of kFetched
   std::optional<codec::Digest> digest;
+};
+
+/// What a job asked for and got, in one cache root, from its first request on until it was quiet.
+struct JobStart {
+  std::string root;                ///< layout::Name::root
+  std::vector<std::string> keys;   ///< layout::AskedKey::key, in the order in which they were asked for first
+  std::vector<std::string> first;  ///< those that its processes asked for first
 };
 
 }  // namespace inductorfs::vfs

@@ -43,7 +43,7 @@ bool is_counted(const std::string& path) {
 void answer_absent(const LookupDone& done, bool keep, UseKind why) { done({fail(ErrorCode::kNotFound), keep, why}); }
 
 Lookup::Lookup(const Services& services, RootTree& tree, RootScopes& scopes, ClusterSets& sets, Fetcher& fetcher,
-               Prefetch& prefetch, GroupViews& views, Parcels& parcels)
+               Prefetch& prefetch, Starts& starts, GroupViews& views, Parcels& parcels)
     : catalog_(services.catalog),
       store_(services.store),
       counters_(services.counters),
@@ -52,6 +52,7 @@ Lookup::Lookup(const Services& services, RootTree& tree, RootScopes& scopes, Clu
       sets_(sets),
       fetcher_(fetcher),
       prefetch_(prefetch),
+      starts_(starts),
       views_(views),
       parcels_(parcels) {}
 
@@ -159,7 +160,7 @@ void Lookup::resolve_entry(const Site& site, const catalog::KnownEntry& known, b
     const UseKind use = result ? UseKind::kCluster : UseKind::kLate;
     return done({std::move(result), false, use, known.entry.digest});
   }
-  prefetch_.companions(known.entry);
+  prefetch_.beside(site.entry, known.entry);
   fetcher_.fetch({known.entry}, [this, site, known, done = std::move(done)](const std::vector<FetchOutcome>& got) {
     fetched(site, known, got.front(), done);
   });
@@ -210,6 +211,7 @@ Result<Found> Lookup::show_parcel(const Site& site, const catalog::KnownEntry& k
                        {{"path", shown_path(site.path)}, {"why", unpacked.error().to_string()}});
     return fail(ErrorCode::kNotFound);
   }
+  starts_.note_use(known.entry.digest);
   auto local = resolve_locally(site, true);
   return local ? std::move(*local) : Result<Found>(fail(ErrorCode::kNotFound));
 }
@@ -291,6 +293,7 @@ Result<Found> Lookup::add_shared(const Site& site, const codec::Entry& entry, ui
     return fail(ErrorCode::kNotFound);
   }
   catalog_.note_use(entry.digest);
+  starts_.note_use(entry.digest);
   return found(winner, true);
 }
 

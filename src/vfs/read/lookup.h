@@ -24,7 +24,7 @@ namespace inductorfs::vfs {
 class Lookup {
  public:
   Lookup(const Services& services, RootTree& tree, RootScopes& scopes, ClusterSets& sets, Fetcher& fetcher,
-         Prefetch& prefetch, GroupViews& views, Parcels& parcels);
+         Prefetch& prefetch, Starts& starts, GroupViews& views, Parcels& parcels);
 
   /// FileSystem::lookup.
   void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done);
@@ -71,6 +71,7 @@ class Lookup {
   ClusterSets& sets_;
   Fetcher& fetcher_;
   Prefetch& prefetch_;
+  Starts& starts_;
   GroupViews& views_;
   Parcels& parcels_;
   LocalTree& disk_{tree_.disk()};

@@ -9,6 +9,9 @@ namespace {
 
 constexpr size_t kPrefetchEntries = 1024;  ///< of one directory
 constexpr size_t kPrefetchNewest = 20'000;
+/// What is larger is fetched only for a job that is known to use it, or has begun to: a precompiled header has 150 MB,
+/// and a job without C++ code never opens it.
+constexpr uint64_t kLargestGuess = 16ULL << 20;
 /// Artefacts of one start-up are made by one writer within minutes (a cold start of the largest graphs takes that
 /// long).
 constexpr int64_t kCompanionNanoseconds = 10LL * 60 * 1'000'000'000;
@@ -33,11 +36,15 @@ void Prefetch::directory(const layout::Name& directory) {
   if (missing == wanted.end()) return;
   const codec::Entry first = *missing;
   fetcher_.prefetch(wanted);
-  companions(first);
+  beside(directory, first);
+}
+
+void Prefetch::beside(const layout::Name& asked, const codec::Entry& entry) {
+  if (options_.prefetch_bytes == 0) return;
+  if (!starts_.foresee(asked, [this, entry] { companions(entry); })) companions(entry);
 }
 
 void Prefetch::companions(const codec::Entry& entry) {
-  if (options_.prefetch_bytes == 0) return;
   const bool fresh = windows_.with([&](std::vector<std::pair<std::string, int64_t>>& windows) {
     const auto covers = [&](const auto& window) {
       return window.first == entry.origin && std::abs(window.second - entry.mtime_ns) < kCompanionNanoseconds / 2;
@@ -50,7 +57,7 @@ void Prefetch::companions(const codec::Entry& entry) {
   if (!fresh) return;
   std::vector<codec::Entry> companions;
   for (auto& known : catalog_.newest(kPrefetchNewest)) {
-    if (known.entry.origin != entry.origin) continue;
+    if (known.entry.origin != entry.origin || known.entry.size > kLargestGuess) continue;
     if (std::abs(known.entry.mtime_ns - entry.mtime_ns) > kCompanionNanoseconds) continue;
     companions.push_back(std::move(known.entry));
   }
@@ -79,6 +86,7 @@ void Prefetch::newest() {
   std::vector<codec::Entry> wanted;
   uint64_t bytes = 0;
   for (auto& known : catalog_.newest(kPrefetchNewest)) {
+    if (known.entry.size > kLargestGuess) continue;
     bytes += known.entry.size;
     if (bytes > options_.prefetch_bytes) break;
     wanted.push_back(std::move(known.entry));

@@ -12,6 +12,7 @@
 #include "inductorfs/catalog/catalog.h"
 #include "inductorfs/vfs/file_system.h"
 #include "vfs/read/fetcher.h"
+#include "vfs/read/starts.h"
 
 namespace inductorfs::vfs {
 
@@ -19,14 +20,15 @@ namespace inductorfs::vfs {
 /// FileSystemOptions::prefetch_bytes is 0. Safe for concurrent use.
 class Prefetch {
  public:
-  /// All three must outlive this object.
-  Prefetch(const FileSystemOptions& options, catalog::Catalog& catalog, Fetcher& fetcher)
-      : options_(options), catalog_(catalog), fetcher_(fetcher) {}
+  /// All must outlive this object.
+  Prefetch(const FileSystemOptions& options, catalog::Catalog& catalog, Fetcher& fetcher, Starts& starts)
+      : options_(options), catalog_(catalog), fetcher_(fetcher), starts_(starts) {}
 
-  /// Fetches the entries of a directory in which a name was looked up, and the companions of one that is not here.
+  /// Fetches the entries of a directory in which a name was looked up, and what belongs to one that is not here.
   void directory(const layout::Name& directory);
-  /// Fetches what the writer of this entry published within the same minutes, because one start of a job made it.
-  void companions(const codec::Entry& entry);
+  /// Fetches what belongs to an entry whose bytes are not here, and for which a program has asked by this name: what an
+  /// earlier start of the same job asked for (Starts), and where no such start is known the entry's companions.
+  void beside(const layout::Name& asked, const codec::Entry& entry);
   /// Has the next newest_wanted() fetch the newest entries of all: after the mount, and when a root has taken up an
   /// environment.
   void want_newest() { wants_newest_ = true; }
@@ -36,11 +38,14 @@ class Prefetch {
   void newest_wanted();
 
  private:
+  /// What the writer of this entry published within the same minutes, because one start of a job made it.
+  void companions(const codec::Entry& entry);
   void newest();
 
   const FileSystemOptions& options_;
   catalog::Catalog& catalog_;
   Fetcher& fetcher_;
+  Starts& starts_;
   std::atomic<bool> wants_newest_{true};
   SteadyTime next_newest_{};  ///< the janitor's
   /// Writer and time of the entries whose companions were fetched lately.

@@ -145,7 +145,7 @@ SealOutcome Sealing::seal(const SealItem& item) {
   if (!walked.missing.empty() || walked.node != item.node) return SealOutcome::kDone;
   const auto classified = layout::classify(item.path);
   const auto& rule = layout::rule_of(classified.family);
-  if (!rule.shared) return SealOutcome::kDone;
+  if (!rule.shared || rule.seal == layout::SealSign::kNever) return SealOutcome::kDone;
   const bool settling = marks_.is_settling(item.path);  // before the scope: the name may come in between
   const auto scope = marks_.scope_of(item.path, classified.family);
   if (scope.id.empty() && settling) return SealOutcome::kUnjudged;

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/counters.h"
+#include "inductorfs/base/guarded.h"
+#include "inductorfs/layout/start_list.h"
+#include "inductorfs/vfs/file_system.h"
+#include "vfs/read/fetcher.h"
+#include "vfs/read/root_scopes.h"
+#include "vfs/read/services.h"
+
+namespace inductorfs::vfs {
+
+/// Foresees what a start of a job will ask for from what an earlier start of it has asked for, on whatever host: the
+/// start lists of the cluster (layout/start_list.h). It looks for one at the first names, has what is in it fetched,
+/// and publishes what starts have asked for here. What it foresaw and what of that was used is counted ("starts.*").
+/// Safe for concurrent use.
+class Starts {
+ public:
+  /// All must outlive this object.
+  Starts(const FileSystemOptions& options, const Services& services, RootScopes& scopes, Fetcher& fetcher);
+
+  /// A program has asked for this name, a file or a directory of the cluster, whose bytes are not here. Returns true
+  /// when there is a start list for it: what that names is being fetched, or has been. `otherwise` is called, perhaps
+  /// by another thread, when it cannot be had. Never waits for the cluster.
+  bool foresee(const layout::Name& asked, const std::function<void()>& otherwise);
+  /// Notes that a program was shown this blob.
+  void note_use(const codec::Digest& digest);
+  /// FileSystem::note_start(). Blocks on the local disk.
+  [[nodiscard]] bool note_start(const JobStart& start);
+
+ private:
+  /// A list whose artefacts were fetched here.
+  struct Applied {
+    SteadyTime at{};
+    bool judged = false;  ///< a start has told since then which of them it asked for
+  };
+  using AppliedLists = std::map<codec::Digest, Applied>;
+  struct Earlier {
+    std::vector<layout::StartKey> keys;
+    codec::Digest digest;
+  };
+
+  [[nodiscard]] bool is_applied(const codec::Digest& list);
+  void apply(const std::string& root, const codec::Entry& list);
+  [[nodiscard]] std::vector<codec::Entry> entries_of(const std::string& root, const std::string& key) const;
+  [[nodiscard]] std::optional<std::vector<layout::StartKey>> read(const codec::Digest& list);
+  [[nodiscard]] bool is_in_cluster(const std::string& root, const std::string& key) const;
+  [[nodiscard]] std::optional<Earlier> earlier_of(const JobStart& start, const std::set<std::string_view>& asked);
+  [[nodiscard]] bool judge(const codec::Digest& list);
+  void publish(const JobStart& start, const std::vector<std::string>& names, const std::string& text);
+
+  const FileSystemOptions& options_;
+  catalog::Catalog& catalog_;
+  store::BlobStore& store_;
+  RootScopes& scopes_;
+  Fetcher& fetcher_;
+  Counter& lists_;     ///< that were applied
+  Counter& foreseen_;  ///< artefacts that were fetched because a list names them
+  Counter& foreseen_bytes_;
+  Counter& used_;  ///< of these, what a program was shown
+  Counter& used_bytes_;
+  Counter& published_;
+  Guarded<AppliedLists> applied_;
+  Guarded<std::unordered_map<codec::Digest, uint64_t>> unused_;  ///< what was foreseen, with its size
+};
+
+}  // namespace inductorfs::vfs

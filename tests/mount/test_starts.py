@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start lists: a node fetches with a job's first name what an earlier start of the same job asked for, and nothing of other jobs."""
+import json
+import os
+import subprocess
+import sys
+
+from inductorfs_testing import artefacts
+from inductorfs_testing.mounts import appears, suspended
+from inductorfs_testing.processes import wait_until
+
+KEYS = 16
+# A job: it asks for graphs as torch does, compiles what is not there, and reads what is.
+JOB = """
+import os, sys
+from inductorfs_testing import artefacts
+cache, name, first, keys = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+for number in range(first, keys):
+    path = artefacts.graph(f"{name} {number}", artefacts_content := f"{name} {number} " * 50)
+    directory = os.path.join(cache, os.path.dirname(path))
+    try:
+        found = os.listdir(directory)
+    except FileNotFoundError:
+        found = []
+    if found:
+        open(os.path.join(directory, found[0])).read()
+    else:
+        artefacts.write_graph(cache, f"{name} {number}", artefacts_content)
+"""
+
+
+def job(node, name, first=0, keys=KEYS):
+    support = os.path.dirname(os.path.dirname(os.path.abspath(artefacts.__file__)))
+    subprocess.run([sys.executable, "-c", JOB, node.cache, name, str(first), str(keys)], check=True, timeout=60,
+                   env=os.environ | {"PYTHONPATH": support})
+
+
+def starts(node):
+    return json.loads(node.cli("stats", node.cache, "--json").out)["starts"]
+
+
+def published(node, lists):
+    wait_until(lambda: starts(node)["published"] == lists, 30, "the list of a job that has ended")
+    node.sync()
+
+
+def graph_of(name, number):
+    return artefacts.graph(f"{name} {number}", f"{name} {number} " * 50)
+
+
+def test_a_node_gets_the_whole_set_with_the_first_name(cluster):
+    a, b = cluster.quick("a"), cluster.quick("b")  # b is there before the artefacts: nothing of them comes by itself
+    for count, name in enumerate(("other", "mine"), 1):
+        job(a, name)
+        published(a, count)
+    wait_until(lambda: b.status()["catalog"]["entries"] == a.status()["catalog"]["entries"], 20, "the entries")
+    before = b.counters().get("fetch.blobs", 0)
+    assert before == 0
+    job(b, "mine", keys=1)
+    told = wait_until(lambda: (now := starts(b))["foreseen"] and now, 10, "the list to be used")
+    assert told["lists"] == 1 and KEYS - 1 <= told["foreseen"] <= KEYS
+    wait_until(lambda: b.counters()["fetch.blobs"] >= KEYS + 1, 10, "all that the list names")
+    with suspended(cluster.redis):
+        job(b, "mine")
+    assert b.counters()["fetch.blobs"] == KEYS + 1, "with the list itself, and nothing of the other job"
+    told = starts(b)
+    assert told["used"] == told["foreseen"] and told["used_bytes"] == told["foreseen_bytes"]
+    assert f"{told['used']} of them were used, and 0 B were not" in b.cli("stats", b.cache).out
+
+
+def test_a_list_follows_what_a_job_asks_for(cluster):
+    a, b = cluster.quick("a"), cluster.quick("b")
+    job(a, "mine")
+    published(a, 1)
+    wait_until(lambda: b.status()["catalog"]["entries"] == a.status()["catalog"]["entries"], 20, "the entries")
+    job(b, "mine", keys=KEYS + 4)
+    published(b, 1)
+    c = cluster.quick("c", "--prefetch", "0")
+    wait_until(lambda: c.status()["catalog"]["entries"] == b.status()["catalog"]["entries"], 20, "the entries")
+    assert starts(c) == dict.fromkeys(starts(c), 0), "--prefetch 0 foresees nothing"
+    d = cluster.quick("d", "--no-publish", "--prefetch", "64M")
+    job(d, "mine", keys=1)
+    assert starts(d)["published"] == 0
+
+
+def test_no_program_sees_one(cluster):
+    a = cluster.quick("a")
+    job(a, "mine")
+    published(a, 1)
+    b = cluster.quick("b")
+    appears(b.cache / graph_of("mine", 0))
+    assert ".starts" not in os.listdir(b.cache) and not (b.cache / ".starts").exists()
+    forged = b.cache / ".starts" / ("0" * 64)
+    artefacts.write_atomic(b.cache, str(forged.relative_to(b.cache)), "inductorfs-starts-v1\n")
+    b.sync()
+    assert starts(b)["published"] == 0 and forged.read_text() == "inductorfs-starts-v1\n"
+    c = cluster.quick("c")
+    appears(c.cache / graph_of("mine", 0))
+    assert not (c.cache / ".starts").exists()

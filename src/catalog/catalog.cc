@@ -357,7 +357,8 @@ CatalogStatus CatalogImpl::status() const {
   CatalogStatus status;
   parts_->tree.read([&](const EntryTree& tree) {
     status.entries = tree.visible();
-    status.hidden = tree.known() - tree.visible();
+    status.start_lists = tree.start_lists();
+    status.hidden = tree.known() - tree.visible() - status.start_lists;
   });
   status.frozen = parts_->frozen;
   status.synced = tail_.synced();

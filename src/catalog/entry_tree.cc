@@ -6,8 +6,6 @@
 #include <queue>
 #include <utility>
 
-#include "inductorfs/layout/start_list.h"
-
 namespace inductorfs::catalog {
 namespace {
 

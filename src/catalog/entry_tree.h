@@ -15,6 +15,7 @@
 
 #include "followed_scopes.h"
 #include "inductorfs/catalog/catalog.h"
+#include "inductorfs/layout/start_list.h"
 
 namespace inductorfs::catalog {
 
@@ -110,6 +111,14 @@ class EntryTree {
   [[nodiscard]] uint64_t known() const { return known_; }
   /// Returns how many of these some root may show.
   [[nodiscard]] uint64_t visible() const { return root_.visible.total(); }
+  /// Returns how many are start lists, of all scopes together. Costs the number of their names.
+  [[nodiscard]] uint64_t start_lists() const {
+    const PathNode* const lists = node_of(layout::kStartLists);
+    uint64_t count = 0;
+    if (lists == nullptr) return count;
+    for (const auto& [name, list] : lists->children) count += list->leaves.size();
+    return count;
+  }
   [[nodiscard]] uint64_t marks() const { return marks_.size(); }
 
  private:

@@ -6,6 +6,7 @@
 
 #include "engine_families.h"
 #include "inductorfs/codec/entry.h"
+#include "inductorfs/layout/start_list.h"
 #include "name_shapes.h"
 
 namespace inductorfs::layout {

@@ -18,7 +18,6 @@ inline constexpr std::string_view kTriton = "triton";
 inline constexpr std::string_view kDevices = "triton/@/";
 inline constexpr std::string_view kBuildSuffix = "_CxxBuild";
 inline constexpr std::string_view kPrecompiledHeaders = "precompiled_headers";
-inline constexpr std::string_view kStartLists = ".starts";
 
 /// A path's components. Immutable after construction.
 struct PathParts {

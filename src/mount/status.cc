@@ -59,6 +59,7 @@ Json remote_part(const StatusFacts& facts) {
 Json catalog_part(const catalog::CatalogStatus& status) {
   return {{"entries", status.entries},
           {"hidden", status.hidden},
+          {"start_lists", status.start_lists},
           {"queued", status.queued},
           {"synced", status.synced},
           {"oldest_queued_error", status.oldest_queued_error},

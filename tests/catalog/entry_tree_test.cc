@@ -60,6 +60,8 @@ TEST(Tree, ShowsNoStartListButToWhoAsksForOne) {
   EXPECT_EQ(names(tree.list("")), Names{"f"});
   EXPECT_EQ(tree.newest(10).size(), 1U);
   EXPECT_EQ(tree.visible(), 1U);
+  EXPECT_EQ(tree.known(), 2U);
+  EXPECT_EQ(tree.start_lists(), 1U);
   const auto list = tree.start_list("", "fxgraph/key");
   ASSERT_TRUE(list);
   EXPECT_EQ(list->entry.digest, codec::digest_of("second"));

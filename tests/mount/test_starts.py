@@ -89,6 +89,8 @@ def test_no_program_sees_one(cluster):
     published(a, 1)
     b = cluster.quick("b")
     appears(b.cache / graph_of("mine", 0))
+    catalog = wait_until(lambda: (now := b.status()["catalog"])["start_lists"] and now, 10, "the list")
+    assert catalog["hidden"] == 0
     assert ".starts" not in os.listdir(b.cache) and not (b.cache / ".starts").exists()
     forged = b.cache / ".starts" / ("0" * 64)
     artefacts.write_atomic(b.cache, str(forged.relative_to(b.cache)), "inductorfs-starts-v1\n")

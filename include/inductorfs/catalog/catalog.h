@@ -78,6 +78,7 @@ struct CatalogOptions {
 struct CatalogStatus {
   uint64_t entries = 0;
   uint64_t hidden = 0;
+  uint64_t start_lists = 0;  ///< entries that no root shows by design (layout/start_list.h)
   uint64_t queued = 0;
   bool frozen = false;   ///< Catalog::freeze()
   bool sending = false;  ///< a group is being published right now, perhaps one that was begun before freeze()

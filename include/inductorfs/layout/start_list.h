@@ -13,6 +13,8 @@
 /// no mount shows. docs/formats.md has the bytes. Pure; safe for concurrent use.
 namespace inductorfs::layout {
 
+/// The directory of the lists' paths.
+inline constexpr std::string_view kStartLists = ".starts";
 /// The keys that a list has, and its bytes; more than the starts of the largest jobs known ask for.
 inline constexpr size_t kStartListKeys = 20'000;
 inline constexpr size_t kStartListBytes = size_t{4} << 20;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/run is the first thing that a newcomer starts: it is quiet, and its last line says whether it works. So does that of
-scripts/cross. scripts/bench says what it is."""
+scripts/cross. scripts/bench says what it is. The summary of scripts/test counts what was not run."""
 import os
 import subprocess
 import sys
@@ -91,3 +91,44 @@ def test_cross_shows_a_phase_that_fails_and_runs_none_behind_it(tmp_path):
 def test_deps_lists_the_packages_of_groups_without_installing():
     listed = subprocess.run([REPOSITORY / "scripts/deps", "--list", "cross"], capture_output=True, text=True, timeout=20, check=True)
     assert "g++-aarch64-linux-gnu" in listed.stdout.split() and listed.stderr == ""
+
+
+EMULATOR_LACKS = "its programs in /proc: their emulator is there"
+
+
+def logs_of(folder, *whys):
+    """The logs of a run of the gtest program `look`: a case that passed, and for each reason one that was skipped. Their folder."""
+    folder.mkdir()
+    skipped = "".join(f'<testcase name="S{number}" status="run"><skipped message="../look_test.cc:7&#x0A;NOT TESTED: this host lacks {why}"/></testcase>'
+                      for number, why in enumerate(whys))
+    (folder / "testlog.junit.xml").write_text(f"""<testsuites><testsuite name="inductorfs.inductorfs:unit / look.Look">
+        <testcase name="Passes" status="run"/>{skipped}</testsuite></testsuites>""")
+    (folder / "testlog.json").write_text('{"name": "inductorfs:unit / look", "result": "OK"}\n')
+    return folder
+
+
+def summary(*arguments, **environment):
+    """(exit status, lines)"""
+    done = subprocess.run([sys.executable, "-B", REPOSITORY / "tests/support/python/summary.py", *arguments], capture_output=True, text=True,
+                          timeout=20, check=False, env=environment)
+    assert not done.stderr, done.stderr
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_what_an_emulator_lacks_may_be_skipped_in_ci_under_an_emulator_alone(tmp_path):
+    host, lacking, other = (logs_of(tmp_path / str(number), *whys) for number, whys in enumerate([(), (EMULATOR_LACKS,), ("redis-server",)]))
+    status, lines = summary(host, "0", "--emulated", lacking, "0", CI="true")
+    assert status == 0 and lines[-1] == "2 passed, 0 failed, 1 skipped", lines
+    assert lines[0] == f"skipped: emulated look: Look.S0 ../look_test.cc:7 NOT TESTED: this host lacks {EMULATOR_LACKS}"
+    for arguments in ((lacking, "0"), (host, "0", "--emulated", other, "0")):
+        status, lines = summary(*arguments, CI="true")
+        assert status == 1 and lines[-2] == "CI: 1 skipped that may not be skipped here", lines
+        assert summary(*arguments)[0] == 0, "a developer's machine may lack it"
+
+
+def test_a_run_under_an_emulator_that_did_not_happen_has_failed(tmp_path):
+    host = logs_of(tmp_path / "host")
+    status, lines = summary(host, "0", "--emulated", tmp_path / "none", "1")
+    assert status == 1 and lines[-1] == "1 passed, 1 failed, 0 skipped" and "emulated meson test" in lines[0], lines
+    status, lines = summary(host, "0", "--emulated", logs_of(tmp_path / "ended"), "2")
+    assert status == 1 and lines[-1] == "2 passed, 1 failed, 0 skipped" and "ended with 2" in lines[0], lines

@@ -29,6 +29,7 @@ def cold(pods, first):
     engines = {mode: [first.begin(mode, **HOSTS["first"]) for _ in range(1 + (mode == "mega"))] for mode in MODES}
     told = {mode: [engine.wait() for engine in started] for mode, started in engines.items()}
     first.node.sync(120)
+    pods.hand_on_headers(first)
     return told
 
 

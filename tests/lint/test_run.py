@@ -132,3 +132,21 @@ def test_a_run_under_an_emulator_that_did_not_happen_has_failed(tmp_path):
     assert status == 1 and lines[-1] == "1 passed, 1 failed, 0 skipped" and "emulated meson test" in lines[0], lines
     status, lines = summary(host, "0", "--emulated", logs_of(tmp_path / "ended"), "2")
     assert status == 1 and lines[-1] == "2 passed, 1 failed, 0 skipped" and "ended with 2" in lines[0], lines
+
+
+def test_a_compile_for_arm64_that_fails_is_a_failed_case_of_the_whole(tmp_path):
+    """scripts/test --arm64 starts it beside the tests and looks at it afterwards."""
+    installed = "\n".join(f"echo 'ii {name}'" for name in subprocess.run(
+        [REPOSITORY / "scripts/deps", "--list", "build", "test", "cross"], capture_output=True, text=True, check=True).stdout.split())
+    logs, build = logs_of(tmp_path / "logs"), tmp_path / "build"
+    (build / "meson-logs").mkdir(parents=True)
+    (build / "build.ninja").touch()
+    fakes(tmp_path, **{"dpkg-query": installed, "apt-get": "exit 1", "ninja": "exit 0", "meson": f"cp {logs}/* {build}/meson-logs",
+                       "chrt": 'echo "$@" > ' + str(tmp_path / "chrt.log") + '; shift 2; exec "$@"', "mmdebstrap": "echo 'E: no such release' >&2; exit 25"})
+    done = subprocess.run([REPOSITORY / "scripts/test", "--arm64", "--suite", "unit"], capture_output=True, text=True, timeout=60, check=False,
+                          env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "INDUCTORFS_VENVS": str(tmp_path / "sysroots"),
+                               "INDUCTORFS_BUILD_DIR": str(build)})
+    lines = done.stdout.splitlines()
+    assert done.returncode == 1 and lines[-1] == "1 passed, 1 failed, 0 skipped", done
+    assert any(line.startswith("failed: emulated meson test") for line in lines) and "E: no such release" in done.stdout
+    assert (tmp_path / "chrt.log").read_text().startswith("--idle 0 "), "beside the tests, and not in their way"

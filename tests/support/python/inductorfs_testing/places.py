@@ -23,6 +23,11 @@ def copy_programs(directory: Path) -> Path:
     return directory / program().name
 
 
+def outside_the_tree() -> Path:
+    """Where scripts/venv keeps the Python environments."""
+    return Path(os.environ.get("INDUCTORFS_VENVS") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "inductorfs")
+
+
 @functools.cache
 def venv(version: str) -> Path:
     """The environment with this torch ("2.15", "2.9"), or of this name ("vllm-0.32"), made first when it is missing."""

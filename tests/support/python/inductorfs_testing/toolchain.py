@@ -5,6 +5,8 @@ import os
 import shutil
 from pathlib import Path
 
+from . import places
+
 # One short line per call (a whole command line is longer than PIPE_BUF, and lines of two compilers would mix).
 COMPILER = """#!/bin/sh
 # {name}: logs its kind of work, then is the real one.
@@ -24,7 +26,12 @@ for word do
 done
 if [ -n "$source" ] && [ "${{kind:-query}}" = query ]; then kind=link; fi
 printf '%s\\t%s\\t%s\\n' "${{kind:-other}}" "$output" "$source" >> '{log}'
-exec '{real}' "$@"
+{header_cache}exec '{real}' "$@"
+"""
+# ccache gives back a precompiled header that the same compiler has made from the same text and the same headers for another node of a
+# test. Paths below the base are relative for it. Other users than its owner have no part in it.
+HEADER_CACHE = """[ "$kind" = header ] && [ -w '{cache}' ] && CCACHE_DIR='{cache}' CCACHE_MAXSIZE=1G CCACHE_BASEDIR='{base}' CCACHE_NOHASHDIR=1 \\
+  CCACHE_SLOPPINESS=pch_defines,time_macros exec '{ccache}' '{real}' "$@"
 """
 
 PTXAS = """#!/bin/sh
@@ -41,7 +48,8 @@ def _write(path: Path, text: str):
 
 
 class CountingCompilers:
-    """g++, gcc, cc and c++ in `directory`, each logging one line per call."""
+    """g++, gcc, cc and c++ in `directory`, each logging one line per call. Where INDUCTORFS_HEADER_CACHE is "yes", precompiled headers are kept for
+    other nodes of other tests (CONTRIBUTING.md); such a call is logged as every other."""
 
     KINDS = ("query", "preprocess", "header", "compile", "link", "other")
 
@@ -49,15 +57,21 @@ class CountingCompilers:
         directory.mkdir(parents=True, exist_ok=True)
         self._log = log
         log.touch()
-        places = [part for part in os.environ["PATH"].split(os.pathsep) if part != str(directory)]
+        cache, ccache = places.outside_the_tree() / "headers", shutil.which("ccache")
+        keeps = ccache and os.environ.get("INDUCTORFS_HEADER_CACHE") == "yes"
+        if keeps:
+            cache.mkdir(parents=True, exist_ok=True)
+        paths = [part for part in os.environ["PATH"].split(os.pathsep) if part != str(directory)]
         for name in ("g++", "gcc", "cc", "c++"):
-            if real := self._real(name, places):
-                _write(directory / name, COMPILER.format(name=name, log=log, real=real))
+            if real := self._real(name, paths):
+                # The base is above the directories of all tests: directory is BASE/CLUSTER/NODE/tools.
+                kept = HEADER_CACHE.format(cache=cache, base=directory.parents[2], ccache=ccache, real=real) if keeps else ""
+                _write(directory / name, COMPILER.format(name=name, log=log, real=real, header_cache=kept))
 
     @staticmethod
-    def _real(name, places):
+    def _real(name, paths):
         """ccache under a compiler's name takes the next one of that name in PATH: this one, which would call it again for ever."""
-        found = (shutil.which(name, path=place) for place in places)
+        found = (shutil.which(name, path=path) for path in paths)
         return next((path for path in found if path and os.path.basename(os.path.realpath(path)) != "ccache"), None)
 
     def clear(self):

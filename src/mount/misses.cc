@@ -53,8 +53,8 @@ class Misses {
       explain_nothing(miss);
     } else if (why == "private") {
       miss["text"] = "nothing of the cluster is shown there" + (now.why_private.empty() ? "" : ": " + now.why_private);
-    } else if (why == "unfit") {
-      miss["text"] = now.why;
+    } else if (why == "unfit" || (why == "late" && now.where == "store")) {
+      miss["text"] = now.why;  // its bytes are here, so that the cluster was not late: it was not unpacked
     } else {
       miss["text"] = why == "late" ? "the cluster did not send it in time, or was away"
                                    : "the cluster named it, and had lost its bytes";

@@ -57,6 +57,7 @@ Explainer::Explainer(const Services& services, const Parts& parts)
       store_(services.store),
       tree_(parts.tree),
       sets_(parts.sets),
+      parcels_(parts.parcels),
       marks_(parts.marks),
       origin_(parts.origin),
       sealer_(parts.sealer),
@@ -181,7 +182,13 @@ void Explainer::explain_place(Explanation& result) {
   result.digest = known->entry.digest.to_hex();
   result.origin = known->entry.origin;
   result.where = store_.find(known->entry.digest) ? "store" : "cluster";
-  result.visible = true;
+  const std::string refusal = parcels_.why_not_unpacked(result.path, known->entry.digest);
+  result.visible = refusal.empty();
+  if (!result.visible) {
+    result.why = "published by " + known->entry.origin +
+                 ", and not unpacked on this host when it was last asked for: " + refusal;
+    return;
+  }
   result.why = result.where == "store" ? "published by " + known->entry.origin + ", and its bytes are on this host"
                                        : "published by " + known->entry.origin + "; fetched and verified at first use";
 }

@@ -5,6 +5,7 @@
 
 #include "vfs/origin/origin.h"
 #include "vfs/read/cluster_sets.h"
+#include "vfs/read/parcels.h"
 #include "vfs/read/services.h"
 #include "vfs/tree/root_tree.h"
 #include "vfs/write/in_place.h"
@@ -20,6 +21,7 @@ class Explainer {
   struct Parts {
     RootTree& tree;
     ClusterSets& sets;
+    const Parcels& parcels;
     Marks& marks;
     Origin& origin;
     Sealer& sealer;
@@ -37,6 +39,7 @@ class Explainer {
   store::BlobStore& store_;
   RootTree& tree_;
   ClusterSets& sets_;
+  const Parcels& parcels_;
   Marks& marks_;
   Origin& origin_;
   Sealer& sealer_;

@@ -76,7 +76,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
       renames_(services, {tree_, scopes_, lookup_, origin_, data_, sealing_, key_sets_, removal_}),
       eviction_(services, tree_, sets_, parcels_, notifier_, phase_),
       stale_(services, tree_, origin_, marks_, removal_, notifier_),
-      explainer_(services, {tree_, sets_, marks_, origin_, sealer_, in_place_, refusals_}),
+      explainer_(services, {tree_, sets_, parcels_, marks_, origin_, sealer_, in_place_, refusals_}),
       recovery_(services, {tree_, sealer_, in_place_, sealing_, stale_, refusals_}),
       places_(tree_, notifier_),
       follow_up_(services, {tree_, lookup_, changes_, notifier_, marks_, sealer_, in_place_, sealing_, phase_}),

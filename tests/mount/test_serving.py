@@ -4,7 +4,9 @@ writes them, in its order."""
 import json
 import os
 import pickle
+import re
 import struct
+import zlib
 
 import pytest
 from inductorfs_testing import artefacts, places
@@ -137,3 +139,37 @@ def test_a_directory_that_is_one_artefact_is_taken_whole(pair):
     for node in pair:
         disappears(node.cache / bad, 2)
         assert sorted(os.listdir(node.cache / good)) == ["kernel.cu", "kernel.cubin"]
+
+
+def artifact_of(text):
+    """As torch/_inductor/standalone_compile.py: CacheCompiledArtifact, by torch/utils/_appending_byte_serializer.py."""
+    pieces = (b"CacheCompiledArtifact", b"k" * 32, b"a2V5", text.encode())
+    body = b"".join(struct.pack(">Q", len(piece)) + piece for piece in pieces)
+    return struct.pack(">I", zlib.crc32(body)) + body
+
+
+def write_index(node, short, text):
+    """An index with one artifact, as vllm/compilation/backends.py writes them: the artifact by a rename, the index in place."""
+    directory = node.cache / "vllm" / "torch_compile_cache" / short / "rank_0_0" / "backbone"
+    name = "artifact_compile_range_1_128_subgraph_0"
+    artefacts.write_atomic(directory, name, artifact_of(text))
+    index = directory / "vllm_compile_cache.py"
+    index.write_text(repr({((1, 128), 0, "inductor_standalone"): {"cache_key": "a", "graph_handle": (name, str(directory / name))}}))
+    return index.relative_to(node.cache)
+
+
+def test_why_an_index_is_not_unpacked_is_said(pair):
+    a, b = pair
+    (b.cache / "vllm").mkdir()
+    index = write_index(a, "a" * 10, "graph of a")
+    a.sync()
+    wait_until(lambda: b.status()["catalog"]["entries"] == 1, 20 * PATIENCE, "the index to be known")
+    artifact = artefacts.write_atomic((b.cache / index).parent, "artifact_compile_range_1_128_subgraph_0", artifact_of("graph of b"))
+    assert not (b.cache / index).exists()
+    reason = f"{artifact.name} is another writer's here; remove it"
+    told = b.explain(index)
+    assert re.search(f"visible +no: .*{reason}", told), told
+    missed = why_miss(b)
+    assert reason in missed and "did not send it in time" not in missed, missed
+    artifact.unlink()
+    assert appears(b.cache / index) and re.search("visible +yes", b.explain(index))

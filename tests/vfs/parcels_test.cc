@@ -391,6 +391,18 @@ TEST_F(Indexes, DoNotComeAmongTheFilesOfAnotherWriter) {
   EXPECT_EQ(b.count("lookup.not_unpacked"), 1U);
 }
 
+TEST_F(Indexes, ThatAreNotUnpackedAreExplained) {
+  publish_index_by_a();
+  EXPECT_TRUE(b.file_system->explain(kIndex).visible) << "nobody has asked for it";
+  ASSERT_TRUE(b.publish_file(kRank + "/" + kSecond, "b two"));
+  ASSERT_FALSE(b.exists(kIndex));
+  const auto refused = b.file_system->explain(kIndex);
+  EXPECT_TRUE(!refused.visible && refused.where == "store");
+  EXPECT_NE(refused.why.find(kSecond + " is another writer's here; remove it"), std::string::npos) << refused.why;
+  ASSERT_TRUE(b.unlink(kRank + "/" + kSecond));
+  EXPECT_TRUE(b.exists(kIndex) && b.file_system->explain(kIndex).visible) << "the remedy helps";
+}
+
 TEST_F(Indexes, StayUnderAProgramThatHasReadThem) {
   publish_index_by_a();
   ASSERT_TRUE(b.exists(kIndex));

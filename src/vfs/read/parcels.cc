@@ -13,6 +13,7 @@
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/tree/parcel_files.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/user_lines.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -97,6 +98,36 @@ std::string Parcels::aside(std::string_view what) {
 }
 
 Result<void> Parcels::unpack(const Site& site, const catalog::KnownEntry& known) {
+  auto done = lay_out(site, known);
+  note_refusal(site, known.entry.digest, done ? std::string() : done.error().to_string());
+  return done;
+}
+
+/// Takes the place of an earlier refusal of the path; an empty `why` only removes that.
+void Parcels::note_refusal(const Site& site, const codec::Digest& digest, std::string why) {
+  std::optional<uid_t> owner;
+  if (!why.empty()) {
+    if (const auto access = tree_.access_of_root(site.entry)) owner = access->uid;
+  }
+  state_.with([&](State& state) {
+    auto& refusals = state.refusals;
+    std::erase_if(refusals, [&](const Refusal& one) { return one.path == site.path; });
+    if (why.empty()) return;
+    refusals.push_back({site.path, digest, std::move(why), owner});
+    if (refusals.size() > kMostRefusals) {
+      refusals.erase(std::ranges::find(refusals, owner_of_most(refusals), &Refusal::owner));
+    }
+  });
+}
+
+std::string Parcels::why_not_unpacked(const std::string& path, const codec::Digest& digest) const {
+  return state_.with([&](const State& state) {
+    const auto known = std::ranges::find(state.refusals, path, &Refusal::path);
+    return known == state.refusals.end() || known->digest != digest ? std::string() : known->why;
+  });
+}
+
+Result<void> Parcels::lay_out(const Site& site, const catalog::KnownEntry& known) {
   INDUCTORFS_TRY_ASSIGN(const auto blob, store_.open_blob(known.entry.digest));
   INDUCTORFS_TRY_ASSIGN(const auto head, read_parcel_head(blob));
   // What the blob holds is counted by the store; its copy here is one more.
@@ -181,11 +212,12 @@ Result<void> Parcels::place_index(const Site& site, const std::string& aside, co
     if (item.path == site.name || !disk_.stat(to(item.path)).value_or(std::nullopt)) continue;
     if (disk_.same_bytes(from(item.path), to(item.path), UINT64_MAX)) continue;
     if (!is_left_member(disk_, to(item.path))) {
-      return fail(ErrorCode::kBusy, item.path + " is another writer's here");
+      return fail(ErrorCode::kBusy, item.path + " is another writer's here; remove it, so that the cluster's can come");
     }
     // What the kernel knows keeps its bytes; it is asked to forget the name.
     if (is_known({join(parent_path(site.path), item.path)})) {
-      return fail(ErrorCode::kBusy, item.path + " of an earlier index is in use here");
+      return fail(ErrorCode::kBusy,
+                  item.path + " of an earlier index is in use here; the index comes when nobody uses that file");
     }
   }
   for (const auto& item : head.items) {

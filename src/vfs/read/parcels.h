@@ -53,6 +53,9 @@ class Parcels {
   /// Unpacks a parcel, whose blob is in the store. Whoever has made the name on this host meanwhile keeps it, which is
   /// a success. kBusy when files that an index names are there already, by another writer.
   [[nodiscard]] Result<void> unpack(const Site& site, const catalog::KnownEntry& known);
+  /// Returns why this parcel was not unpacked when its path was last asked for. Empty if it was unpacked, if nobody has
+  /// asked for it, and if later refusals have pushed out the reason.
+  [[nodiscard]] std::string why_not_unpacked(const std::string& path, const codec::Digest& digest) const;
   /// Removes a parcel's files from the view, all or none: none while the kernel knows one of their names, which is then
   /// asked to forget them, or while somebody shows them. Returns whether the blob is free. Files that were changed here
   /// stay, without the blob. Takes moves().
@@ -62,10 +65,21 @@ class Parcels {
   bool hide(const std::string& path);
 
  private:
+  /// The last attempt to unpack what has this path failed.
+  struct Refusal {
+    std::string path;
+    codec::Digest digest;  ///< of the entry that was to be unpacked
+    std::string why;
+    std::optional<uid_t> owner;  ///< of the root
+  };
   struct State {
     std::map<std::string, size_t> shown;
     std::set<std::string> leaving;
+    std::vector<Refusal> refusals;  ///< one for a path, the latest last
   };
+  static constexpr size_t kMostRefusals = 64;
+  [[nodiscard]] Result<void> lay_out(const Site& site, const catalog::KnownEntry& known);
+  void note_refusal(const Site& site, const codec::Digest& digest, std::string why);
   [[nodiscard]] Result<std::string> unpack_aside(const Site& site, const catalog::KnownEntry& known,
                                                  const codec::ParcelHead& head, const store::BlobFile& blob);
   [[nodiscard]] Result<void> place_directory(const Site& site, const std::string& aside);

@@ -10,6 +10,7 @@ from inductorfs_testing.mounts import appears
 from inductorfs_testing.network import NetworkCluster
 from inductorfs_testing.processes import PATIENCE, wait_until
 from inductorfs_testing.redis_cluster import RedisCluster, slot_of
+from inductorfs_testing.redis_server import hang, kill
 
 APPEARS_WITHIN = 10.0
 CATCHES_UP_WITHIN = 45.0
@@ -85,16 +86,6 @@ def test_slots_that_move_are_followed(group, pair):
         share(b, a, f"and back {round_}")
     for node in pair:
         assert node.status()["remote"]["reachable"]
-
-
-def hang(server):
-    server.suspend()
-    return server.resume
-
-
-def kill(server):
-    server.kill()
-    return server.start
 
 
 @pytest.mark.parametrize("fault", [kill, hang])

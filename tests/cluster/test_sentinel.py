@@ -6,6 +6,7 @@ from inductorfs_testing.certificates import Authority
 from inductorfs_testing.mounts import appears
 from inductorfs_testing.network import NetworkCluster
 from inductorfs_testing.processes import wait_until
+from inductorfs_testing.redis_server import hang, kill
 from inductorfs_testing.sentinel import SentinelGroup
 
 CATCHES_UP_WITHIN = 45.0
@@ -27,16 +28,6 @@ def group(cluster):
 def tls_group(cluster):
     with SentinelGroup(cluster.network.address, cluster.network.free_port, tls=True) as made:
         yield made
-
-
-def kill(server):
-    server.kill()
-    return server.start
-
-
-def hang(server):
-    server.suspend()
-    return server.resume
 
 
 @pytest.mark.parametrize("fault", [kill, hang])

@@ -122,3 +122,15 @@ class RedisServer:
         if kind == b"*":
             return None if rest == b"-1" else [cls._read(stream) for _ in range(int(rest))]
         raise Failed(f"redis: {line!r}")
+
+
+def kill(server):
+    """Ends a server, of whatever kind, as a fault; returns what mends it."""
+    server.kill()
+    return server.start
+
+
+def hang(server):
+    """The same: it takes connections and answers nothing."""
+    server.suspend()
+    return server.resume

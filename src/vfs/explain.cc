@@ -38,16 +38,13 @@ std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const In
            "get the cluster's again";
   }
   if (form_of(path) == layout::Form::kDirectory) {
-    return "made under its final name on this host, so nothing shows when it is complete; a directory of this "
-           "family is published when it gets its name by a rename: make it beside, then rename it";
+    return "it stays on this host: " + std::string(Marks::kDirectoryNoSign);
   }
   if (in_place.is_on()) {
     return "written in place on this host; either its compiler's directory is still beside it, or the kernel does not "
            "tell whether somebody has it open for writing, so it stays here; copy it by rsync -a, which renames";
   }
-  return "written in place under its final name, so nothing shows when it is complete; it stays on this host: copy it "
-         "with "
-         "rsync -a, which renames each file, or mount with --writers all";
+  return "it stays on this host: " + std::string(Marks::kNoSign);
 }
 
 }  // namespace
@@ -143,13 +140,11 @@ void Explainer::explain_place(Explanation& result) {
       result.why = "written on this host, and sealed";
     } else {
       const bool is_shared = layout::rule_of(layout::classify(result.path).family).shared;
-      const bool is_in_no_branch = is_shared && marks_.learns() && environment_in(result.path).empty();
+      const bool is_in_no_environment = is_shared && marks_.is_in_no_environment(result.path);
       if (is_shared && !result.scope.empty()) {
         result.why = why_not_sealed(disk_, sealer_, in_place_, refusals_, result.path);
-      } else if (is_in_no_branch) {
-        result.why =
-            "a program that has neither torch nor Triton loaded made it, so that it is known for no environment; to "
-            "share copied files, mount with --python and --writers all";
+      } else if (is_in_no_environment) {
+        result.why = Marks::kNoEnvironment;
       } else if (layout::classify(result.path).family == layout::Family::kParcelMember) {
         result.why =
             "it has no entry of its own: it comes and goes with the directory or the index that it belongs to; "

@@ -202,6 +202,36 @@ def test_without_writers_all_what_is_copied_in_place_stays_here(cluster, tmp_pat
     assert (a.cache / names[0]).read_bytes() == (old / names[0]).read_bytes()
 
 
+NO_SIGN, NO_ENVIRONMENT = "written in place under its final name", "neither torch nor Triton loaded"
+TOLD = [("pod", "cp -r {old}/. {new}", NO_SIGN), ("pod", "cp -a {old}/. {new}", NO_SIGN), ("learned", "cp -r {old}/. {new}", NO_ENVIRONMENT),
+        ("learned", "cp -a {old}/. {new}", NO_ENVIRONMENT), ("learned", "rsync -a {old}/ {new}", NO_ENVIRONMENT),
+        ("matching", "cp -a {old}/. {new}", NO_ENVIRONMENT)]
+
+
+@pytest.mark.parametrize(("policy", "how", "why"), TOLD)
+def test_what_is_copied_and_stays_here_is_told(cluster, tmp_path, policy, how, why):
+    """A graph, code and a kernel: each file of them, wherever one asks."""
+    old = tmp_path / "old"
+    old.mkdir()
+    made = [artefacts.write_atomic(old, artefacts.code("code"), "print()"), artefacts.write_graph(old, "graph", "pickle"),
+            *artefacts.triton_compile(old, "kernel", "old").iterdir()]
+    options = ("--quiet-time", "200", "--writers", policy)
+    a = cluster.node("a", options=options) if policy == "learned" else cluster.quick("a", *options[2:])
+    assert run(["sh", "-c", how.format(old=old, new=a.cache)], seconds=60).code == 0
+    done = a.cli("sync", a.cache)
+    assert done.code == 3 and f"kept {len(made)} artefacts" in done.out and why in done.err, done
+    files = a.status()["file_system"]
+    assert files["foreign"] == len(made) and any(why in reason for reason in files["foreign_reasons"]), files
+    assert f"{len(made)} artefacts stay on this host: " in a.cli("doctor", a.cache).out
+    for path in made:
+        assert why in a.explain(path.relative_to(old)), a.explain(path.relative_to(old))
+    assert published(cluster) == []
+    if policy == "learned":
+        a.unmount()
+        a.start(*options)
+        assert any(why in reason for reason in a.status()["file_system"]["foreign_reasons"]), "said again by the next mount"
+
+
 def test_a_triton_set_is_published_when_its_last_file_is_closed(cluster, tmp_path):
     old = tmp_path / "old"
     old.mkdir()

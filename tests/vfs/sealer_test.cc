@@ -65,6 +65,20 @@ TEST_F(Sealer, WaitsUntilAFileIsQuiet) {
   EXPECT_EQ(sealed.with([](auto& paths) { return paths; }), (std::vector<std::string>{"path 4"}));
 }
 
+TEST_F(Sealer, TakesNoItemWithoutASignForOneThatHasIt) {
+  const auto file = node(2);
+  for (const char* path : {"first", "second"}) {
+    sealer.add_quiet({.node = file, .path = path, .has_no_sign = true});
+    sealer.add({file, path, false});
+  }
+  EXPECT_EQ(sealer.waiting(), 3U) << "two with a sign, and one wait for the file";
+  EXPECT_FALSE(sealer.drain(Deadline::after(Milliseconds{40}))) << "all three are due when the thread begins";
+  sealer.start();
+  ASSERT_TRUE(sealer.drain(Deadline::after(std::chrono::seconds(20))));
+  EXPECT_EQ(sealed.with([](auto& paths) { return paths; }), (std::vector<std::string>{"first", "second", "second"}));
+  EXPECT_EQ(file->pins.load(), 0U);
+}
+
 TEST_F(Sealer, TriesAgainWhatIsWrittenToRightNow) {
   refusals = 2;
   sealer.start();

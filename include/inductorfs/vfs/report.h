@@ -43,7 +43,7 @@ struct FileSystemStatus {
   std::vector<std::string> still_written;    ///< some of the files that were never quiet; sync() does not wait for them
   uint64_t pending_sets = 0;                 ///< Triton key directories with a pending set of some writer
   std::vector<std::string> refused;          ///< the last refusals, 20 of all users together: "path: reason"
-  uint64_t foreign = 0;                      ///< artefacts that stay here because their writer has another environment
+  uint64_t foreign = 0;                      ///< artefacts that stay here because of who wrote them, or how
   std::vector<std::string> foreign_reasons;  ///< the last 20 distinct reasons
   uint64_t roots = 0;                        ///< cache roots below the mountpoint with names that the kernel knows
   std::vector<RootStatus> first_roots;       ///< the first 64 of them, by path

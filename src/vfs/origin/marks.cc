@@ -168,6 +168,13 @@ bool Marks::is_for_these_facts(const std::string& path, const Provenance& found)
   return found.is_for(host_.scope_of(family, architecture_of(path)).id) || found.is_for(host_.scope_of(family, {}).id);
 }
 
+bool Marks::is_in_no_environment(const std::string& path) const { return learns() && environment_in(path).empty(); }
+
+void Marks::has_no_scope(const std::string& path, uint64_t files) {
+  if (is_in_no_environment(path)) return stays_here(path, std::string(kNoEnvironment), files);
+  counters_.get("seal.unknown").add(files);  // a fact of this host is not known
+}
+
 void Marks::stays_here(const std::string& path, const std::string& why, uint64_t files) {
   counters_.get("seal.foreign").add(files);
   remember(path, why, files);

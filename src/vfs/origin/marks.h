@@ -66,6 +66,11 @@ class Marks {
   /// Returns the ids of the scopes that a file of this path may have been made for, if it fits this host.
   [[nodiscard]] std::vector<std::string> scopes_now(const std::string& path) const;
 
+  /// Says whether what is at this path stays here because no environment is known for it.
+  [[nodiscard]] bool is_in_no_environment(const std::string& path) const;
+  /// Counts `files` that stay here because their path has no scope, and reports them as far as the reason is another
+  /// one than that of their whole family.
+  void has_no_scope(const std::string& path, uint64_t files);
   /// Counts `files` that stay here, and reports them in the log and in the status.
   void stays_here(const std::string& path, const std::string& why, uint64_t files);
   /// Counts a file that an earlier mount kept here.
@@ -75,6 +80,15 @@ class Marks {
   [[nodiscard]] std::vector<std::string> reasons() const;
 
   static constexpr std::string_view kWriterLost = "its writer is not known any more; let it be made again to share it";
+  static constexpr std::string_view kNoEnvironment =
+      "a program that has neither torch nor Triton loaded made it, so that it is known for no environment; to share "
+      "copied files, mount with --python and --writers all";
+  static constexpr std::string_view kNoSign =
+      "written in place under its final name, so nothing shows when it is complete; copy it with rsync -a, which "
+      "renames each file, or mount with --writers all";
+  static constexpr std::string_view kDirectoryNoSign =
+      "made under its final name, so nothing shows when it is complete; a directory of this family is published when "
+      "it gets its name by a rename: make it beside, then rename it";
   static constexpr std::string_view kWriterElsewhere =
       "its writer is in another PID namespace than the daemon, which cannot look at it there; mount with "
       "--writers pod if all processes that use this mount have its environment, or run the daemon in the PID namespace "

@@ -198,8 +198,7 @@ Standing Origin::standing_of_set(const NodePtr& directory, const std::string& pa
   Provenance set;
   if (directory->key) set = directory->key->state.with([](const KeyState& state) { return state.provenance; });
   if (scope.id.empty()) {
-    if (!set.is_private())
-      counters_.get("seal.unknown").add(tree_.local_set(path).size());  // else it is counted already
+    if (!set.is_private()) marks_.has_no_scope(path, tree_.local_set(path).size());  // else it is counted already
     return Standing::kStays;
   }
   const auto any = marks_.scope_of(path, kKernel).id;

@@ -94,8 +94,9 @@ Result<Found> Names::create(NodeId parent, std::string_view name, mode_t mode, c
   if (!layout::rule_of(layout::classify(where.path).family).shared) return result;
   // What a compiler makes in place is witnessed when its build directory goes.
   if (!seals_after_build(where.path)) origin_.saw_writer(node, where.path, caller.pid);
-  const bool is_asked_about = in_place_.add(node, where.path);
-  if (!is_asked_about && seals_when_quiet(where.path)) sealer_.add_quiet({node, where.path, false});
+  if (!in_place_.add(node, where.path)) {
+    sealer_.add_quiet({.node = node, .path = where.path, .has_no_sign = !seals_when_quiet(where.path)});
+  }
   return result;
 }
 
@@ -114,7 +115,7 @@ Result<Found> Names::make_node(NodeId parent, std::string_view name, mode_t mode
 
 Result<Found> Names::make_directory(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) {
   INDUCTORFS_TRY_ASSIGN(auto where, tree_.site(parent, name));
-  return make_name([&](const Moves&) -> Result<Found> {
+  auto result = make_name([&](const Moves&) -> Result<Found> {
     INDUCTORFS_TRY(tree_.make_local_directory(where.parent, parent_path(where.path)));
     const std::string view_path = LocalTree::view(where.path);
     INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
@@ -126,6 +127,9 @@ Result<Found> Names::make_directory(NodeId parent, std::string_view name, mode_t
     }
     return made(where, caller, std::nullopt);
   });
+  const NodePtr node = result && form_of(where.path) == layout::Form::kDirectory ? nodes_.find(result->node) : nullptr;
+  if (node) sealer_.add_quiet({.node = node, .path = where.path, .has_no_sign = true});
+  return result;
 }
 
 Result<Found> Names::make_symlink(NodeId parent, std::string_view name, const std::string& target,

@@ -47,7 +47,8 @@ void Sealer::stop() {
 
 /// With its pin, which is not the last one when the same is queued already.
 void Sealer::add_ready(State& state, SealItem item) {
-  if (!state.queued[item.node->id].insert(item.path).second) {
+  // One without a sign must not take the place of one that has it.
+  if (!item.has_no_sign && !state.queued[item.node->id].insert(item.path).second) {
     item.node->pins.fetch_sub(1);
     return;
   }
@@ -81,6 +82,7 @@ void Sealer::add_quiet(State& state, SealItem item) const {
   if (const auto known = state.quiet.find(id); known != state.quiet.end()) {
     known->second.first = due;
     known->second.second.path = item.path;
+    known->second.second.has_no_sign = known->second.second.has_no_sign && item.has_no_sign;
     item.node->pins.fetch_sub(1);  // one wait, one pin
     return;
   }
@@ -100,22 +102,23 @@ size_t Sealer::waiting() const {
 
 void Sealer::add_paths(const State::Timed& from, size_t limit, std::vector<std::string>& to) {
   for (const auto& [id, timed] : from) {
-    if (to.size() < limit) to.push_back(shown_path(timed.second.path));
+    if (to.size() < limit && !timed.second.has_no_sign) to.push_back(shown_path(timed.second.path));
   }
 }
 
+/// Those that are to be sealed.
 std::vector<std::string> Sealer::waiting_paths(size_t limit) const {
   return state_.with([&](const State& state) {
     std::vector<std::string> paths;
     for (const auto& [user, items] : state.ready) {
       for (const auto& item : items) {
         if (paths.size() >= limit) break;
-        paths.push_back(shown_path(item.path));
+        if (!item.has_no_sign) paths.push_back(shown_path(item.path));
       }
     }
     add_paths(state.quiet, limit, paths);
     for (const auto& [due, item] : state.unjudged) {
-      if (paths.size() < limit) paths.push_back(shown_path(item.path));
+      if (paths.size() < limit && !item.has_no_sign) paths.push_back(shown_path(item.path));
     }
     return paths;
   });
@@ -197,6 +200,7 @@ SealItem Sealer::take_ready(State& state) {
   SealItem item = std::move(turn->second.front());
   turn->second.pop_front();
   if (turn->second.empty()) state.ready.erase(turn);
+  if (item.has_no_sign) return item;
   const auto names = state.queued.find(item.node->id);
   names->second.erase(item.path);
   if (names->second.empty()) state.queued.erase(names);

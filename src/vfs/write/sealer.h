@@ -21,7 +21,10 @@ struct SealItem {
   NodePtr node;  ///< the file, or the key directory of a group; pinned while it is queued
   std::string path;
   bool group = false;
-  bool was_quiet = false;    ///< it waited until it was quiet; a write since then makes it wait anew
+  bool was_quiet = false;  ///< it waited until it was quiet; a write since then makes it wait anew
+  /// It was made in place, and nothing will show that it is complete: it is looked at when it has been quiet, so that
+  /// somebody is told. A sign that comes all the same adds another item.
+  bool has_no_sign = false;
   SteadyTime waits_since{};  ///< since when it has been waiting to be quiet
 };
 
@@ -63,9 +66,9 @@ class Sealer {
 
  private:
   struct State {
-    std::map<uid_t, std::deque<SealItem>> ready;                      ///< by the owner of the file; none is empty
-    std::map<NodeId, std::set<std::string>> queued;                   ///< the names of each node in `ready`
-    uid_t served = 0;                                                 ///< the user whose turn it was last
+    std::map<uid_t, std::deque<SealItem>> ready;     ///< by the owner of the file; none is empty
+    std::map<NodeId, std::set<std::string>> queued;  ///< the names of each node in `ready`, but for `has_no_sign`
+    uid_t served = 0;                                ///< the user whose turn it was last
     using Timed = std::map<NodeId, std::pair<SteadyTime, SealItem>>;  ///< due time
     Timed quiet;
     Timed no_room;

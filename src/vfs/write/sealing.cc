@@ -95,7 +95,8 @@ void Sealing::seal_if_final(const NodePtr& node, const std::string& path) {
     const NodePtr directory = nodes_.walk(parent_path(path)).node;
     if (!directory || !directory->key) return;
     const bool is_group = layout::is_group_file(path.substr(path.rfind('/') + 1));
-    if (is_group || (marks_.everyone_fits() && tree_.local_set_is_whole(parent_path(path)))) {
+    const bool in_any_order = marks_.everyone_fits() || marks_.is_in_no_environment(path);
+    if (is_group || (in_any_order && tree_.local_set_is_whole(parent_path(path)))) {
       sealer_.add({directory, parent_path(path), true});
     }
     return;
@@ -146,11 +147,12 @@ SealOutcome Sealing::seal(const SealItem& item) {
   const auto classified = layout::classify(item.path);
   const auto& rule = layout::rule_of(classified.family);
   if (!rule.shared || rule.seal == layout::SealSign::kNever) return SealOutcome::kDone;
+  if (item.has_no_sign) return tell_of_no_sign(item);
   const bool settling = marks_.is_settling(item.path);  // before the scope: the name may come in between
   const auto scope = marks_.scope_of(item.path, classified.family);
   if (scope.id.empty() && settling) return SealOutcome::kUnjudged;
   if (scope.id.empty()) {
-    counters_.get("seal.unknown").add();  // a fact of this host is not known
+    marks_.has_no_scope(item.path, 1);
     origin_.cannot_judge(item.node, item.path, scope.why_private);
     return SealOutcome::kDone;
   }
@@ -188,6 +190,35 @@ SealOutcome Sealing::seal(const SealItem& item) {
   // Published before it had its mark? Then what the cluster has merged was not adopted: this file was in the way.
   if (const auto state = catalog_.publish_state(classified.canonical); state && state->merged)
     adopt_merged(*state->merged);
+  return SealOutcome::kDone;
+}
+
+/// Tells of a file, or of the directory of a parcel, that was made under its final name. Its writer may be the reason
+/// why it stays here; then that is told, if it was not told when the writer was seen.
+SealOutcome Sealing::tell_of_no_sign(const SealItem& item) {
+  const bool is_directory = item.node->is_directory();
+  const bool got_a_sign = is_directory ? disk_.mark_of(LocalTree::view(item.path), LocalTree::kScopeName).has_value()
+                                       : !tree_.seal_on_disk(item.path).empty() || in_place_.is_unfinished(item.node);
+  if (got_a_sign) return SealOutcome::kDone;
+  if (seals_after_build(item.path)) {
+    const auto siblings = disk_.list(LocalTree::view(parent_path(item.path)));
+    if (!siblings || is_being_built(parent_path(item.path), last_component(item.path), *siblings)) {
+      return SealOutcome::kDone;  // the end of its build is the sign
+    }
+  }
+  const bool settling = marks_.is_settling(item.path);  // as in seal()
+  const auto scope = marks_.scope_of(item.path, layout::classify(item.path).family, marks_.architecture_of(item.path));
+  if (scope.id.empty() && settling) return SealOutcome::kUnjudged;
+  if (scope.id.empty()) {
+    marks_.has_no_scope(item.path, 1);
+    return SealOutcome::kDone;
+  }
+  if (!is_directory) {
+    const auto known = origin_.standing(item.node, item.path, scope.id);
+    if (known == Standing::kUnjudged || known == Standing::kChanged) return outcome_of(known);
+    if (origin_.provenance_of(item.path).is_private()) return SealOutcome::kDone;
+  }
+  marks_.stays_here(item.path, std::string(is_directory ? Marks::kDirectoryNoSign : Marks::kNoSign), 1);
   return SealOutcome::kDone;
 }
 

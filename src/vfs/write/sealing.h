@@ -64,6 +64,7 @@ class Sealing {
   void refuse(const std::string& path, const std::string& why);
   [[nodiscard]] SealOutcome not_sealed(const std::string& path, const Error& error);
   [[nodiscard]] SealOutcome seal_group(const SealItem& item);
+  [[nodiscard]] SealOutcome tell_of_no_sign(const SealItem& item);
   [[nodiscard]] Result<Sealed> seal_file(const NodePtr& node, const std::string& path);
   [[nodiscard]] Result<codec::Entry> store_file(const Fd& file, const std::string& path,
                                                 const layout::Classification& classified, bool shares_inode);

@@ -234,6 +234,8 @@ bool Stale::recover_provenance(const std::string& path) {
   if (found.is_private()) marks_.still_here(path, found.why_private);
   if (found.is_known()) return !found.is_private();
   const auto scope = marks_.scope_of(path, layout::classify(path).family);
+  if (scope.id.empty() && marks_.is_in_no_environment(path))
+    marks_.still_here(path, std::string(Marks::kNoEnvironment));
   if (scope.id.empty() || disk_.mark_of(place, LocalTree::kChangedName)) return false;
   Provenance now;
   if (marks_.everyone_fits()) {
@@ -258,6 +260,7 @@ bool Stale::recover_set(const std::string& path, std::vector<std::string> names)
     }
     return false;
   }
+  if (scopes.empty() && marks_.is_in_no_environment(path)) marks_.still_here(path, std::string(Marks::kNoEnvironment));
   if (scopes.empty()) return false;
   bool known = true;
   for (const auto& name : names) {

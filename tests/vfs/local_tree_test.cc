@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -55,6 +56,17 @@ TEST_F(LocalTree, FollowsNoSymbolicLinkOutOfTheView) {
   EXPECT_TRUE(S_ISLNK(tree.stat("view/link").value()->st_mode));
   ASSERT_EQ(::symlinkat("/etc", tree.fd(), "view/directory"), 0);
   EXPECT_FALSE(tree.list("view/directory"));
+}
+
+TEST_F(LocalTree, OpensNoFifo) {
+  // open(2) would wait until somebody opens the other end, and nobody does.
+  ASSERT_EQ(::mkfifoat(tree.fd(), "view/fifo", 0644), 0);
+  for (const bool writable : {false, true}) {
+    const auto opened = tree.open_file("view/fifo", writable);
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error().code(), ErrorCode::kInvalid);
+  }
+  EXPECT_FALSE(unshare("view/fifo"));
 }
 
 TEST_F(LocalTree, MakesMissingDirectoriesOnly) {

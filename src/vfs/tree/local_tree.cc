@@ -22,6 +22,19 @@ constexpr size_t kCopyPiece = 1 << 20;
 constexpr size_t kListStep = 256;                  // names that are read between two signs of progress
 constexpr size_t kXattrLimit = size_t{64} * 1024;  // XATTR_SIZE_MAX and XATTR_LIST_MAX of linux/limits.h
 
+/// Opens the file that has this name now, if it is a regular file. A program may put a FIFO in the place of a file
+/// after the caller has looked at it, and open(2) of a FIFO waits until somebody opens its other end. The open by the
+/// descriptor is that of the file that was looked at.
+Result<Fd> open_regular_file(int directory, const std::string& path, int mode) {
+  INDUCTORFS_TRY_ASSIGN(const auto named, open_at(directory, path, O_PATH | O_NOFOLLOW));
+  struct stat status {};
+  if (::fstat(named.get(), &status) != 0) return fail_errno("stat", path);
+  if (!S_ISREG(status.st_mode)) return fail(ErrorCode::kInvalid, path + " is not a regular file");
+  auto file = open_at(AT_FDCWD, proc_path(named.get()), mode);
+  if (!file) return fail(std::move(file).error().with_context(path));
+  return file;
+}
+
 Timestamp timestamp_of(const struct timespec& time) { return {time.tv_sec, time.tv_nsec}; }
 
 void copy_xattrs(int from, int to) {
@@ -161,7 +174,7 @@ bool LocalTree::is_empty(const std::string& path) const {
 }
 
 Result<Fd> LocalTree::open_file(const std::string& path, bool writable) const {
-  auto file = open_at(fd(), path, (writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW);
+  auto file = open_regular_file(fd(), path, writable ? O_RDWR : O_RDONLY);
   if (file || !writable || file.error().code() != ErrorCode::kNotPermitted) return file;
   // A file created read-only is still written through the descriptor that created it (git does so). With no handles
   // the daemon opens again, which an ordinary user's daemon may only do while the owner may write.
@@ -169,7 +182,7 @@ Result<Fd> LocalTree::open_file(const std::string& path, bool writable) const {
   if (!status || !*status) return file;
   const mode_t mode = (*status)->st_mode & 07777;
   if (::fchmodat(fd(), path.c_str(), mode | S_IWUSR | S_IRUSR, 0) != 0) return file;
-  auto again = open_at(fd(), path, O_RDWR | O_NOFOLLOW);
+  auto again = open_regular_file(fd(), path, O_RDWR);
   (void)::fchmodat(fd(), path.c_str(), mode, 0);  // it was just allowed to
   return again;
 }
@@ -207,7 +220,7 @@ Result<void> LocalTree::make_view_directories(std::string_view path, const RootA
 }
 
 Result<void> LocalTree::unshare(const std::string& path, EarlyCopy& early) const {
-  INDUCTORFS_TRY_ASSIGN(auto from, open_at(fd(), path, O_RDONLY | O_NOFOLLOW));
+  INDUCTORFS_TRY_ASSIGN(auto from, open_regular_file(fd(), path, O_RDONLY));
   struct stat status {};
   if (::fstat(from.get(), &status) != 0) return fail_errno("stat", path);
   // Beside the other nameless files, so that the copy never shows in the view.

@@ -70,6 +70,7 @@ class LocalTree {
   /// makes progress by it; what is no directory any more has no items.
   [[nodiscard]] static Result<std::vector<Item>> list_below(const Fd& directory, const std::string& below);
   [[nodiscard]] bool is_empty(const std::string& path) const;
+  /// Opens a regular file; kInvalid where another kind of file has got the name, which is never opened.
   [[nodiscard]] Result<Fd> open_file(const std::string& path, bool writable) const;
   [[nodiscard]] Result<void> rename(const std::string& from, const std::string& to, unsigned flags = 0) const;
   [[nodiscard]] Result<void> unlink(const std::string& path) const;

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A file system that can be made to hang: a read-only view of a directory by FUSE, whose process the test stops, or which takes
-requests and answers none any more. Root."""
+requests and answers none any more, or which never answers an open. Root."""
 import contextlib
 import ctypes
 import errno
 import os
+import shutil
 import signal
 import stat
 import struct
@@ -14,7 +15,8 @@ from pathlib import Path
 
 from .processes import wait_until
 
-LOOKUP, FORGET, GETATTR, READ, INIT, INTERRUPT, BATCH_FORGET = 1, 2, 3, 15, 26, 36, 42
+LOOKUP, FORGET, GETATTR, OPEN, READ, INIT, INTERRUPT, BATCH_FORGET = 1, 2, 3, 14, 15, 26, 36, 42
+HOLD_OPENS = "hold opens"
 IN_HEADER = struct.Struct("=IIQQIIII")
 NOSUID_NODEV = 0x6
 REQUEST_ROOM = 1 << 18
@@ -26,10 +28,12 @@ def attributes(path, number):
 
 
 class Server:
-    """Answers for nodes, which are paths. Nothing may be kept: each walk asks again."""
+    """Answers for nodes, which are paths. Nothing may be kept: each walk asks again. An open that is held ends when the kernel says that
+    a signal came for who waits for it."""
 
-    def __init__(self, device, source):
+    def __init__(self, device, source, holds_opens):
         self._device, self._paths, self._deaf = device, ["", source], False
+        self._holds_opens, self._held = holds_opens, set()
         signal.signal(signal.SIGUSR1, self._fall_deaf)
 
     def _fall_deaf(self, *_):
@@ -39,14 +43,24 @@ class Server:
         while True:
             request = os.read(self._device, REQUEST_ROOM)
             _, opcode, unique, node, *_ = IN_HEADER.unpack_from(request)
+            body = request[IN_HEADER.size:]
+            if opcode == OPEN and self._holds_opens:
+                self._held.add(unique)
+                continue
+            if opcode == INTERRUPT and (held := struct.unpack_from("=Q", body)[0]) in self._held:
+                self._held.remove(held)
+                self._reply(held, -errno.EINTR)
+                continue
             if self._deaf or opcode in (FORGET, BATCH_FORGET, INTERRUPT):
                 continue
             try:
-                error, answer = 0, self._answer(opcode, node, request[IN_HEADER.size:])
+                self._reply(unique, 0, self._answer(opcode, node, body))
             except OSError as failed:
-                error, answer = -failed.errno, b""
-            with contextlib.suppress(FileNotFoundError):  # interrupted meanwhile
-                os.write(self._device, struct.pack("=IiQ", 16 + len(answer), error, unique) + answer)
+                self._reply(unique, -failed.errno)
+
+    def _reply(self, unique, error, answer=b""):
+        with contextlib.suppress(FileNotFoundError):  # interrupted meanwhile
+            os.write(self._device, struct.pack("=IiQ", 16 + len(answer), error, unique) + answer)
 
     def _answer(self, opcode, node, body):
         if opcode == INIT:
@@ -67,20 +81,20 @@ class Server:
         raise OSError(errno.ENOSYS, "not done here")
 
 
-def serve(source, mountpoint):
+def serve(source, mountpoint, *how):
     device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode={stat.S_IFDIR:o},user_id=0,group_id=0,allow_other"
     if ctypes.CDLL(None, use_errno=True).mount(b"test", mountpoint.encode(), b"fuse", NOSUID_NODEV, options.encode()) != 0:
         raise OSError(ctypes.get_errno(), "mount")
-    Server(device, source).run()
+    Server(device, source, HOLD_OPENS in how).run()
 
 
 @contextlib.contextmanager
-def hung_files(source: Path, mountpoint: Path, by=signal.SIGSTOP):
+def hung_files(source: Path, mountpoint: Path, by=signal.SIGSTOP, how=()):
     """The directory at another path; what it gives makes it hang. At the end whoever waits there gets an error. SIGSTOP: what waits
     there can be killed. SIGUSR1: not even that, since requests are taken and not answered."""
     mountpoint.mkdir()
-    server = subprocess.Popen([sys.executable, "-B", "-m", __name__, source, mountpoint], cwd=Path(__file__).parent.parent)
+    server = subprocess.Popen([sys.executable, "-B", "-m", __name__, source, mountpoint, *how], cwd=Path(__file__).parent.parent)
     try:
         wait_until(lambda: os.path.ismount(mountpoint), what="the file system that will hang")
         yield lambda: server.send_signal(by)
@@ -88,6 +102,21 @@ def hung_files(source: Path, mountpoint: Path, by=signal.SIGSTOP):
         server.kill()  # closes the device, which ends the waits
         server.wait(20)
         subprocess.run(["umount", "-l", mountpoint], check=False)
+
+
+@contextlib.contextmanager
+def open_hangs(file: Path, room: Path):
+    """Whoever opens this file waits until a signal comes for it, as on a disk that does not answer. All else that is asked of the file is
+    answered, and other files are as they were. `room`: a directory that this makes."""
+    source = room / "source"
+    source.mkdir(parents=True)
+    shutil.copy2(file, source / file.name)
+    with hung_files(source, room / "hung", how=[HOLD_OPENS]):
+        subprocess.run(["mount", "--bind", room / "hung" / file.name, file], check=True)
+        try:
+            yield
+        finally:
+            subprocess.run(["umount", "-l", file], check=True)
 
 
 if __name__ == "__main__":

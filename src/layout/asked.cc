@@ -99,18 +99,15 @@ std::optional<AskedKey> key_asked_by(std::string_view path) {
     return AskedKey{Family::kVllmModel, classified.canonical + "/model"};
   }
   if (!rule_of(classified.family).shared) return std::nullopt;
-  switch (classified.family) {
-    case Family::kFxGraph:
-    case Family::kAotAutograd:
-    case Family::kAotAutogradEntry:
-    case Family::kSglangJit:
-      return std::nullopt;  // its directory was asked for before
-    case Family::kTritonKernel:
-      if (!is_group_file(path.substr(path.rfind('/') + 1))) return std::nullopt;
-      return AskedKey{classified.family, std::move(classified.key_directory)};
-    default:
-      return AskedKey{classified.family, std::move(classified.canonical)};
+  const Family family = classified.family;
+  const bool is_in_asked_directory = family == Family::kFxGraph || family == Family::kAotAutograd ||
+                                     family == Family::kAotAutogradEntry || family == Family::kSglangJit;
+  if (is_in_asked_directory) return std::nullopt;
+  if (family == Family::kTritonKernel) {
+    if (!is_group_file(path.substr(path.rfind('/') + 1))) return std::nullopt;
+    return AskedKey{family, std::move(classified.key_directory)};
   }
+  return AskedKey{family, std::move(classified.canonical)};
 }
 
 std::optional<std::chrono::nanoseconds> compile_time_of(Family family, std::string_view bytes) {

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <functional>
 
 #include "inductorfs/config/paths.h"
+#include "inductorfs/config/unknown_variables.h"
+#include "inductorfs/mount/process.h"
 
 namespace inductorfs::cli {
 namespace {
@@ -112,6 +115,9 @@ Result<void> MountArguments::apply_to(config::Settings& settings) const {
     INDUCTORFS_TRY(config::check_contradictions(configuration.values, file));
     settings.given.push_back({std::move(configuration.values), file, config::absolute_path("..", file)});
     settings.families = std::move(configuration.families);
+  }
+  for (const std::string& unknown : config::unknown_variables(config::process_variables())) {
+    (void)std::fputs(mount::warning_line(unknown).c_str(), stderr);
   }
   INDUCTORFS_TRY_ASSIGN(auto from_variables, config::given_by(config::process_variables(), here));
   for (config::GivenValues& one : from_variables) settings.given.push_back(std::move(one));

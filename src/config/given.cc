@@ -1,13 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options that a process's environment gives, and options that contradict each other.
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <utility>
 
+#include "inductorfs/base/nearest_name.h"
 #include "inductorfs/config/settings.h"
+#include "inductorfs/config/unknown_variables.h"
 #include "inductorfs/fingerprint/variables.h"
 
 namespace inductorfs::config {
+namespace {
+
+constexpr std::string_view kPrefix = "INDUCTORFS_";
+/// The program's own, between its processes and for its tests, and those of CONTRIBUTING.md, without the prefix.
+constexpr std::array<std::string_view, 37> kOthers{
+    "BUILD",           "BUILD_DIR",      "CHAOS_SECONDS",   "CHAOS_SEED",           "CRASH_DRIVER",
+    "CROSS_RULE",      "CROSS_USER",     "DICTIONARY_FILE", "ENVIRONMENTS_SECONDS", "FAIL_POINT",
+    "FAIL_POINT_ONCE", "FUZZ_SECONDS",   "GPU_PROBE",       "INSTALL_DEPS",         "MANY_ENTRIES",
+    "MATRIX",          "MATRIX_CELLS",   "MODEL_SEEDS",     "PACKAGE_JOBS",         "PACKAGE_REQUEST",
+    "POWER_CUTS",      "POWER_CUT_SEED", "PROGRAM",         "READER_REQUEST",       "REWRITE_GOLDEN",
+    "SANITIZED",       "SANITIZER",      "SERVING_LONG",    "SOURCE_ROOT",          "STORM_ROUNDS",
+    "STRESS_SECONDS",  "STRESS_THREADS", "TEST_BACKING",    "TEST_SANITIZED",       "TIDY_JOBS",
+    "VENVS",           "VERSION"};
+
+/// Kubernetes tells each pod of a service called "inductorfs" by variables of these forms.
+bool is_of_service(std::string_view name) {
+  return name == "PORT" || name.starts_with("PORT_") || name.ends_with("_SERVICE_HOST") || name == "SERVICE_HOST" ||
+         name == "SERVICE_PORT" || name.starts_with("SERVICE_PORT_") ||
+         name.find("_SERVICE_PORT") != std::string_view::npos || name.ends_with("_PORT") ||
+         name.find("_PORT_") != std::string_view::npos;
+}
+
+/// The variable of an option that is nearest; else one that begins as the name does, or goes on: PASSWORD, REMOTE_URL.
+std::string likely(const std::string& name, const std::vector<std::string>& known) {
+  constexpr size_t kLeast = 4;
+  if (std::string nearest = nearest_name(name, known); !nearest.empty()) return nearest;
+  for (const std::string& one : known) {
+    const bool goes_on = name.starts_with(one + "_") || one.starts_with(name + "_");
+    if (goes_on && std::min(name.size(), one.size()) >= kPrefix.size() + kLeast) return one;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::string> unknown_variables(const std::map<std::string, std::string>& variables) {
+  constexpr size_t kMost = 10;
+  constexpr size_t kShown = 128;
+  std::vector<std::string> known;
+  for (const Option& option : mount_options()) known.push_back(variable_of(option));
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : variables) {
+    if (!name.starts_with(kPrefix) || lines.size() == kMost) continue;
+    const std::string_view rest = std::string_view(name).substr(kPrefix.size());
+    if (std::ranges::find(known, name) != known.end() || is_of_service(rest)) continue;
+    if (std::ranges::find(kOthers, rest) != kOthers.end()) continue;
+    const std::string meant = likely(name, known);
+    lines.push_back("no option has the variable " + printable(name.substr(0, kShown)) +
+                    (meant.empty() ? "" : "; did you mean " + meant + "?") +
+                    "; it is ignored: inductorfs config show lists all options");
+  }
+  return lines;
+}
 
 std::string variable_of(const Option& option) {
   std::string name = "INDUCTORFS_";

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <iterator>
-#include <numeric>
 
+#include "inductorfs/base/nearest_name.h"
 #include "inductorfs/config/paths.h"
 
 namespace inductorfs::config {
@@ -66,33 +66,9 @@ std::string indented(std::string_view value, std::string_view margin) {
   return text;
 }
 
-namespace {
-
-/// The least number of letters that must be put in, taken out or replaced to make `b` of `a`.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t corner = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = corner + (a[i] == b[j] ? 0 : 1);
-      corner = std::exchange(row[j + 1], std::min({row[j] + 1, row[j + 1] + 1, replaced}));
-    }
-  }
-  return row.back();
-}
-
-}  // namespace
-
 std::string suggestion(std::string_view word, const std::vector<std::string>& names) {
-  constexpr size_t kNear = 2;
-  const auto far = [&](const std::string& name) {
-    return std::pair(distance(word, name), name.substr(0, 1) != word.substr(0, 1));
-  };
-  const auto nearest =
-      std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) { return far(a) < far(b); });
-  if (nearest == names.end() || far(*nearest).first > kNear) return {};
-  return "; did you mean " + *nearest + "?";
+  const std::string nearest = nearest_name(word, names);
+  return nearest.empty() ? nearest : "; did you mean " + nearest + "?";
 }
 
 std::string human_bytes(uint64_t bytes) {

@@ -6,6 +6,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/catalog/catalog.h"
+#include "inductorfs/config/unknown_variables.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::config {
@@ -445,6 +446,30 @@ TEST(GivenBy, TakesEachOptionFromItsVariable) {
   ASSERT_FALSE(bad);
   EXPECT_EQ(bad.error().what(),
             "foreground \"1\": variable INDUCTORFS_FOREGROUND: give true or false, or unset the variable");
+}
+
+TEST(Variables, OfNoOptionAreToldWithTheOneThatIsMeant) {
+  const auto told = [](const std::string& name) {
+    const auto lines = unknown_variables({{name, "x"}, {"HOME", "/root"}});
+    return lines.empty() ? std::string() : lines.front();
+  };
+  EXPECT_EQ(told("INDUCTORFS_REMOT"),
+            "no option has the variable INDUCTORFS_REMOT; did you mean INDUCTORFS_REMOTE?; it is ignored: inductorfs "
+            "config show lists all options");
+  EXPECT_NE(told("INDUCTORFS_PASSWORD").find("did you mean INDUCTORFS_PASSWORD_FILE?"), std::string::npos);
+  EXPECT_NE(told("INDUCTORFS_REMOTE_URL").find("did you mean INDUCTORFS_REMOTE?"), std::string::npos);
+  EXPECT_NE(told("INDUCTORFS_COLOUR").find("it is ignored"), std::string::npos);
+  EXPECT_EQ(told("INDUCTORFS_COLOUR").find("did you mean"), std::string::npos);
+  EXPECT_NE(told("INDUCTORFS_" + std::string(100'000, 'A')), "");
+  for (const Option& option : mount_options()) EXPECT_EQ(told(variable_of(option)), "");
+  for (const char* known : {"INDUCTORFS_FAIL_POINT", "INDUCTORFS_BUILD_DIR", "INDUCTORFS_SERVICE_HOST",
+                            "INDUCTORFS_SERVICE_PORT_REDIS", "INDUCTORFS_PORT_6379_TCP_ADDR", "INDUCTORFS_PORT",
+                            "INDUCTORFS_CACHE_SERVICE_HOST", "INDUCTORFS_CACHE_PORT_6379_TCP", "MY_INDUCTORFS_REMOT"}) {
+    EXPECT_EQ(told(known), "");
+  }
+  std::map<std::string, std::string> many;
+  for (int i = 0; i < 1000; ++i) many["INDUCTORFS_COLOUR_" + std::to_string(i)] = "x";
+  EXPECT_EQ(unknown_variables(many).size(), 10U);
 }
 
 }  // namespace

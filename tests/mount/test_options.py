@@ -2,6 +2,8 @@
 """Where options come from: a file, a variable, the command line; and what `config`, `status` and `metrics` say of them and of all mounts."""
 import json
 import os
+import re
+from pathlib import Path
 
 import pytest
 from inductorfs_testing import artefacts, places
@@ -208,3 +210,33 @@ def test_env_refuses_a_directory_that_another_user_made_first(cluster):
     os.chown(root / "sglang", victim, victim)
     as_user(attacker, 0, os.mkdir, root / "sglang" / "jit", 0o777)
     assert refused(root / "sglang" / "jit", f"belongs to uid {attacker}"), env()
+
+
+# ---- variables of no option
+
+def test_a_misspelt_variable_is_told(cluster, place):
+    done = run([PROGRAM, "mount", place.cache, "--store", place.store, *cluster.options()],
+               with_variables(place, INDUCTORFS_REMOT=cluster.redis.url, INDUCTORFS_SERVICE_HOST="10.0.0.1"), 30)
+    assert done.code == 0
+    assert done.err == ("inductorfs: warning: no option has the variable INDUCTORFS_REMOT; did you mean INDUCTORFS_REMOTE?; it is ignored: "
+                        "inductorfs config show lists all options\n")
+    place.unmount()
+
+
+def test_what_the_project_itself_uses_is_told_of_nothing(place):
+    """Scripts, tests, units and containers set these, or compile with them."""
+    root = Path(__file__).resolve().parents[2]
+    names, macros = set(), set()
+    for part in ("CONTRIBUTING.md", "README.md", ".ci", "docs", "packaging", "scripts", "src", "include", "systemd", "tests"):
+        for file in [root / part] if (root / part).is_file() else (root / part).rglob("*"):
+            if file.is_file() and file.suffix != ".zdict" and file.name not in ("test_options.py", "settings_test.cc", "given.cc", "unknown_variables.h"):
+                text = file.read_text(errors="replace")
+                names |= set(re.findall(r"\bINDUCTORFS_[A-Z_]*[A-Z]\b(?!\()", text))
+                macros |= set(re.findall(r"(?:define |-D)(INDUCTORFS_[A-Z_]+)", text))
+    assert {"INDUCTORFS_TRY", "INDUCTORFS_WITH_CUDA"} <= macros  # which nobody sets
+    assert {"INDUCTORFS_FAIL_POINT", "INDUCTORFS_VENVS", "INDUCTORFS_CHAOS_SECONDS"} <= names
+    options = {f"INDUCTORFS_{word.upper().replace('-', '_')}" for word in
+               re.findall("^# ([a-z-]+):|^([a-z-]+) =", run([PROGRAM, "config", "show"], place.env(), 20).out, re.M) for word in word if word}
+    others = {name: "x" for name in names - options - macros}
+    done = run([PROGRAM, "config", "show"], with_variables(place, **others), 20)
+    assert (done.code, done.err) == (0, ""), done.err

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
 
-#include "inductorfs/base/fd.h"
+#include "inductorfs/base/trusted_file.h"
 #include "inductorfs/config/settings.h"
 #include "inductorfs/config/text.h"
 
@@ -161,7 +160,7 @@ Result<Configuration> to_configuration(const toml::table& table, const std::stri
 }  // namespace
 
 Result<Configuration> read_configuration(const std::string& path) {
-  const Result<std::string> text = read_file(AT_FDCWD, path, kFileLimit);
+  const Result<std::string> text = read_trusted_file(path, kFileLimit);
   if (!text) {
     const std::string why = text.error().what().empty() ? "it does not exist" : text.error().what();
     return fail(text.error().code(), "cannot read the configuration: " + path + ": " + why);

@@ -18,6 +18,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/regular_file.h"
+#include "inductorfs/base/trusted_file.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/mount/open_files.h"
 #include "inductorfs/mount/process_views.h"
@@ -69,8 +70,9 @@ Result<void> find_certificates(const config::Settings& settings) {
                                      {"--key-file", &settings.key_file}}) {
     if (file->empty()) continue;
     const Result<Fd> opened = open_regular(*file, kCertificateLimit);
-    if (opened) continue;
-    const std::string why = opened.error().what().empty() ? "it does not exist" : opened.error().what();
+    const Result<void> usable = opened ? check_trusted_file(*file) : fail(opened.error());
+    if (usable) continue;
+    const std::string why = usable.error().what().empty() ? "it does not exist" : usable.error().what();
     return fail(ErrorCode::kInvalid, "cannot read the file of " + std::string(option) + ": " + *file + ": " + why);
   }
   return {};

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "endpoint.h"
 
-#include <fcntl.h>
-
 #include <utility>
 
-#include "inductorfs/base/fd.h"
+#include "inductorfs/base/trusted_file.h"
 
 namespace inductorfs::remote {
 namespace {
@@ -13,7 +11,7 @@ namespace {
 constexpr uint64_t kSecretLimit = 4096;
 
 Result<std::string> read_secret(const std::string& path) {
-  auto text = read_file(AT_FDCWD, path, kSecretLimit);
+  auto text = read_trusted_file(path, kSecretLimit);
   if (!text) {
     const std::string why = text.error().what().empty() ? "it does not exist" : text.error().what();
     return fail(ErrorCode::kInvalid, "cannot read the password file " + path + ": " + why);

@@ -42,8 +42,11 @@ void add_remote(const Json& status, const std::string& mount, std::vector<Diagno
          "check host, port, password and firewall from this host; jobs compile meanwhile, and what they "
          "make is published later"});
   } else {
-    findings.push_back(
-        {Kind::kGood, mount + ": " + text_at(remote, "address") + " answers, Redis " + text_at(remote, "version"), {}});
+    const std::string refusal = text_at(remote, "refuses_writes");  // a warning of the mount has it
+    findings.push_back({refusal.empty() ? Kind::kGood : Kind::kNote,
+                        mount + ": " + text_at(remote, "address") + " answers, Redis " + text_at(remote, "version") +
+                            (refusal.empty() ? "" : ", and refuses writes"),
+                        {}});
   }
   const Json& cluster = part_of(status, "cluster");
   if (const std::string why = text_at(cluster, "why"); flag_at(cluster, "frozen")) {
@@ -143,8 +146,11 @@ std::vector<Diagnosis> findings_of_mount(const Json& status, uid_t user) {
                         mount + " is served by version " + version + ", and this is " INDUCTORFS_VERSION,
                         "run inductorfs upgrade " + shell_word(mount) + "; no job notices"});
   }
+  const std::string refusal = text_at(part_of(status, "remote"), "refuses_writes");
   for (const Json& warning : part_of(status, "warnings")) {
-    findings.push_back({Kind::kWarning, mount + ": " + plain_item(warning), {}});  // it names its remedy itself
+    const std::string text = plain_item(warning);  // it names its remedy itself
+    const bool is_refusal = !refusal.empty() && text.find(refusal) != std::string::npos;
+    findings.push_back({is_refusal ? Kind::kBad : Kind::kWarning, mount + ": " + text, {}});
   }
   add_sharing(status, mount, user, findings);
   return findings;

@@ -30,6 +30,7 @@ std::string remote_text(const Json& remote) {
   std::string text = text_at(remote, "address") + (up ? ", reachable" : ", NOT reachable");
   if (up && remote.contains("version")) text += ", Redis " + text_at(remote, "version");
   if (!up && !text_at(remote, "last_error").empty()) text += ": " + text_at(remote, "last_error");
+  if (up && !text_at(remote, "refuses_writes").empty()) text += ", REFUSES WRITES";
   if (flag_at(remote, "read_only")) return text + "; --read-only: this mount changes nothing there";
   if (remote.contains("publishes") && !flag_at(remote, "publishes"))
     text += "; --no-publish: what jobs write stays here";

@@ -79,12 +79,12 @@ Result<void> find_certificates(const config::Settings& settings) {
 }
 
 Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& settings, const std::string& id,
-                                                    const TakeoverState& takeover, Counters& counters) {
+                                                    const TakeoverState& takeover, Layers& layers) {
   if (settings.remote.empty()) return remote::make_local_remote();
   if (takeover.safe_mode) return remote::make_absent_remote("safe mode after crashes: the remote is off");
   const remote::RemoteOptions options = remote_options(settings, "inductorfs-" + id);
   const std::string shown = log::redact_url(settings.remote);
-  Result<std::unique_ptr<remote::Remote>> opened = remote::open_redis(options, counters);
+  Result<std::unique_ptr<remote::Remote>> opened = remote::open_redis(options, layers.counters, layers.writes);
   // Jobs use a mount that is resumed: it goes on without the remote.
   if (!opened && takeover.resume) return remote::make_absent_remote(opened.error().what());
   if (!opened) return wrong_option(std::move(opened).error().with_context("remote " + shown));
@@ -343,7 +343,7 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   const std::string origin = (host_name() + "/" + id).substr(0, codec::kOriginLimit);
   layers->origin = origin;
 
-  INDUCTORFS_TRY_ASSIGN(auto remote, open_remote(settings, id, takeover, layers->counters));
+  INDUCTORFS_TRY_ASSIGN(auto remote, open_remote(settings, id, takeover, *layers));
   layers->remote = std::move(remote);
   const int64_t remote_time = watch.lap();
 

@@ -57,27 +57,37 @@ std::string RemoteWatch::summary() const {
   const remote::Remote::Health health = remote_.health();
   std::string line = "serving, " + grouped(entries_()) + " entries; remote " + address_;
   const auto since = away_since_.with([](const std::optional<std::time_t>& away) { return away; });
-  if (health.reachable) return config::printable(line + " answers");
+  const remote::WriteCondition::Refusal refusal = writes_->refusal();
+  if (health.reachable && refusal.why.empty()) return config::printable(line + " answers");
+  if (health.reachable) {
+    return config::printable(line + " refuses what is published since " + in_utc(refusal.since) + ": " + refusal.why);
+  }
   if (since) line += " away since " + in_utc(*since);
   return config::printable(line + (since ? ": " : " has not answered yet: ") + health.last_error);
 }
 
 void RemoteWatch::watch_until(const std::stop_token&) {
   std::optional<bool> told;
+  bool told_refusal = false;
   SteadyTime told_at;
   std::string summary_told;
   SteadyTime stale_at;
   bool stopping = false;
   while (!stopping) {
-    if (std::chrono::steady_clock::now() >= stale_at || !knowledge().facts || told == false) {
+    const Knowledge known = knowledge();
+    if (std::chrono::steady_clock::now() >= stale_at || !known.facts || !known.wrong.empty() || told == false) {
       const Activity activity("asks the server");
       learn();
       stale_at = std::chrono::steady_clock::now() + kFactsLifetime;
     }
     const remote::Remote::Health health = remote_.health();
-    const bool changed = told != health.reachable;
-    if (changed) note(health);
+    const std::string refusal = health.reachable ? writes_->refusal().why : std::string();
+    const bool refuses = !refusal.empty();
+    const bool changed = told != health.reachable || told_refusal != refuses;
+    if (told != health.reachable) note(health);
+    if (told_refusal != refuses) note_refusal(refusal);
     told = health.reachable;
+    told_refusal = refuses;
     if (changed || std::chrono::steady_clock::now() - told_at >= kSummaryPeriod) {
       std::string line = summary();
       if (line != summary_told) notify_systemd("STATUS=" + line);
@@ -117,6 +127,14 @@ void RemoteWatch::note(const remote::Remote::Health& health) {
     log::info("mount.remote_up", {{"remote", address_}});
   } else {
     log::warning("mount.remote_down", {{"remote", address_}, {"why", health.last_error}});
+  }
+}
+
+void RemoteWatch::note_refusal(const std::string& why) {
+  if (!why.empty()) {
+    log::warning("mount.remote_refuses", {{"remote", address_}, {"why", why}});
+  } else {
+    log::info("mount.remote_takes", {{"remote", address_}});
   }
 }
 

@@ -40,12 +40,22 @@ Json store_part(const StatusFacts& facts) {
           {"size_limit", usage.size_limit},    {"free_floor", usage.free_floor}, {"evicted", usage.evicted}};
 }
 
+std::string utc(std::time_t time) {
+  std::tm parts{};
+  std::array<char, 32> text{};
+  if (time == 0 || ::gmtime_r(&time, &parts) == nullptr) return {};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
 Json remote_part(const StatusFacts& facts) {
   const remote::Remote::Health health = facts.layers.remote->health();
+  const remote::WriteCondition::Refusal refusal = facts.layers.writes->refusal();
   Json part = {{"configured", !facts.settings.remote.empty()},
                {"address", facts.settings.remote.empty() ? std::string() : health.address},
                {"reachable", !facts.settings.remote.empty() && health.reachable},
                {"last_error", health.last_error},
+               {"refuses_writes", refusal.why},
+               {"refuses_since", utc(refusal.since)},
                {"publishes", !facts.settings.remote.empty() && why_nothing_is_published(facts.settings).empty()},
                {"read_only", facts.settings.read_only}};
   if (facts.server.facts) {
@@ -85,13 +95,6 @@ Json unknown_part(const std::vector<fingerprint::UnknownJobs>& unknown) {
     list.push_back({{"user", jobs.user}, {"processes", jobs.processes}, {"why", jobs.why}});
   }
   return list;
-}
-
-std::string utc(std::time_t time) {
-  std::tm parts{};
-  std::array<char, 32> text{};
-  if (time == 0 || ::gmtime_r(&time, &parts) == nullptr) return {};
-  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
 Json facts_part(const StatusFacts& facts) {
@@ -143,8 +146,18 @@ std::string disk_warning(const std::string& store, uint64_t floor) {
          " of --store-floor, so nothing is fetched from the cluster" + remedy;
 }
 
+/// Empty while the server takes what is published, and while it is away: that is no refusal.
+std::string refusal_warning(const StatusFacts& facts) {
+  const remote::WriteCondition::Refusal refusal = facts.layers.writes->refusal();
+  if (refusal.why.empty() || !facts.layers.remote->health().reachable) return {};
+  if (!why_nothing_is_published(facts.settings).empty()) return {};
+  return "the server has refused what this mount publishes since " + utc(refusal.since) + ": " + refusal.why +
+         "; what jobs write waits on this host and is published when the server takes it";
+}
+
 Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
   Json warnings = Json::array();
+  if (std::string refusal = refusal_warning(facts); !refusal.empty()) warnings.push_back(std::move(refusal));
   if (std::string trouble = writing_trouble(facts.settings.store); !trouble.empty()) {
     warnings.push_back(std::move(trouble));
   }

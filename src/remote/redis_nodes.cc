@@ -37,10 +37,22 @@ std::string orders_in(const Reply& reply) {
 
 bool is_of_wrong_type(const Reply& reply) { return reply.is_error() && reply.text.starts_with("WRONGTYPE"); }
 
+/// Of a heartbeat. A user may lack the right to these keys alone, and then publishes all the same; a server that wants
+/// a password now, or that does not write, takes nothing of what is published either.
+void note_writes(const std::vector<Reply>& replies, bool writes, WriteCondition& condition) {
+  const bool no_password = replies[0].is_error() && replies[0].text.starts_with("NOAUTH ");
+  const Reply& last = no_password ? replies[0] : replies[writes ? 1 : 0];
+  if (no_password || refuses_writes(last)) {
+    condition.refused(WriteCondition::Write::kRecord, redis::to_error(last));
+  } else if (writes && !last.is_error()) {
+    condition.taken(WriteCondition::Write::kRecord);
+  }
+}
+
 }  // namespace
 
-Result<BeatAnswer> beat_at(RedisClient& session, const std::string& id, std::string_view record, bool registers,
-                           Deadline deadline) {
+Result<BeatAnswer> beat_at(RedisClient& session, WriteCondition& condition, const std::string& id,
+                           std::string_view record, bool registers, Deadline deadline) {
   INDUCTORFS_TRY(check_node(id));
   if (record.size() > kNodeRecordLimit) return fail(ErrorCode::kInvalid, "the record of a mount is too long");
   const bool writes = !record.empty() && !session.options().read_only;
@@ -61,6 +73,7 @@ Result<BeatAnswer> beat_at(RedisClient& session, const std::string& id, std::str
   INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     answer = {};
     INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(commands));
+    note_writes(replies, writes, condition);
     if (replies[0].is_error() && !is_of_wrong_type(replies[0])) return fail(redis::to_error(replies[0]));
     answer.orders = orders_in(replies[0]);
     for (size_t i = 1; i < std::min<size_t>(replies.size(), 3); ++i) {

@@ -7,6 +7,7 @@
 #include "breaker.h"
 #include "head.h"
 #include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/write_condition.h"
 #include "lifetime.h"
 #include "redis_client.h"
 #include "rereads.h"
@@ -22,10 +23,14 @@ inline constexpr size_t kRecordsPerRead = 32;
 
 void fetch_blobs(RedisClient& session, std::span<const codec::Digest> digests, BlobSink& sink, Budget& budget);
 
+/// Says whether this reply means that the server reads and does not write, whoever asks: it is full, cannot save, is a
+/// replica, or lacks its replicas.
+[[nodiscard]] bool refuses_writes(const redis::Reply& reply);
+
 /// Publishes a group. `writes` is open while the server reads but refuses to write (OOM, MISCONF, READONLY,
 /// NOREPLICAS).
-[[nodiscard]] Result<PublishOutcome> publish_group(RedisClient& session, Breaker& writes, const PublishGroup& group,
-                                                   BlobSource& source, Deadline deadline);
+[[nodiscard]] Result<PublishOutcome> publish_group(RedisClient& session, Breaker& writes, WriteCondition& condition,
+                                                   const PublishGroup& group, BlobSource& source, Deadline deadline);
 [[nodiscard]] Result<void> report_lost_entry(RedisClient& session, const ScopeId& scope, const std::string& path,
                                              const codec::Digest& digest, Deadline deadline);
 
@@ -52,8 +57,8 @@ void fetch_blobs(RedisClient& session, std::span<const codec::Digest> digests, B
                                                                    Deadline deadline);
 
 /// `registers` puts the mount into the registry, and begins the lifetime of the orders anew.
-[[nodiscard]] Result<BeatAnswer> beat_at(RedisClient& session, const std::string& id, std::string_view record,
-                                         bool registers, Deadline deadline);
+[[nodiscard]] Result<BeatAnswer> beat_at(RedisClient& session, WriteCondition& condition, const std::string& id,
+                                         std::string_view record, bool registers, Deadline deadline);
 void leave_nodes(RedisClient& session, const std::string& id, Deadline deadline);
 /// Records of mounts that anybody has put there under an id that is none are left out ("remote.bad_nodes").
 [[nodiscard]] Result<std::vector<NodeRecord>> list_records(RedisClient& session, size_t limit, Deadline deadline);

@@ -29,12 +29,6 @@ constexpr uint64_t kClaimRate = 4ULL * 1024;
 constexpr uint64_t kClaimBytesMost = 1ULL << 30;
 constexpr int kSecondsBetweenNewer = 600;
 
-bool refuses_writes(const Reply& reply) {
-  constexpr std::array<std::string_view, 4> kWords = {"OOM ", "MISCONF ", "READONLY ", "NOREPLICAS "};
-  return reply.is_error() &&
-         std::any_of(kWords.begin(), kWords.end(), [&](std::string_view word) { return reply.text.starts_with(word); });
-}
-
 /// One publish. Confined to the publishing thread.
 class PublishJob {
  public:
@@ -299,8 +293,14 @@ void tell_of_newer(const PublishGroup& group) {
 
 }  // namespace
 
-Result<PublishOutcome> publish_group(RedisClient& session, Breaker& writes, const PublishGroup& group,
-                                     BlobSource& source, Deadline deadline) {
+bool refuses_writes(const Reply& reply) {
+  constexpr std::array<std::string_view, 4> kWords = {"OOM ", "MISCONF ", "READONLY ", "NOREPLICAS "};
+  return reply.is_error() &&
+         std::any_of(kWords.begin(), kWords.end(), [&](std::string_view word) { return reply.text.starts_with(word); });
+}
+
+Result<PublishOutcome> publish_group(RedisClient& session, Breaker& writes, WriteCondition& condition,
+                                     const PublishGroup& group, BlobSource& source, Deadline deadline) {
   INDUCTORFS_TRY_ASSIGN(auto encoded, encode_group(group));
   const Breaker::Ticket ticket = writes.admit(std::chrono::steady_clock::now());
   if (ticket == Breaker::Ticket::kRefused) {
@@ -313,13 +313,16 @@ Result<PublishOutcome> publish_group(RedisClient& session, Breaker& writes, cons
     if (job.refusal()->text.starts_with("READONLY ")) session.hang_up(Use::kPublish);
     writes.failed(ticket, std::chrono::steady_clock::now());
     session.counters().get("remote.publish_refused").add();
-    return fail(redis::to_error(*job.refusal()));
+    Error why = redis::to_error(*job.refusal());
+    condition.refused(WriteCondition::Write::kPublish, why);
+    return fail(std::move(why));
   }
   if (!outcome) {
     writes.abandoned(ticket);
     session.counters().get("remote.publish_failed").add();
     // A server that answers MOVED or ASK is an operator's to change: until then what is queued waits.
     const ErrorCode code = outcome.error().code();
+    if (code == ErrorCode::kNotPermitted) condition.refused(WriteCondition::Write::kPublish, outcome.error());
     // While other shards of a cluster answer, it is this group's turn that has to wait, not the whole queue's.
     const bool away = code == ErrorCode::kUnavailable || code == ErrorCode::kTimedOut;
     if (away && session.shards() != nullptr && session.health().reachable) {
@@ -328,6 +331,8 @@ Result<PublishOutcome> publish_group(RedisClient& session, Breaker& writes, cons
     return fail(code == ErrorCode::kNotSupported ? ErrorCode::kUnavailable : code, outcome.error().what());
   }
   writes.succeeded(ticket);
+  // The other outcomes wrote nothing.
+  if (job.outcome() == PublishOutcome::kPublished) condition.taken(WriteCondition::Write::kPublish);
   count(session, job.outcome());
   if (job.outcome() == PublishOutcome::kNewer) tell_of_newer(group);
   return job.outcome();

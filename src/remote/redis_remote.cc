@@ -35,8 +35,8 @@ class RedisRemote final : public Remote {
     Guarded<SteadyTime> registered;  ///< when this mount was put into the registry of mounts
   };
 
-  RedisRemote(RedisClient session, std::shared_ptr<Shared> shared)
-      : session_(std::move(session)), shared_(std::move(shared)) {}
+  RedisRemote(RedisClient session, std::shared_ptr<Shared> shared, std::shared_ptr<WriteCondition> writes)
+      : session_(std::move(session)), shared_(std::move(shared)), writes_(std::move(writes)) {}
 
   void fetch(std::span<const codec::Digest> digests, BlobSink& sink, Deadline deadline) override {
     Budget budget(deadline, session_.options().without_progress, std::chrono::steady_clock::now());
@@ -48,7 +48,7 @@ class RedisRemote final : public Remote {
   bool resting() const override { return session_.resting(); }
   Result<PublishOutcome> publish(const PublishGroup& group, BlobSource& source, Deadline deadline) override {
     if (session_.options().read_only) return read_only();
-    return publish_group(session_, shared_->writes, group, source, deadline);
+    return publish_group(session_, shared_->writes, *writes_, group, source, deadline);
   }
   Result<void> renew(std::span<const codec::Digest> digests, Deadline deadline) override {
     if (session_.options().read_only) return read_only();
@@ -102,7 +102,7 @@ class RedisRemote final : public Remote {
     const bool is_due = shared_->registered.with(
         [&](const SteadyTime& last) { return last == SteadyTime{} || now - last >= kRegisterInterval; });
     const bool registers = is_due && !record.empty();
-    auto answer = beat_at(session_, id, record, registers, deadline);
+    auto answer = beat_at(session_, *writes_, id, record, registers, deadline);
     if (answer && registers) shared_->registered.with([&](SteadyTime& last) { last = now; });
     return answer;
   }
@@ -124,7 +124,7 @@ class RedisRemote final : public Remote {
   Result<ServerFacts> probe(Deadline deadline) override { return probe_server(session_, deadline); }
   Health health() const override { return session_.health(); }
   std::unique_ptr<Remote> cancellable(std::function<bool()> cancelled) override {
-    return std::make_unique<RedisRemote>(session_.cancellable(std::move(cancelled)), shared_);
+    return std::make_unique<RedisRemote>(session_.cancellable(std::move(cancelled)), shared_, writes_);
   }
 
  private:
@@ -144,6 +144,7 @@ class RedisRemote final : public Remote {
 
   RedisClient session_;
   std::shared_ptr<Shared> shared_;
+  std::shared_ptr<WriteCondition> writes_;
 };
 
 bool is_good_prefix(const std::string& prefix) {
@@ -155,13 +156,18 @@ bool is_good_prefix(const std::string& prefix) {
 }  // namespace
 
 Result<std::unique_ptr<Remote>> open_redis(const RemoteOptions& options, Counters& counters) {
+  return open_redis(options, counters, std::make_shared<WriteCondition>());
+}
+
+Result<std::unique_ptr<Remote>> open_redis(const RemoteOptions& options, Counters& counters,
+                                           std::shared_ptr<WriteCondition> writes) {
   INDUCTORFS_TRY_ASSIGN(auto endpoint, endpoint_of(options));
   if (!is_good_prefix(options.prefix)) {
     return fail(ErrorCode::kInvalid, "the key prefix is 1 to 64 letters, digits, and - _ .");
   }
   if (options.blob_lifetime.count() <= 0) return fail(ErrorCode::kInvalid, "the lifetime of blobs must be positive");
   return std::make_unique<RedisRemote>(RedisClient(options, std::move(endpoint), counters),
-                                       std::make_shared<RedisRemote::Shared>(options));
+                                       std::make_shared<RedisRemote::Shared>(options), std::move(writes));
 }
 
 }  // namespace inductorfs::remote

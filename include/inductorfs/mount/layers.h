@@ -15,6 +15,7 @@
 #include "inductorfs/host/learn.h"
 #include "inductorfs/ledger/ledger.h"
 #include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/write_condition.h"
 #include "inductorfs/store/blob_store.h"
 #include "inductorfs/takeover/region.h"
 #include "inductorfs/vfs/file_system.h"
@@ -29,6 +30,7 @@ struct Layers {
   Counters counters;
   std::unique_ptr<host::ThisHost> host;
   std::unique_ptr<store::BlobStore> store;
+  std::shared_ptr<remote::WriteCondition> writes = std::make_shared<remote::WriteCondition>();  ///< of the remote
   std::unique_ptr<remote::Remote> remote;
   std::unique_ptr<catalog::Catalog> catalog;
   std::unique_ptr<ledger::Ledger> ledger;

@@ -3,6 +3,7 @@
 
 #include <ctime>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -10,11 +11,12 @@
 
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/write_condition.h"
 
 namespace inductorfs::mount {
 
 /// Watches the server in the background, by a thread of its own: it learns what the server is as soon as that answers,
-/// and tells the log and systemd when the server goes and comes back. The remote must outlive it.
+/// and tells the log and systemd when the server goes and comes back, or refuses writes. The remote must outlive it.
 /// Safe for concurrent use.
 class RemoteWatch {
  public:
@@ -25,8 +27,9 @@ class RemoteWatch {
 
   /// `address` goes into the log, so it must be without secrets; empty when the mount has no remote. `entries` returns
   /// how many entries of the cluster the mount knows; any thread calls it, and it may wait for the catalog.
-  RemoteWatch(remote::Remote& remote, std::string address, std::function<uint64_t()> entries)
-      : remote_(remote), address_(std::move(address)), entries_(std::move(entries)) {}
+  RemoteWatch(remote::Remote& remote, std::shared_ptr<const remote::WriteCondition> writes, std::string address,
+              std::function<uint64_t()> entries)
+      : remote_(remote), writes_(std::move(writes)), address_(std::move(address)), entries_(std::move(entries)) {}
   ~RemoteWatch() { stop(); }
   RemoteWatch(const RemoteWatch&) = delete;
   RemoteWatch& operator=(const RemoteWatch&) = delete;
@@ -42,8 +45,10 @@ class RemoteWatch {
   void watch_until(const std::stop_token& stop);
   void learn();
   void note(const remote::Remote::Health& health);
+  void note_refusal(const std::string& why);
 
   remote::Remote& remote_;
+  std::shared_ptr<const remote::WriteCondition> writes_;
   std::string address_;
   std::function<uint64_t()> entries_;
   Guarded<Knowledge> knowledge_;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
+#include <cstdio>
+
 #include "answers.h"
 #include "command.h"
 #include "inductorfs/cli/run.h"
+#include "inductorfs/config/paths.h"
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/requests.h"
 #include "inductorfs/control/socket.h"
@@ -18,6 +21,8 @@ namespace {
 constexpr Milliseconds kUnmountPatience{60000};
 constexpr Milliseconds kDeathPatience{1000};
 constexpr Milliseconds kDeathPause{10};
+/// Workers that may end one after the other while they are asked.
+constexpr int kAttempts = 3;
 
 /// A mount without a daemon to ask: the kernel can take it away all the same.
 Result<void> unmount_orphan(const std::string& mountpoint, bool lazy, const config::Environment& environment) {
@@ -32,28 +37,60 @@ Result<void> unmount_orphan(const std::string& mountpoint, bool lazy, const conf
 }
 
 /// A daemon that is being killed hangs up first and lets go of its socket a moment later.
-bool has_died(const std::string& socket) {
+void await_death(const std::string& socket) {
   const Deadline deadline = Deadline::after(kDeathPatience);
-  while (control::is_listening(socket)) {
-    if (deadline.passed()) return false;
+  while (control::is_listening(socket) && !deadline.passed()) {
     (void)control::wait_for(-1, 0, Deadline::after(kDeathPause));
   }
-  return true;
+}
+
+/// Says for what the command still waits; once, in one line.
+void tell_wait(const Located& mount, pid_t daemon) {
+  constexpr Milliseconds kPatience{500};
+  const bool answers = control::ask(mount.socket, control::where_request(), Deadline::after(kPatience)).has_value();
+  const std::string process = daemon > 0 ? " (pid " + std::to_string(daemon) + ")" : "";
+  const std::string why = answers ? "its daemon" + process + " finishes requests and publishes what is queued"
+                                  : "its worker" + process +
+                                        " does not answer; the supervisor replaces one that hangs after --hang-timeout";
+  (void)::fputs(("inductorfs: waiting for the end of the mount: " + config::printable(mount.mountpoint) + ": " + why +
+                 "; at most " + std::to_string(kUnmountPatience.count() / 1000) + " s\n")
+                    .c_str(),
+                stderr);
+}
+
+Error too_late(const Located& mount, pid_t daemon) {
+  const std::string remedy = daemon > 0 ? "if its worker hangs, run kill -9 " + std::to_string(daemon) +
+                                              " and inductorfs unmount again; no file is lost"
+                                        : "see its log";
+  return {ErrorCode::kTimedOut, "the mount has not ended within " + std::to_string(kUnmountPatience.count() / 1000) +
+                                    " s: " + mount.mountpoint + ": " + remedy};
 }
 
 Result<void> unmount(const std::string& mountpoint, bool lazy, const config::Environment& environment) {
-  const Result<Located> mount = locate_mount(mountpoint, environment);
-  if (!mount && mount.error().code() == ErrorCode::kUnavailable) {
-    return unmount_orphan(mountpoint, lazy, environment);
+  const Deadline deadline = Deadline::after(kUnmountPatience);
+  pid_t silent = 0;
+  for (int attempt = 0;; ++attempt) {
+    const Result<Located> mount = locate_mount(mountpoint, environment);
+    if (!mount && mount.error().code() == ErrorCode::kUnavailable) {
+      return unmount_orphan(mountpoint, lazy, environment);
+    }
+    if (!mount && mount.error().code() == ErrorCode::kNotFound && attempt > 0) return {};
+    if (!mount) return fail(mount.error());
+    const auto on_silence = [&](pid_t daemon) {
+      if (daemon != silent) tell_wait(*mount, daemon);
+      silent = daemon;
+    };
+    const Result<std::string> answer =
+        control::ask_and_await_end(mount->socket, control::unmount_request(lazy), deadline, on_silence);
+    if (answer) {
+      const Result<std::string> done = control::parse_answer(*answer);
+      return done ? Result<void>() : fail(done.error());
+    }
+    if (answer.error().code() == ErrorCode::kTimedOut) return fail(too_late(*mount, silent));
+    const bool broke_off = answer.error().code() == ErrorCode::kUnavailable;
+    if (!broke_off || attempt == kAttempts) return fail(on_the_way(mountpoint, answer.error()));
+    await_death(mount->socket);  // its successor, if there is one, is asked next
   }
-  if (!mount) return fail(mount.error());
-  const Result<std::string> answer =
-      control::ask_and_await_end(mount->socket, control::unmount_request(lazy), Deadline::after(kUnmountPatience));
-  const bool broke_off = !answer && answer.error().code() == ErrorCode::kUnavailable;
-  if (broke_off && has_died(mount->socket)) return unmount_orphan(mountpoint, lazy, environment);
-  if (!answer) return fail(on_the_way(mountpoint, answer.error()));
-  INDUCTORFS_TRY(control::parse_answer(*answer));
-  return {};
 }
 
 class UnmountCommand final : public Subcommand {

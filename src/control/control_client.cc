@@ -17,6 +17,14 @@ Result<Fd> connect_in_turn(const std::string& path, Deadline deadline) {
   return fd;
 }
 
+/// The server hangs up on a longer one, without a word.
+Result<void> check_size(std::string_view request) {
+  if (request.size() <= kRequestLimit) return {};
+  return fail(ErrorCode::kInvalid, "what is asked of the daemon is too long: " + std::to_string(request.size()) +
+                                       " bytes: at most " + std::to_string(kRequestLimit) +
+                                       "; give shorter or fewer words");
+}
+
 Result<std::string> converse(int fd, std::string_view request, Deadline deadline) {
   const Result<void> sent = send_line(fd, request, deadline);
   Result<std::string> answer = receive_line(fd, kAnswerLimit, deadline);
@@ -28,14 +36,19 @@ Result<std::string> converse(int fd, std::string_view request, Deadline deadline
 }  // namespace
 
 Result<std::string> ask(const std::string& path, std::string_view request, Deadline deadline) {
+  INDUCTORFS_TRY(check_size(request));
   INDUCTORFS_TRY_ASSIGN(const auto fd, connect_in_turn(path, deadline));
   return converse(fd.get(), request, deadline);
 }
 
-Result<std::string> ask_and_await_end(const std::string& path, std::string_view request, Deadline deadline) {
+Result<std::string> ask_and_await_end(const std::string& path, std::string_view request, Deadline deadline,
+                                      const std::function<void(pid_t daemon)>& on_silence) {
+  INDUCTORFS_TRY(check_size(request));
   INDUCTORFS_TRY_ASSIGN(const auto fd, connect_in_turn(path, deadline));
   const Result<void> sent = send_line(fd.get(), request, deadline);
-  Result<std::string> said = await_end(fd.get(), deadline);
+  Result<std::string> said = await_end(fd.get(), deadline, kSilence, [&] {
+    if (on_silence) on_silence(peer_of(fd.get()));
+  });
   if (!said) return said;
   while (said->ends_with('\n')) said->pop_back();
   if (said->empty()) return sent ? fail(ErrorCode::kUnavailable, "the daemon has gone") : fail(sent.error());

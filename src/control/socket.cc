@@ -119,11 +119,26 @@ Result<void> send_line(int fd, std::string_view line, Deadline deadline) {
   return {};
 }
 
-Result<std::string> await_end(int fd, Deadline deadline) {
+pid_t peer_of(int fd) {
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0 ? credentials.pid : 0;
+}
+
+Result<std::string> await_end(int fd, Deadline deadline, Milliseconds silence,
+                              const std::function<void()>& on_silence) {
   constexpr size_t kKept = 16384;
   std::string said;
   std::array<char, 256> piece{};
+  const Deadline quiet = deadline.earlier(silence);
+  bool told = false;
   while (true) {
+    if (!told && !wait_for(fd, POLLIN, quiet)) {
+      if (deadline.passed()) return too_late();
+      told = true;
+      on_silence();
+      continue;
+    }
     if (!wait_for(fd, POLLIN, deadline)) return too_late();
     const Result<std::optional<size_t>> got = receive_some(fd, piece.data(), piece.size());
     if (!got || (*got && **got == 0)) return said;  // a reset is an end too

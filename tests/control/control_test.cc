@@ -115,6 +115,27 @@ TEST_F(Control, HoldsAConnectionThatWaitsForTheEnd) {
   EXPECT_EQ(ended.error().code(), ErrorCode::kTimedOut);
 }
 
+TEST_F(Control, SaysOnceThatTheDaemonIsSilent) {
+  const auto server = serve([](std::string_view, const Peer&) { return Answer{"ending", true}; });
+  std::vector<pid_t> told;
+  const auto ended =
+      ask_and_await_end(path_, "unmount", Deadline::after(3 * kSilence), [&](pid_t daemon) { told.push_back(daemon); });
+  ASSERT_FALSE(ended.has_value());
+  EXPECT_EQ(told, std::vector<pid_t>{::getpid()});
+}
+
+TEST_F(Control, SendsNothingThatIsTooLong) {
+  const auto server = serve(echo);
+  const std::string most(kRequestLimit, 'a');
+  EXPECT_TRUE(ask(path_, most, Deadline::after(kPatience)).has_value());
+  for (const auto& answer : {ask(path_, most + "a", Deadline::after(kPatience)),
+                             ask_and_await_end(path_, most + "a", Deadline::after(kPatience))}) {
+    ASSERT_FALSE(answer.has_value());
+    EXPECT_EQ(answer.error().code(), ErrorCode::kInvalid);
+    EXPECT_NE(answer.error().what().find("too long: 65537 bytes: at most 65536"), std::string::npos);
+  }
+}
+
 TEST_F(Control, TellsThoseWhoWaitForTheEndWhatBecameOfIt) {
   const auto server = serve([](std::string_view, const Peer&) { return Answer{"ending", true}; });
   std::atomic<bool> over{false};

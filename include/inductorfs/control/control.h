@@ -48,12 +48,14 @@ class ControlServer {
 };
 
 /// Asks the daemon at `path` and returns its answer. Blocks until the deadline. kNotFound when there is no socket,
-/// kUnavailable when nobody answers at it.
+/// kUnavailable when nobody answers at it, kInvalid when the request has more than kRequestLimit bytes.
 [[nodiscard]] Result<std::string> ask(const std::string& path, std::string_view request, Deadline deadline);
 /// Asks as ask() does, then waits until the daemon has closed the connection. Returns the last line that the daemon
-/// sent.
+/// sent. After kSilence without an end it calls `on_silence`, once, with the process that listens (0: not known).
 [[nodiscard]] Result<std::string> ask_and_await_end(const std::string& path, std::string_view request,
-                                                    Deadline deadline);
+                                                    Deadline deadline,
+                                                    const std::function<void(pid_t daemon)>& on_silence = {});
+inline constexpr Milliseconds kSilence{1500};
 /// Sends a further line to the peers that this process has answered with hold_until_exit; for the process's last
 /// moment.
 void tell_those_who_hold(std::string_view line);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -26,7 +29,12 @@ inline constexpr const char* kTemporarySuffix = ".new";
 [[nodiscard]] Result<std::string> receive_line(int fd, size_t limit, Deadline deadline);
 [[nodiscard]] Result<void> send_line(int fd, std::string_view line, Deadline deadline);
 /// Waits until the peer closes, and returns the beginning of what it sent until then. kTimedOut.
-[[nodiscard]] Result<std::string> await_end(int fd, Deadline deadline);
+/// If that takes longer than `silence`, it calls `on_silence`, once.
+[[nodiscard]] Result<std::string> await_end(int fd, Deadline deadline, Milliseconds silence,
+                                            const std::function<void()>& on_silence);
+/// Returns the process that listens, or listened, at the other end of a connection that this process has made; 0 when
+/// the kernel does not tell, and for a process of another PID namespace.
+[[nodiscard]] pid_t peer_of(int fd);
 /// Waits with poll(2) for `events`; returns false when the deadline has passed.
 [[nodiscard]] bool wait_for(int fd, short events, Deadline deadline);
 

@@ -187,6 +187,11 @@ Result<void> free_mountpoint(const std::string& path) {
       return fail(ErrorCode::kBusy, "another file system (" + top->type + ") is mounted there: " + path +
                                         ": name a directory below it, as " + path + "/inductorfs, or unmount it first");
     }
+    if (living && !is_served(path) && !has_processes_here(*top)) {
+      return fail(ErrorCode::kBusy,
+                  "an inductorfs mount is there, which is served from outside of this container or mount namespace: " +
+                      path + ": let jobs use it as it is; status and the other commands answer where it was mounted");
+    }
     if (living) {
       return fail(ErrorCode::kBusy,
                   "already mounted (" + top->type + "): " + path + ": unmount it first, or mount at another directory");
@@ -210,6 +215,29 @@ Result<void> check_outside_of_mounts(const std::string& what, const std::string&
   if (around == nullptr || !around->is_ours()) return {};
   return fail(ErrorCode::kInvalid, what + " must not lie in an inductorfs mount: " + path + " lies in " +
                                        around->mount_point + ": name a directory outside of it");
+}
+
+Result<void> check_can_hold_files(const std::string& what, const std::string& path) {
+  constexpr std::array<std::string_view, 14> kMadeUp = {"proc",    "sysfs",   "cgroup",      "cgroup2",    "devpts",
+                                                        "debugfs", "tracefs", "configfs",    "securityfs", "pstore",
+                                                        "bpf",     "mqueue",  "binfmt_misc", "efivarfs"};
+  std::array<char, PATH_MAX> real{};
+  std::string at = path;
+  while (::realpath(at.c_str(), real.data()) == nullptr) {
+    if ((errno != ENOENT && errno != ENOTDIR) || at.size() <= 1) return {};  // whoever uses it says what is wrong
+    at.resize(std::max<size_t>(at.rfind('/'), 1));
+  }
+  struct stat found {};
+  if (::stat(real.data(), &found) == 0 && !S_ISDIR(found.st_mode)) {
+    return fail(ErrorCode::kInvalid,
+                what + " " + path + " cannot be made: " + at + " is no directory: name a directory on a local disk");
+  }
+  const std::vector<MountEntry> table = read_mount_table();
+  const MountEntry* around = find_mount_of(table, real.data());
+  if (around == nullptr || std::ranges::find(kMadeUp, around->type) == kMadeUp.end()) return {};
+  return fail(ErrorCode::kInvalid, what + " " + path + " cannot be made: it would lie on " + around->mount_point +
+                                       ", which is of the type " + around->type +
+                                       " and stores no files: name a directory on a local disk");
 }
 
 namespace {

@@ -151,7 +151,7 @@ class Walk {
     struct stat found {};
     if (::fstat(next.fd.get(), &found) != 0) return fail_errno("stat", path);
     if (S_ISLNK(found.st_mode)) return follow(next, found, path);
-    if (!S_ISDIR(found.st_mode)) return fail(ErrorCode::kNotDirectory, path + " is no directory: remove it");
+    if (!S_ISDIR(found.st_mode)) return fail(ErrorCode::kNotDirectory, path + " is no directory: name another place");
     if (made && !theirs_ && place_.user && place_.user->uid != found.st_uid && ::geteuid() == 0) {
       // Root made it where nobody else can exchange it.
       if (::fchownat(next.fd.get(), "", place_.user->uid, place_.user->gid, AT_EMPTY_PATH) != 0) {

@@ -205,8 +205,16 @@ def test_store_whose_disk_became_full_between_two_mounts(cluster, place):
         not_mounted(place)
 
 
-def test_store_where_no_directory_can_be_made(cluster, place):
-    refused(mount(cluster, place, store="/proc/none"), "/proc/none cannot be made", "name another", code=2)
+@pytest.mark.parametrize(("store", "told"), [
+    ("/proc/none", "--store /proc/none cannot be made: it would lie on /proc, which is of the type proc and stores no files"),
+    ("/proc/self/none", "it would lie on /proc, which is of the type proc"), ("/proc", "it would lie on /proc, which is of the type proc"),
+    ("/sys/none", "which is of the type sysfs and stores no files"), ("/dev/null/none", "/dev/null is no directory"),
+    ("/dev/null", "/dev/null is no directory"),
+])
+def test_store_where_no_directory_can_be_made(cluster, place, store, told):
+    done = mount(cluster, place, store=store)
+    refused(done, re.escape(told), "name a directory on a local disk", code=2)
+    assert "remove" not in done.err
     not_mounted(place)
 
 

@@ -303,6 +303,9 @@ def test_a_container_is_not_told_to_unmount_what_its_host_serves(cluster, place,
     assert [("served from outside" in line, "--lazy" in line) for line in done.err.splitlines()] == [(True, False)] * len(words)
     assert place.status()["pid"] in place.daemons()
     done = run(["unshare", *how, "sh", "-c", f"mount -t tmpfs none /run; exec setpriv --reuid={user} \"$@\"", "sh",
+                program, "mount", place.cache, "--store", cluster.directory / "other"], place.env(), seconds=60)
+    assert done.code == 1 and "served from outside of this container" in done.err and "unmount" not in done.err, done.err
+    done = run(["unshare", *how, "sh", "-c", f"mount -t tmpfs none /run; exec setpriv --reuid={user} \"$@\"", "sh",
                 program, "doctor", place.cache], place.env(), seconds=60)
     assert f"note     {place.cache} cannot be asked here" in done.out and " 0 bad" in f" {done.out.splitlines()[-1]}", done.out
 

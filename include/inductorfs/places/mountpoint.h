@@ -42,6 +42,10 @@ namespace inductorfs::places {
 /// that a mount serves, waits for itself. `what` is the path in the words of the command line.
 [[nodiscard]] Result<void> check_outside_of_mounts(const std::string& what, const std::string& path);
 
+/// Refuses with kInvalid a directory on a file system that the kernel makes up (/proc, /sys), or below a file, where
+/// nothing can be stored. `what` is the path in the words of the command line.
+[[nodiscard]] Result<void> check_can_hold_files(const std::string& what, const std::string& path);
+
 /// Returns an absolute path with symbolic links followed. kNotFound and kNotDirectory name the remedy. For root a link
 /// of another user leads only to a directory of that user; else kNotPermitted.
 [[nodiscard]] Result<std::string> resolve_mountpoint(const std::string& path);

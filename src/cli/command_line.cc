@@ -46,6 +46,9 @@ CommandLine report(CLI::App& app, const CLI::ParseError& problem) {
     const std::vector<std::string> words = app.remaining(true);
     return usage(app, words.empty() ? problem.what() : unknown_word(app, words.front()));
   }
+  if (chosen.empty() && (word == "gc" || word == "prune")) {
+    return "no command " + word + ": what no job uses goes by itself, and inductorfs purge removes what is selected";
+  }
   std::ostringstream out;
   std::ostringstream ignored;
   (void)app.exit(problem, out, ignored);  // the code is known: 0

@@ -126,5 +126,10 @@ TEST(HideSecrets, OverwritesThemInPlace) {
   EXPECT_EQ(option, "--remote=rediss://***@h");
 }
 
+TEST(CommandLine, SaysWhyNobodyCollectsGarbage) {
+  EXPECT_NE(parse({"gc"}).text.find("goes by itself, and inductorfs purge"), std::string::npos);
+  EXPECT_NE(parse({"prune", "/m"}).text.find("inductorfs purge"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace inductorfs::cli

@@ -2,6 +2,7 @@
 #include "answers.h"
 
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 
 #include "inductorfs/cli/run.h"
@@ -16,14 +17,17 @@ int fail_with(const Error& error) {
   return kExitFailed;
 }
 
-int fail_options(const Error& error) {
-  (void)fail_with(error);
-  return kExitUsage;
+config::Json error_json(const Error& error) {
+  const std::string what = error.what().empty() ? std::string(to_string(error.code())) : error.what();
+  return config::Json::object({{"error", what}, {"code", to_string(error.code())}});
 }
 
+int fail_options(const Error& error, bool json) { return fail_query(mount::wrong_option(error).value(), json); }
+
 int fail_query(const Error& error, bool json) {
-  if (json) (void)print(config::to_pretty({{"error", error.what()}, {"code", to_string(error.code())}}) + "\n");
-  return fail_with(error);
+  if (json) (void)print(config::to_pretty(error_json(error)) + "\n");
+  (void)fail_with(error);
+  return mount::exit_code_of(error);
 }
 
 int print(const std::string& text) {
@@ -37,7 +41,9 @@ std::string pretty(const std::string& json) {
 
 CLI::Option* add_path(CLI::App& app, const std::string& name, std::string& path, const std::string& help) {
   return app.add_option(name, path, help)->required()->check([](const std::string& given) {
-    return given.empty() ? std::string("it is empty: give a path (`.` is the current directory)") : std::string();
+    if (given.empty()) return std::string("it is empty: give a path (`.` is the current directory)");
+    if (given.size() < PATH_MAX) return std::string();
+    return "it is too long: a path has at most " + std::to_string(PATH_MAX - 1) + " bytes";
   });
 }
 
@@ -81,7 +87,7 @@ config::Json statuses(const std::vector<Located>& mounts, Milliseconds patience,
     config::Json one = status ? config::Json::parse(*status, nullptr, false) : config::Json::object();
     if (!one.is_object()) one = config::Json::object();
     one["mountpoint"] = mount.mountpoint;
-    if (!status) one["error"] = status.error().what();
+    if (!status) one.update(error_json(status.error()));
     if (!status && status.error().code() == ErrorCode::kNotSupported) one["elsewhere"] = true;
     all.push_back(std::move(one));
   }

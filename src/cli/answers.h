@@ -16,16 +16,19 @@ inline constexpr Milliseconds kQueryPatience{10000};
 
 /// Prints the one line of an error to standard error; returns kExitFailed.
 [[nodiscard]] int fail_with(const Error& error);
-/// Does the same for options that cannot work, wherever they stand; returns kExitUsage.
-[[nodiscard]] int fail_options(const Error& error);
-/// Does the same for a question whose answer was to be JSON: then standard output has the error as JSON, too.
+/// The one form of an error in JSON: {"error": what, "code": "not_found"}.
+[[nodiscard]] config::Json error_json(const Error& error);
+/// Does the same, and prints error_json() to standard output if the answer was to be `json`. Returns kExitUsage when an
+/// option is wrong or names what is not there (kInvalid), and kExitFailed otherwise.
 [[nodiscard]] int fail_query(const Error& error, bool json);
+/// Does the same for options that cannot work, whatever the code of the error was: it becomes kInvalid.
+[[nodiscard]] int fail_options(const Error& error, bool json = false);
 /// Prints an answer to standard output; returns kExitDone, or kExitFailed after an error when it cannot be written.
 [[nodiscard]] int print(const std::string& text);
 [[nodiscard]] std::string pretty(const std::string& json);
 
 /// Adds a required path, which is stored as it was given. An empty one, of a script whose variable is not set, is
-/// refused: absolute() would take it for the current directory.
+/// refused: absolute() would take it for the current directory. So is one that no file can have.
 CLI::Option* add_path(CLI::App& app, const std::string& name, std::string& path, const std::string& help);
 /// Adds the argument MOUNTPOINT, which is stored as it was given.
 void add_mountpoint(CLI::App& app, std::string& path);

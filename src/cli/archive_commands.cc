@@ -33,16 +33,13 @@ class ArchiveCommand : public Subcommand {
   [[nodiscard]] Result<void> check() const override { return options_.check(); }
   [[nodiscard]] int run(const config::Environment&) override {
     const auto settings = options_.facts_settings();
-    if (!settings) return fail_options(settings.error());
+    if (!settings) return fail_options(settings.error(), json_);
     if (const auto changed = config::change_families(*settings, options_.file()); !changed) {
-      return fail_options(changed.error());
+      return fail_options(changed.error(), json_);
     }
     const Result<archive::Report> report = transfer(*settings);
     if (progressed_) (void)std::fputs("\r\033[K", stderr);
-    if (!report) {
-      const int failed = fail_query(report.error(), json_ && !uses_output());
-      return report.error().code() == ErrorCode::kInvalid ? kExitUsage : failed;
-    }
+    if (!report) return fail_query(report.error(), json_ && !uses_output());
     const std::string text = json_ ? config::to_pretty(json_of(*report)) + "\n" : text_of(*report);
     // Standard output is the archive itself then.
     const int printed = uses_output() ? (std::fputs(text.c_str(), stderr) >= 0 ? kExitDone : kExitFailed) : print(text);

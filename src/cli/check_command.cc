@@ -95,7 +95,7 @@ class CheckCommand final : public Subcommand {
   }
   [[nodiscard]] int run(const config::Environment&) override {
     const Result<Checked> checked = check_all(absolute(store_), repair_);
-    if (!checked) return fail_with(checked.error());
+    if (!checked) return fail_query(checked.error(), json_);
     const int printed = print(json_ ? config::to_pretty(json_of(*checked)) + "\n" : text_of(*checked));
     return printed == kExitDone && checked->findings.sound() ? kExitDone : kExitFailed;
   }

@@ -12,6 +12,7 @@
 #include "inductorfs/config/text.h"
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/requests.h"
+#include "inductorfs/mount/process.h"
 
 namespace inductorfs::cli {
 
@@ -60,15 +61,19 @@ Result<Json> ClusterArguments::ask(mount::ClusterRequest request, const config::
     INDUCTORFS_TRY_ASSIGN(const auto answer, control::parse_answer(*line));
     return Json::parse(answer, nullptr, false);
   }
-  INDUCTORFS_TRY_ASSIGN(const auto settings, options_.facts_settings());
-  INDUCTORFS_TRY(config::change_families(settings, options_.file()));
+  const Result<config::Settings> given = options_.facts_settings();
+  if (!given) return mount::wrong_option(given.error());
+  const config::Settings& settings = *given;
+  if (const auto changed = config::change_families(settings, options_.file()); !changed) {
+    return mount::wrong_option(changed.error());
+  }
   if (settings.remote.empty()) {
     return fail(ErrorCode::kInvalid, "no cluster is named: give --remote URL or the MOUNTPOINT of a mount");
   }
   Counters counters;
-  INDUCTORFS_TRY_ASSIGN(const auto cluster, mount::open_cluster(settings, counters));
   // What the daemon would check.
   INDUCTORFS_TRY_ASSIGN(const auto checked, mount::cluster_request(mount::to_json(request)));
+  INDUCTORFS_TRY_ASSIGN(const auto cluster, mount::open_cluster(settings, counters, "inductorfs-operator"));
   return mount::run_cluster_request(*cluster, checked, [] { return false; });
 }
 

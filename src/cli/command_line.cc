@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "answers.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/cli/run.h"
 #include "inductorfs/config/paths.h"
@@ -14,12 +15,20 @@ namespace {
 constexpr const char* kAbout =
     "A compile cache for torch.compile and Triton that the nodes of a cluster share, as a file system.";
 
-CommandLine usage(const CLI::App& app, std::string_view what) {
+CommandLine usage(const CLI::App& app, std::string_view what, bool json) {
   std::string command = "inductorfs";
   for (const CLI::App* chosen : app.get_subcommands()) command += " " + chosen->get_name();
-  return {nullptr, nullptr,
-          "inductorfs: usage: " + config::printable(log::redact_url(what)) + ": see " + command + " --help\n",
-          kExitUsage};
+  const std::string text = "usage: " + config::printable(log::redact_url(what)) + ": see " + command + " --help";
+  const std::string answer = json ? config::to_pretty(error_json({ErrorCode::kInvalid, text})) + "\n" : "";
+  return {nullptr, nullptr, "inductorfs: " + text + "\n", answer, kExitUsage};
+}
+
+/// The words may be in an order that the parser gives up on before it comes to --json.
+bool wants_json(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (argv[i] == std::string_view("--json")) return true;
+  }
+  return false;
 }
 
 /// For a word that CLI11 has no place for. CLI11 itself names all of them, the last one first, or says that a command
@@ -37,22 +46,22 @@ std::string unknown_word(CLI::App& app, const std::string& word) {
       if (!command->get_description().empty()) names.push_back(command->get_name());
     }
   }
+  if (chosen.empty() && (word == "gc" || word == "prune")) {
+    return "no command " + word + ": what no job uses goes by itself, and inductorfs purge removes what is selected";
+  }
   const std::string kind = is_option ? "no option " : chosen.empty() ? "no command " : "unexpected argument ";
   return kind + word.substr(0, word.find('=')) + config::suggestion(word.substr(0, word.find('=')), names);
 }
 
-CommandLine report(CLI::App& app, const CLI::ParseError& problem) {
+CommandLine report(CLI::App& app, const CLI::ParseError& problem, bool json) {
   if (problem.get_exit_code() != 0) {
     const std::vector<std::string> words = app.remaining(true);
-    return usage(app, words.empty() ? problem.what() : unknown_word(app, words.front()));
-  }
-  if (chosen.empty() && (word == "gc" || word == "prune")) {
-    return "no command " + word + ": what no job uses goes by itself, and inductorfs purge removes what is selected";
+    return usage(app, words.empty() ? problem.what() : unknown_word(app, words.front()), json);
   }
   std::ostringstream out;
   std::ostringstream ignored;
   (void)app.exit(problem, out, ignored);  // the code is known: 0
-  return {nullptr, nullptr, out.str(), kExitDone};
+  return {nullptr, nullptr, out.str(), {}, kExitDone};
 }
 
 }  // namespace
@@ -72,17 +81,18 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   app.require_subcommand(1);
   std::vector<std::unique_ptr<Subcommand>> commands = all_commands();
   add_commands(app, commands);
+  const bool json = wants_json(argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
-    return report(app, problem);
+    return report(app, problem, json);
   }
   for (auto& command : commands) {
     if (!app.got_subcommand(std::string(command->name()))) continue;
-    if (const Result<void> checked = command->check(); !checked) return usage(app, checked.error().what());
-    return {std::move(parser), std::move(command), {}, kExitDone};
+    if (const Result<void> checked = command->check(); !checked) return usage(app, checked.error().what(), json);
+    return {std::move(parser), std::move(command), {}, {}, kExitDone};
   }
-  return usage(app, "no command");
+  return usage(app, "no command", json);
 }
 
 void hide_secrets(int argc, char** argv) {

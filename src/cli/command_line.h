@@ -13,6 +13,7 @@ struct CommandLine {
   std::unique_ptr<CLI::App> words;      ///< the parser; the command may still ask it which options were given
   std::unique_ptr<Subcommand> command;  ///< checked, ready to run; nullptr: print `text`
   std::string text;                     ///< --help and --version to standard output, a usage error to standard error
+  std::string answer;                   ///< a usage error as JSON, to standard output, if one of the words is --json
   int exit_code = 0;                    ///< the exit code after `text`
 };
 

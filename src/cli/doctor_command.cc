@@ -53,7 +53,7 @@ class DoctorCommand final : public Subcommand {
   [[nodiscard]] Result<void> check() const override { return options_.check(); }
   [[nodiscard]] int run(const config::Environment& environment) override {
     const Result<config::Settings> settings = options_.facts_settings();
-    if (!settings) return fail_options(settings.error());
+    if (!settings) return fail_options(settings.error(), json_);
     // Who asks about a server, or a mount that is planned, does not ask about the mounts that stand.
     const bool planned = options_.values().contains("remote") || !options_.file().empty();
     std::vector<Diagnosis> findings = findings_of_host(*settings, environment, planned || !has_mount());

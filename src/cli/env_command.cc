@@ -148,8 +148,9 @@ class EnvCommand final : public Subcommand {
     // By the table: in a container nobody sees the daemon's socket.
     const MountEntry* const mount = places::find_mount_of(table, mountpoint);
     if (mount == nullptr || !mount->is_ours()) {
-      return fail_with(
-          {ErrorCode::kNotFound, "no inductorfs mount: " + mountpoint + ": \"inductorfs status\" lists all mounts"});
+      return fail_query(
+          {ErrorCode::kNotFound, "no inductorfs mount: " + mountpoint + ": \"inductorfs status\" lists all mounts"},
+          format_ == "json");
     }
     std::string root = mountpoint;
     if (!root_.empty()) root += "/" + root_;
@@ -164,7 +165,7 @@ class EnvCommand final : public Subcommand {
       fits = check_is_users(root, user.uid);
     }
     if (fits) fits = check_can_be_written(root, format_);
-    if (!fits) return fail_with(fits.error());
+    if (!fits) return fail_query(fits.error(), format_ == "json");
     return print(variables_text(root, format_));
   }
 

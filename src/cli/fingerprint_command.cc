@@ -29,9 +29,9 @@ class FingerprintCommand final : public Subcommand {
   }
   [[nodiscard]] int run(const config::Environment&) override {
     const auto settings = options_.facts_settings();
-    if (!settings) return fail_options(settings.error());
+    if (!settings) return fail_options(settings.error(), json_);
     if (const auto changed = config::change_families(*settings, options_.file()); !changed) {
-      return fail_options(changed.error());
+      return fail_options(changed.error(), json_);
     }
     const Result<fingerprint::Fingerprint> facts = learn(*settings);
     if (!facts) return fail_query(facts.error(), json_);

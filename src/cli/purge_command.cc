@@ -65,7 +65,7 @@ class PurgeCommand final : public Subcommand {
   }
   [[nodiscard]] int run(const config::Environment& environment) override {
     auto request = make_request();
-    if (!request) return fail_options(request.error());
+    if (!request) return fail_options(request.error(), cluster_.json());
     const auto answer = cluster_.ask(std::move(*request), environment);
     if (!answer) return fail_query(answer.error(), cluster_.json());
     const int printed = print(cluster_.json() ? config::to_pretty(*answer) + "\n" : purge_text(*answer));

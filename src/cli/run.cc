@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "answers.h"
 #include "command_line.h"
 #include "inductorfs/mount/open_files.h"
 #include "mount_helper.h"
@@ -16,6 +17,7 @@ int run(int argc, char** argv) {
   hide_secrets(argc, argv);
   if (line.command) return line.command->run(config::process_environment());
   std::FILE* const out = line.exit_code == kExitDone ? stdout : stderr;
+  if (!line.answer.empty()) (void)print(line.answer);  // the exit code is an error's already
   const bool written = std::fputs(line.text.c_str(), out) >= 0 && std::fflush(out) == 0;
   return written ? line.exit_code : kExitFailed;
 }

@@ -37,7 +37,7 @@ class SyncCommand final : public Subcommand {
   [[nodiscard]] int run(const config::Environment& environment) override {
     const Milliseconds timeout = std::chrono::seconds(timeout_);
     const auto done = ask_daemon_at(path_, control::sync_request(timeout), timeout + kQueryPatience, environment);
-    if (!done) return fail_sync(done.error());
+    if (!done) return fail_query(done.error(), json_);
     Json report = Json::parse(*done, nullptr, false);
     if (!report.is_object()) report = Json::object();
     const bool kept = flag_at(report, "nothing_shared");
@@ -50,11 +50,6 @@ class SyncCommand final : public Subcommand {
   }
 
  private:
-  [[nodiscard]] int fail_sync(const Error& error) const {
-    if (json_) (void)print(config::to_pretty(Json{{"synced", false}, {"why", error.what()}}) + "\n");
-    return fail_with(error);
-  }
-
   std::string path_;
   int64_t timeout_ = 60;
   bool json_ = false;

@@ -87,7 +87,7 @@ class Report {
       text_ += config::printable(mountpoint) + ": " + done->from + " -> " + done->to + " (pid " +
                std::to_string(done->pid) + ")\n";
     } else {
-      one["why"] = done.error().what();
+      one.update(error_json(done.error()));
       (void)fail_with(done.error());
       failed_ = true;
     }
@@ -115,7 +115,7 @@ class UpgradeCommand final : public Subcommand {
     return "Replace the program that serves a mount, without unmounting it";
   }
   void add_to(CLI::App& app) override {
-    CLI::Option* const mountpoint = app.add_option("MOUNTPOINT", path_, "directory of the mount");
+    CLI::Option* const mountpoint = add_path(app, "MOUNTPOINT", path_, "directory of the mount")->required(false);
     mountpoint->excludes(app.add_flag("--all", all_, "upgrade all mounts of this user"));
     app.add_option("--program", program_, "serve with this program instead of the one that you run")->type_name("FILE");
     add_json(app, json_);
@@ -126,7 +126,7 @@ class UpgradeCommand final : public Subcommand {
   }
   [[nodiscard]] int run(const config::Environment& environment) override {
     const Result<std::string> own = mount::own_program();
-    if (!own) return fail_with(own.error());
+    if (!own) return fail_query(own.error(), json_);
     const std::string program = program_.empty() ? *own : absolute(program_);
     Report report(json_);
     if (all_) {
@@ -137,7 +137,10 @@ class UpgradeCommand final : public Subcommand {
     }
     const std::string mountpoint = absolute(path_);
     const Result<Located> mount = locate_mount(mountpoint, environment);
-    report.add(mountpoint, mount ? upgrade(*mount, program, environment) : Result<Upgraded>(fail(mount.error())));
+    if (!mount) return fail_query(mount.error(), json_);
+    const Result<Upgraded> done = upgrade(*mount, program, environment);
+    if (!done) return fail_query(done.error(), json_);
+    report.add(mountpoint, done);
     return report.finish(false);
   }
 

@@ -96,10 +96,7 @@ class WarmCommand final : public Subcommand {
     WarmProgress progress(json_);
     const Result<Json> done = repeat(progress, environment);
     progress.end();
-    if (!done) {
-      const int failed = fail_query(done.error(), json_);
-      return done.error().code() == ErrorCode::kInvalid ? kExitUsage : failed;
-    }
+    if (!done) return fail_query(done.error(), json_);
     const int printed = print(json_ ? config::to_pretty(*done) + "\n" : warm_text(*done));
     if (printed != kExitDone || flag_at(*done, "complete")) return printed;
     (void)fail_with({ErrorCode::kNotFound, not_complete_text(*done, path_)});

@@ -5,6 +5,7 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <climits>
 #include <limits>
 #include <utility>
 
@@ -49,9 +50,15 @@ Result<void> set_remote(Settings& settings, const std::string& value, const std:
   return {};
 }
 
+Result<void> check_length(const std::string& value) {
+  if (value.size() < PATH_MAX) return {};
+  return fail(ErrorCode::kInvalid, "it is too long: at most " + std::to_string(PATH_MAX - 1) + " bytes");
+}
+
 template <std::string Settings::*Field>
 Result<void> set_path(Settings& settings, const std::string& value, const std::string& base) {
   if (value.empty()) return fail(ErrorCode::kInvalid, "give a path");
+  INDUCTORFS_TRY(check_length(value));
   settings.*Field = absolute_path(value, base);
   return {};
 }
@@ -60,6 +67,7 @@ Result<void> set_path(Settings& settings, const std::string& value, const std::s
 template <std::string Settings::*Field>
 Result<void> set_program(Settings& settings, const std::string& value, const std::string& base) {
   if (value.empty()) return fail(ErrorCode::kInvalid, "give a program");
+  INDUCTORFS_TRY(check_length(value));
   settings.*Field = value.find('/') == std::string::npos ? value : absolute_path(value, base);
   return {};
 }
@@ -388,8 +396,10 @@ Result<uint64_t> parse_size(std::string_view text) {
 namespace {
 
 Error refuse_value(std::string_view name, const std::string& value, const std::string& where, const Error& why) {
+  constexpr size_t kShown = 256;
   std::string text(name);
-  text.append(" \"").append(printable(value)).append("\": ").append(where).append(": ").append(why.what());
+  const std::string shown = printable(value.substr(0, kShown)) + (value.size() > kShown ? "..." : "");
+  text.append(" \"").append(shown).append("\": ").append(where).append(": ").append(why.what());
   return Error(ErrorCode::kInvalid, std::move(text));
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "inductorfs/base/nearest_name.h"
 #include "inductorfs/fingerprint/facet_text.h"
 #include "inductorfs/layout/glob.h"
 #include "inductorfs/layout/layout.h"
@@ -51,11 +52,12 @@ Result<void> check_selection(const Selection& selection) {
   }
   for (const std::string& family : selection.families) {
     if (std::ranges::find(all_rules(), family, &Rule::name) != all_rules().end()) continue;
-    std::string names;
-    for (const Rule& rule : all_rules()) {
-      if (rule.shared) names.append(names.empty() ? "" : ", ").append(rule.name);
-    }
-    return fail(ErrorCode::kInvalid, "--family " + family + ": there is no such family; the shared ones are " + names);
+    std::vector<std::string> names;
+    for (const Rule& rule : all_rules()) names.emplace_back(rule.name);
+    const std::string nearest = nearest_name(family, names);
+    return fail(ErrorCode::kInvalid, "--family " + family + ": there is no such family" +
+                                         (nearest.empty() ? "" : "; did you mean " + nearest + "?") +
+                                         "; inductorfs fingerprint --families lists them");
   }
   if (selection.pattern.empty()) return {};
   const std::string problem = glob_problem(selection.pattern);

@@ -13,6 +13,8 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/layout/scope.h"
+#include "inductorfs/mount/layers.h"
+#include "inductorfs/mount/process.h"
 #include "orders.h"
 #include "remote_options.h"
 
@@ -142,14 +144,21 @@ Result<std::vector<remote::ScopeId>> scopes_of(Remote& cluster, const ClusterReq
     const bool is_meant = request.torch.empty() || layout::is_of_torch(scope.text, request.torch);
     if (is_meant && selection.fits_scope(scope.id)) found.insert(scope.id);
   }
+  for (const std::string& scope : request.torch.empty() ? selection.scopes : std::vector<std::string>()) {
+    const bool is_beginning = scope.size() < 2 * codec::Digest::kSize;
+    if (is_beginning && std::ranges::none_of(found, [&](const auto& id) { return id.starts_with(scope); })) {
+      return fail(ErrorCode::kInvalid, "--scope " + scope + ": the cluster has announced no such scope: " +
+                                           "inductorfs explain shows the scope of a path");
+    }
+  }
   // A scope that is named in full need not be announced any more.
   for (const std::string& scope : selection.scopes) {
     if (scope.size() == 2 * codec::Digest::kSize && request.torch.empty()) found.insert(scope);
   }
   if (!request.torch.empty()) {
     if (found.empty()) {
-      return fail(ErrorCode::kNotFound, "no announced scope has torch " + request.torch +
-                                            ": inductorfs fingerprint shows the version of a host's torch");
+      return fail(ErrorCode::kInvalid, "no announced scope has torch " + request.torch +
+                                           ": inductorfs fingerprint shows the version of a host's torch");
     }
     constexpr size_t kDigits = 16;
     selection.scopes.clear();
@@ -276,15 +285,18 @@ Result<Json> run_cluster_request(Remote& cluster, const ClusterRequest& request,
   return Json::object({{"nodes", std::move(nodes)}});
 }
 
-Result<std::unique_ptr<Remote>> open_cluster(const config::Settings& settings, Counters& counters) {
-  remote::RemoteOptions options = remote_options(settings, "inductorfs-operator");
+Result<std::unique_ptr<Remote>> open_cluster(const config::Settings& settings, Counters& counters,
+                                             const std::string& client) {
+  remote::RemoteOptions options = remote_options(settings, client);
   options.without_progress = kAskPatience;  // nobody's lookup waits for it
   const std::string shown = "remote " + log::redact_url(settings.remote);
   auto opened = remote::open_redis(options, counters);
-  if (!opened) return fail(std::move(opened).error().with_context(shown));
+  if (!opened) return wrong_option(std::move(opened).error().with_context(shown));
   auto facts = (*opened)->probe(soon());
-  if (!facts) return fail(std::move(facts).error().with_context(shown));
-  return opened;
+  if (facts) return opened;
+  const bool is_wrong = is_wrong_server(facts.error());
+  Error why = std::move(facts).error().with_context(shown);
+  return is_wrong ? wrong_option(why) : fail(std::move(why));
 }
 
 }  // namespace inductorfs::mount

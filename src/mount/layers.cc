@@ -21,6 +21,7 @@
 #include "inductorfs/base/trusted_file.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/mount/open_files.h"
+#include "inductorfs/mount/process.h"
 #include "inductorfs/mount/process_views.h"
 #include "inductorfs/places/place.h"
 #include "inductorfs/remote/local_remote.h"
@@ -55,12 +56,6 @@ Result<std::string> mount_id(const std::string& store) {
   std::string fresh = to_hex(std::string_view(bytes.data(), bytes.size()));
   INDUCTORFS_TRY(write_file_atomically(AT_FDCWD, path, fresh, 0600));
   return fresh;
-}
-
-/// An option is wrong, or what it names: only another value helps, and the exit code says so (exit_code_of).
-tl::unexpected<Error> wrong_option(Error error) {
-  const std::string text = error.what().empty() ? std::string(to_string(error.code())) : error.what();
-  return fail(ErrorCode::kInvalid, text);
 }
 
 /// A server that is away would hide that these are missing: they are read when it answers.

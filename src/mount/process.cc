@@ -190,6 +190,11 @@ int exit_code_of(const Error& error) {
   return error.code() == ErrorCode::kInvalid ? kWrongOption : EXIT_FAILURE;
 }
 
+tl::unexpected<Error> wrong_option(const Error& error) {
+  const std::string text = error.what().empty() ? std::string(to_string(error.code())) : error.what();
+  return fail(ErrorCode::kInvalid, text);
+}
+
 std::string error_line(const Error& error) {
   const std::string what = error.what().empty() ? std::string(to_string(error.code())) : error.what();
   return journal_prefix("error") + ("inductorfs: " + printable(what)) + "\n";

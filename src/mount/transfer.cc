@@ -18,13 +18,12 @@
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/guarded.h"
-#include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
 #include "inductorfs/config/paths.h"
+#include "inductorfs/mount/cluster_control.h"
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/store/blob_store.h"
 #include "orders.h"
-#include "remote_options.h"
 
 namespace inductorfs::mount {
 namespace {
@@ -119,17 +118,11 @@ class Spool {
   std::unique_ptr<store::BlobStore> store_;
 };
 
-Result<std::unique_ptr<remote::Remote>> open_cluster(const config::Settings& settings, Counters& counters) {
+Result<std::unique_ptr<remote::Remote>> open_named(const config::Settings& settings, Counters& counters) {
   if (settings.remote.empty()) {
     return fail(ErrorCode::kInvalid, "no cluster is named: give --remote URL, or set INDUCTORFS_REMOTE");
   }
-  const remote::RemoteOptions options = remote_options(settings, "inductorfs-archive");
-  const std::string shown = log::redact_url(settings.remote);
-  auto opened = remote::open_redis(options, counters);
-  if (!opened) return fail(std::move(opened).error().with_context("remote " + shown));
-  const auto facts = (*opened)->probe(Deadline::after(kProbePatience));
-  if (!facts) return fail(Error(facts.error()).with_context("remote " + shown));
-  return opened;
+  return open_cluster(settings, counters, "inductorfs-archive");
 }
 
 /// A file that is written under another name until it is whole. A device or a pipe is written as it is.
@@ -179,7 +172,7 @@ Result<archive::Report> export_cluster(const config::Settings& settings, const a
                                        const std::string& file, const archive::OnProgress& progress) {
   CleanEnd end;
   Counters counters;
-  INDUCTORFS_TRY_ASSIGN(const auto remote, open_cluster(settings, counters));
+  INDUCTORFS_TRY_ASSIGN(const auto remote, open_named(settings, counters));
   INDUCTORFS_TRY_ASSIGN(const auto spool, Spool::make(counters, end));
   if (file == kStandard) {
     if (::isatty(STDOUT_FILENO) == 1) {
@@ -202,7 +195,7 @@ Result<archive::Report> import_cluster(const config::Settings& settings, const s
     input = Fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
     if (!input) return fail_to("read the archive", file, "name one that inductorfs export wrote");
   }
-  INDUCTORFS_TRY_ASSIGN(const auto remote, open_cluster(settings, counters));
+  INDUCTORFS_TRY_ASSIGN(const auto remote, open_named(settings, counters));
   const auto orders = remote->read_orders(Deadline::after(kProbePatience));
   const auto parsed = orders ? parse_orders(orders->text) : std::nullopt;
   if (parsed && parsed->freeze.frozen) {

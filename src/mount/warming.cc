@@ -154,8 +154,13 @@ Result<void> Warming::go_on(Deadline slice, const std::function<bool()>& cancell
 
 Result<void> Warming::find_scopes(remote::Remote& remote) {
   if (!selection_.family.empty() && shared_family(selection_.family) == nullptr) {
-    return fail(ErrorCode::kInvalid, "there is no shared family " + config::printable(selection_.family) +
-                                         ": inductorfs fingerprint --families lists them");
+    std::vector<std::string> names;
+    for (const layout::Rule& rule : layout::all_rules()) {
+      if (rule.shared) names.emplace_back(rule.name);
+    }
+    return fail(ErrorCode::kInvalid,
+                "--family " + config::printable(selection_.family) + ": there is no such shared family" +
+                    config::suggestion(selection_.family, names) + "; inductorfs fingerprint --families lists them");
   }
   if (const std::string problem = selection_.pattern.empty() ? "" : layout::glob_problem(selection_.pattern);
       !problem.empty()) {
@@ -207,8 +212,9 @@ Result<void> Warming::narrow_to_scope(const std::vector<remote::ScopeInformation
                                               ": it belongs to hosts with other facts (" + config::printable(facets) +
                                               "); inductorfs fingerprint --compare shows how two hosts differ");
   }
-  return fail(ErrorCode::kInvalid, "the cluster has announced no scope " + config::printable(wanted) +
-                                       ": inductorfs explain shows the scope of a path");
+  return fail(ErrorCode::kInvalid,
+              "--scope " + config::printable(wanted) +
+                  ": the cluster has announced no such scope: inductorfs explain shows the scope of a path");
 }
 
 void Warming::read_entries(remote::Remote& remote) {

@@ -126,6 +126,18 @@ TEST(HideSecrets, OverwritesThemInPlace) {
   EXPECT_EQ(option, "--remote=rediss://***@h");
 }
 
+TEST(CommandLine, TellsAWrongWordInJsonToo) {
+  const CommandLine plain = parse({"status", "--jsn"});
+  EXPECT_EQ(plain.answer, "");
+  for (const CommandLine& line : {parse({"status", "--json", "--jsn"}), parse({"statu", "--json"}),
+                                  parse({"purge", "--json"}), parse({"--json"})}) {
+    EXPECT_EQ(line.exit_code, 2);
+    EXPECT_NE(line.answer.find("\"code\": \"invalid\""), std::string::npos) << line.answer;
+    EXPECT_NE(line.answer.find("\"error\": \"usage: "), std::string::npos) << line.answer;
+    EXPECT_TRUE(line.text.starts_with("inductorfs: usage: ")) << line.text;
+  }
+}
+
 TEST(CommandLine, SaysWhyNobodyCollectsGarbage) {
   EXPECT_NE(parse({"gc"}).text.find("goes by itself, and inductorfs purge"), std::string::npos);
   EXPECT_NE(parse({"prune", "/m"}).text.find("inductorfs purge"), std::string::npos);

@@ -118,8 +118,8 @@ TEST(ClusterRequest, ComesBackAsItWas) {
   request.selection.scopes = {"0123"};
   EXPECT_EQ(cluster_request(to_json(request)).error().code(), ErrorCode::kInvalid);
   request.selection = {};
-  request.selection.families = {"nothing"};
-  EXPECT_NE(cluster_request(to_json(request)).error().what().find("fxgraph"), std::string::npos);
+  request.selection.families = {"fxgrap"};
+  EXPECT_NE(cluster_request(to_json(request)).error().what().find("did you mean fxgraph?"), std::string::npos);
 }
 
 }  // namespace

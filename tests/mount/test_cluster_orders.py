@@ -69,7 +69,7 @@ def test_all_mounts_are_listed_until_they_end(cluster, pair):
 
 def test_nodes_needs_a_cluster_and_names_the_remedy(cluster, place):
     done = run([PROGRAM, "nodes"], place.env(), 30)
-    assert done.code == 1 and "give --remote URL or the MOUNTPOINT" in done.err
+    assert done.code == 2 and "give --remote URL or the MOUNTPOINT" in done.err
     done = run([PROGRAM, "nodes", "--remote", f"unix://{place.root}/absent.sock"], place.env(), 30)
     assert done.code == 1 and "absent.sock" in done.err and done.err.count("\n") == 1
     local = cluster.node("local", start=False)
@@ -185,10 +185,10 @@ def test_a_purge_by_digest_removes_the_blob_and_by_scope_and_family_what_they_na
     a, b = pair
     path = share(a, b, "key")
     told = json.loads(a.cli("explain", "--json", a.cache / path).out)
-    for wrong in (("--digest", "00"), ("--scope", "xyz"), ("--family", "nothing"), ("--older-than", "1y"), ("--older-than", "30"), (), ("--all", "--torch", "2")):
+    for wrong in (("--digest", "00"), ("--scope", "xyz"), ("--family", "nothing"), ("--older-than", "1y"), ("--older-than", "30"), ("--scope", "0" * 12), (), ("--all", "--torch", "2")):
         done = a.cli("purge", *wrong, a.cache)
-        assert done.code != 0 and done.err.count("\n") == 1, (wrong, done.err)
-    nothing = [("--family", "triton_kernel"), ("--scope", "0" * 12), ("--older-than", "1h"), ("--digest", "0" * 64)]
+        assert done.code == 2 and done.err.count("\n") == 1, (wrong, done.err)
+    nothing = [("--family", "triton_kernel"), ("--older-than", "1h"), ("--digest", "0" * 64)]
     for selection in nothing:
         assert "0 of 1 entries" in a.cli("purge", *selection, a.cache).out or "0 of 0 entries" in a.cli("purge", *selection, a.cache).out
     both = ("--family", told["family"], "--scope", told["scope"][:12], "--digest", told["digest"])

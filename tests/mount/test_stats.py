@@ -159,4 +159,4 @@ def test_other_users_see_their_own_jobs_only(root, nodes):
 
 def test_one_mount_needs_no_name(nodes):
     several = nodes[0].cli("stats")
-    assert several.code == 1 and "several mounts are here: name one of" in several.err
+    assert several.code == 2 and "several mounts are here: name one of" in several.err

@@ -95,7 +95,7 @@ def test_an_upgrade_to_no_program_is_refused(cluster, node):
     before = node.worker()
     for program in (plain, node.root / "absent"):
         done = node.cli("upgrade", node.cache, "--program", program)
-        assert done.code == 1 and str(program) in done.err and done.err.count("\n") == 1
+        assert done.code == 2 and str(program) in done.err and done.err.count("\n") == 1
     assert node.daemons() == [before] and takeover(node)["upgrades"] == 0
     assert node.cli("upgrade").code == 2
     assert node.cli("upgrade", node.root).code == 1

@@ -37,9 +37,9 @@ struct ClusterRequest {
 [[nodiscard]] Result<config::Json> run_cluster_request(remote::Remote& remote, const ClusterRequest& request,
                                                        const std::function<bool()>& cancelled);
 
-/// Opens the cluster that these settings name, for a command. kUnavailable when no server answers now. `counters` must
-/// outlive the remote.
-[[nodiscard]] Result<std::unique_ptr<remote::Remote>> open_cluster(const config::Settings& settings,
-                                                                   Counters& counters);
+/// Opens the cluster that these settings name, for a command. `client` is the name that the server lists. kInvalid when
+/// the settings, or the server, are wrong; kUnavailable when no server answers now. `counters` must outlive the remote.
+[[nodiscard]] Result<std::unique_ptr<remote::Remote>> open_cluster(const config::Settings& settings, Counters& counters,
+                                                                   const std::string& client);
 
 }  // namespace inductorfs::mount

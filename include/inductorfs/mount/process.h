@@ -61,6 +61,8 @@ void notify_systemd(const std::string& state);
 /// Returns the exit code of a mount that could not be made: 2 for kInvalid (an option or what it names is wrong, and
 /// another try will not help), else 1.
 [[nodiscard]] int exit_code_of(const Error& error);
+/// For an option that is wrong, or what it names: only another value helps, and the exit code says so (exit_code_of).
+[[nodiscard]] tl::unexpected<Error> wrong_option(const Error& error);
 /// Returns "inductorfs: what: where: remedy", exactly one line.
 [[nodiscard]] std::string error_line(const Error& error);
 /// Returns "inductorfs: warning: what; remedy", exactly one line.

@@ -166,8 +166,9 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
                        "; no mount shows what the cluster has, and none publishes, until inductorfs freeze --lift");
   }
   if (const std::string why = config::text_at(facts.cluster, "orders_not_read"); !why.empty()) {
-    warnings.push_back(
-        "this mount cannot hear inductorfs freeze and purge, because the server refuses the keys {nodes}: " + why);
+    const bool refuses_all = why == facts.layers.writes->refusal().why;  // as a server does that wants a password now
+    warnings.push_back("this mount cannot hear inductorfs freeze and purge, because the server refuses " +
+                       (refuses_all ? "every command" : "the keys {nodes}: " + why));
   }
   if (facts.supervision.supervisor == 0) {
     warnings.push_back("the supervisor is gone: a crash would end the mount; unmount it and mount again");

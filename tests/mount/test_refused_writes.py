@@ -90,6 +90,8 @@ def test_a_server_that_refuses_writes_is_seen_until_it_takes_them(cluster, word)
         remote = node.status()["remote"]
         assert word in line and remedy in line and remote["refuses_since"] in line and "20" in remote["refuses_since"], line
         assert remote["reachable"] and word in remote["refuses_writes"]
+        others = [other for other in node.status()["warnings"] if "inductorfs freeze" in other]
+        assert all(word == "NOAUTH" and other.endswith("because the server refuses every command") for other in others), others
         text, doctor = told(node)
         assert ", REFUSES WRITES" in text and line in text
         assert doctor.code == 1 and f"BAD      {node.cache}: {line}" in doctor.out, doctor.out

@@ -83,7 +83,7 @@ constexpr std::array kFigures{
            "Files of jobs that failed a check and stay on this host."},
     Figure{"sealed_files", Kind::kCounter, "counters", "seal.sealed", "Files of jobs found complete."},
     Figure{"foreign_files", Kind::kGauge, "file_system", "foreign",
-           "Artefacts that stay on this host because of the programs that wrote them."},
+           "Artefacts that stay on this host because of who wrote them, or how."},
     Figure{"evicted_blobs", Kind::kCounter, "counters", "store.evicted", "Blobs evicted from the local store."},
     Figure{"remote_circuit_openings", Kind::kCounter, "counters", "remote.breaker_opened",
            "How often the server was given up for a while."},

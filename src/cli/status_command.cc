@@ -95,7 +95,7 @@ std::string foreign_text(const Json& files) {
   const uint64_t count = number_at(files, "foreign");
   if (count == 0) return {};
   std::string text =
-      line("foreign", std::to_string(count) + " artefacts stay here, because of the programs that wrote them:");
+      line("foreign", std::to_string(count) + " artefacts stay here, because of who wrote them, or how:");
   for (const Json& reason : part_of(files, "foreign_reasons")) text += line("", plain_item(reason));
   return text;
 }

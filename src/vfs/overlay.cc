@@ -71,7 +71,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
       data_(services, tree_, fetcher_, origin_, in_place_, sealer_),
       attributes_(services, tree_, scopes_, origin_, data_),
       key_sets_(services, tree_, origin_, marks_, sealer_),
-      names_({tree_, lookup_, origin_, in_place_, sealer_, data_, sealing_, removal_, refusals_}),
+      names_({tree_, lookup_, origin_, in_place_, sealer_, data_, sealing_, removal_}),
       branch_removal_(tree_, lookup_, branches_, names_, notifier_),
       renames_(services, {tree_, scopes_, lookup_, origin_, data_, sealing_, key_sets_, removal_}),
       eviction_(services, tree_, sets_, parcels_, notifier_, phase_),

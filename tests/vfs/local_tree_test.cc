@@ -53,6 +53,7 @@ TEST_F(LocalTree, AnswersNothingForWhatIsNotThere) {
 TEST_F(LocalTree, FollowsNoSymbolicLinkOutOfTheView) {
   ASSERT_EQ(::symlinkat("/etc/passwd", tree.fd(), "view/link"), 0);
   EXPECT_FALSE(tree.open_file("view/link", false));
+  EXPECT_FALSE(tree.read_file("view/link", 1 << 20));
   EXPECT_TRUE(S_ISLNK(tree.stat("view/link").value()->st_mode));
   ASSERT_EQ(::symlinkat("/etc", tree.fd(), "view/directory"), 0);
   EXPECT_FALSE(tree.list("view/directory"));

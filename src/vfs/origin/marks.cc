@@ -136,7 +136,7 @@ std::string Marks::architecture_of_set(const std::string& directory) const {
     if (!layout::is_group_file(item.name)) continue;
     // triton/compiler/compiler.py: compile() names the group after the metadata file.
     const std::string metadata = item.name.substr(kGroupPrefix.size());
-    const auto text = read_file(tree_.fd(), join(directory, metadata), kMetadataLimit);
+    const auto text = tree_.read_file(join(directory, metadata), kMetadataLimit);
     if (!text) continue;
     if (auto architecture = layout::triton_architecture(*text); !architecture.empty()) return architecture;
   }

@@ -187,6 +187,11 @@ Result<Fd> LocalTree::open_file(const std::string& path, bool writable) const {
   return again;
 }
 
+Result<std::string> LocalTree::read_file(const std::string& path, uint64_t limit) const {
+  INDUCTORFS_TRY_ASSIGN(const auto file, open_file(path, false));
+  return inductorfs::read_file(AT_FDCWD, proc_path(file.get()), limit);
+}
+
 Result<void> LocalTree::rename(const std::string& from, const std::string& to, unsigned flags) const {
   if (::renameat2(fd(), from.c_str(), fd(), to.c_str(), flags) != 0) return fail_errno("rename", from);
   return {};

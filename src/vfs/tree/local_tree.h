@@ -72,6 +72,8 @@ class LocalTree {
   [[nodiscard]] bool is_empty(const std::string& path) const;
   /// Opens a regular file; kInvalid where another kind of file has got the name, which is never opened.
   [[nodiscard]] Result<Fd> open_file(const std::string& path, bool writable) const;
+  /// Returns the whole content of a file that open_file() opens; kTooLarge when it has more than `limit` bytes.
+  [[nodiscard]] Result<std::string> read_file(const std::string& path, uint64_t limit) const;
   [[nodiscard]] Result<void> rename(const std::string& from, const std::string& to, unsigned flags = 0) const;
   [[nodiscard]] Result<void> unlink(const std::string& path) const;
   [[nodiscard]] Result<void> link(const std::string& from, const std::string& to) const;

@@ -161,7 +161,7 @@ Result<ParcelFiles> parcel_files(const LocalTree& tree, const std::string& path)
     return files_of_directory(std::move(directory));
   }
   INDUCTORFS_TRY_ASSIGN(auto directory, tree.open_directory(LocalTree::view(parent_path(path))));
-  INDUCTORFS_TRY_ASSIGN(const auto index, read_file(directory.get(), last_component(path), kIndexLimit));
+  INDUCTORFS_TRY_ASSIGN(const auto index, tree.read_file(LocalTree::view(path), kIndexLimit));
   const auto classified = layout::classify(path);
   INDUCTORFS_TRY_ASSIGN(const auto names, layout::index_members(classified.family, index));
   INDUCTORFS_TRY_ASSIGN(auto canonical, layout::index_in_directory(classified.family, index,
@@ -171,9 +171,7 @@ Result<ParcelFiles> parcel_files(const LocalTree& tree, const std::string& path)
 
 bool is_cut_index(const LocalTree& tree, const std::string& path) {
   if (form_of(path) != layout::Form::kIndex) return false;
-  const auto directory = tree.open_directory(LocalTree::view(parent_path(path)));
-  const auto index =
-      directory ? read_file(directory->get(), last_component(path), kIndexLimit) : fail(directory.error());
+  const auto index = tree.read_file(LocalTree::view(path), kIndexLimit);
   return index && layout::is_cut_index(layout::classify(path).family, *index);
 }
 

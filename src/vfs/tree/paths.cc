@@ -68,7 +68,7 @@ bool set_is_whole(const std::set<std::string>& files, const LocalTree& tree, con
   bool has_group = false;
   for (const auto& name : files) {
     if (!layout::is_group_file(name)) continue;
-    const auto text = read_file(tree.fd(), join(directory, name), kGroupFileLimit);
+    const auto text = tree.read_file(join(directory, name), kGroupFileLimit);
     if (!text) return false;
     const auto children = layout::group_children(*text, key);
     if (!children) return false;

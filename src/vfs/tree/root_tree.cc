@@ -362,7 +362,7 @@ void RootTree::mark_view(const std::string& place, const std::vector<std::string
   if (!options_.where_seen) return;
   for (const auto& name : names) {
     if (!layout::is_group_file(name)) continue;
-    const auto text = read_file(disk_.fd(), join(place, name), kGroupFileLimit);
+    const auto text = disk_.read_file(join(place, name), kGroupFileLimit);
     const auto named = text ? layout::group_directory(*text, last_component(key_directory)) : Result<std::string>("");
     const std::string seen = seen_by(writer, key_directory);
     // One that names another directory of the mount was moved here, or copied.

@@ -46,8 +46,7 @@ Names::Names(const Parts& parts)
       sealer_(parts.sealer),
       data_(parts.data),
       sealing_(parts.sealing),
-      removal_(parts.removal),
-      refusals_(parts.refusals) {}
+      removal_(parts.removal) {}
 
 Result<Found> Names::made(const Site& site, const Caller& caller, std::optional<Fd> file) {
   const std::string view_path = LocalTree::view(site.path);

@@ -11,7 +11,6 @@
 #include "vfs/tree/root_tree.h"
 #include "vfs/write/data.h"
 #include "vfs/write/in_place.h"
-#include "vfs/write/refusals.h"
 #include "vfs/write/removal.h"
 #include "vfs/write/sealing.h"
 
@@ -31,7 +30,6 @@ class Names {
     Data& data;
     Sealing& sealing;
     Removal& removal;
-    Refusals& refusals;
   };
   explicit Names(const Parts& parts);
 
@@ -64,7 +62,6 @@ class Names {
   Data& data_;
   Sealing& sealing_;
   Removal& removal_;
-  Refusals& refusals_;
   const FileSystemOptions& options_{tree_.options()};
   LocalTree& disk_{tree_.disk()};
   NodeTable& nodes_{tree_.nodes()};

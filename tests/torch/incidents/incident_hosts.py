@@ -197,6 +197,7 @@ class Installation:
 
     def __init__(self, version, also=()):
         base, site = places.venv(version), places.site_packages(version)
+        places.have_alone(version)  # its files get further links
         # Beside the original: hard links do not cross file systems.
         self.root = Path(tempfile.mkdtemp(prefix="incidents-", dir=base.parent))
         self.site = self.root / site.relative_to(base)

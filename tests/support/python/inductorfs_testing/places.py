@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where things are: the tree, the program under test, the Python environments."""
+import fcntl
 import functools
 import os
 import shutil
@@ -35,7 +36,21 @@ def venv(version: str) -> Path:
     [requirements] = (REPOSITORY / "tests").glob(f"*/requirements/{name}.txt")
     done = subprocess.run([REPOSITORY / "scripts" / "venv", requirements], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, text=True, check=True, timeout=1800)
-    return Path(done.stdout.strip())
+    made = Path(done.stdout.strip())
+    fcntl.flock(_lock_of(made), fcntl.LOCK_SH)
+    return made
+
+
+@functools.cache
+def _lock_of(made: Path) -> int:
+    """A descriptor that stays open until this process ends, and its lock with it. Children do not inherit it."""
+    return os.open(f"{made}.used", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def have_alone(version: str):
+    """Waits until no other process of the tests uses this environment, and lets none use it until this process ends. For a test that
+    changes what daemons of other tests watch: a further link to a file is such a change."""
+    fcntl.flock(_lock_of(venv(version)), fcntl.LOCK_EX)
 
 
 def venv_python(version: str) -> Path:

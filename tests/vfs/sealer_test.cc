@@ -65,6 +65,31 @@ TEST_F(Sealer, WaitsUntilAFileIsQuiet) {
   EXPECT_EQ(sealed.with([](auto& paths) { return paths; }), (std::vector<std::string>{"path 4"}));
 }
 
+/// A sign that cannot be acted on yet, while the look at what has no sign is due later.
+class SealerPutsOff : public ::testing::TestWithParam<SealOutcome> {};
+
+TEST_P(SealerPutsOff, NoSignForGood) {
+  Guarded<std::vector<bool>> without_sign;
+  const auto file = std::make_shared<vfs::Node>(vfs::NodeId{2}, S_IFREG, 2);
+  vfs::Sealer slow(
+      [&](const SealItem& item) {
+        return without_sign.with([&](auto& seen) {
+          seen.push_back(item.has_no_sign);
+          return seen.size() == 1 ? GetParam() : SealOutcome::kDone;
+        });
+      },
+      [](const vfs::NodePtr&) {}, Milliseconds{1'000});
+  slow.add_quiet({.node = file, .path = "library", .has_no_sign = true});
+  slow.add({file, "library", false});
+  slow.start();
+  ASSERT_TRUE(slow.drain(Deadline::after(std::chrono::seconds(60))));
+  EXPECT_EQ(without_sign.with([](auto& seen) { return seen; }), (std::vector<bool>{false, false}));
+  EXPECT_EQ(file->pins.load(), 0U);
+  slow.stop();
+}
+
+INSTANTIATE_TEST_SUITE_P(Outcomes, SealerPutsOff, ::testing::Values(SealOutcome::kUnjudged, SealOutcome::kLater));
+
 TEST_F(Sealer, TakesNoItemWithoutASignForOneThatHasIt) {
   const auto file = node(2);
   for (const char* path : {"first", "second"}) {

@@ -74,6 +74,12 @@ void Sealer::add_quiet(SealItem item) {
   state_.notify_with([&](State& state) { add_quiet(state, std::move(item)); });
 }
 
+/// A file waits once, with one pin. If one of the two has a sign, what waits has it: else the sign would be forgotten.
+void Sealer::join(SealItem& waits, const SealItem& item) {
+  waits.has_no_sign = waits.has_no_sign && item.has_no_sign;
+  item.node->pins.fetch_sub(1);
+}
+
 /// With its pin.
 void Sealer::add_quiet(State& state, SealItem item) const {
   const SteadyTime due = std::chrono::steady_clock::now() + quiet_time_;
@@ -82,9 +88,7 @@ void Sealer::add_quiet(State& state, SealItem item) const {
   if (const auto known = state.quiet.find(id); known != state.quiet.end()) {
     known->second.first = due;
     known->second.second.path = item.path;
-    known->second.second.has_no_sign = known->second.second.has_no_sign && item.has_no_sign;
-    item.node->pins.fetch_sub(1);  // one wait, one pin
-    return;
+    return join(known->second.second, item);
   }
   forget_wait(state.no_room, id);
   item.waits_since = due - quiet_time_;
@@ -184,10 +188,10 @@ void Sealer::add_due(State& state, SteadyTime now) {
   while (!state.unjudged.empty() && state.unjudged.front().first <= now) {
     SealItem item = std::move(state.unjudged.front().second);
     state.unjudged.pop_front();
-    if (!state.quiet.contains(item.node->id)) {
-      add_ready(state, std::move(item));
+    if (const auto waits = state.quiet.find(item.node->id); waits != state.quiet.end()) {
+      join(waits->second.second, item);  // written to since: it waits until it is quiet
     } else {
-      item.node->pins.fetch_sub(1);  // written to since: it waits until it is quiet, with another pin
+      add_ready(state, std::move(item));
     }
   }
 }
@@ -219,6 +223,14 @@ bool Sealer::take_retry(State& state, SteadyTime now, SealItem& item) {
   return true;
 }
 
+/// Says whether a sign of the file has come that is still to be acted on.
+bool Sealer::has_sign(const State& state, NodeId node) {
+  return state.queued.contains(node) || state.no_room.contains(node) ||
+         std::ranges::any_of(state.unjudged, [node](const auto& one) {
+           return one.second.node->id == node && !one.second.has_no_sign;
+         });
+}
+
 /// What waits for room gets every second turn at most: each try reads the bytes again, and mostly in vain.
 bool Sealer::take_due(State& state, SteadyTime now, SealItem& item) {
   add_due(state, now);
@@ -226,10 +238,14 @@ bool Sealer::take_due(State& state, SteadyTime now, SealItem& item) {
   if (!skips && take_retry(state, now, item)) return state.skips_retries = true;
   while (!state.ready.empty()) {
     item = take_ready(state);
-    const bool waits_anew = item.was_quiet && state.quiet.contains(item.node->id);
+    if (item.has_no_sign && has_sign(state, item.node->id)) {
+      item.node->pins.fetch_sub(1);  // not the last one
+      continue;
+    }
+    const auto waits = item.was_quiet ? state.quiet.find(item.node->id) : state.quiet.end();
     item.was_quiet = false;
-    if (!waits_anew) return state.working = true;
-    item.node->pins.fetch_sub(1);  // not the last one
+    if (waits == state.quiet.end()) return state.working = true;
+    join(waits->second.second, item);
   }
   return false;
 }
@@ -237,8 +253,8 @@ bool Sealer::take_due(State& state, SteadyTime now, SealItem& item) {
 void Sealer::put_off(State::Timed& to, SealItem item, Milliseconds wait) {
   const NodeId id = item.node->id;
   const auto due = std::chrono::steady_clock::now() + wait;
-  if (!to.emplace(id, std::make_pair(due, std::move(item))).second)
-    to.at(id).second.node->pins.fetch_sub(1);  // one wait, one pin
+  if (const auto waits = to.find(id); waits != to.end()) return join(waits->second.second, item);
+  to.emplace(id, std::make_pair(due, std::move(item)));
 }
 
 SteadyTime Sealer::next_due(const State& state) {

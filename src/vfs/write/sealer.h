@@ -90,6 +90,8 @@ class Sealer {
   static void add_due(State& state, SteadyTime now);
   static void add_ready(State& state, SealItem item);
   void add_quiet(State& state, SealItem item) const;
+  [[nodiscard]] static bool has_sign(const State& state, NodeId node);
+  static void join(SealItem& waits, const SealItem& item);
   static void add_paths(const State::Timed& from, size_t limit, std::vector<std::string>& to);
   static void forget_wait(State::Timed& waits, NodeId node);
   static void put_off(State::Timed& to, SealItem item, Milliseconds wait);

@@ -15,15 +15,19 @@ namespace {
 
 constexpr std::string_view kPrefix = "INDUCTORFS_";
 /// The program's own, between its processes and for its tests, and those of CONTRIBUTING.md, without the prefix.
-constexpr std::array<std::string_view, 37> kOthers{
-    "BUILD",           "BUILD_DIR",      "CHAOS_SECONDS",   "CHAOS_SEED",           "CRASH_DRIVER",
-    "CROSS_RULE",      "CROSS_USER",     "DICTIONARY_FILE", "ENVIRONMENTS_SECONDS", "FAIL_POINT",
-    "FAIL_POINT_ONCE", "FUZZ_SECONDS",   "GPU_PROBE",       "INSTALL_DEPS",         "MANY_ENTRIES",
-    "MATRIX",          "MATRIX_CELLS",   "MODEL_SEEDS",     "PACKAGE_JOBS",         "PACKAGE_REQUEST",
-    "POWER_CUTS",      "POWER_CUT_SEED", "PROGRAM",         "READER_REQUEST",       "REWRITE_GOLDEN",
-    "SANITIZED",       "SANITIZER",      "SERVING_LONG",    "SOURCE_ROOT",          "STORM_ROUNDS",
-    "STRESS_SECONDS",  "STRESS_THREADS", "TEST_BACKING",    "TEST_SANITIZED",       "TIDY_JOBS",
-    "VENVS",           "VERSION"};
+constexpr std::array<std::string_view, 38> kOthers{"BUILD",          "BUILD_DIR",       "CHAOS_SECONDS",
+                                                   "CHAOS_SEED",     "CRASH_DRIVER",    "CROSS_RULE",
+                                                   "CROSS_USER",     "DICTIONARY_FILE", "ENVIRONMENTS_SECONDS",
+                                                   "FAIL_POINT",     "FAIL_POINT_ONCE", "FUZZ_SECONDS",
+                                                   "GPU_PROBE",      "HEADER_CACHE",    "INSTALL_DEPS",
+                                                   "MANY_ENTRIES",   "MATRIX",          "MATRIX_CELLS",
+                                                   "MODEL_SEEDS",    "PACKAGE_JOBS",    "PACKAGE_REQUEST",
+                                                   "POWER_CUTS",     "POWER_CUT_SEED",  "PROGRAM",
+                                                   "READER_REQUEST", "REWRITE_GOLDEN",  "SANITIZED",
+                                                   "SANITIZER",      "SERVING_LONG",    "SOURCE_ROOT",
+                                                   "STORM_ROUNDS",   "STRESS_SECONDS",  "STRESS_THREADS",
+                                                   "TEST_BACKING",   "TEST_SANITIZED",  "TIDY_JOBS",
+                                                   "VENVS",          "VERSION"};
 
 /// Kubernetes tells each pod of a service called "inductorfs" by variables of these forms.
 bool is_of_service(std::string_view name) {

@@ -36,12 +36,15 @@ TEST_F(Stress, ReadsGoOnWhileALargeSnapshotComes) {
   for (int i = 0; i < 200'000; ++i) snapshot.set.push_back({"d/" + std::to_string(i), {}, 1, 0644, 0, "o"});
   remote_.script("aa", std::move(snapshot));
   auto longest = std::chrono::steady_clock::duration::zero();
+  const auto first = std::chrono::steady_clock::now();
   while (!catalog.find("d/199999")) {
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_TRUE(catalog.find("b/known"));
     longest = std::max(longest, std::chrono::steady_clock::now() - begin);
   }
-  EXPECT_LT(longest, std::chrono::seconds(1));
+  // A read that waits for the whole snapshot takes half of the time in which it comes. On a busy machine both take
+  // longer.
+  EXPECT_LT(longest, (std::chrono::steady_clock::now() - first) / 3);
 }
 
 TEST_F(Stress, ALargeScopeGoesAndReturnsWhileReadsGoOn) {

@@ -175,7 +175,8 @@ class Pod:
     @property
     def headers(self):
         """Where torch keeps its precompiled headers, as the host sees it: in the temporary directory of the container, not on the mount."""
-        return Path(f"/proc/{self._container.pid}/root/scratch/torchinductor_someone{self._inside}/precompiled_headers")
+        inside = Path("/proc", str(self._container.pid), "root")
+        return inside / "scratch" / f"torchinductor_someone{self._inside}" / "precompiled_headers"
 
     def take_headers(self, headers):
         """Puts copies of these files there, as the engines' user would have made them."""

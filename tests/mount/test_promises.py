@@ -230,8 +230,16 @@ def test_a_file_written_in_place_is_published_at_its_sign(cluster):
 
 # ---- 3: Redis never hurts a job
 
+@pytest.fixture
+def hasty_cluster():
+    """Its nodes wait for the server as long as a user's do."""
+    with QuickCluster(patient=False) as made:
+        yield made
+
+
 @pytest.mark.parametrize("how", ["hung", "hung while connected", "dead"])
-def test_reads_answer_within_the_deadline(cluster, how):
+def test_reads_answer_within_the_deadline(hasty_cluster, how):
+    cluster = hasty_cluster
     a, b = cluster.quick("a"), cluster.quick("b", "--prefetch", "0")
     names = [artefacts.write_graph(a.cache, f"k{index}", f"value {index}").relative_to(a.cache) for index in range(21)]
     a.sync()

@@ -223,15 +223,19 @@ class Chaos:
         """The faults are over: every job gets its work acknowledged within a bound."""
         since = time.monotonic()
 
+        def is_acknowledged(lines):
+            """Something that was written after the faults: no loss of the server's excuses it."""
+            first = next((line["written"] for line in lines if "written" in line and line["at"] > since), None)
+            return first is not None and any(line.get("acked", -1) >= first for line in lines)
+
         def waiting():
-            return [node.name for node in self.nodes
-                    if not any("acked" in line and line["now"] > since for line in self.lines(node))]
+            return [node.name for node in self.nodes if not is_acknowledged(self.lines(node))]
 
         try:
             wait_until(lambda: not waiting(), SYNC_BOUND, "sync", pause=0.3)
         except Failed:
             said = {node.name: node.cli("sync", node.cache, "--timeout", "2").err for node in self.nodes if node.name in waiting()}
-            raise Failed(f"no sync returned 0 within {SYNC_BOUND} s after the faults: {said}") from None
+            raise Failed(f"nothing new was acknowledged within {SYNC_BOUND} s after the faults: {said}") from None
 
     def _strike(self, target, node_faults, server_faults):
         if target == "server":

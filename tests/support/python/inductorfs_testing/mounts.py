@@ -18,7 +18,10 @@ QUICK = ("--no-also", "--poll-interval", "20", "--quiet-time", "200")
 
 
 class QuickCluster(Cluster):
-    """A Redis and nodes of equal facts. Needs external synchronisation."""
+    """A Redis and nodes of equal facts, patient ones (see Node). Needs external synchronisation."""
+
+    def __init__(self, *arguments, **keywords):
+        super().__init__(*arguments, **{"patient": True, **keywords})
 
     def options(self, *more, **facts):
         name = "-".join(["facts", *(f"{key}={value}" for key, value in sorted(facts.items()))])

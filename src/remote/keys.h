@@ -18,6 +18,7 @@ namespace inductorfs::remote {
 ///     :log  STREAM  id = <gen>-0, fields p = nonce before, n = nonce, r = codec::encode_record
 ///     :about STRING encode_information (scope_text.h), with a lifetime
 ///     :sweep STRING the token of the mount that sweeps this scope; "rested" for some time after a sweep
+///     :lease:<name> STRING who has this lease; lives for seconds (leases.h)
 ///     :sending:<name> STRING the origin of the host that is sending this contest or path; lives for seconds
 /// Immutable value.
 struct ScopeKeys {
@@ -31,6 +32,7 @@ struct ScopeKeys {
         sweeper(base + ":sweep"),
         about(base + ":about") {}
   [[nodiscard]] std::string sending(const std::string& name) const { return base + ":sending:" + name; }
+  [[nodiscard]] std::string lease(const std::string& name) const { return base + ":lease:" + name; }
   /// STRING: the fence of one purge of this scope; lives for a minute.
   [[nodiscard]] std::string purging(const std::string& token) const { return base + ":purge:" + token; }
   std::string base, meta, index, counts, owners, log, sweeper, about;

@@ -48,6 +48,11 @@ struct ClusterState {
   std::deque<ScopeInformation> announced;                           // newest first
   std::map<std::string, std::pair<std::string, SteadyTime>> nodes;  // id, record and its heartbeat
   std::string orders;
+  struct Held {
+    std::string holder;
+    SteadyTime until{};
+  };
+  std::map<std::pair<std::string, std::string>, Held> leases;
   uint64_t wakes = 0;  // how often waiters were woken to ask whether they are cancelled
 };
 
@@ -346,6 +351,22 @@ class MemoryRemote final : public Remote {
   Result<void> remove_blob(const codec::Digest& digest, Deadline /*deadline*/) override {
     cluster_->state().with([&](ClusterState& state) { state.frames.erase(digest); });
     return {};
+  }
+  Result<std::vector<Lease>> hold_leases(std::span<const LeaseName> names, const std::string& holder,
+                                         Milliseconds lifetime, Deadline /*deadline*/) override {
+    INDUCTORFS_TRY(check_leases(names, holder));
+    const SteadyTime now = std::chrono::steady_clock::now();
+    return cluster_->state().with([&](ClusterState& state) {
+      std::erase_if(state.leases, [&](const auto& one) { return one.second.until <= now; });
+      std::vector<Lease> answers;
+      for (const LeaseName& one : names) {
+        const auto [held, is_free] = state.leases.try_emplace({one.scope, one.name});
+        if (is_free || held->second.holder == holder) held->second = {holder, now + lifetime};
+        const bool given_up = held->second.until <= now;
+        answers.push_back({!given_up && held->second.holder == holder, given_up ? "" : held->second.holder});
+      }
+      return answers;
+    });
   }
   Result<ServerFacts> probe(Deadline /*deadline*/) override { return ServerFacts{"memory", "noeviction", 0, {}}; }
   Health health() const override { return {true, "memory", ""}; }

@@ -71,6 +71,11 @@ void leave_nodes(RedisClient& session, const std::string& id, Deadline deadline)
                                               Deadline deadline);
 [[nodiscard]] Result<void> unlink_blob(RedisClient& session, const codec::Digest& digest, Deadline deadline);
 
+/// Requires: check_leases() accepts them.
+[[nodiscard]] Result<std::vector<Lease>> hold_leases_at(RedisClient& session, std::span<const LeaseName> names,
+                                                        const std::string& holder, Milliseconds lifetime,
+                                                        Deadline deadline);
+
 /// Keeps the keys of followed scopes alive. Keys that this user may not renew are left to others.
 [[nodiscard]] Result<void> keep_scopes(RedisClient& session, std::span<const ScopeKeeper::Due> due, Deadline deadline);
 /// Renews blobs. Blobs that are gone, or that this user may not renew, are no error.

@@ -121,6 +121,12 @@ class RedisRemote final : public Remote {
   Result<void> remove_blob(const codec::Digest& digest, Deadline deadline) override {
     return unlink_blob(session_, digest, deadline);
   }
+  Result<std::vector<Lease>> hold_leases(std::span<const LeaseName> names, const std::string& holder,
+                                         Milliseconds lifetime, Deadline deadline) override {
+    if (session_.options().read_only) return read_only();
+    INDUCTORFS_TRY(check_leases(names, holder));
+    return hold_leases_at(session_, names, holder, lifetime, deadline);
+  }
   Result<ServerFacts> probe(Deadline deadline) override { return probe_server(session_, deadline); }
   Health health() const override { return session_.health(); }
   std::unique_ptr<Remote> cancellable(std::function<bool()> cancelled) override {

@@ -196,6 +196,17 @@ redis.call('ZREMRANGEBYRANK', registry, 0, -1 - most)
 return 'OK'
 )lua";
 
+constexpr const char* kHoldLease = R"lua(#!lua
+local has = redis.call('GET', KEYS[1])
+if has and has ~= ARGV[1] then return has end
+if ARGV[2] == '0' then
+  redis.call('DEL', KEYS[1])
+  return ''
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return ARGV[1]
+)lua";
+
 constexpr const char* kReplace = R"lua(#!lua
 local held = redis.pcall('GET', KEYS[1])
 if type(held) ~= 'string' or #held > tonumber(ARGV[4]) then held = '' end
@@ -226,6 +237,11 @@ const std::string& sweep_script() {
 
 const std::string& replace_script() {
   static const std::string script = kReplace;
+  return script;
+}
+
+const std::string& hold_lease_script() {
+  static const std::string script = kHoldLease;
   return script;
 }
 

@@ -32,6 +32,10 @@ namespace inductorfs::remote {
 /// that it gets, lifetime in milliseconds. Answers 1, or 0 when it has another value.
 [[nodiscard]] const std::string& replace_script();
 
+/// hold_lease: KEYS = a string; ARGV = who asks, lifetime in milliseconds, 0 to give it up. Answers who has it now, ""
+/// for nobody.
+[[nodiscard]] const std::string& hold_lease_script();
+
 /// register_scope: KEYS = registry of scopes, or of mounts; ARGV = scope or mount, lifetime in milliseconds, most. It
 /// uses the server's clock: a host with a wrong clock would keep its scope in front for ever, or push the others out.
 [[nodiscard]] const std::string& register_scope_script();

@@ -81,6 +81,10 @@ class ForwardingRemote : public Remote {
   [[nodiscard]] Result<void> remove_blob(const codec::Digest& digest, Deadline deadline) override {
     return inner_.remove_blob(digest, deadline);
   }
+  [[nodiscard]] Result<std::vector<Lease>> hold_leases(std::span<const LeaseName> names, const std::string& holder,
+                                                       Milliseconds lifetime, Deadline deadline) override {
+    return inner_.hold_leases(names, holder, lifetime, deadline);
+  }
   [[nodiscard]] Result<ServerFacts> probe(Deadline deadline) override { return inner_.probe(deadline); }
   [[nodiscard]] Health health() const override { return inner_.health(); }
 

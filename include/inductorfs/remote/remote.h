@@ -16,6 +16,7 @@
 #include "inductorfs/base/result.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/codec/entry.h"
+#include "inductorfs/remote/leases.h"
 #include "inductorfs/remote/nodes.h"
 
 /// The cluster: blobs by digest, and for each scope an index of entries with a log of changes. This module knows
@@ -227,6 +228,15 @@ class Remote {
   }
   /// Removes a blob before its lifetime is over.
   [[nodiscard]] virtual Result<void> remove_blob(const codec::Digest& /*digest*/, Deadline /*deadline*/) {
+    return fail(ErrorCode::kNotSupported);
+  }
+
+  /// Takes each of these leases that nobody has, and begins the lifetime of those anew that `holder` has, in one round
+  /// trip; a lifetime of 0 gives those up. Returns who has each of them now, in order. kNotPermitted: this user may
+  /// only read.
+  [[nodiscard]] virtual Result<std::vector<Lease>> hold_leases(std::span<const LeaseName> /*names*/,
+                                                               const std::string& /*holder*/, Milliseconds /*lifetime*/,
+                                                               Deadline /*deadline*/) {
     return fail(ErrorCode::kNotSupported);
   }
 

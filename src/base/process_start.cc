@@ -8,6 +8,7 @@ namespace {
 
 // proc_pid_stat(5), counted from the blank behind the name, which is field 2.
 constexpr int kBlanksBeforeParent = 2;
+constexpr int kBlanksBeforeThreads = 18;
 constexpr int kBlanksBeforeStart = 20;
 
 template <typename Number>
@@ -25,6 +26,13 @@ std::optional<Number> field_in_stat(std::string_view stat, int blanks) {
 
 std::optional<uint64_t> start_in_stat(std::string_view stat) {
   return field_in_stat<uint64_t>(stat, kBlanksBeforeStart);
+}
+
+bool is_ended_in_stat(std::string_view stat) {
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string_view::npos || name_end + 2 >= stat.size()) return false;
+  const char state = stat[name_end + 2];
+  return (state == 'Z' || state == 'X') && field_in_stat<int>(stat, kBlanksBeforeThreads).value_or(0) <= 1;
 }
 
 std::optional<pid_t> parent_in_stat(std::string_view stat) { return field_in_stat<pid_t>(stat, kBlanksBeforeParent); }

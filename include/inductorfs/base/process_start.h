@@ -15,4 +15,8 @@ namespace inductorfs {
 /// Returns the process that is the parent, from the same text.
 [[nodiscard]] std::optional<pid_t> parent_in_stat(std::string_view stat);
 
+/// Says whether the process has ended and only its parent has not looked yet (a zombie), from the same text. A process
+/// whose first thread has ended before others is none.
+[[nodiscard]] bool is_ended_in_stat(std::string_view stat);
+
 }  // namespace inductorfs

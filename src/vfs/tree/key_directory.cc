@@ -98,8 +98,9 @@ SetOwner set_owner_of(pid_t thread) {
 
 bool is_gone(const SetOwner& owner) {
   if (::kill(owner.process, 0) != 0 && errno == ESRCH) return true;
-  const auto start = start_of(owner.process);
-  return start && *start != owner.start;
+  const auto stat = read_file(AT_FDCWD, "/proc/" + std::to_string(owner.process) + "/stat", kStatLimit);
+  const auto start = start_in(stat);
+  return start && (*start != owner.start || is_ended_in_stat(*stat));
 }
 
 SetOwner set_owner_since(pid_t process, std::chrono::seconds time) {

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/base/process_start.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace inductorfs {
+namespace {
+
+/// proc_pid_stat(5), with this state and so many threads.
+std::string stat_of(char state, int threads) {
+  return std::string("4711 (a ) (b) ") + state + " 42 4711 4711 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 " +
+         std::to_string(threads) + " 0 123456 0 0 18446744073709551615\n";
+}
+
+TEST(ProcessStart, IsReadBehindAnyName) {
+  EXPECT_EQ(start_in_stat(stat_of('S', 1)), 123456U);
+  EXPECT_EQ(parent_in_stat(stat_of('S', 1)), 42);
+  EXPECT_FALSE(start_in_stat("4711 (a"));
+  EXPECT_FALSE(parent_in_stat(""));
+}
+
+TEST(ProcessStart, AZombieHasEndedUnlessOtherThreadsRun) {
+  EXPECT_TRUE(is_ended_in_stat(stat_of('Z', 1)));
+  EXPECT_TRUE(is_ended_in_stat(stat_of('X', 0)));
+  EXPECT_FALSE(is_ended_in_stat(stat_of('Z', 2)));
+  EXPECT_FALSE(is_ended_in_stat(stat_of('S', 1)));
+  EXPECT_FALSE(is_ended_in_stat("4711 (Z)"));
+  EXPECT_FALSE(is_ended_in_stat(""));
+}
+
+}  // namespace
+}  // namespace inductorfs

@@ -71,6 +71,14 @@ constexpr std::array kFigures{
     Figure{"foreseen_bytes", Kind::kCounter, "counters", "starts.foreseen_bytes", "Bytes of the artefacts foreseen."},
     Figure{"foreseen_bytes_used", Kind::kCounter, "counters", "starts.used_bytes",
            "Bytes of the artefacts foreseen that a program has opened."},
+    Figure{"leases_taken", Kind::kCounter, "counters", "leases.taken",
+           "Graphs that a process of this mount compiled for all others."},
+    Figure{"lease_waits", Kind::kCounter, "counters", "leases.waits",
+           "Processes that waited for another one to compile a graph."},
+    Figure{"lease_waits_served", Kind::kCounter, "counters", "leases.served",
+           "Processes of these that got the artefact."},
+    Figure{"lease_waits_too_long", Kind::kCounter, "counters", "leases.too_long",
+           "Processes of these that waited for as long as they may, in vain."},
     Figure{"published_groups", Kind::kCounter, "counters", "publish.published", "Groups of artefacts published."},
     Figure{"published_bytes", Kind::kCounter, "counters", "remote.publish_bytes", "Bytes sent to the cluster."},
     Figure{"publish_superseded", Kind::kCounter, "counters", "publish.superseded",
@@ -116,6 +124,7 @@ struct Durations {
 
 constexpr std::array kDurations{
     Durations{"lookup_wait_seconds", "lookup.wait", "How long a lookup waited for bytes of the cluster."},
+    Durations{"lease_wait_seconds", "lease.wait", "How long a process waited for another one to compile a graph."},
     Durations{"fuse_request_seconds", "fuse.request",
               "How long a thread worked on a request of the kernel, without what a lookup waited for the cluster."},
     Durations{"publish_seconds", "publish", "How long a complete group of files waited until the cluster had it."},

@@ -91,6 +91,17 @@ std::string foreseen_line(const Json& starts) {
                               " of them were used, and " + human_bytes(unused) + " were not");
 }
 
+/// What processes waited for (--compile-once); empty where none did.
+std::string leases_line(const Json& leases) {
+  const uint64_t taken = number_at(leases, "taken");
+  const uint64_t waits = number_at(leases, "waits");
+  if (taken + waits == 0) return {};
+  return line("compile once", std::to_string(taken) + " graphs were compiled here for all; " + std::to_string(waits) +
+                                  " waited for another process, of which " +
+                                  std::to_string(number_at(leases, "served")) + " got its artefact and " +
+                                  std::to_string(number_at(leases, "too_long")) + " waited too long");
+}
+
 std::string one_line(const Json& tally) {
   return std::to_string(number_at(tally, "asked")) + " asked: " + std::to_string(number_at(tally, "local")) +
          " local, " + std::to_string(number_at(tally, "cluster")) + " of the cluster, " +
@@ -235,6 +246,7 @@ std::string stats_text(std::string_view json) {
   text += line("saved", "at least " + seconds_at(stats, "saved_s") +
                             " of compiling, as the processes measured it that compiled the graphs");
   text += foreseen_line(part_of(stats, "starts"));
+  text += leases_line(part_of(stats, "leases"));
   if (const uint64_t dropped = number_at(stats, "dropped"); dropped > 0) {
     text += line("not counted", std::to_string(dropped) + " uses, because too many came at once");
   }

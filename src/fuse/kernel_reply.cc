@@ -78,6 +78,13 @@ void KernelReply::answer(const vfs::LookupAnswer& answer) noexcept {
   (void)fuse_reply_entry(take(), &nobody);  // nothing was given to the kernel that could be taken back
 }
 
+void KernelReply::opened_directory() noexcept {
+  fuse_file_info file{};
+  file.keep_cache = 1;
+  file.cache_readdir = 1;
+  (void)fuse_reply_open(take(), &file);  // nothing is held for an open directory
+}
+
 void KernelReply::created(const Result<vfs::Found>& result) noexcept {
   if (!result) return fail(result.error());
   const fuse_entry_param entry = entry_param(*result);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "pending_lookup.h"
+#include "pending_request.h"
 #include "serve.h"
 #include "wire.h"
 
@@ -23,7 +23,7 @@ using vfs::NodeId;
 void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) noexcept {
   serve(request, Operation::kLookup, [&](FileSystem& file_system, KernelReply& reply) {
     const vfs::Caller caller = caller_of(request);
-    auto pending = std::make_shared<PendingLookup>(std::move(reply));
+    auto pending = std::make_shared<PendingRequest>(std::move(reply), Operation::kLookup);
     // From here on the request may be answered, and gone, at any time; `name` lies in this thread's buffer.
     file_system.lookup(NodeId{parent}, name, caller,
                        [pending](const vfs::LookupAnswer& answer) { pending->answer(answer); });
@@ -121,12 +121,16 @@ void read_link(fuse_req_t request, fuse_ino_t node) noexcept {
 }
 
 /// A kernel that remembers ENOSYS opens directories by itself from then on, and keeps their listings.
-void open_directory(fuse_req_t request, fuse_ino_t, fuse_file_info* file) noexcept {
-  if (offers_no_opendir(channel_of(request).offered)) return refuse(request, Operation::kOpendir, ENOSYS);
-  channel_of(request).count(Operation::kOpendir);
-  file->keep_cache = 1;
-  file->cache_readdir = 1;
-  (void)fuse_reply_open(request, file);  // nothing is held for an open directory
+void open_directory(fuse_req_t request, fuse_ino_t directory, fuse_file_info*) noexcept {
+  const bool waits = channel_of(request).file_system().waits_at_directories();
+  if (!waits && offers_no_opendir(channel_of(request).offered)) return refuse(request, Operation::kOpendir, ENOSYS);
+  serve(request, Operation::kOpendir, [&](FileSystem& file_system, KernelReply& reply) {
+    if (!waits) return reply.opened_directory();
+    const vfs::Caller caller = caller_of(request);
+    auto pending = std::make_shared<PendingRequest>(std::move(reply), Operation::kOpendir);
+    file_system.open_directory(NodeId{directory}, caller, [pending] { pending->opened(); });
+    if (!pending->is_detached()) pending->wait();
+  });
 }
 
 void read_directory(fuse_req_t request, fuse_ino_t directory, size_t size, off_t cookie, fuse_file_info*) noexcept {

@@ -127,6 +127,8 @@ std::string_view word_of(vfs::UseKind use) {
       return "unfit";
     case vfs::UseKind::kMade:
       return "made";
+    case vfs::UseKind::kAwaited:
+      return "awaited";
   }
   return "";
 }

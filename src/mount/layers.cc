@@ -154,6 +154,7 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings
   options.chown_to_caller = ::geteuid() == 0;
   options.quiet_time = settings.quiet_time;
   options.lookup_patience = settings.lookup_patience;
+  options.compile_once = settings.compile_once;
   options.prefetch_bytes = settings.prefetch;
   options.artefact_limit = settings.artefact_limit;
   options.descriptor_limit = descriptor_limit();

@@ -378,11 +378,12 @@ Result<std::string> Service::ask_cluster(const std::string& request, const std::
 std::string Service::stats() {
   (void)layers_->ledger->settle(Deadline::after(kSettlePatience));
   Json report = layers_->ledger->stats();
-  Json starts = Json::object();
-  for (const char* figure : {"lists", "foreseen", "foreseen_bytes", "used", "used_bytes", "published"}) {
-    starts[figure] = layers_->counters.get(std::string("starts.") + figure).get();
-  }
-  report["starts"] = std::move(starts);
+  const auto add = [&](const std::string& part, std::initializer_list<const char*> figures) {
+    Json& all = report[part] = Json::object();
+    for (const char* figure : figures) all[figure] = layers_->counters.get(part + "." + figure).get();
+  };
+  add("starts", {"lists", "foreseen", "foreseen_bytes", "used", "used_bytes", "published"});
+  add("leases", {"taken", "waits", "served", "too_long"});
   return to_line(report);
 }
 

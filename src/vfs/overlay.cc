@@ -56,12 +56,13 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
       prefetch_(options_, services.catalog, fetcher_, starts_),
       views_(services, tree_, notifier_),
       parcels_(services, tree_, notifier_),
-      lookup_(services, tree_, scopes_, sets_, fetcher_, prefetch_, starts_, views_, parcels_),
+      leases_(services, tree_, scopes_),
+      lookup_(services, tree_, scopes_, sets_, fetcher_, prefetch_, starts_, views_, parcels_, leases_),
       branches_(services, tree_, lookup_),
       listings_(services, tree_, scopes_, sets_, lookup_, branches_, notifier_),
       changes_(services, tree_, sets_, notifier_),
       marks_(services, scopes_, tree_.disk()),
-      origin_(services, tree_, lookup_, marks_),
+      origin_(services, tree_, lookup_, leases_, marks_),
       refusals_(services.counters),
       removal_(services, tree_, sets_),
       sealer_([this](const SealItem& item) { return sealing_.seal(item); },
@@ -120,6 +121,11 @@ void Overlay::lookup(NodeId parent, std::string_view name, const Caller& caller,
   lookup_.lookup(route->parent, name, caller, std::move(done));
 }
 
+void Overlay::on_catalog_change(const std::vector<std::string>& paths) {
+  changes_.on_catalog_change(paths);
+  leases_.changed(paths);
+}
+
 /// What a program of no environment removes in a root goes for all of them: it saw one name for all.
 void Overlay::removed(NodeId parent, std::string_view name, const Branches::Route& route, const Caller& caller) {
   if (!route.is_for_all) return;
@@ -171,6 +177,7 @@ Overlay::~Overlay() {
 
 void Overlay::start(KernelCache& kernel) {
   notifier_.start(kernel);
+  leases_.start();
   sealer_.start();
   in_place_.start();
   janitor_ = start_thread("janitor", [this](const std::stop_token& stop) { keep_house(stop); });
@@ -188,6 +195,7 @@ void Overlay::stop() {
     janitor_.request_stop();
     janitor_.join();
   }
+  leases_.stop();
   fetcher_.stop();
   in_place_.stop();
   sealer_.stop();

@@ -14,6 +14,7 @@
 #include "vfs/read/branches.h"
 #include "vfs/read/cluster_changes.h"
 #include "vfs/read/cluster_sets.h"
+#include "vfs/read/compile_leases.h"
 #include "vfs/read/fetcher.h"
 #include "vfs/read/fit.h"
 #include "vfs/read/group_views.h"
@@ -70,7 +71,7 @@ class Overlay final : public FileSystem {
   [[nodiscard]] std::optional<uint64_t> purge(const layout::Selection& selection,
                                               const std::function<bool()>& cancelled) override;
   void judge_again() override { fit_.judge_again(); }
-  void on_catalog_change(const std::vector<std::string>& paths) override { changes_.on_catalog_change(paths); }
+  void on_catalog_change(const std::vector<std::string>& paths) override;
   bool note_start(const JobStart& start) override { return starts_.note_start(start); }
   void on_published(const catalog::PublishReport& report) override { sealing_.on_published(report); }
 
@@ -102,6 +103,10 @@ class Overlay final : public FileSystem {
   Result<void> rename(NodeId parent, std::string_view name, NodeId new_parent, std::string_view new_name,
                       RenameMode mode, const Caller& caller) override;
   Result<std::string> read_link(NodeId node, const Caller& caller) override { return names_.read_link(node, caller); }
+  bool waits_at_directories() const override { return leases_.is_on(); }
+  void open_directory(NodeId directory, const Caller& caller, std::function<void()> done) override {
+    lookup_.open_directory(directory, caller, std::move(done));
+  }
   Result<void> read_directory(NodeId directory, uint64_t cookie, const Caller& caller,
                               const std::function<bool(const DirectoryItem&)>& take) override {
     return listings_.read_directory(directory, cookie, caller, take);
@@ -166,6 +171,7 @@ class Overlay final : public FileSystem {
   Prefetch prefetch_;
   GroupViews views_;
   Parcels parcels_;
+  CompileLeases leases_;
   Lookup lookup_;
   Branches branches_;
   Listings listings_;

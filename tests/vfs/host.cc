@@ -103,6 +103,7 @@ void Host::start(bool resume, bool requests_finished) {
   vfs_options.chown_to_caller = options_.chown_to_caller;
   vfs_options.quiet_time = options_.quiet_time;
   vfs_options.prefetch_bytes = options_.prefetch_bytes;
+  vfs_options.compile_once = options_.compile_once;
   vfs_options.who_writes = options_.who_writes;
   vfs_options.used = options_.used;
   vfs_options.quiet_is_complete = options_.quiet_is_complete;
@@ -252,6 +253,14 @@ Result<std::vector<std::string>> Host::list(const std::string& path) {
   }));
   std::sort(names.begin(), names.end());
   return names;
+}
+
+Result<std::future<void>> Host::open_directory(const std::string& path, pid_t process) {
+  auto found = walk(path, process);
+  if (!found) return fail(found.error());
+  auto opened = std::make_shared<std::promise<void>>();
+  file_system->open_directory(found->node, caller(process), [opened] { opened->set_value(); });
+  return opened->get_future();
 }
 
 Result<void> Host::publish_file(const std::string& path, const std::string& bytes, mode_t mode) {

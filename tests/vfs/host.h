@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <set>
@@ -44,6 +45,7 @@ struct HostOptions {
   Milliseconds quiet_time{50};
   Milliseconds sync_patience{5000};  ///< of start() with the cluster
   uint64_t prefetch_bytes = 0;
+  Milliseconds compile_once{0};
   bool chown_to_caller = false;               ///< files belong to Host::user, as under root's daemon
   bool part_users = false;                    ///< FakeEnvironment::part_users()
   std::map<pid_t, std::string> jobs{};        ///< FakeEnvironment::learn(), unless empty
@@ -99,6 +101,8 @@ class Host {
   Result<void> unlink(const std::string& path);
   Result<void> remove_directory(const std::string& path);
   Result<std::vector<std::string>> list(const std::string& path);
+  /// Opens a directory that is there, as opendir(3) does; the future is ready when it is open.
+  Result<std::future<void>> open_directory(const std::string& path, pid_t process);
   /// torch's write_atomic: temporary name, then rename.
   Result<void> publish_file(const std::string& path, const std::string& bytes, mode_t mode = 0644);
   /// Triton's put (temporary directory, rename, removedirs), by a process.

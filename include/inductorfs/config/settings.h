@@ -97,6 +97,7 @@ struct Settings {
   Milliseconds quiet_time = defaults::kQuietTime;
   Milliseconds poll_interval = defaults::kPollInterval;
   Milliseconds lookup_patience = defaults::kLookupPatience;
+  std::chrono::seconds compile_once{0};  ///< 0: nobody waits for another process
   std::string prefix{defaults::kPrefix};
   size_t threads = kThreads;
   std::optional<bool> allow_other;  ///< unset: for root yes, else no

@@ -131,6 +131,9 @@ struct FileSystemOptions {
   Milliseconds fetch_total{20000};                 ///< the longest that one fetch may take while it makes progress
   /// The longest that a lookup waits without progress, over all round trips that it needs; then it is a miss.
   Milliseconds lookup_patience = defaults::kLookupPatience;
+  /// The longest that a process waits for another one of the cluster that compiles the same graph, and the longest that
+  /// one is waited for. 0: nobody waits.
+  Milliseconds compile_once{0};
   size_t fetch_threads = 4;
   uint64_t prefetch_bytes =
       defaults::kPrefetchBytes;  ///< of the newest entries, in the background after the mount; 0 disables
@@ -227,6 +230,11 @@ class FileSystem {
                                             std::string_view new_name, RenameMode mode, const Caller&) = 0;
   [[nodiscard]] virtual Result<std::string> read_link(NodeId node, const Caller&) = 0;
 
+  /// Says whether open_directory() has to be called before a directory is read. It never changes.
+  [[nodiscard]] virtual bool waits_at_directories() const { return false; }
+  /// Calls `done` when the directory may be read: at once, or later from another thread, where another process of the
+  /// cluster is about to put something there that the caller wants (FileSystemOptions::compile_once).
+  virtual void open_directory(NodeId /*directory*/, const Caller&, std::function<void()> done) { done(); }
   /// Passes the items after `cookie` (0: from the start) to `take` until that answers false. "." and ".." are included.
   /// Cookies stay valid while the kernel knows the directory, whatever is created or removed meanwhile.
   [[nodiscard]] virtual Result<void> read_directory(NodeId directory, uint64_t cookie, const Caller&,

@@ -86,6 +86,7 @@ enum class UseKind {
   kLate,     ///< the bytes did not come in time, or the cluster is away
   kUnfit,    ///< the cluster has it, and this host cannot use it
   kMade,     ///< the program gave a file or a set of files this name
+  kAwaited,  ///< another process makes it; what comes of it is told when that is known. In no UseNotice
 };
 
 /// The answer to a lookup: the name was found; it is absent (kNotFound), and `keep_absence` says whether the kernel may

@@ -116,6 +116,7 @@ void Origin::saw_writer_of_set(const NodePtr& directory, const std::string& path
 }
 
 void Origin::made(const std::string& path, pid_t writer) const {
+  leases_.made(path);
   if (const auto& used = tree_.options().used) {
     used({UseKind::kMade, writer, shown_path(path), path, std::string(environment_in(path)), {}, 0, {}});
   }

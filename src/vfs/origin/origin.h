@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "vfs/origin/marks.h"
+#include "vfs/read/compile_leases.h"
 #include "vfs/read/lookup.h"
 #include "vfs/read/services.h"
 #include "vfs/tree/root_tree.h"
@@ -25,8 +26,8 @@ enum class Standing {
 /// because a job's own thread waits for it; no thread waits for a judgement. Safe for concurrent use.
 class Origin {
  public:
-  Origin(const Services& services, RootTree& tree, Lookup& lookup, Marks& marks)
-      : counters_(services.counters), tree_(tree), lookup_(lookup), marks_(marks) {}
+  Origin(const Services& services, RootTree& tree, Lookup& lookup, CompileLeases& leases, Marks& marks)
+      : counters_(services.counters), tree_(tree), lookup_(lookup), leases_(leases), marks_(marks) {}
 
   /// Notes that this process writes the file, or gave it, or the directory of a parcel, its name. `anew`: nothing of
   /// the earlier content is left.
@@ -37,7 +38,7 @@ class Origin {
   void member_changed(const std::string& path);
   /// Notes that this process gave a whole Triton set its name.
   void saw_writer_of_set(const NodePtr& directory, const std::string& path, pid_t writer);
-  /// Tells FileSystemOptions::used that this process made what stands under the name.
+  /// Tells FileSystemOptions::used, and who waits for it, that this process made what stands under the name.
   void made(const std::string& path, pid_t writer) const;
   /// The same for a Triton set with these names.
   void made_set(const std::string& path, const std::vector<std::string>& names, pid_t writer) const;
@@ -68,6 +69,7 @@ class Origin {
   Counters& counters_;
   RootTree& tree_;
   Lookup& lookup_;
+  CompileLeases& leases_;
   Marks& marks_;
   LocalTree& disk_{tree_.disk()};
   NodeTable& nodes_{tree_.nodes()};

@@ -38,12 +38,16 @@ bool is_counted(const std::string& path) {
   return layout::key_asked_by(path).has_value() || layout::rule_of(layout::classify(path).family).shared;
 }
 
+bool is_absence(const LookupAnswer& answer) {
+  return !answer.found && answer.found.error().code() == ErrorCode::kNotFound;
+}
+
 }  // namespace
 
 void answer_absent(const LookupDone& done, bool keep, UseKind why) { done({fail(ErrorCode::kNotFound), keep, why}); }
 
 Lookup::Lookup(const Services& services, RootTree& tree, RootScopes& scopes, ClusterSets& sets, Fetcher& fetcher,
-               Prefetch& prefetch, Starts& starts, GroupViews& views, Parcels& parcels)
+               Prefetch& prefetch, Starts& starts, GroupViews& views, Parcels& parcels, CompileLeases& leases)
     : catalog_(services.catalog),
       store_(services.store),
       counters_(services.counters),
@@ -54,7 +58,8 @@ Lookup::Lookup(const Services& services, RootTree& tree, RootScopes& scopes, Clu
       prefetch_(prefetch),
       starts_(starts),
       views_(views),
-      parcels_(parcels) {}
+      parcels_(parcels),
+      leases_(leases) {}
 
 void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) {
   const NodePtr directory = nodes_.find(parent);
@@ -82,7 +87,42 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
   if (!tree_.admit(where->entry)) return lookup_without_cluster(*where, caller, done);
   if (scopes_.use(where->entry.root)) prefetch_.want_newest();
   if (directory->key) return lookup_in_key_directory(*where, caller, std::move(done));
-  resolve(*where, std::move(done));
+  resolve(*where, leasing(*where, caller, std::move(done)));
+}
+
+/// Where nobody has compiled this graph yet: has the caller do it, or wait for another process that does.
+LookupDone Lookup::leasing(const Site& site, const Caller& caller, LookupDone done) {
+  if (leases_.is_above_graphs(site.entry)) {
+    return [this, site, done = std::move(done)](LookupAnswer answer) {
+      if (is_absence(answer)) answer = {shown_for_now(site), false};
+      done(std::move(answer));
+    };
+  }
+  const auto asked = leases_.asked(site.path, site.entry, caller.pid);
+  if (!asked) return done;
+  return [this, site, asked, done = std::move(done)](LookupAnswer answer) {
+    if (!is_absence(answer)) return done(std::move(answer));
+    answer.keep_absence = false;
+    leases_.take(*asked, [this, site, answer = std::move(answer), done](bool by_another) {
+      if (!by_another) return done(answer);
+      done({shown_for_now(site), false, UseKind::kAwaited});
+    });
+  };
+}
+
+/// A directory that is not there yet: the kernel asks for it again at the next use.
+Result<Found> Lookup::shown_for_now(const Site& site) {
+  auto found = add_virtual(site, 1);
+  if (found) found->keep = false;
+  return found;
+}
+
+void Lookup::open_directory(NodeId directory, const Caller& caller, std::function<void()> done) {
+  const NodePtr node = nodes_.find(directory);
+  const auto path = node ? nodes_.path_of(*node) : std::nullopt;
+  const auto asked = path ? leases_.asked(*path, layout::name_of(*path), caller.pid) : std::nullopt;
+  if (!asked) return done();
+  leases_.wait(*asked, std::move(done));
 }
 
 /// Has the listener told of the answer, where the name is of a family that is shared.
@@ -91,6 +131,7 @@ LookupDone Lookup::telling(const std::string& path, const Caller& caller, Lookup
   if (!used || !is_counted(path)) return done;
   return [this, &used, path, thread = caller.pid, begun = std::chrono::steady_clock::now(),
           done = std::move(done)](LookupAnswer answer) {
+    if (answer.use == UseKind::kAwaited) return done(std::move(answer));
     UseNotice notice{answer.use, thread, shown_path(path), path, std::string(environment_in(path)),
                      {},         0,      answer.digest};
     notice.waited = std::chrono::steady_clock::now() - begun;

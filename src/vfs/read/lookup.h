@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "vfs/read/cluster_sets.h"
+#include "vfs/read/compile_leases.h"
 #include "vfs/read/fetcher.h"
 #include "vfs/read/group_views.h"
 #include "vfs/read/parcels.h"
@@ -24,10 +25,12 @@ namespace inductorfs::vfs {
 class Lookup {
  public:
   Lookup(const Services& services, RootTree& tree, RootScopes& scopes, ClusterSets& sets, Fetcher& fetcher,
-         Prefetch& prefetch, Starts& starts, GroupViews& views, Parcels& parcels);
+         Prefetch& prefetch, Starts& starts, GroupViews& views, Parcels& parcels, CompileLeases& leases);
 
   /// FileSystem::lookup.
   void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done);
+  /// FileSystem::open_directory.
+  void open_directory(NodeId directory, const Caller& caller, std::function<void()> done);
 
   /// Adds a node for a name that the local disk has, with `references` of the kernel. The caller holds moves().
   [[nodiscard]] Result<Found> add_local(const Site& site, const struct stat& status, uint64_t references);
@@ -45,6 +48,8 @@ class Lookup {
                                                                           const std::string& directory);
 
  private:
+  [[nodiscard]] LookupDone leasing(const Site& site, const Caller& caller, LookupDone done);
+  [[nodiscard]] Result<Found> shown_for_now(const Site& site);
   [[nodiscard]] LookupDone telling(const std::string& path, const Caller& caller, LookupDone done) const;
   [[nodiscard]] static UseKind use_of(Node& node);
   [[nodiscard]] UseKind why_absent(const Site& site) const;
@@ -74,6 +79,7 @@ class Lookup {
   Starts& starts_;
   GroupViews& views_;
   Parcels& parcels_;
+  CompileLeases& leases_;
   LocalTree& disk_{tree_.disk()};
   NodeTable& nodes_{tree_.nodes()};
   SharedGuarded<Moves>& moves_{tree_.moves()};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define FUSE_USE_VERSION 314
-#include "pending_lookup.h"
+#include "pending_request.h"
 
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
@@ -26,7 +26,7 @@ uint64_t signal_mask(const std::string& status, std::string_view field) {
 }  // namespace
 
 bool is_being_killed(pid_t thread) noexcept {
-  if (thread <= 0) return false;  // of another pid namespace: it waits for the lookup's deadline
+  if (thread <= 0) return false;  // of another pid namespace: it waits for the deadline
   try {
     const auto status = read_file(AT_FDCWD, "/proc/" + std::to_string(thread) + "/status", kStatusLimit);
     if (!status) return false;
@@ -38,30 +38,31 @@ bool is_being_killed(pid_t thread) noexcept {
   }
 }
 
-PendingLookup::PendingLookup(KernelReply reply) noexcept
+PendingRequest::PendingRequest(KernelReply reply, Operation operation) noexcept
     : channel_(channel_of(reply.request()).shared_from_this()),
+      operation_(operation),
       request_(reply.release()),
       detached_(takeover::serving_slot() == nullptr ? nullptr : channel_->slots.detach(*takeover::serving_slot())) {
-  fuse_req_interrupt_func(request_, &PendingLookup::on_interrupt, this);
+  fuse_req_interrupt_func(request_, &PendingRequest::on_interrupt, this);
   // libfuse calls on_interrupt from within the line above when the interrupt came first, and goes on to use the
   // request afterwards: answering there would free it too early.
   armed_ = true;
 }
 
-PendingLookup::~PendingLookup() {
+PendingRequest::~PendingRequest() {
   if (!claim()) return;
-  channel_->log_exception(Operation::kLookup, "the file system dropped a lookup");
+  channel_->log_exception(operation_, "the file system dropped a request");
   take_reply().errno_value(EIO);
   finish();
 }
 
-void PendingLookup::finish() noexcept {
+void PendingRequest::finish() noexcept {
   if (detached_ != nullptr) detached_->free();
   answered_.notify_with([](bool& answered) { answered = true; });
 }
 
-void PendingLookup::wait() noexcept {
-  // The file system answers every lookup within its own deadline, which may be longer than --hang-timeout.
+void PendingRequest::wait() noexcept {
+  // The file system answers every request within its own deadline, which may be longer than --hang-timeout.
   constexpr std::chrono::seconds kStep{1};
   const auto is_answered = [](bool answered) { return answered; };
   while (!answered_.wait_until(std::chrono::steady_clock::now() + kStep, is_answered, is_answered)) {
@@ -69,7 +70,7 @@ void PendingLookup::wait() noexcept {
   }
 }
 
-void PendingLookup::answer(const vfs::LookupAnswer& answer) noexcept {
+void PendingRequest::answer(const vfs::LookupAnswer& answer) noexcept {
   if (claim()) {
     take_reply().answer(answer);
     finish();
@@ -79,19 +80,32 @@ void PendingLookup::answer(const vfs::LookupAnswer& answer) noexcept {
 }
 
 /// Requires: claimed. Waits for an on_interrupt that is running: it has lost, but still looks at this object.
-KernelReply PendingLookup::take_reply() noexcept {
+KernelReply PendingRequest::take_reply() noexcept {
   fuse_req_interrupt_func(request_, nullptr, nullptr);
-  return {*channel_, request_, Operation::kLookup};
+  return {*channel_, request_, operation_};
 }
 
-void PendingLookup::on_interrupt(fuse_req* request, void* data) noexcept {
-  auto* pending = static_cast<PendingLookup*>(data);
-  if (!pending->armed_ || !is_being_killed(fuse_req_ctx(request)->pid)) return;
+void PendingRequest::opened() noexcept {
+  if (!claim()) return;
+  take_reply().opened_directory();
+  finish();
+}
+
+void PendingRequest::on_interrupt(fuse_req* request, void* data) noexcept {
+  auto* pending = static_cast<PendingRequest*>(data);
+  const bool only_waits = pending->operation_ == Operation::kOpendir;
+  if (!pending->armed_ || (!only_waits && !is_being_killed(fuse_req_ctx(request)->pid))) return;
   const std::shared_ptr<Channel> channel = pending->channel_;
   takeover::Slot* detached = pending->detached_;
+  const Operation operation = pending->operation_;
   // Once claimed, the object may go at any time: only the request, which libfuse keeps during this call, is touched.
   if (!pending->claim()) return;
-  KernelReply(*channel, request, Operation::kLookup).errno_value(EINTR);
+  KernelReply reply(*channel, request, operation);
+  if (only_waits) {
+    reply.opened_directory();
+  } else {
+    reply.errno_value(EINTR);
+  }
   if (detached != nullptr) detached->free();
 }
 

@@ -10,20 +10,25 @@
 
 namespace inductorfs::fuse {
 
-/// A lookup whose answer may come later, from any thread. A caller that is killed meanwhile gets EINTR at once
+/// A request whose answer may come later, from any thread. A caller that is killed meanwhile gets EINTR at once
 /// (otherwise its process would stay in state D until the answer); other signals do not cut a lookup short, as they
-/// would not on a local disk. The first thread that claims the lookup answers it. Safe for concurrent use.
-class PendingLookup {
+/// would not on a local disk. A directory that is being opened is open as soon as any signal comes: its caller waits
+/// for what could be in it (FileSystem::open_directory), not for the directory. The first thread that claims the
+/// request answers it. Safe for concurrent use.
+class PendingRequest {
  public:
-  explicit PendingLookup(KernelReply reply) noexcept;
+  PendingRequest(KernelReply reply, Operation operation) noexcept;
   /// Answers EIO if the file system has not answered.
-  ~PendingLookup();
-  PendingLookup(const PendingLookup&) = delete;
-  PendingLookup& operator=(const PendingLookup&) = delete;
+  ~PendingRequest();
+  PendingRequest(const PendingRequest&) = delete;
+  PendingRequest& operator=(const PendingRequest&) = delete;
 
+  /// Of a lookup.
   void answer(const vfs::LookupAnswer& answer) noexcept;
-  /// Says whether the next worker would find the lookup while it waits. If not, its thread, whose slot has the request,
-  /// must wait too.
+  /// Of a directory that is being opened.
+  void opened() noexcept;
+  /// Says whether the next worker would find the request while it waits. If not, its thread, whose slot has the
+  /// request, must wait too.
   [[nodiscard]] bool is_detached() const noexcept { return detached_ != nullptr; }
   void wait() noexcept;
 
@@ -34,7 +39,8 @@ class PendingLookup {
   void finish() noexcept;
 
   std::shared_ptr<Channel> channel_;
-  fuse_req* request_;  ///< belongs to the thread that claims the lookup
+  const Operation operation_;
+  fuse_req* request_;  ///< belongs to the thread that claims it
   std::atomic<bool> armed_{false};
   std::atomic<bool> claimed_{false};
   takeover::Slot* const

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What grows with a cluster: a mount beside very many entries, and one server behind very many mounts, which are simulated (bench_followers.cc,
 bench_publishers.cc, bench_starters.cc; storm.cc has the job)."""
-import json
 import time
 from pathlib import Path
 
 from inductorfs_testing import artefacts
 from inductorfs_testing.mounts import QuickCluster, fill_index
-from inductorfs_testing.processes import run, wait_until
+from inductorfs_testing.processes import wait_until
 from suite import order
 from table import Table
+from told import told_by
 
 OURS, RAW, ALONE = "ours", "raw", "each by itself"
 BOUNDED, MEMORY = 100_000, 60
@@ -43,13 +43,6 @@ def entries(plan, table):
                 known.add(OURS, time.monotonic() - began)
                 memory.add(OURS, memory_of(node))
                 node.stop()
-
-
-def told_by(program, *words):
-    done = run([program, *words], seconds=600)
-    if done.code != 0:
-        raise SystemExit(f"bench: {program.name}: {done.err}")
-    return json.loads(done.out)
 
 
 def starters(plan, table):

@@ -6,6 +6,7 @@ measured in each round, in turn, and a ratio is of one round. A measurement that
   ops      files and names, in C and in Python: ext4, a FUSE file system with nothing in it, the mount
   replay   what a cold and a warm start of a torch job ask of files, recorded and played again by one process and by several
   start    starts of a torch job: cold, warm, and on another node by each way to get there
+  once     ranks that want the same graphs, with and without --compile-once
   link     a fresh node over links of some round trips and rates, beside a raw pipelined GET
   scale    many entries, many mounts
   store    the store's calls, beside a file for each blob
@@ -30,7 +31,7 @@ sys.path.insert(0, str(HERE.parent / "support" / "python"))
 from inductorfs_testing import places  # noqa: E402
 from table import section, write  # noqa: E402
 
-GROUPS = ("ops", "replay", "start", "link", "scale", "store")
+GROUPS = ("ops", "replay", "start", "once", "link", "scale", "store")
 CHARTS, DOCUMENT = places.REPOSITORY / "docs" / "charts", places.REPOSITORY / "docs" / "performance.md"
 TORCH = "2.15"
 
@@ -130,7 +131,7 @@ def main():
     groups = arguments.groups or GROUPS
     if arguments.needs:
         corpus = "link" in groups and arguments.size != "smoke" and "corpus" in (arguments.cells or "corpus")
-        print("torch" if corpus or {"replay", "start"} & set(groups) else "nothing")
+        print("torch" if corpus or {"replay", "start", "once"} & set(groups) else "nothing")
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started ends as after Control-C
     plan = Plan(arguments.size, places.program().parents[2] / "tests" / "bench", arguments.cells)

@@ -57,7 +57,7 @@ def test_bench_says_what_it_is_and_takes_no_wrong_word_before_it_builds():
     done = bench("--help")
     assert done.returncode == 0 and done.stdout.startswith("Measures this host") and "bench: installing" not in done.stdout, done
     done = bench("opps", "--short")
-    assert done.returncode == 2 and "there is no group opps; there are ops, replay, start, link, scale, store" in done.stderr and not done.stdout, done
+    assert done.returncode == 2 and "there is no group opps; there are ops, replay, start, once, link, scale, store" in done.stderr and not done.stdout, done
 
 
 def fakes(folder, **programs):

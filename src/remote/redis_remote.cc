@@ -112,13 +112,16 @@ class RedisRemote final : public Remote {
   }
   Result<OrdersNow> read_orders(Deadline deadline) override { return read_orders_of(session_, deadline); }
   Result<bool> replace_orders(const std::string& before, const std::string& after, Deadline deadline) override {
+    if (session_.options().read_only) return no_orders();
     return replace_orders_of(session_, before, after, deadline);
   }
   Result<PurgeReport> purge(const ScopeId& scope, const std::function<bool(const codec::Entry&)>& selects, bool dry_run,
                             Deadline deadline) override {
+    if (!dry_run && session_.options().read_only) return no_orders();
     return purge_scope(session_, scope, selects, dry_run, deadline);
   }
   Result<void> remove_blob(const codec::Digest& digest, Deadline deadline) override {
+    if (session_.options().read_only) return no_orders();
     return unlink_blob(session_, digest, deadline);
   }
   Result<std::vector<Lease>> hold_leases(std::span<const LeaseName> names, const std::string& holder,
@@ -135,6 +138,12 @@ class RedisRemote final : public Remote {
 
  private:
   static tl::unexpected<Error> read_only() { return fail(ErrorCode::kNotPermitted, "the remote is opened read-only"); }
+  /// No time mends it: an operator has asked the wrong mount.
+  static tl::unexpected<Error> no_orders() {
+    return fail(ErrorCode::kInvalid,
+                "the mount or configuration that is named is --read-only, and changes nothing in the cluster: name the "
+                "cluster with --remote URL instead");
+  }
   // What fails is done by another mount, or when it is due again.
   void keep(const std::vector<ScopeId>& scopes, Deadline deadline) {
     if (session_.options().read_only) return;

@@ -114,6 +114,20 @@ def test_rights_to_read_are_enough_for_a_read_only_mount(cluster, place):
     place.unmount()
 
 
+def test_it_orders_nothing(cluster):
+    writer, reader = cluster.quick("writer"), cluster.quick("reader", "--read-only")
+    name = published_by(writer)
+    mounts.appears(reader.cache / name)
+    before, orders = mounts.published(cluster), ("GET", "ifs1:{nodes}:orders")
+    for words in (("freeze", "--why", "x"), ("freeze", "--lift"), ("purge", "--all", "--yes")):
+        done = reader.cli(*words, reader.cache, "--timeout", "0")
+        assert done.code == 2 and done.err.count("\n") == 1, (words, done.out, done.err)
+        assert "is --read-only" in done.err and "with --remote URL instead" in done.err, done.err
+    assert mounts.published(cluster) == before and cluster.redis.command(*orders) is None
+    counted = reader.cli("purge", "--all", reader.cache)
+    assert counted.code == 0 and "1 of 1 entries" in counted.out, (counted.out, counted.err)
+
+
 def test_read_only_without_a_remote_is_refused(place):
     done = run([PROGRAM, "mount", place.cache, "--store", place.store, "--read-only"], place.env(), seconds=30)
     assert done.code == 2 and done.err == ("inductorfs: --read-only without --remote: there is no cluster to read; give its URL with --remote, "

@@ -113,6 +113,25 @@ TEST_F(RedisRemote, AWaiterThatLosesItsServerSaysSo) {
   EXPECT_EQ(outcome.error().code(), ErrorCode::kUnavailable);
 }
 
+TEST_F(RedisRemote, OrdersNothingThatIsReadOnly) {
+  const auto held = entry("a", "x");
+  publish({held});
+  options.read_only = true;
+  reopen();
+  const auto all = [](const codec::Entry&) { return true; };
+  const auto is_refused = [](const auto& outcome) {
+    return !outcome && outcome.error().code() == ErrorCode::kInvalid &&
+           outcome.error().what().find("is --read-only") != std::string::npos &&
+           outcome.error().what().find("name the cluster with --remote") != std::string::npos;
+  };
+  EXPECT_TRUE(is_refused(remote->replace_orders("", "an order", soon())));
+  EXPECT_TRUE(is_refused(remote->purge(scope, all, false, soon())));
+  EXPECT_TRUE(is_refused(remote->remove_blob(held.digest, soon())));
+  EXPECT_EQ(remote->purge(scope, all, true, soon())->selected, 1U) << "counting changes nothing";
+  EXPECT_EQ(remote->read_orders(soon())->text, "");
+  EXPECT_EQ(fetch_error(held.digest, soon()), std::nullopt);
+}
+
 TEST_F(RedisRemote, TakesItsPasswordFromAFileAndNeverShowsIt) {
   start({.password = "hunter2"});
   const std::string file = server->directory() + "/password";

@@ -85,6 +85,7 @@ void add_acknowledge_timeout(CLI::App& app, int64_t& seconds) {
 
 std::string obedience_text(const Json& answer) {
   const Json& nodes = config::part_of(answer, "nodes");
+  if (nodes.empty()) return "no live mount is listed\n";
   const auto obeyed = std::ranges::count_if(nodes, [](const Json& node) { return config::flag_at(node, "obeyed"); });
   std::string text = std::to_string(obeyed) + " of " + std::to_string(nodes.size()) + " live mounts have obeyed\n";
   for (const Json& node : nodes) {
@@ -107,8 +108,8 @@ int obedience_code(const Json& answer) {
   if (nodes.empty()) {
     return fail_with(
         {ErrorCode::kNotFound,
-         "no live mount is listed, so nobody is known to have obeyed; the order stands: check --remote and "
-         "--prefix, and see inductorfs nodes"});
+         "no live mount is listed, so nobody is known to have obeyed; the order stands, and a mount that a full server "
+         "has forgotten obeys it: check --remote and --prefix, raise maxmemory, and see inductorfs nodes"});
   }
   if (missing == 0) return kExitDone;
   return fail_with(

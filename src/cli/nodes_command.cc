@@ -71,7 +71,8 @@ std::string nodes_text(const Json& answer, std::time_t now) {
     text += "\n";
   }
   return text + std::to_string(rows.size() - 1) +
-         " mounts; mounts of earlier releases, and mounts that may only read the server, are not listed\n";
+         " mounts; mounts of earlier releases, mounts that may only read the server, and what a full server has "
+         "forgotten, are not listed\n";
 }
 
 std::unique_ptr<Subcommand> nodes_command() { return std::make_unique<NodesCommand>(); }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <thread>
 #include <utility>
@@ -62,6 +63,13 @@ Json parse_record(const std::string& text) {
   return is_fine ? parsed : Json();
 }
 
+void sort(Json& nodes) {
+  std::stable_sort(nodes.begin(), nodes.end(), [](const Json& a, const Json& b) {
+    return std::pair(config::text_at(a, "host"), config::text_at(a, "mountpoint")) <
+           std::pair(config::text_at(b, "host"), config::text_at(b, "mountpoint"));
+  });
+}
+
 /// Each record as its mount has written it, with its age. A record that is no JSON object is shown by its id alone.
 Result<Json> nodes_of(Remote& cluster) {
   INDUCTORFS_TRY_ASSIGN(auto records, cluster.list_nodes(remote::kNodesLimit, soon()));
@@ -78,29 +86,32 @@ Result<Json> nodes_of(Remote& cluster) {
     }
     nodes.push_back(std::move(node));
   }
-  std::stable_sort(nodes.begin(), nodes.end(), [](const Json& a, const Json& b) {
-    return std::pair(config::text_at(a, "host"), config::text_at(a, "mountpoint")) <
-           std::pair(config::text_at(b, "host"), config::text_at(b, "mountpoint"));
-  });
+  sort(nodes);
   return nodes;
 }
 
 using HasObeyed = std::function<bool(const Json& node)>;
 /// The nodes, each with `obeyed`, when all have, or time is over. The order stands: that they could not be listed once
-/// is no reason to leave the rest undone.
+/// is no reason to leave the rest undone. A server that is full forgets records: whoever was listed once is waited for,
+/// and where nobody was at first, the first to write its record again, because it obeys, may not be the only one.
 Json await(Remote& cluster, Milliseconds patience, const HasObeyed& has_obeyed,
            const std::function<bool()>& cancelled) {
   const Deadline deadline = Deadline::after(patience);
-  Json nodes = Json::array();
+  std::map<std::string, Json> awaited;  // by id
+  std::optional<bool> forgotten;
   while (true) {
     auto listed = nodes_of(cluster);
-    bool all = listed.has_value();
-    if (listed) nodes = std::move(*listed);
-    for (Json& node : nodes) {
+    if (listed && !forgotten) forgotten = listed->empty();
+    bool all = listed.has_value() && !forgotten.value_or(true);
+    for (const Json& node : listed.value_or(Json::array())) awaited[config::text_at(node, "id")] = node;
+    Json nodes = Json::array();
+    for (auto& [id, node] : awaited) {
       const bool obeyed = has_obeyed(node);
       node["obeyed"] = obeyed;
       all = all && obeyed;
+      nodes.push_back(node);
     }
+    sort(nodes);
     if (all || deadline.passed() || cancelled()) return nodes;
     std::this_thread::sleep_for(kAcknowledgePause);
   }

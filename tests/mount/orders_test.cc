@@ -7,6 +7,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/mount/cluster_control.h"
 #include "inductorfs/remote/nodes.h"
+#include "inductorfs/remote/remote.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::mount {
@@ -96,6 +97,55 @@ TEST(Orders, WhatWasHeardIsKeptInTheStore) {
   EXPECT_FALSE(read_heard(store.path(), "").freeze.frozen) << "a local cache belongs to none";
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, store.path() + "/orders", "{\"freeze\""));
   EXPECT_FALSE(read_heard(store.path(), "cluster").freeze.frozen);
+}
+
+/// What the mount of another process does between two rounds.
+class Freezing : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    request_.kind = ClusterRequest::Kind::kFreeze;
+    request_.acknowledged = Milliseconds(600'000);  // rounds end it
+  }
+  void beat(const std::string& freeze, const std::string& id = "aa") {
+    const config::Json record = config::Json::object({{"mountpoint", "/m"}, {"freeze", freeze}, {"frozen", true}});
+    ASSERT_TRUE(remote_->beat(id, config::to_line(record), Deadline::after(Milliseconds(1000))));
+  }
+  void obey() {
+    beat(parse_orders(remote_->read_orders(Deadline::after(Milliseconds(1000)))->text)->freeze.id);
+  }
+  /// Returns the nodes; `after` is called with the number of each round, and says whether that was the last.
+  config::Json nodes(const std::function<bool(int)>& after) {
+    int round = 0;
+    return run_cluster_request(*remote_, request_, [&] { return after(round++); }).value().at("nodes");
+  }
+
+  std::unique_ptr<remote::Remote> remote_ = remote::open_memory(remote::make_memory_cluster());
+  ClusterRequest request_;
+};
+
+TEST_F(Freezing, WaitsForAMountThatAFullServerHasForgotten) {
+  int rounds = 0;
+  const auto found = nodes([&](int round) {
+    if (round == 1) obey();
+    rounds = round;
+    return round == 3;
+  });
+  EXPECT_EQ(rounds, 3) << "others may have been forgotten, too";
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_TRUE(found[0].at("obeyed").get<bool>());
+}
+
+TEST_F(Freezing, NamesAMountWhoseRecordHasGoneMeanwhile) {
+  beat("an earlier one");
+  beat("an earlier one", "bb");
+  const auto found = nodes([&](int round) {
+    remote_->leave("aa", Deadline::after(Milliseconds(1000)));
+    return round == 2;
+  });
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].at("id"), "aa");
+  EXPECT_EQ(found[0].at("mountpoint"), "/m");
+  EXPECT_FALSE(found[0].at("obeyed").get<bool>());
 }
 
 TEST(ClusterRequest, ComesBackAsItWas) {

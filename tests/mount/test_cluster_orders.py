@@ -214,6 +214,19 @@ def test_a_mount_that_does_not_answer_is_named_and_obeys_when_it_is_back(cluster
     wait_until(lambda: all(one["purged"] for one in listed(a)), 30, "the mount to obey")
 
 
+def test_mounts_that_a_full_server_has_forgotten_are_waited_for(cluster, pair):
+    a, b = pair
+    nodes = cluster.redis.keys("*:{nodes}:node:*")
+    cluster.redis.command("DEL", *nodes)
+    done = a.cli("freeze", "--why", "x", a.cache, "--timeout", str(15 * PATIENCE))
+    assert done.code == 0 and "2 of 2 live mounts have obeyed" in done.out, (done.out, done.err)
+    assert b.status()["cluster"]["frozen"]
+    a.unmount()
+    b.unmount()
+    done = run([PROGRAM, "freeze", "--lift", "--remote", cluster.redis.url, "--timeout", "0"], a.env(), 30)
+    assert done.code == 1 and "no live mount is listed" in done.out and "the order stands" in done.err, (done.out, done.err)
+
+
 def test_what_waits_in_a_queue_does_not_undo_a_purge(cluster, pair):
     a, b = pair
     worker = b.worker()

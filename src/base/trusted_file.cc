@@ -158,6 +158,10 @@ class Walk {
   }
 
   Result<void> look_at_file(const std::string& path, const struct stat& found) const {
+    // A remedy for its mode would be wrong: nobody reads it, and /dev/null must stay everybody's.
+    if (!S_ISREG(found.st_mode)) {
+      return fail(ErrorCode::kInvalid, wanted_ + " is not a regular file; name a regular file");
+    }
     const bool is_open = others_may_write(path, found);
     if ((is_trusted_owner(found.st_uid) && !is_open) || is_read_only(path)) return {};
     const std::string remedy =

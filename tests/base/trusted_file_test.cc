@@ -86,6 +86,17 @@ TEST_F(TrustedFile, MayBeAnOpenOne) {
   EXPECT_NE(why(path_of(named)).find("run chmod go-w"), std::string::npos);
 }
 
+TEST_F(TrustedFile, IsNoDeviceWhoseModeSomebodyWouldChange) {
+  const Fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(null);
+  for (const std::string& path : {std::string("/dev/null"), "/proc/self/fd/" + std::to_string(null.get())}) {
+    for (const Error& error : {check_trusted_file(path).error(), read_trusted_file(path, 100).error()}) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalid);
+      EXPECT_EQ(error.what(), path + " is not a regular file; name a regular file");
+    }
+  }
+}
+
 TEST_F(TrustedFile, TellsWhatIsNotThere) {
   EXPECT_EQ(check_trusted_file(directory_ + "/none").error().code(), ErrorCode::kNotFound);
   EXPECT_EQ(check_trusted_file(file_ + "/below").error().code(), ErrorCode::kNotDirectory);

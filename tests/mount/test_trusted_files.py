@@ -71,6 +71,13 @@ def test_a_file_of_roots_that_a_group_may_write(place, where):
     refused(place, file, "others than root may write to")
 
 
+def test_a_device_is_no_file_whose_mode_is_to_be_changed(place):
+    refused(place, "/dev/null", "/dev/null is not a regular file; name a regular file")
+    with open("/dev/null", encoding="ascii") as nothing:
+        done = subprocess.run([PROGRAM, "config", "check", "--config", "/dev/stdin"], env=place.env(), stdin=nothing, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 2 and "/dev/stdin is not a regular file" in done.stderr and "chmod" not in done.stderr, done.stderr
+
+
 def test_a_directory_that_others_may_write(place, where):
     file = write(where / "file")
     os.chmod(where, 0o777)

@@ -13,8 +13,9 @@ namespace inductorfs {
 /// Succeeds if nobody but root and this user could have written the file or put it there: that is, they own it, every
 /// directory on the way and every symbolic link, and nobody else may write to these. A directory that others may write
 /// to is fine if it is sticky, and anything is fine on a file system that is mounted read-only, as the volumes of
-/// Kubernetes are. kNotPermitted names what is open to others, and the remedy; other errors are those of lstat(2).
-/// `path` is absolute. Looks at no more than PATH_MAX bytes of path and 40 links.
+/// Kubernetes are. kNotPermitted names what is open to others, and the remedy; a FIFO, a device or a socket is
+/// kInvalid; other errors are those of lstat(2). `path` is absolute. Looks at no more than PATH_MAX bytes of path and
+/// 40 links.
 [[nodiscard]] Result<void> check_trusted_file(const std::string& path);
 
 /// Reads a file that check_trusted_file() accepts; errors are also those of read_file(). It waits for nobody.

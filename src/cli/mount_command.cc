@@ -29,8 +29,7 @@ Result<void> launch(config::Settings& settings, mount::Readiness& readiness) {
   INDUCTORFS_TRY_ASSIGN(real, places::resolve_mountpoint(settings.mountpoint));
   settings.mountpoint = std::move(real);
   INDUCTORFS_TRY(places::check_outside_of_mounts("the mountpoint", settings.mountpoint));
-  INDUCTORFS_TRY(places::check_outside_of_mounts("--store", settings.store));
-  INDUCTORFS_TRY(places::check_can_hold_files("--store", settings.store));
+  INDUCTORFS_TRY(mount::check_place_of_store(settings.store));
   INDUCTORFS_TRY_ASSIGN(const auto ownership, places::ownership_of(settings.mountpoint));
   if (::geteuid() == 0 && ownership.uid != 0) config::give_default_places(settings, config::user_by_id(ownership.uid));
   return fail(mount::launch_supervisor({settings, ownership}, program, readiness));

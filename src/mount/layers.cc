@@ -23,8 +23,10 @@
 #include "inductorfs/mount/open_files.h"
 #include "inductorfs/mount/process.h"
 #include "inductorfs/mount/process_views.h"
+#include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/place.h"
 #include "inductorfs/remote/local_remote.h"
+#include "inductorfs/remote/server_examination.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "orders.h"
 #include "remote_options.h"
@@ -58,8 +60,8 @@ Result<std::string> mount_id(const std::string& store) {
   return fresh;
 }
 
-/// A server that is away would hide that these are missing: they are read when it answers.
-Result<void> find_certificates(const config::Settings& settings) {
+/// A server that is away would hide that these are missing or wrong: they are read when it answers.
+Result<void> check_files(const config::Settings& settings, const remote::RemoteOptions& options) {
   for (const auto& [option, file] : {std::pair{"--ca-file", &settings.ca_file},
                                      {"--cert-file", &settings.cert_file},
                                      {"--key-file", &settings.key_file}}) {
@@ -70,7 +72,10 @@ Result<void> find_certificates(const config::Settings& settings) {
     const std::string why = usable.error().what().empty() ? "it does not exist" : usable.error().what();
     return fail(ErrorCode::kInvalid, "cannot read the file of " + std::string(option) + ": " + *file + ": " + why);
   }
-  return {};
+  const std::string shown = settings.remote.empty() ? "" : "remote " + log::redact_url(settings.remote);
+  Result<void> right = remote::check_server_files(options);
+  if (right || shown.empty()) return right;
+  return fail(std::move(right).error().with_context(shown));
 }
 
 Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& settings, const std::string& id,
@@ -84,7 +89,7 @@ Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& sett
   if (!opened && takeover.resume) return remote::make_absent_remote(opened.error().what());
   if (!opened) return wrong_option(std::move(opened).error().with_context("remote " + shown));
   if (takeover.resume) return opened;  // the remote watch asks it, while the mount is served
-  if (const Result<void> found = find_certificates(settings); !found) return wrong_option(found.error());
+  if (const Result<void> found = check_files(settings, options); !found) return wrong_option(found.error());
   Result<remote::ServerFacts> facts = (*opened)->probe(Deadline::after(kProbePatience));
   if (!facts && is_wrong_server(facts.error())) {
     return wrong_option(std::move(facts).error().with_context("remote " + shown));
@@ -266,15 +271,24 @@ host::FactsRequest facts_request(const config::Settings& settings) {
   return request;
 }
 
+Result<void> check_place_of_store(const std::string& store) {
+  Result<void> fit = places::check_outside_of_mounts("--store", store);
+  if (fit) fit = places::check_can_hold_files("--store", store);
+  if (fit) fit = check_store(store);
+  return fit ? fit : wrong_option(fit.error());
+}
+
 Result<void> check_named(const config::Settings& settings) {
+  INDUCTORFS_TRY(check_place_of_store(settings.store));
+  const remote::RemoteOptions options = remote_options(settings, "inductorfs");
   if (!settings.remote.empty()) {
     Counters counters;
-    auto opened = remote::open_redis(remote_options(settings, "inductorfs"), counters);
+    auto opened = remote::open_redis(options, counters);
     if (!opened) {
       return wrong_option(std::move(opened).error().with_context("remote " + log::redact_url(settings.remote)));
     }
-    if (const Result<void> found = find_certificates(settings); !found) return wrong_option(found.error());
   }
+  if (const Result<void> found = check_files(settings, options); !found) return wrong_option(found.error());
   if (settings.fingerprint.empty()) return {};
   host::FactsRequest request = facts_request(settings);
   request.cache_file.clear();

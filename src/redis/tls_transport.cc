@@ -17,6 +17,7 @@
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/handle.h"
 #include "inductorfs/base/regular_file.h"
+#include "inductorfs/redis/certificates.h"
 #include "transport.h"
 
 namespace inductorfs::redis {
@@ -256,6 +257,24 @@ bool expect_peer(SSL* session, const std::string& host) {
 }  // namespace
 
 uint64_t certificate_loads() { return loads; }
+
+Result<void> check_certificates(const Endpoint& endpoint) {
+  const auto useless = [](const std::string& what, const std::string& file, const std::string& why) {
+    return fail(ErrorCode::kInvalid, "TLS: the " + what + " " + file + " is of no use: " + why);
+  };
+  const std::string no_tls = "the URL is not one with TLS: use rediss://, or leave the file out";
+  for (const auto& [what, file] : {std::pair{"CA file", &endpoint.ca_file},
+                                   {"certificate", &endpoint.certificate_file},
+                                   {"key", &endpoint.key_file}}) {
+    if (!endpoint.tls && !file->empty()) return useless(what, *file, no_tls);
+  }
+  if (!endpoint.key_file.empty() && endpoint.certificate_file.empty()) {
+    return useless("key", endpoint.key_file, "no certificate is named with it: give its --cert-file");
+  }
+  if (!endpoint.tls) return {};
+  const Result<Context> context = context_for(endpoint);
+  return context ? Result<void>() : fail(context.error());
+}
 
 Result<std::unique_ptr<Transport>> make_tls_transport(Fd socket, const Endpoint& endpoint, const Wait& wait) {
   INDUCTORFS_TRY_ASSIGN(auto context, context_for(endpoint));

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "inductorfs/base/trusted_file.h"
+#include "inductorfs/redis/certificates.h"
+#include "inductorfs/remote/server_examination.h"
 
 namespace inductorfs::remote {
 namespace {
@@ -37,6 +39,15 @@ Result<redis::Endpoint> endpoint_of(const RemoteOptions& options) {
   endpoint.key_file = options.key_file;
   endpoint.client_name = options.client_name;
   return endpoint;
+}
+
+Result<void> check_server_files(const RemoteOptions& options) {
+  RemoteOptions named = options;
+  // Files that stand alone are read for a URL that comes later.
+  const bool has_certificates = !(options.ca_file + options.certificate_file + options.key_file).empty();
+  if (named.url.empty()) named.url = has_certificates ? "rediss://localhost" : "redis://localhost";
+  INDUCTORFS_TRY_ASSIGN(const auto endpoint, endpoint_of(named));
+  return redis::check_certificates(endpoint);
 }
 
 }  // namespace inductorfs::remote

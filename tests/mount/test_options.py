@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from inductorfs_testing import artefacts, places
+from inductorfs_testing import artefacts, certificates, places
 from inductorfs_testing.processes import run
 from inductorfs_testing.users import as_user
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
@@ -68,14 +68,39 @@ def test_a_wrong_option_has_one_exit_code_wherever_it_stands(place, variables, t
     ["--remote", "http://h"], ["--remote", "localhost:6379"], ["--remote", "redis://"], ["--remote", "redis://h/abc"],
     ["--remote", "redis://127.0.0.1:99999"], ["--remote", "redis://127.0.0.1:1", "--password-file", "/no/password"],
     ["--remote", "rediss://127.0.0.1:1", "--ca-file", "/no/ca"], ["--fingerprint", "/no/facts"],
+    ["--store", "/proc/x"], ["--store", "IN_A_MOUNT"], pytest.param(["--store", "OPEN/store"], marks=pytest.mark.usefixtures("root")),
+    pytest.param(["--store", "OPEN"], marks=pytest.mark.usefixtures("root")),
+    ["--remote", "rediss://127.0.0.1:1", "--ca-file", "TEXT"], ["--remote", "rediss://127.0.0.1:1", "--cert-file", "TEXT"],
+    ["--remote", "rediss://127.0.0.1:1", "--cert-file", "CERTIFICATE", "--key-file", "TEXT"],
+    ["--remote", "rediss://127.0.0.1:1", "--cert-file", "CERTIFICATE"], ["--remote", "rediss://127.0.0.1:1", "--key-file", "KEY"],
+    ["--remote", "rediss://127.0.0.1:1", "--cert-file", "CERTIFICATE", "--key-file", "ANOTHER_KEY"],
+    ["--remote", "redis://127.0.0.1:1", "--ca-file", "CERTIFICATE"], ["--remote", "unix:///none", "--cert-file", "CERTIFICATE", "--key-file", "KEY"],
 ])
-def test_config_check_refuses_what_mount_refuses(place, words):
+def test_config_check_refuses_what_mount_refuses(cluster, place, words):
+    """Although no server answers."""
+    named = {"OPEN": place.root / "open", "TEXT": place.root / "text"}
+    named["OPEN"].mkdir()
+    named["OPEN"].chmod(0o777)
+    named["TEXT"].write_text("no PEM\n")
+    if "IN_A_MOUNT" in words:
+        named["IN_A_MOUNT"] = cluster.quick("outer").cache / "store"
+    if any(word in ("CERTIFICATE", "KEY") for word in words):
+        authority = certificates.Authority(place.root)
+        named["CERTIFICATE"], named["KEY"] = authority.sign("node", "IP:127.0.0.1")
+        named["ANOTHER_KEY"] = authority.sign("other", "IP:127.0.0.1")[1]
+    words = [str(named.get(word.split("/")[0], word)) + ("/store" if word == "OPEN/store" else "") for word in words]
     said = []
     for command in (["config", "check"], ["mount", place.cache]):
-        done = run([PROGRAM, *command, "--store", place.store, *words], place.env(), 30)
+        done = run([PROGRAM, *command, *(() if "--store" in words else ("--store", place.store)), *words], place.env(), 30)
         assert done.code == 2 and done.err.count("\n") == 1, (command, done)
         said.append(done.err)
     assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("option", ["--password-file", "--ca-file", "--cert-file", "--key-file"])
+def test_config_check_misses_files_although_no_remote_is_named(place, option):
+    done = run([PROGRAM, "config", "check", "--store", place.store, option, "/no/file"], place.env(), 30)
+    assert done.code == 2 and "/no/file: it does not exist" in done.err, done
 
 
 @pytest.mark.parametrize("words", [

@@ -10,7 +10,7 @@
 
 #include "inductorfs/remote/remote.h"
 
-/// A look at the server behind a remote, for an operator who asks what is wrong with it.
+/// A look at the server behind a remote, or at what is needed to reach it, for an operator who asks what is wrong.
 namespace inductorfs::remote {
 
 struct ServerExamination {
@@ -29,5 +29,9 @@ struct ServerExamination {
 /// in the order of their addresses. Changes nothing there. Blocks until the deadline at most. Errors are those of
 /// connecting; kInvalid also when a secret file cannot be read.
 [[nodiscard]] Result<std::vector<ServerExamination>> examine_servers(const RemoteOptions& options, Deadline deadline);
+
+/// Reads the password and the certificates that the options name, also without a URL, and asks no server: kInvalid when
+/// one is missing or wrong, or is of no use with this URL.
+[[nodiscard]] Result<void> check_server_files(const RemoteOptions& options);
 
 }  // namespace inductorfs::remote

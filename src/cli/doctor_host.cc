@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <memory>
@@ -139,10 +140,13 @@ std::optional<Diagnosis> finding_of_propagation(const std::string& table, const 
       continue;
     }
     if (line.find(" shared:") != std::string::npos) return std::nullopt;
+    const std::string above = shell_word(mountpoint.substr(0, std::max<size_t>(mountpoint.rfind('/'), 1)));
+    // The directory above is seldom a mountpoint, which the second command needs.
     return Diagnosis{Kind::kNote,
                      mountpoint + " is mounted with private propagation: a container that runs already does not see it",
-                     "start the container after the mount; or, before the mount, run mount --make-rshared on the "
-                     "directory above, and give containers that directory with rslave (HostToContainer)"};
+                     "start the container after the mount; or unmount, run mount --bind " + above + " " + above +
+                         " && mount --make-rshared " + above +
+                         ", mount again, and give containers that directory with rslave (HostToContainer)"};
   }
   return std::nullopt;
 }

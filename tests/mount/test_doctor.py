@@ -223,6 +223,33 @@ def test_private_propagation_is_found(cluster, place, propagation, told):
 
 
 @pytest.mark.usefixtures("root")
+def test_the_remedy_for_private_propagation_works_as_it_stands_there(cluster, place):
+    with mounts.tmpfs(place.root / "outer") as outer:
+        run(["mount", "--make-private", outer], seconds=10)
+        above = outer / "no;mount$point"
+        cache = above / "cache"
+        cache.mkdir(parents=True)
+        mount = [PROGRAM, "mount", cache, "--store", place.store, "--log", place.log, *cluster.options()]
+        assert run(mount, place.env(), 30).code == 0
+        remedies = []
+        try:
+            remedies = [line for line in doctor(place, cache) if "private propagation" in line]
+        finally:
+            assert run([PROGRAM, "unmount", cache], place.env(), 30).code == 0
+        (remedy,) = remedies
+        command = remedy.split("unmount, run ")[1].split(", mount again")[0]
+        done = run(["sh", "-c", command], place.env(), 30)
+        assert done.code == 0, (command, done.err)
+        try:
+            assert run(mount, place.env(), 30).code == 0
+            found = doctor(place, cache)
+            assert run([PROGRAM, "unmount", cache], place.env(), 30).code == 0
+            assert not has(found, "private propagation"), found
+        finally:
+            assert run(["umount", above], place.env(), 30).code == 0
+
+
+@pytest.mark.usefixtures("root")
 def test_a_daemon_in_a_pid_namespace_of_its_own_is_found(cluster, place):
     """As a container without hostPID has it: mount and doctor are both in there."""
     words = " ".join(str(word) for word in [PROGRAM, "mount", place.cache, "--store", place.store, "--log", place.log, *cluster.options()])

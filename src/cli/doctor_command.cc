@@ -57,6 +57,11 @@ class DoctorCommand final : public Subcommand {
     // Who asks about a server, or a mount that is planned, does not ask about the mounts that stand.
     const bool planned = options_.values().contains("remote") || !options_.file().empty();
     std::vector<Diagnosis> findings = findings_of_host(*settings, environment, planned || !has_mount());
+    // What `mount` would refuse, whatever its mountpoint.
+    config::Settings complete = *settings;
+    complete.mountpoint = complete.alias = "/MOUNTPOINT";
+    const auto refused = config::complete(complete, config::current_user(environment), environment);
+    if (!refused) findings.push_back({Diagnosis::Kind::kBad, refused.error().what(), "mend this option of the mount"});
     add(findings, findings_of_options(*settings));
     std::string named = "MOUNTPOINT";
     if (!path_.empty() || !planned) add(findings, findings_of_mounts(environment, named));
@@ -95,12 +100,8 @@ class DoctorCommand final : public Subcommand {
         add(findings, findings_of_server(server));
       }
     }
-    if (!settings.store.empty()) {
-      const std::vector<MountEntry> table = read_mount_table();
-      const MountEntry* const disk = places::find_mount_of(table, settings.store);
-      if (disk != nullptr) findings.push_back(finding_of_store(settings.store, disk->type));
-      add(findings, finding_of_size(settings.store, settings.store_limit));
-    }
+    add(findings, finding_of_limit("a store with this --store-limit", settings.store_limit));
+    if (!settings.store.empty()) add(findings, findings_of_store(settings.store, settings.store_limit));
     if (settings.python.empty()) return findings;
     host::FactsRequest request = mount::facts_request(settings);
     request.cache_file.clear();
@@ -118,6 +119,20 @@ class DoctorCommand final : public Subcommand {
       findings.push_back({Diagnosis::Kind::kBad, "gpu: " + gpu.problem,
                           "give this container or user the device nodes and libcuda.so.1; nvidia-smi must work here"});
     }
+    return findings;
+  }
+  /// Of a store that may not be made yet. By a child: it may be named on a disk that hangs.
+  static std::vector<Diagnosis> findings_of_store(const std::string& store, uint64_t limit) {
+    const auto wrong = answer_of_child(::geteuid(), Deadline::after(kCachesPatience), [&] {
+      const Result<void> fit = mount::check_place_of_store(store);
+      return fit ? std::string() : fit.error().what();
+    });
+    if (!wrong.value_or("").empty()) return {{Diagnosis::Kind::kBad, *wrong, "name another --store, on a local disk"}};
+    std::vector<Diagnosis> findings;
+    const std::vector<MountEntry> table = read_mount_table();
+    const MountEntry* const disk = places::find_mount_of(table, store);
+    if (disk != nullptr) findings.push_back(finding_of_store(store, disk->type));
+    add(findings, finding_of_size(store, limit));
     return findings;
   }
   /// What the variables and directories of this user lead to.

@@ -135,11 +135,8 @@ std::vector<Diagnosis> findings_of_mount(const Json& status, uid_t user) {
   findings.push_back({Kind::kGood, mount + " answers", {}});
   add_remote(status, mount, findings);
   const Json& store = part_of(status, "store");
-  if (const uint64_t limit = number_at(store, "size_limit"); limit > 0 && limit < kSmallStore) {
-    findings.push_back({Kind::kWarning,
-                        mount + ": its store holds " + config::human_bytes(limit) +
-                            " at most, and the precompiled header of one torch has 150 MB",
-                        "mount with a larger --store-limit"});
+  if (auto small = finding_of_limit(mount + ": its store", number_at(store, "size_limit"))) {
+    findings.push_back(std::move(*small));
   }
   if (const std::string version = text_at(status, "version"); version != INDUCTORFS_VERSION) {
     findings.push_back({Kind::kWarning,
@@ -223,12 +220,30 @@ Diagnosis finding_of_helper(const std::string& search) {
 }
 
 Diagnosis finding_of_store(const std::string& directory, std::string_view type) {
-  constexpr std::string_view kNetworks[] = {"nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "9p", "afs", "fuse.sshfs"};
+  constexpr std::string_view kNetworks[] = {
+      "nfs",        "nfs4",     "cifs",   "smb3",   "ceph",           "fuse.ceph", "fuse.ceph-fuse",
+      "lustre",     "gpfs",     "beegfs", "wekafs", "glusterfs",      "fuse.s3fs", "fuse.glusterfs",
+      "fuse.sshfs", "virtiofs", "9p",     "afs",    "fuse.inductorfs"};
+  constexpr std::string_view kMemory[] = {"tmpfs", "ramfs"};
+  if (std::ranges::find(kMemory, type) != std::end(kMemory)) {
+    return {Kind::kWarning,
+            "the store " + directory + " lies in memory (" + std::string(type) +
+                "): what waits to be published is lost at a reboot",
+            "mount with a --store on a local disk"};
+  }
   if (std::ranges::find(kNetworks, type) == std::end(kNetworks)) {
     return {Kind::kGood, "the store " + directory + " lies on a local disk", {}};
   }
   return {Kind::kBad, "the store " + directory + " lies on a network disk (" + std::string(type) + ")",
           "mount with a --store on a local disk: else each miss goes over the network twice"};
+}
+
+std::optional<Diagnosis> finding_of_limit(const std::string& store, uint64_t limit) {
+  if (limit == 0 || limit >= kSmallStore) return std::nullopt;
+  return Diagnosis{
+      Kind::kWarning,
+      store + " holds " + config::human_bytes(limit) + " at most, and the precompiled header of one torch has 150 MB",
+      "mount with a larger --store-limit"};
 }
 
 }  // namespace inductorfs::cli

@@ -94,6 +94,8 @@ using MountOf = std::function<std::string(const std::string& path)>;
 /// Findings about the device /dev/fuse at this path, and the program that mounts for ordinary users.
 [[nodiscard]] Diagnosis finding_of_device(const std::string& path);
 [[nodiscard]] Diagnosis finding_of_helper(const std::string& search);
+/// Whether one job would fill a store with this limit; 0: not known. `store` begins the line.
+[[nodiscard]] std::optional<Diagnosis> finding_of_limit(const std::string& store, uint64_t limit);
 /// `type` is that of the file system which the store lies on, as the table of mounts has it.
 [[nodiscard]] Diagnosis finding_of_store(const std::string& directory, std::string_view type);
 

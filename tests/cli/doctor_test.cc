@@ -160,12 +160,26 @@ TEST(FindingOfDevice, TellsWhatIsWrongWithIt) {
 
 TEST(FindingOfStore, KnowsNetworkDisksByTheirType) {
   EXPECT_EQ(finding_of_store("/s", "ext4").kind, Kind::kGood);
-  for (const char* type : {"nfs4", "nfs", "cifs", "lustre", "fuse.sshfs"}) {
+  for (const char* type : {"nfs4", "nfs", "cifs", "lustre", "fuse.sshfs", "gpfs", "beegfs", "wekafs", "glusterfs",
+                           "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "virtiofs", "fuse.inductorfs"}) {
     const Diagnosis found = finding_of_store("/s", type);
     EXPECT_EQ(found.kind, Kind::kBad) << type;
     EXPECT_NE(found.what.find(type), std::string::npos);
     EXPECT_NE(found.remedy.find("--store"), std::string::npos);
   }
+}
+
+TEST(FindingOfStore, WarnsOfMemory) {
+  const Diagnosis found = finding_of_store("/s", "tmpfs");
+  EXPECT_EQ(found.kind, Kind::kWarning);
+  EXPECT_NE(found.what.find("lost at a reboot"), std::string::npos);
+  EXPECT_NE(found.remedy.find("--store"), std::string::npos);
+}
+
+TEST(FindingOfLimit, WarnsOfOneThatAJobFills) {
+  EXPECT_FALSE(finding_of_limit("it", 20ULL << 30));
+  EXPECT_FALSE(finding_of_limit("it", 0)) << "not known";
+  EXPECT_EQ(finding_of_limit("it", 1)->what.find("it holds 1 B at most"), 0U) << finding_of_limit("it", 1)->what;
 }
 
 TEST(FindingOfHelper, WantsASetUserIdProgramOfRoot) {

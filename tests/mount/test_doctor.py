@@ -29,7 +29,9 @@ def test_a_mount_with_which_all_is_well_has_nothing_bad(cluster):
     code, found = ask(node, TORCHINDUCTOR_CACHE_DIR=str(node.cache / "team"))
     assert code == 0 and "BAD" not in found, found
     assert has(found["ok"], "/dev/fuse") and has(found["ok"], f"{node.cache} answers") and has(found["ok"], "redis.sock answers, Redis")
-    assert has(found["ok"], f"lies in {node.cache}") and has(found["ok"], "lies on a local disk")
+    assert has(found["ok"], f"lies in {node.cache}")
+    in_memory = run(["stat", "-f", "-c", "%T", node.store], seconds=10).out.strip() == "tmpfs"
+    assert has(found["warning"], "lies in memory") if in_memory else has(found["ok"], "lies on a local disk"), found
     text = node.cli("doctor", node.cache).out
     assert text.startswith("ok       /dev/fuse can be opened\n") and text.splitlines()[-1].startswith("0 bad, "), text
 
@@ -163,6 +165,28 @@ def test_a_store_that_is_too_small_is_found(cluster, place):
     with mounts.tmpfs(cluster.directory / "disk", "size=8m") as disk:
         found = doctor(place, "--store", disk / "not" / "made", "--store-limit", "1G")
         assert has(found, f"warning: the disk of the store {disk}/not/made has 8.0 MiB, less than --store-limit 1.0 GiB", "larger disk"), found
+
+
+@pytest.mark.usefixtures("root")
+def test_a_store_that_mount_refuses_or_a_reboot_empties_is_found(cluster, place):
+    opened = place.root / "open"
+    opened.mkdir()
+    opened.chmod(0o777)
+    outer = cluster.quick("outer")
+    for store, told in (("/proc/x", "--store /proc/x cannot be made"), (outer.cache / "store", f"{outer.cache}/store lies in {outer.cache}"),
+                        (opened / "store", f"{opened} is writable by others"), (opened, f"{opened} is writable by others")):
+        found = doctor(place, "--store", store)
+        assert has(found, "BAD: ", told, "name another --store"), found
+        assert not has(found, f"the store {store} lies"), found
+    with mounts.tmpfs(cluster.directory / "memory", "size=100m") as memory:
+        assert has(doctor(place, "--store", memory / "store"), "warning: ", "lies in memory (tmpfs)", "--store on a local disk")
+
+
+def test_a_limit_that_mount_refuses_or_one_job_fills_is_found(place):
+    assert has(doctor(place, "--store-limit", "1"), "BAD: ", "store-limit", "give at least 64M")
+    found = doctor(place, "--store-limit", "64M")
+    assert has(found, "warning: a store with this --store-limit holds 64.0 MiB at most", "larger --store-limit"), found
+    assert not has(found, "give at least"), found
 
 
 @pytest.mark.usefixtures("root")

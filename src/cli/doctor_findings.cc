@@ -46,7 +46,7 @@ void add_remote(const Json& status, const std::string& mount, std::vector<Diagno
     findings.push_back({refusal.empty() ? Kind::kGood : Kind::kNote,
                         mount + ": " + text_at(remote, "address") + " answers, Redis " + text_at(remote, "version") +
                             (refusal.empty() ? "" : ", and refuses writes"),
-                        {}});
+                        refusal.empty() ? "" : "mend what it says of that: see the line with its refusal"});
   }
   const Json& cluster = part_of(status, "cluster");
   if (const std::string why = text_at(cluster, "why"); flag_at(cluster, "frozen")) {
@@ -64,6 +64,13 @@ void add_remote(const Json& status, const std::string& mount, std::vector<Diagno
                             " groups wait to be published; the oldest: " + error,
                         "mend what the server says; inductorfs sync waits for them"});
   }
+}
+
+/// A warning of a mount says what is wrong, and behind its last semicolon what to do, as a rule.
+std::string remedy_in(const std::string& warning, const std::string& mount) {
+  const size_t end = warning.rfind("; ");
+  if (end != std::string::npos) return warning.substr(end + 2);
+  return "do what the line says; inductorfs status " + shell_word(mount) + " shows what depends on it";
 }
 
 /// The finding about a cache root that is shared with nobody; `why` has its remedy.
@@ -145,9 +152,11 @@ std::vector<Diagnosis> findings_of_mount(const Json& status, uid_t user) {
   }
   const std::string refusal = text_at(part_of(status, "remote"), "refuses_writes");
   for (const Json& warning : part_of(status, "warnings")) {
-    const std::string text = plain_item(warning);  // it names its remedy itself
+    const std::string text = plain_item(warning);
     const bool is_refusal = !refusal.empty() && text.find(refusal) != std::string::npos;
-    findings.push_back({is_refusal ? Kind::kBad : Kind::kWarning, mount + ": " + text, {}});
+    findings.push_back(
+        {is_refusal ? Kind::kBad : Kind::kWarning, mount + ": " + text,
+         is_refusal ? "mend what the server says; then what waits is published by itself" : remedy_in(text, mount)});
   }
   add_sharing(status, mount, user, findings);
   return findings;
@@ -219,6 +228,14 @@ Diagnosis finding_of_helper(const std::string& search) {
   return {Kind::kBad, "there is no fusermount3 in PATH, so only root can mount", "apt install fuse3"};
 }
 
+std::optional<Diagnosis> finding_of_limit(const std::string& store, uint64_t limit) {
+  if (limit == 0 || limit >= kSmallStore) return std::nullopt;
+  return Diagnosis{
+      Kind::kWarning,
+      store + " holds " + config::human_bytes(limit) + " at most, and the precompiled header of one torch has 150 MB",
+      "mount with a larger --store-limit"};
+}
+
 Diagnosis finding_of_store(const std::string& directory, std::string_view type) {
   constexpr std::string_view kNetworks[] = {
       "nfs",        "nfs4",     "cifs",   "smb3",   "ceph",           "fuse.ceph", "fuse.ceph-fuse",
@@ -236,14 +253,6 @@ Diagnosis finding_of_store(const std::string& directory, std::string_view type) 
   }
   return {Kind::kBad, "the store " + directory + " lies on a network disk (" + std::string(type) + ")",
           "mount with a --store on a local disk: else each miss goes over the network twice"};
-}
-
-std::optional<Diagnosis> finding_of_limit(const std::string& store, uint64_t limit) {
-  if (limit == 0 || limit >= kSmallStore) return std::nullopt;
-  return Diagnosis{
-      Kind::kWarning,
-      store + " holds " + config::human_bytes(limit) + " at most, and the precompiled header of one torch has 150 MB",
-      "mount with a larger --store-limit"};
 }
 
 }  // namespace inductorfs::cli

@@ -76,11 +76,19 @@ void add_memory(const ServerExamination& server, std::vector<Diagnosis>& finding
                         server.address + " has maxmemory-policy noeviction: publishing fails when its memory is full",
                         "CONFIG SET maxmemory-policy volatile-ttl"});
   }
-  if (const uint64_t used = share(number(server, "used_memory"), most); used >= kNearlyFull) {
-    findings.push_back(
-        {Kind::kWarning,
-         server.address + " uses " + std::to_string(used) + " % of its maxmemory of " + config::human_bytes(most),
-         "raise maxmemory if entries are evicted that jobs still use (evicted_keys in INFO stats)"});
+  const uint64_t memory = number(server, "used_memory");
+  const uint64_t used = share(memory, most);
+  const std::string uses =
+      server.address + " uses " + std::to_string(used) + " % of its maxmemory of " + config::human_bytes(most);
+  // Redis evicts before each command: what is more than maxmemory then cannot be evicted.
+  if (memory > most + number(server, "mem_not_counted_for_evict")) {
+    const bool evicts = policy == "volatile-ttl";
+    findings.push_back({Kind::kBad, uses + (evicts ? ", has nothing left to evict," : "") + " and refuses every write",
+                        std::string("CONFIG SET maxmemory 16gb, or what its host can spare") +
+                            (evicts ? "" : ", and maxmemory-policy volatile-ttl")});
+  } else if (used >= kNearlyFull) {
+    findings.push_back({Kind::kWarning, uses,
+                        "raise maxmemory if entries are evicted that jobs still use (evicted_keys in INFO stats)"});
   }
 }
 

@@ -28,7 +28,7 @@ constexpr std::string_view kClusterRemedy = "it is part of a Redis Cluster: writ
 constexpr std::array<Meaning, 16> kMeanings = {{
     {"LOADING", ErrorCode::kUnavailable, "it reads its data set and will answer when it has it"},
     {"READONLY", ErrorCode::kUnavailable, "it is a replica: name the master with --remote"},
-    {"OOM", ErrorCode::kUnavailable, "raise maxmemory, or set maxmemory-policy to volatile-ttl"},
+    {"OOM", ErrorCode::kUnavailable, "raise maxmemory, or set maxmemory-policy to volatile-ttl, if it is not"},
     {"MISCONF", ErrorCode::kUnavailable, "it cannot save to its disk: see its log and its disk's free space"},
     {"NOREPLICAS", ErrorCode::kUnavailable, "its replicas are away: see min-replicas-to-write"},
     {"MASTERDOWN", ErrorCode::kUnavailable, "it is a replica without its master: name the master with --remote"},

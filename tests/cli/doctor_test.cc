@@ -10,6 +10,7 @@
 
 #include "doctor_findings.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/remote/server_examination.h"
 #include "support/lacks.h"
 #include "support/temporary_directory.h"
 
@@ -72,7 +73,11 @@ TEST(FindingsOfMount, NameEachFaultAndItsRemedy) {
       {R"({"file_system":{"first_roots":[{"path":"bob","owner":1001,"shared_with":"nobody: everybody may write"}]}})",
        Kind::kBad, "/m/bob belongs to uid 1001", "ask root to remove it, or name another directory"},
       {R"({"warnings":["the supervisor is gone: unmount it and mount again"]})", Kind::kWarning,
-       "/m: the supervisor is gone: unmount it and mount again", ""},
+       "/m: the supervisor is gone: unmount it and mount again", "inductorfs status /m"},
+      {R"({"warnings":["nothing that torch makes will be shared: it has no torch; name the job's interpreter"]})",
+       Kind::kWarning, "/m: nothing that torch makes will be shared", "name the job's interpreter"},
+      {R"({"remote":{"refuses_writes":"OOM"},"warnings":["the server has refused what this mount publishes: OOM"]})",
+       Kind::kBad, "the server has refused", "mend what the server says"},
   };
   for (const Fault& fault : faults) {
     Json status = healthy();
@@ -80,6 +85,9 @@ TEST(FindingsOfMount, NameEachFaultAndItsRemedy) {
     const auto findings = findings_of_mount(status, kUser);
     EXPECT_TRUE(finds(findings, fault.kind, fault.what, fault.remedy)) << fault.patch << "\n"
                                                                        << findings_text(findings);
+    EXPECT_TRUE(std::ranges::all_of(findings, [](const Diagnosis& one) {
+      return one.kind == Kind::kGood || !one.remedy.empty();
+    })) << findings_text(findings);
   }
 }
 
@@ -180,6 +188,23 @@ TEST(FindingOfLimit, WarnsOfOneThatAJobFills) {
   EXPECT_FALSE(finding_of_limit("it", 20ULL << 30));
   EXPECT_FALSE(finding_of_limit("it", 0)) << "not known";
   EXPECT_EQ(finding_of_limit("it", 1)->what.find("it holds 1 B at most"), 0U) << finding_of_limit("it", 1)->what;
+}
+
+TEST(FindingsOfServer, CallOneBadThatIsFullAndCannotEvict) {
+  remote::ServerExamination server;
+  server.address = "redis://h";
+  server.info = {{"redis_version", "7.0"},
+                 {"maxmemory", "1000"},
+                 {"maxmemory_policy", "volatile-ttl"},
+                 {"used_memory", "1300"},
+                 {"mem_not_counted_for_evict", "200"}};
+  auto found = findings_of_server(server);
+  EXPECT_TRUE(finds(found, Kind::kBad, "uses 130 % of its maxmemory", "CONFIG SET maxmemory 16gb"));
+  EXPECT_FALSE(finds(found, Kind::kBad, "uses 130 %", "volatile-ttl")) << "it is so already";
+  server.info["maxmemory_policy"] = "noeviction";
+  EXPECT_TRUE(finds(findings_of_server(server), Kind::kBad, "refuses every write", "maxmemory-policy volatile-ttl"));
+  server.info["used_memory"] = "1200";
+  EXPECT_TRUE(finds(findings_of_server(server), Kind::kWarning, "uses 120 %", "raise maxmemory"));
 }
 
 TEST(FindingOfHelper, WantsASetUserIdProgramOfRoot) {

@@ -82,10 +82,21 @@ def test_the_password_file_is_that_of_mount(tmp_path):
 
 def test_memory_that_is_nearly_full_is_found():
     with server("--maxmemory", "200mb", "--maxmemory-policy", "volatile-ttl") as redis:
-        used = int(redis.command("INFO", "memory").decode().split("used_memory:")[1].split("\r")[0])
         redis.command("SET", "filler", b"x" * (20 << 20))
-        redis.command("CONFIG", "SET", "maxmemory", used + (21 << 20))
-        assert has(ask("--remote", redis.url)[1]["warning"], "% of its maxmemory", "raise maxmemory")
+        used = int(redis.command("INFO", "memory").decode().split("used_memory:")[1].split("\r")[0])
+        redis.command("CONFIG", "SET", "maxmemory", used * 100 // 95)
+        code, found = ask("--remote", redis.url)
+        assert code == 0 and has(found["warning"], "% of its maxmemory", "raise maxmemory"), found
+        redis.command("SET", "another", "is taken")
+
+
+def test_a_server_that_is_full_and_has_nothing_to_evict_is_bad():
+    with server("--maxmemory", "200mb", "--maxmemory-policy", "volatile-ttl") as redis:
+        redis.command("SET", "filler", b"x" * (3 << 20))  # without a lifetime
+        redis.command("CONFIG", "SET", "maxmemory", "1mb")
+        code, found = ask("--remote", redis.url)
+        assert code == 1 and has(found["BAD"], "% of its maxmemory of 1.0 MiB", "has nothing left to evict", "refuses every write", "CONFIG SET maxmemory"), found
+        assert not has(found["BAD"], "maxmemory-policy volatile-ttl"), found
 
 
 def test_connections_that_run_out_are_found():

@@ -6,6 +6,7 @@
 #include "command.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/cli/run.h"
+#include "inductorfs/config/exclusive.h"
 #include "inductorfs/mount/layers.h"
 #include "mount_arguments.h"
 
@@ -72,9 +73,12 @@ std::string configuration_text(const config::Settings& settings, bool origin) {
     for (const config::GivenValues& one : settings.given) {
       if (one.values.contains(option.name)) giver = &one;  // the last one counts
     }
-    const bool is_set = giver != nullptr && !giver->values.find(option.name)->second.empty();
+    const std::string overruled = config::overruled_by(settings.given, option.name);
+    const bool is_set = overruled.empty() && giver != nullptr && !giver->values.find(option.name)->second.empty();
     std::string line(option.name);
-    if (is_set) {
+    if (!overruled.empty()) {
+      line = "# " + line + ": not in force, because of " + config::printable(overruled);
+    } else if (is_set) {
       line += " = " + value_text(option, giver->values.find(option.name)->second);
     } else {
       line = "# " + line + ": " + (option.default_text.empty() ? "not set" : std::string(option.default_text));

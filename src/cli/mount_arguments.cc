@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <functional>
 
+#include "inductorfs/config/exclusive.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/unknown_variables.h"
 #include "inductorfs/mount/process.h"
@@ -122,8 +123,9 @@ Result<void> MountArguments::apply_to(config::Settings& settings) const {
   INDUCTORFS_TRY_ASSIGN(auto from_variables, config::given_by(config::process_variables(), here));
   for (config::GivenValues& one : from_variables) settings.given.push_back(std::move(one));
   settings.given.push_back({values(), "command line", here});
-  const auto gives = [&settings](const char* option) {
-    return std::any_of(settings.given.begin(), settings.given.end(),
+  const auto gives = [&given = settings.given](const char* option) {
+    return config::overruled_by(given, option).empty() &&
+           std::any_of(given.begin(), given.end(),
                        [option](const config::GivenValues& one) { return one.values.contains(option); });
   };
   // Whoever mounts from a job's environment need not repeat its variables. A file of facts has its own.

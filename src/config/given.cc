@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "inductorfs/base/nearest_name.h"
+#include "inductorfs/config/exclusive.h"
 #include "inductorfs/config/settings.h"
 #include "inductorfs/config/unknown_variables.h"
 #include "inductorfs/fingerprint/variables.h"
@@ -35,6 +36,29 @@ bool is_of_service(std::string_view name) {
          name == "SERVICE_PORT" || name.starts_with("SERVICE_PORT_") ||
          name.find("_SERVICE_PORT") != std::string_view::npos || name.ends_with("_PORT") ||
          name.find("_PORT_") != std::string_view::npos;
+}
+
+/// Of each pair one alone can be in force.
+struct Pair {
+  std::string_view one;
+  std::string_view other;
+  std::string_view why;
+};
+constexpr std::array kExclusive{
+    Pair{"also", "no-also", "contradict each other"},
+    Pair{"python", "fingerprint", "exclude each other, as the file of --fingerprint has the facts of an interpreter"}};
+
+bool asks_for(const RawValues& values, std::string_view option) {
+  const auto found = values.find(option);
+  return found != values.end() && !found->second.empty() && found->second.back() != "false";
+}
+
+std::string_view counterpart(std::string_view option) {
+  for (const Pair& pair : kExclusive) {
+    if (option == pair.one) return pair.other;
+    if (option == pair.other) return pair.one;
+  }
+  return {};
 }
 
 /// The variable of an option that is nearest; else one that begins as the name does, or goes on: PASSWORD, REMOTE_URL.
@@ -79,6 +103,7 @@ std::string variable_of(const Option& option) {
 Result<std::vector<GivenValues>> given_by(const std::map<std::string, std::string>& variables,
                                           const std::string& base) {
   std::vector<GivenValues> given;
+  RawValues all;
   for (const Option& option : mount_options()) {
     const std::string variable = variable_of(option);
     const auto found = variables.find(variable);
@@ -98,8 +123,10 @@ Result<std::vector<GivenValues>> given_by(const std::map<std::string, std::strin
       return fail(ErrorCode::kInvalid, std::string(option.name) + " \"" + printable(text) + "\": variable " + variable +
                                            ": give true or false, or unset the variable");
     }
+    all.emplace(option.name, values);
     given.push_back({{{std::string(option.name), std::move(values)}}, "variable " + variable, base});
   }
+  INDUCTORFS_TRY(check_contradictions(all, "variables INDUCTORFS_..."));
   return given;
 }
 
@@ -114,14 +141,31 @@ std::vector<std::string> declared_by(const std::map<std::string, std::string>& v
 }
 
 Result<void> check_contradictions(const RawValues& values, const std::string& where) {
-  const std::vector<std::string> on{"true"};
-  for (const auto& [name, given] : values) {
-    const auto negation = values.find("no-" + name);
-    if (negation == values.end() || negation->second != on || given.empty()) continue;
-    return fail(ErrorCode::kInvalid,
-                "--" + name + " and --no-" + name + " contradict each other: " + where + ": give one of them");
+  for (const Pair& pair : kExclusive) {
+    if (!asks_for(values, pair.one) || !asks_for(values, pair.other)) continue;
+    return fail(ErrorCode::kInvalid, "--" + std::string(pair.one) + " and --" + std::string(pair.other) + " " +
+                                         std::string(pair.why) + ": " + where + ": give one of them");
   }
   return {};
+}
+
+void overrule(const RawValues& values, Settings& settings) {
+  if (asks_for(values, "also")) settings.no_also = false;  // complete() heeds no_also, whatever `also` has
+  if (asks_for(values, "fingerprint")) settings.python.clear();
+  if (asks_for(values, "python")) settings.fingerprint.clear();
+}
+
+std::string overruled_by(const std::vector<GivenValues>& given, std::string_view option) {
+  const std::string_view other = counterpart(option);
+  std::string by;
+  bool is_given = false;
+  for (const GivenValues& one : given) {
+    const bool again = asks_for(one.values, option);
+    is_given = is_given || again;
+    if (again) by.clear();
+    if (asks_for(one.values, other)) by = std::string(other) + " (" + one.where + ")";
+  }
+  return is_given ? by : "";
 }
 
 std::string why_nothing_is_published(const Settings& settings) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "inductorfs/codec/entry.h"
+#include "inductorfs/config/exclusive.h"
 #include "inductorfs/fingerprint/variables.h"
 
 namespace inductorfs::config {
@@ -413,6 +414,7 @@ Error refuse_name(const std::string& name, const std::string& where) {
 }  // namespace
 
 Result<void> apply(const RawValues& values, const std::string& where, const std::string& base, Settings& settings) {
+  overrule(values, settings);
   for (const auto& [name, given] : values) {
     const Option* option = find_option(name);
     if (option == nullptr) return fail(refuse_name(name, where));

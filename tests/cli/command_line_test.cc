@@ -49,8 +49,8 @@ TEST(CommandLine, TakesTheFlagsOfEachCommand) {
   EXPECT_EQ(chosen({"explain", "/m/x", "--json"}), "explain");
   EXPECT_EQ(chosen({"upgrade", "--all", "--program", "p", "--json"}), "upgrade");
   EXPECT_EQ(chosen({"check", "--store", "/s", "--repair", "--json"}), "check");
-  EXPECT_EQ(chosen({"fingerprint", "--python", "/p", "--fingerprint", "f", "--compare", "g", "--cache", "c", "--json"}),
-            "fingerprint");
+  EXPECT_EQ(chosen({"fingerprint", "--fingerprint", "f", "--compare", "g", "--cache", "c", "--json"}), "fingerprint");
+  EXPECT_EQ(chosen({"fingerprint", "--python", "/p", "--environment", "PTXAS_OPTIONS=-O1"}), "fingerprint");
   EXPECT_EQ(chosen({"fingerprint", "--families"}), "fingerprint");
 }
 

@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <initializer_list>
 #include <map>
 
+#include "answer_text.h"
 #include "inductorfs/base/fd.h"
 #include "mount_words.h"
 #include "support/temporary_directory.h"
@@ -46,6 +48,8 @@ TEST(MountArguments, BothOfAPairAreAContradiction) {
   EXPECT_EQ(error({"--no-allow-other", "--threads", "2", "--allow-other"}), other);
   EXPECT_EQ(error({"--also", "a=/x", "--no-also"}),
             "--also and --no-also contradict each other: command line: give one of them");
+  EXPECT_NE(error({"--python", "/p", "--fingerprint", "/f"}).find("--python and --fingerprint exclude each other"),
+            std::string::npos);
   EXPECT_EQ(error({"--allow-other", "--allow-other"}), "no error");
   EXPECT_EQ(error({"--no-allow-other", "--no-also"}), "no error");
 }
@@ -96,6 +100,35 @@ TEST(MountArguments, FactsComeFromTheConfigurationOfAMountToo) {
   EXPECT_EQ(settings->environment.at("PTXAS_OPTIONS"), "-O1");
   ASSERT_EQ(settings->families.size(), 1U);
   EXPECT_EQ(settings->families.front().family, "fxgraph");
+}
+
+TEST(MountArguments, OfOptionsThatExcludeEachOtherTheLaterSourceCounts) {
+  const testing::TemporaryDirectory directory;
+  const std::string file = directory / "c.toml";
+  const auto settings_of = [&](const std::string& text, std::initializer_list<std::string> more) {
+    EXPECT_TRUE(write_file_atomically(AT_FDCWD, file, text).has_value());
+    std::vector<std::string> words{"--config", file};
+    words.insert(words.end(), more);
+    Result<config::Settings> settings = Given(words).settings("/m");
+    EXPECT_TRUE(settings.has_value()) << settings.error().what();
+    return settings.value_or(config::Settings());
+  };
+  const config::Settings shown = settings_of("no-also = true\n", {"--also", "a=/x"});
+  EXPECT_FALSE(shown.no_also);
+  EXPECT_NE(std::ranges::find(shown.also, config::Also{"a", "/x"}), shown.also.end());
+  const std::string text = configuration_text(shown, true);
+  EXPECT_NE(text.find("\nalso = [\"a=/x\"]  # command line\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n# no-also: not in force, because of also (command line)\n"), std::string::npos) << text;
+
+  const config::Settings hidden = settings_of("also = [\"a=/x\"]\n", {"--no-also"});
+  EXPECT_TRUE(hidden.also.empty());
+  EXPECT_NE(configuration_text(hidden, false).find("\n# also: not in force, because of no-also (command line)\n"),
+            std::string::npos);
+
+  const config::Settings probed = settings_of("fingerprint = \"/f\"\n", {"--python", "/p"});
+  EXPECT_EQ(probed.python + probed.fingerprint, "/p");
+  const config::Settings read = settings_of("python = \"/p\"\n", {"--fingerprint", "/f"});
+  EXPECT_EQ(read.python + read.fingerprint, "/f");
 }
 
 /// A variable of this process, for one test. Needs external synchronisation.

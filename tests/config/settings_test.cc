@@ -6,6 +6,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/catalog/catalog.h"
+#include "inductorfs/config/exclusive.h"
 #include "inductorfs/config/unknown_variables.h"
 #include "support/temporary_directory.h"
 
@@ -446,6 +447,23 @@ TEST(GivenBy, TakesEachOptionFromItsVariable) {
   ASSERT_FALSE(bad);
   EXPECT_EQ(bad.error().what(),
             "foreground \"1\": variable INDUCTORFS_FOREGROUND: give true or false, or unset the variable");
+  const auto both = given_by({{"INDUCTORFS_ALSO", "a=/x"}, {"INDUCTORFS_NO_ALSO", "true"}}, "/");
+  ASSERT_FALSE(both);
+  EXPECT_EQ(both.error().what(),
+            "--also and --no-also contradict each other: variables INDUCTORFS_...: give one of them");
+}
+
+TEST(Settings, AnOptionIsInForceUntilALaterSourceExcludesIt) {
+  const GivenValues shown{{{"also", {"a=/x"}}}, "file", "/"};
+  const GivenValues hidden{{{"no-also", {"true"}}}, "variable INDUCTORFS_NO_ALSO", "/"};
+  const GivenValues not_hidden{{{"no-also", {"false"}}}, "command line", "/"};
+  EXPECT_EQ(overruled_by({shown, hidden}, "also"), "no-also (variable INDUCTORFS_NO_ALSO)");
+  EXPECT_EQ(overruled_by({shown, hidden}, "no-also"), "");
+  EXPECT_EQ(overruled_by({hidden, shown}, "also"), "");
+  EXPECT_EQ(overruled_by({hidden, shown}, "no-also"), "also (file)");
+  EXPECT_EQ(overruled_by({shown, not_hidden}, "also"), "") << "false asks for nothing";
+  EXPECT_EQ(overruled_by({hidden}, "also"), "") << "nobody gave it";
+  EXPECT_EQ(overruled_by({shown, hidden}, "store"), "");
 }
 
 TEST(Variables, OfNoOptionAreToldWithTheOneThatIsMeant) {

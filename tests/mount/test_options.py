@@ -39,6 +39,20 @@ def test_a_variable_comes_before_the_file_and_the_command_line_before_both(clust
     assert any(line.startswith("# quiet-time: ") for line in shown)
 
 
+def test_also_on_the_command_line_is_in_force_whatever_weaker_sources_say(cluster, place, file):
+    """The file says no-also, and so does the variable."""
+    elsewhere = place.root / "elsewhere"
+    options = [word for word in cluster.options("--also", f"precompiled_headers={elsewhere}") if word != "--no-also"]
+    done = run([PROGRAM, "mount", place.cache, "--config", file, *options], with_variables(place, INDUCTORFS_NO_ALSO="true"), 30)
+    assert (done.code, done.err) == (0, "")
+    assert str(elsewhere) in [also["path"] for also in place.status()["also"]]
+    shown = run([PROGRAM, "config", "show", "--config", file, "--also", "a=/x"], with_variables(place, INDUCTORFS_NO_ALSO="true"), 20)
+    assert "# no-also: not in force, because of also (command line)\n" in shown.out
+    again = place.root / "again.toml"
+    again.write_text(shown.out)
+    assert run([PROGRAM, "config", "check", "--config", again], place.env(), 20).code == 0
+
+
 def test_what_config_shows_is_a_configuration(place, file):
     file.write_text(f'store = "{place.store}"\n[environment]\nTRITON_DEFAULT_FP_FUSION = 0\n')
     shown = run([PROGRAM, "config", "show", "--config", file, "--also", 'a=/x "y"', "--also", "b=/z"], place.env(), 20)

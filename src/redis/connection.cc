@@ -47,6 +47,28 @@ constexpr std::array<Meaning, 16> kMeanings = {{
 constexpr std::string_view kUnreachable = "UNREACHABLE ";
 constexpr std::string_view kTooManyClients = "max number of clients";
 
+/// Of refusals of AUTH that begin with ERR, what each server says that has the same reason.
+struct Refusal {
+  std::string_view said;
+  std::string_view why;
+};
+constexpr std::array<Refusal, 4> kRefusals = {{
+    {"without any password configured", "the server has no password: leave the user and --password-file out"},
+    {"but no password is set", "the server has no password: leave the user and --password-file out"},
+    {"wrong number of arguments", "the server knows no users: leave the user out of --remote"},
+    {kTooManyClients, "too many clients: raise its maxclients"},
+}};
+
+/// Why AUTH was refused, in words of our own (error_word()).
+std::string auth_refusal(const Reply& reply) {
+  for (const Refusal& known : kRefusals) {
+    if (reply.text.find(known.said) != std::string::npos) return std::string(known.why);
+  }
+  const std::string word(error_word(reply.text));
+  const auto* const known = std::ranges::find(kMeanings, word, &Meaning::word);
+  return word + " (" + std::string(known == kMeanings.end() ? "check user and password" : known->remedy) + ")";
+}
+
 // What a server says to a client that it will not have at all, whatever that asked, before it hangs up.
 bool turned_away(const Reply& reply) {
   return reply.text.starts_with("DENIED ") || reply.text.find(kTooManyClients) != std::string::npos;
@@ -79,10 +101,9 @@ Result<void> greet(Connection& connection, const Endpoint& endpoint, const Wait&
                                                 ": give another one in the URL, or raise `databases` of the server");
     }
     if (steps[index] == Step::kSelect) return fail(to_error(reply).with_context("SELECT " + database));
-    const std::string word(error_word(reply.text));
     const Error error = to_error(reply);
     const ErrorCode code = error.code() == ErrorCode::kUnavailable ? error.code() : ErrorCode::kNotPermitted;
-    return fail(code, "AUTH refused: " + word + " (check user and password)");
+    return fail(code, "AUTH refused: " + auth_refusal(reply));
   });
 }
 

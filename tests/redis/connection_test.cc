@@ -277,6 +277,32 @@ TEST(Greeting, NeverShowsThePasswordThatAServerQuotes) {
   EXPECT_EQ(connection.error().to_string().find("hunter2"), std::string::npos) << connection.error().to_string();
 }
 
+TEST(Greeting, SaysWhyCredentialsAreRefused) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"ERR AUTH <password> called without any password configured for the default user. Are you sure?",
+       "AUTH refused: the server has no password: leave the user and --password-file out"},
+      {"ERR Client sent AUTH, but no password is set",
+       "AUTH refused: the server has no password: leave the user and --password-file out"},
+      {"ERR wrong number of arguments for 'auth' command",
+       "AUTH refused: the server knows no users: leave the user out of --remote"},
+      {"ERR max number of clients reached", "AUTH refused: too many clients: raise its maxclients"},
+      {"WRONGPASS invalid username-password pair or user is disabled.",
+       "AUTH refused: WRONGPASS (check the user in --remote and the file of the password)"},
+      {"ERR hunter2 is no password", "AUTH refused: ERR (check user and password)"},
+  };
+  for (const auto& [text, told] : cases) {
+    const ScriptedServer server([text = text](ScriptedClient& client) {
+      (void)client.command();
+      client.send("-" + std::string(text) + "\r\n");
+    });
+    const auto endpoint = parse_url(server.url("ann:hunter2@"));
+    ASSERT_TRUE(endpoint);
+    const auto connection = Connection::open(*endpoint, Deadline::after(Milliseconds(5000)));
+    ASSERT_FALSE(connection) << text;
+    EXPECT_EQ(connection.error().what(), told);
+  }
+}
+
 TEST(Greeting, SendsCredentialsDatabaseAndName) {
   std::atomic<int> matched = 0;
   const ScriptedServer server([&](ScriptedClient& client) {

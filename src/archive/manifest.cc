@@ -81,10 +81,11 @@ std::string why_unfit(const codec::Entry& entry, const remote::ScopeInformation&
   if (entry.size > kArtefactLimit) return "larger than the default of --artefact-limit";
   const layout::Classification found = layout::classify(entry.path);
   const layout::Rule& rule = layout::rule_of(found.family);
-  if (!rule.shared || found.canonical != entry.path) return "a path is of no shared family";
+  const std::string remedy = ": if the configuration of the mounts changes families, name it with --config";
+  if (!rule.shared || found.canonical != entry.path) return "a path is of no shared family" + remedy;
   std::set<std::string> facets;
   for (const fingerprint::Facet facet : rule.facets) facets.emplace(to_string(facet));
-  return facets == facets_of(scope.text) ? "" : "a path is of another family than its scope";
+  return facets == facets_of(scope.text) ? "" : "a path is of another family than its scope" + remedy;
 }
 
 std::string manifest_text(const std::vector<ArchivedScope>& scopes) {

@@ -173,7 +173,7 @@ Result<Report> write_archive(remote::Remote& remote, store::BlobStore& spool, co
   Report report;
   INDUCTORFS_TRY(layout::check_selection(excerpt.selection));
   INDUCTORFS_TRY_ASSIGN(const auto scopes, select(remote, excerpt, report));
-  if (scopes.empty()) {
+  if (scopes.empty() && report.refused.empty()) {
     return fail(ErrorCode::kInvalid, "the cluster has nothing of this selection: check --scope, --torch, --family, " +
                                          std::string("--pattern and --prefix"));
   }

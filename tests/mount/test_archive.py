@@ -97,6 +97,23 @@ def test_a_selection(cluster, filled, tmp_path):
     assert archive(cluster, "export", "--pattern", "a//b", wanted).code == 2
 
 
+def test_a_family_of_the_configuration_alone(cluster, other, tmp_path):
+    """Without --config everything that was selected is left out, and both commands say why; with it, nothing is."""
+    file = tmp_path / "node.toml"
+    file.write_text('[families.mine]\npattern = "mine/*.bin"\nshared = true\nfacets = ["torch"]\n')
+    node = cluster.quick("a", "--config", file)
+    artefacts.write_atomic(node.cache, "mine/x.bin", "x")
+    node.sync()
+    wanted = tmp_path / "mine.tar.zst"
+    left = archive(cluster, "export", wanted)
+    assert left.code == 3 and "left out 1 artefact: " in left.out and "--config" in left.out, left.out + left.err
+    assert report(archive(other, "import", "--json", wanted))["done"] == 0
+    assert report(archive(cluster, "export", "--json", "--config", file, wanted))["done"] == 1
+    without = archive(other, "import", wanted)
+    assert without.code == 3 and "no shared family" in without.out and "--config" in without.out, without.out + without.err
+    assert report(archive(other, "import", "--json", "--config", file, wanted))["done"] == 1
+
+
 def test_the_server_by_a_variable_and_a_wrong_one(cluster, filled, tmp_path):
     done = run([places.program(), "export", tmp_path / "x"], {"PATH": "/bin", "INDUCTORFS_REMOTE": cluster.redis.url}, 60)
     assert done.code == 0, done.err

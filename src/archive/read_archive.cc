@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -92,6 +94,24 @@ Result<void> spool_blobs(TarReader& tar, const std::vector<ArchivedScope>& scope
     report.bytes += member->size;
     progress(report);
   }
+}
+
+/// What is wrong with a file is so the next time too; of a pipe another try may bring more.
+Error settled(int fd, Error error) {
+  const bool is_bad = error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kNotSupported;
+  struct stat found {};
+  const bool stays = ::fstat(fd, &found) == 0 && (S_ISREG(found.st_mode) || S_ISDIR(found.st_mode));
+  if (!is_bad || !stays) return error;
+  return Error(ErrorCode::kInvalid, error.what());
+}
+
+Result<std::vector<ArchivedScope>> take_archive(int fd, store::BlobStore& spool, Report& report,
+                                                const OnProgress& progress) {
+  INDUCTORFS_TRY_ASSIGN(auto tar, TarReader::open(fd));
+  INDUCTORFS_TRY_ASSIGN(const std::string manifest, read_manifest_member(tar));
+  INDUCTORFS_TRY_ASSIGN(auto scopes, read_manifest(manifest, report));
+  INDUCTORFS_TRY(spool_blobs(tar, scopes, spool, report, progress));
+  return scopes;
 }
 
 // ---- into the cluster
@@ -227,11 +247,9 @@ class ScopeImport {
 
 Result<Report> read_archive(remote::Remote& remote, store::BlobStore& spool, int fd, const OnProgress& progress) {
   Report report;
-  INDUCTORFS_TRY_ASSIGN(auto tar, TarReader::open(fd));
-  INDUCTORFS_TRY_ASSIGN(const std::string manifest, read_manifest_member(tar));
-  INDUCTORFS_TRY_ASSIGN(const auto scopes, read_manifest(manifest, report));
-  INDUCTORFS_TRY(spool_blobs(tar, scopes, spool, report, progress));
-  for (const ArchivedScope& one : scopes) {
+  const auto scopes = take_archive(fd, spool, report, progress);
+  if (!scopes) return fail(settled(fd, scopes.error()));
+  for (const ArchivedScope& one : *scopes) {
     const Result<void> announced = remote.announce_scope(one.scope, Deadline::after(kAskPatience));
     if (!announced && announced.error().code() == ErrorCode::kInvalid) {
       report.refused["a scope is none: " + announced.error().what()] += one.entries.size();

@@ -95,7 +95,12 @@ class CheckCommand final : public Subcommand {
   }
   [[nodiscard]] int run(const config::Environment&) override {
     const Result<Checked> checked = check_all(absolute(store_), repair_);
-    if (!checked) return fail_query(checked.error(), json_);
+    if (!checked) {
+      // A newer format, or no right to read: not the store is damaged.
+      const ErrorCode code = checked.error().code();
+      const bool is_named_wrongly = code == ErrorCode::kNotSupported || code == ErrorCode::kNotPermitted;
+      return is_named_wrongly ? fail_options(checked.error(), json_) : fail_query(checked.error(), json_);
+    }
     const int printed = print(json_ ? config::to_pretty(json_of(*checked)) + "\n" : text_of(*checked));
     return printed == kExitDone && checked->findings.sound() ? kExitDone : kExitFailed;
   }

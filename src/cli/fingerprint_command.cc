@@ -34,13 +34,14 @@ class FingerprintCommand final : public Subcommand {
       return fail_options(changed.error(), json_);
     }
     const Result<fingerprint::Fingerprint> facts = learn(*settings);
-    if (!facts) return fail_query(facts.error(), json_);
+    if (!facts)
+      return settings->fingerprint.empty() ? fail_query(facts.error(), json_) : fail_options(facts.error(), json_);
     if (families_) return show(host::families_report(*facts), host::families_text);
     if (compare_.empty()) return show(host::fingerprint_report(*facts), host::fingerprint_text);
     host::FactsRequest other;
     other.file = absolute(compare_);
     const Result<fingerprint::Fingerprint> theirs = host::learn_facts(other);
-    if (!theirs) return fail_query(theirs.error(), json_);
+    if (!theirs) return fail_options(theirs.error(), json_);
     return show(host::comparison_report(*facts, *theirs), host::comparison_text);
   }
 

@@ -13,6 +13,7 @@
 #include "inductorfs/cli/run.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/control/requests.h"
+#include "inductorfs/mount/process.h"
 #include "metrics_http.h"
 
 namespace inductorfs::cli {
@@ -253,8 +254,10 @@ class MetricsCommand final : public Subcommand {
     (void)::umask(S_IWGRP | S_IWOTH);  // the caller's may forbid the collector to read it
     const auto written = write_file_atomically(AT_FDCWD, absolute(output_), metrics_text(all, false), kMode);
     if (written) return kExitDone;
-    if (written.error().code() != ErrorCode::kNotFound) return fail_with(written.error());
-    return fail_with(
+    if (written.error().code() != ErrorCode::kNotFound) {
+      return fail_query(mount::wrong_path(written.error()).value(), false);
+    }
+    return fail_options(
         Error(ErrorCode::kNotFound, "write " + absolute(output_) + ": its directory is not there; make it first"));
   }
 

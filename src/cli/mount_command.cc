@@ -23,11 +23,13 @@ Result<void> launch(config::Settings& settings, mount::Readiness& readiness) {
   INDUCTORFS_TRY(mount::settle(settings.mountpoint, settings.foreground));
   if (settings.foreground) INDUCTORFS_TRY(mount::open_log(settings));
   INDUCTORFS_TRY(places::free_mountpoint(settings.mountpoint));
-  INDUCTORFS_TRY_ASSIGN(auto real, places::resolve_mountpoint(settings.mountpoint));
-  INDUCTORFS_TRY(places::free_mountpoint(real));
+  auto real = places::resolve_mountpoint(settings.mountpoint);
+  if (!real) return mount::wrong_path(real.error());
+  INDUCTORFS_TRY(places::free_mountpoint(*real));
   // Again, because whose directory a link leads to cannot be seen below a dead mount.
-  INDUCTORFS_TRY_ASSIGN(real, places::resolve_mountpoint(settings.mountpoint));
-  settings.mountpoint = std::move(real);
+  real = places::resolve_mountpoint(settings.mountpoint);
+  if (!real) return mount::wrong_path(real.error());
+  settings.mountpoint = std::move(*real);
   INDUCTORFS_TRY(places::check_outside_of_mounts("the mountpoint", settings.mountpoint));
   INDUCTORFS_TRY(mount::check_place_of_store(settings.store));
   INDUCTORFS_TRY_ASSIGN(const auto ownership, places::ownership_of(settings.mountpoint));

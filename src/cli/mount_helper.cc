@@ -149,7 +149,8 @@ int run_mount_helper(int argc, char** argv) {
     (void)std::fputs("mount.inductorfs: the cache is mounted there already; nothing was done\n", stderr);
     return kExitDone;
   }
-  return line.command->run(environment) == kExitDone ? kExitDone : kHelperFailed;
+  const int code = line.command->run(environment);
+  return code == kExitDone ? kExitDone : code == kExitUsage ? kHelperUsage : kHelperFailed;
 }
 
 }  // namespace inductorfs::cli

@@ -316,14 +316,6 @@ class Stopwatch {
   SteadyTime last_ = std::chrono::steady_clock::now();
 };
 
-/// Says whether no time mends what is wrong with a store, as it does for a full disk, a dead one, or another daemon.
-bool is_lasting_error(ErrorCode code) {
-  constexpr std::array kLasting{ErrorCode::kInvalid,      ErrorCode::kNotFound,     ErrorCode::kNotDirectory,
-                                ErrorCode::kNotSupported, ErrorCode::kNotPermitted, ErrorCode::kReadOnly,
-                                ErrorCode::kCorrupt};
-  return std::ranges::find(kLasting, code) != kLasting.end();
-}
-
 Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, const config::Ownership& ownership,
                                               const TakeoverState& takeover) {
   auto layers = std::make_unique<Layers>();
@@ -336,10 +328,7 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   store_options.free_floor = settings.store_floor;
   store_options.lock = takeover.lock;
   auto store = store::BlobStore::open(store_options, layers->counters);
-  if (!store) {
-    const bool is_lasting = !takeover.resume && is_lasting_error(store.error().code());
-    return is_lasting ? wrong_option(std::move(store).error()) : fail(std::move(store).error());
-  }
+  if (!store) return takeover.resume ? fail(std::move(store).error()) : wrong_path(store.error());
   layers->store = std::move(*store);
   if (takeover.locked) takeover.locked(layers->store->lock());
   const int64_t store_time = watch.lap();

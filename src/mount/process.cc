@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -203,5 +204,16 @@ std::string error_line(const Error& error) {
 std::string warning_line(const std::string& warning) {
   return journal_prefix("warning") + ("inductorfs: warning: " + printable(warning)) + "\n";
 }
+bool is_lasting(ErrorCode code) {
+  constexpr std::array kLasting{ErrorCode::kInvalid,     ErrorCode::kNotFound,     ErrorCode::kNotDirectory,
+                                ErrorCode::kIsDirectory, ErrorCode::kNotSupported, ErrorCode::kNotPermitted,
+                                ErrorCode::kReadOnly,    ErrorCode::kCorrupt};
+  return std::ranges::find(kLasting, code) != kLasting.end();
+}
+
+tl::unexpected<Error> wrong_path(const Error& error) {
+  return is_lasting(error.code()) ? wrong_option(error) : fail(error);
+}
+
 
 }  // namespace inductorfs::mount

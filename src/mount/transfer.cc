@@ -21,6 +21,7 @@
 #include "inductorfs/base/thread.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/mount/cluster_control.h"
+#include "inductorfs/mount/process.h"
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/store/blob_store.h"
 #include "orders.h"
@@ -136,11 +137,11 @@ class OutputFile {
     file.fresh_ = plain ? path + ".new" + std::to_string(::getpid()) : std::string();
     const int flags = plain ? O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC : O_WRONLY | O_CLOEXEC;
     file.fd_ = Fd(::open(plain ? file.fresh_.c_str() : path.c_str(), flags, kFileMode));
-    if (!file.fd_) return fail_to("write the archive", path, "its directory has to be there");
+    if (!file.fd_) return wrong_path(fail_to("write the archive", path, "its directory has to be there").value());
     // What was no file may have become one, or a disk, of another user's choice.
     const bool is_stream = ::fstat(file.fd_.get(), &found) == 0 &&
                            (S_ISFIFO(found.st_mode) || S_ISCHR(found.st_mode) || S_ISSOCK(found.st_mode));
-    if (!plain && !is_stream) return fail(ErrorCode::kNotPermitted, "write the archive: " + path + " is no plain file");
+    if (!plain && !is_stream) return fail(ErrorCode::kInvalid, "write the archive: " + path + " is no plain file");
     if (plain) end.remove_at_end(file.fresh_);
     return file;
   }
@@ -193,7 +194,7 @@ Result<archive::Report> import_cluster(const config::Settings& settings, const s
   Fd input;
   if (file != kStandard) {
     input = Fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!input) return fail_to("read the archive", file, "name one that inductorfs export wrote");
+    if (!input) return wrong_path(fail_to("read the archive", file, "name one that inductorfs export wrote").value());
   }
   INDUCTORFS_TRY_ASSIGN(const auto remote, open_named(settings, counters));
   const auto orders = remote->read_orders(Deadline::after(kProbePatience));

@@ -284,9 +284,14 @@ Result<OwnedDirectory> own_directory(const std::string& path, const std::string&
 
 Result<Fd> lock_store(const std::string& path, Fd& directory) {
   auto fd = open_at(AT_FDCWD, path, O_RDONLY | O_DIRECTORY);
-  if (!fd || ::faccessat(fd->get(), kFormatFile, F_OK, 0) != 0) {
-    const std::string why =
-        !fd && fd.error().code() != ErrorCode::kNotFound ? fd.error().what() : "it has no format file";
+  Result<void> usable = fd ? Result<void>() : fail(fd.error());
+  if (fd && ::faccessat(fd->get(), kFormatFile, F_OK, 0) != 0) usable = fail_errno("look into", path);
+  if (!usable && usable.error().code() == ErrorCode::kNotPermitted) {
+    return fail(ErrorCode::kNotPermitted,
+                "store " + path + ": " + usable.error().what() + "; run this as the user whose mount has the store");
+  }
+  if (!usable) {
+    const std::string why = usable.error().what().empty() ? "it has no format file" : usable.error().what();
     return fail(ErrorCode::kInvalid, path + " is not a store: " + why + "; name the --store of a mount");
   }
   // The format first: a store of a newer version is none of our business.

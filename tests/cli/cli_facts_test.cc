@@ -37,7 +37,12 @@ TEST_F(Cli, ComparesTwoHosts) {
   const Outcome json = run({"fingerprint", "--json", "--fingerprint", facts_, "--compare", other});
   EXPECT_TRUE(Json::parse(json.out, nullptr, false)["families"].is_array()) << json.out;
   expect_refusal(run({"fingerprint", "--fingerprint", facts_, "--compare", directory_ / "none"}),
-                 {directory_ / "none", "does not exist"});
+                 {directory_ / "none", "does not exist"}, 2);
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, directory_ / "text", "no facts").has_value());
+  expect_refusal(run({"fingerprint", "--fingerprint", facts_, "--compare", directory_ / "text"}),
+                 {"no fingerprint: ", directory_ / "text"}, 2);
+  expect_refusal(run({"fingerprint", "--fingerprint", directory_ / "none"}), {directory_ / "none", "does not exist"},
+                 2);
 }
 
 TEST_F(Cli, ShowsTheFamiliesThatAConfigurationMakes) {

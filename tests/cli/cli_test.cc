@@ -33,8 +33,8 @@ TEST_F(Cli, AnswersAWrongCommandLineWithCodeTwo) {
 
 TEST_F(Cli, RefusesABadMountInOneLine) {
   expect_refusal(run({"mount", directory_ / "absent", "--store", store_, "--fingerprint", facts_}),
-                 {directory_ / "absent", "mkdir -p"});
-  expect_refusal(run({"mount", facts_, "--store", store_, "--fingerprint", facts_}), {facts_, "directory"});
+                 {directory_ / "absent", "mkdir -p"}, 2);
+  expect_refusal(run({"mount", facts_, "--store", store_, "--fingerprint", facts_}), {facts_, "directory"}, 2);
   expect_refusal(run(mount_arguments({"--remote", "http://x"})), {"http"}, 2);
   expect_refusal(run(mount_arguments({"--remote", "redis://h", "--password-file", "/no/such/file"})), {"/no/such/file"},
                  2);

@@ -95,6 +95,8 @@ def test_a_selection(cluster, filled, tmp_path):
     assert len(unpacked(wanted)) > 1, "the earlier file stays"
     assert [path.name for path in tmp_path.iterdir()].count("some.tar.zst") == 1
     assert archive(cluster, "export", "--pattern", "a//b", wanted).code == 2
+    nowhere = archive(cluster, "export", tmp_path / "none/x.tar.zst")
+    assert nowhere.code == 2 and "its directory has to be there" in nowhere.err
 
 
 def test_a_family_of_the_configuration_alone(cluster, other, tmp_path):
@@ -178,12 +180,15 @@ def test_files_that_are_no_archives(cluster, other, filled, tmp_path):
     members = unpacked(filled[2])
     for what, bad in damaged(members):
         done = archive(other, "import", packed(tmp_path / "bad.tar.zst", bad))
-        assert done.code == 1 and ("archive" in done.err), f"{what}: {done.code} {done.out}{done.err}"
+        assert done.code == 2 and ("archive" in done.err), f"{what}: {done.code} {done.out}{done.err}"
     whole = filled[2].read_bytes()
     for what, raw in (("empty", b""), ("noise", bytes(range(256)) * 64), ("cut off", whole[:len(whole) // 2])):
         (tmp_path / "bad.tar.zst").write_bytes(raw)
         done = archive(other, "import", tmp_path / "bad.tar.zst")
-        assert done.code == 1 and "archive" in done.err, f"{what}: {done.code} {done.out}{done.err}"
+        assert done.code == 2 and "archive" in done.err, f"{what}: {done.code} {done.out}{done.err}"
+    assert archive(other, "import", tmp_path).code == 2, "a directory"
+    cut = run(["bash", "-c", f"head -c 1000 {filled[2]} | {places.program()} import --remote {other.redis.url} -"], seconds=60)
+    assert cut.code == 1 and "archive" in cut.err, "another try through a pipe may bring more"
     assert published(other) == [], "nothing of a damaged file is published"
 
 
@@ -228,7 +233,7 @@ def test_a_bomb_fills_nothing(cluster, other, filled, tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     done = archive(other, "import", tmp_path / "bomb", TMPDIR=str(scratch))
-    assert done.code == 1 and "no blob" in done.err and list(scratch.iterdir()) == []
+    assert done.code == 2 and "no blob" in done.err and list(scratch.iterdir()) == []
 
 
 def test_an_end_by_signal_leaves_nothing(cluster, other, filled, tmp_path):

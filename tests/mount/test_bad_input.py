@@ -46,7 +46,7 @@ def not_mounted(node):
 
 def test_mountpoint_that_is_missing(cluster, place):
     missing = place.root / "none"
-    refused(mount(cluster, place, mountpoint=missing), re.escape(str(missing)), "does not exist", "mkdir -p")
+    refused(mount(cluster, place, mountpoint=missing), re.escape(str(missing)), "does not exist", "mkdir -p", code=2)
     not_mounted(place)
 
 
@@ -61,7 +61,7 @@ def test_mountpoint_that_is_not_empty(cluster, place):
 def test_mountpoint_that_is_no_directory(cluster, place, name):
     (place.root / "file").write_text("mine")
     refused(mount(cluster, place, mountpoint=place.root / name), re.escape(str(place.root / name)), "no directory",
-            "name an empty directory")
+            "name an empty directory", code=2)
     assert (place.root / "file").read_text() == "mine"
 
 

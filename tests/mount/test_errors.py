@@ -6,6 +6,7 @@ import re
 import pytest
 from inductorfs_testing import artefacts, places
 from inductorfs_testing.processes import run
+from inductorfs_testing.users import as_user
 
 PROGRAM = places.program()
 AWAY = ("--remote", "redis://127.0.0.1:1")
@@ -41,6 +42,8 @@ def test_what_failed_is_told_in_one_form(place, words):
     ("doctor", "--config", "DIR/none"), ("fingerprint", "--config", "DIR/none"), ("export", "--config", "DIR/none", "DIR/x"),
     ("nodes", "--config", "DIR/none"), ("nodes",), ("nodes", *NO_URL), ("purge", "--all", *NO_URL), ("export", *NO_URL, "DIR/x"),
     ("import", *NO_URL, "/dev/null"), ("nodes", *AWAY, "DIR"), ("check", "--store", "DIR"), ("purge", "--family", "triton_kernl", *AWAY), ("status", LONG),
+    ("fingerprint", "--compare", "DIR/none"), ("fingerprint", "--compare", "DIR/../x"), ("fingerprint", "--fingerprint", "DIR/none"),
+    ("import", *AWAY, "DIR/none"),
 ], ids=lambda words: " ".join(words)[:60])
 def test_wrong_words_are_told_in_one_form(place, words):
     (place.root / "x").write_text("x")
@@ -52,6 +55,23 @@ def test_wrong_words_are_told_in_one_form(place, words):
 def test_wrong_words_without_json_print_nothing_to_standard_output(place):
     done = ask(place, "status", "--jsn")
     assert done.code == 2 and done.out == "" and "did you mean --json?" in done.err
+
+
+def test_a_file_of_metrics_that_cannot_be_written_is_a_wrong_option(place):
+    (place.root / "x").write_text("x")
+    for words, told in ((place.root / "none/x", "make it first"), (place.root / "x/y", "Not a directory")):
+        done = ask(place, "metrics", "--output", words)
+        assert (done.code, done.out) == (2, "") and told in done.err, done.err
+
+
+def test_a_store_that_check_cannot_read_is_a_wrong_option(cluster, place):
+    place.start(*cluster.options())
+    place.unmount()
+    place.store.chmod(0o700)
+    told = as_user(65534, 0o022, ask, place, "check", "--store", place.store, "--json")
+    assert "Permission denied" in is_error(told, 2)["error"] and "not a store" not in told.err
+    (place.store / "format").write_text((place.store / "format").read_text().replace("\n", "000\n"))
+    assert "upgrade inductorfs" in is_error(ask(place, "check", "--store", place.store, "--json"), 2)["error"]
 
 
 def test_each_mount_that_cannot_be_upgraded_has_its_error(cluster, place):

@@ -31,4 +31,8 @@ def test_a_refused_option_and_a_failed_mount_have_the_exit_codes_of_mount(cluste
     assert helper(cluster, place, source="cache").code == 1
     (place.cache / "precious").write_text("mine")
     assert helper(cluster, place).code == 32
+    for option, told in (("store-limit=0", "store-limit"), (f"password-file={place.root}/none", "password file"),
+                         (f"config={place.root}/none.toml", "configuration")):
+        done = helper(cluster, place, option, source="redis://127.0.0.1:1")
+        assert done.code == 1 and told in done.err, (done.code, done.err)
     assert compare.mounts_below(place.cache) == []

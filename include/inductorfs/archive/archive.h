@@ -45,8 +45,8 @@ using OnProgress = std::function<void(const Report&)>;
                                            int fd, const OnProgress& progress);
 
 /// Publishes what an archive has and the cluster lacks. `spool` takes all blobs of the archive before the first one is
-/// published, so that nothing of a damaged file is. kCorrupt: no archive, or a damaged one. kNotSupported: one of a
-/// newer version. After another error the import can be repeated.
+/// published, so that nothing of a damaged file is. kInvalid: the file is no archive, a damaged one, or one of a
+/// newer version; through a pipe that is kCorrupt or kNotSupported. After another error the import can be repeated.
 [[nodiscard]] Result<Report> read_archive(remote::Remote& remote, store::BlobStore& spool, int fd,
                                           const OnProgress& progress);
 

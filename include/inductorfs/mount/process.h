@@ -63,6 +63,11 @@ void notify_systemd(const std::string& state);
 [[nodiscard]] int exit_code_of(const Error& error);
 /// For an option that is wrong, or what it names: only another value helps, and the exit code says so (exit_code_of).
 [[nodiscard]] tl::unexpected<Error> wrong_option(const Error& error);
+/// Says whether no time mends what is wrong with a path that an option names, as it does for a full disk, a dead one,
+/// or another daemon.
+[[nodiscard]] bool is_lasting(ErrorCode code);
+/// For a path that an option names: wrong_option() of an error that is lasting, else the error.
+[[nodiscard]] tl::unexpected<Error> wrong_path(const Error& error);
 /// Returns "inductorfs: what: where: remedy", exactly one line.
 [[nodiscard]] std::string error_line(const Error& error);
 /// Returns "inductorfs: warning: what; remedy", exactly one line.

@@ -37,17 +37,25 @@ Result<Fd> moved_up(int fd) {
   return high;
 }
 
+/// The error of a file of the package; that it is not there has no text yet.
+Error explained(const std::string& what, const std::string& path, Error error) {
+  if (error.code() != ErrorCode::kNotFound || !error.what().empty()) return error;
+  return Error(ErrorCode::kNotFound,
+               what + " " + path + ": it, or a loader that it needs, is not there: install the whole package");
+}
+
 Result<Handed> collect(const config::Frozen& mount, const std::string& program, Readiness& readiness) {
   Handed handed;
   INDUCTORFS_TRY_ASSIGN(const auto region, takeover::Region::create(mount.settings.threads, takeover::Region::kSpares));
   INDUCTORFS_TRY_ASSIGN(const auto settings,
                         config::to_memory("inductorfs-settings", config::freeze(mount.settings, mount.ownership)));
   INDUCTORFS_TRY_ASSIGN(const auto notes, config::to_memory("inductorfs-notes", {}));
-  INDUCTORFS_TRY_ASSIGN(const auto executable, open_at(AT_FDCWD, program, O_PATH));
+  const Result<Fd> executable = open_at(AT_FDCWD, program, O_PATH);
+  if (!executable) return fail(explained("open", program, executable.error()));
   const std::array<std::pair<int, Fd*>, 4> list{{{region.fd(), &handed.region},
                                                  {settings.get(), &handed.settings},
                                                  {notes.get(), &handed.notes},
-                                                 {executable.get(), &handed.program}}};
+                                                 {executable->get(), &handed.program}}};
   for (const auto& [fd, place] : list) {
     INDUCTORFS_TRY_ASSIGN(auto high, moved_up(fd));
     *place = std::move(high);
@@ -95,6 +103,8 @@ std::vector<std::string> words_of(const config::Frozen& mount) {
 Result<std::string> own_program() {
   std::array<char, PATH_MAX> path{};
   const ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size() - 1);
+  if (size < 0 && errno == ENOENT)
+    return fail(ErrorCode::kNotFound, "read /proc/self/exe: /proc is not mounted here: mount it");
   if (size < 0) return fail_errno("readlink", "/proc/self/exe");
   return std::string(path.data(), static_cast<size_t>(size));
 }
@@ -125,7 +135,7 @@ Error launch_supervisor(const config::Frozen& mount, const std::string& program,
   if (readiness.has_listener()) readiness = Readiness(Fd(::fcntl(handed->ready.get(), F_DUPFD_CLOEXEC, kHighFd)));
   if (const Result<void> placed = put_in_place(*handed); !placed) return placed.error();
   (void)::execv(supervisor->c_str(), arguments.data());
-  return error_from_errno(errno, "start", *supervisor);
+  return explained("start", *supervisor, error_from_errno(errno, "start", *supervisor));
 }
 
 }  // namespace inductorfs::mount

@@ -83,9 +83,13 @@ Error death_of(pid_t pid, const std::string& log) {
 }
 
 Result<void> silence_stdio() {
-  INDUCTORFS_TRY_ASSIGN(const auto null, open_at(AT_FDCWD, "/dev/null", O_RDWR));
+  const Result<Fd> null = open_at(AT_FDCWD, "/dev/null", O_RDWR);
+  if (!null) {
+    const std::string why = null.error().what().empty() ? "it does not exist" : null.error().what();
+    return fail(null.error().code(), "cannot open /dev/null: " + why + ": make it with mknod -m 666 /dev/null c 1 3");
+  }
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
-    if (::dup2(null.get(), fd) < 0) return fail_errno("dup2", "/dev/null");
+    if (::dup2(null->get(), fd) < 0) return fail_errno("dup2", "/dev/null");
   }
   return {};
 }
@@ -118,7 +122,11 @@ void Readiness::say(std::string_view text) {
 void Readiness::ready(const std::string& warnings) { say(kReadyMark + warnings.substr(0, kWarningLimit)); }
 
 void Readiness::failed(const Error& error) {
-  say(kErrorMark + std::string(to_string(error.code())) + "\n" + error.what());
+  const std::string code(to_string(error.code()));
+  // The code alone goes with a call whose caller was to say what it means.
+  say(kErrorMark + code + "\n" +
+      (error.what().empty() ? "the mount could not begin, and knows no more than " + code + ": see its log"
+                            : error.what()));
 }
 
 Result<Forked> fork_daemon() {
@@ -196,14 +204,6 @@ tl::unexpected<Error> wrong_option(const Error& error) {
   return fail(ErrorCode::kInvalid, text);
 }
 
-std::string error_line(const Error& error) {
-  const std::string what = error.what().empty() ? std::string(to_string(error.code())) : error.what();
-  return journal_prefix("error") + ("inductorfs: " + printable(what)) + "\n";
-}
-
-std::string warning_line(const std::string& warning) {
-  return journal_prefix("warning") + ("inductorfs: warning: " + printable(warning)) + "\n";
-}
 bool is_lasting(ErrorCode code) {
   constexpr std::array kLasting{ErrorCode::kInvalid,     ErrorCode::kNotFound,     ErrorCode::kNotDirectory,
                                 ErrorCode::kIsDirectory, ErrorCode::kNotSupported, ErrorCode::kNotPermitted,
@@ -215,5 +215,13 @@ tl::unexpected<Error> wrong_path(const Error& error) {
   return is_lasting(error.code()) ? wrong_option(error) : fail(error);
 }
 
+std::string error_line(const Error& error) {
+  const std::string what = error.what().empty() ? std::string(to_string(error.code())) : error.what();
+  return journal_prefix("error") + ("inductorfs: " + printable(what)) + "\n";
+}
+
+std::string warning_line(const std::string& warning) {
+  return journal_prefix("warning") + ("inductorfs: warning: " + printable(warning)) + "\n";
+}
 
 }  // namespace inductorfs::mount

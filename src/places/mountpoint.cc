@@ -309,7 +309,12 @@ Result<std::string> resolve_mountpoint(const std::string& path) {
 
 Result<config::Ownership> ownership_of(const std::string& mountpoint) {
   struct stat found {};
-  if (::stat(mountpoint.c_str(), &found) != 0) return fail_errno("stat", mountpoint);
+  const bool is_there = ::stat(mountpoint.c_str(), &found) == 0;
+  if (!is_there && errno == ENOENT) {
+    return fail(ErrorCode::kNotFound,
+                "the mountpoint was removed while this command ran: " + mountpoint + ": try again");
+  }
+  if (!is_there) return fail_errno("stat", mountpoint);
   if (::geteuid() != 0) return config::Ownership{::geteuid(), ::getegid(), found.st_mode & 07777U};
   return config::Ownership{found.st_uid, found.st_gid, found.st_mode & 07777U};
 }

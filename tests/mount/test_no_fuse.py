@@ -24,6 +24,12 @@ def test_no_fuse_device(cluster, place):
 
 
 @needs_root
+def test_no_null_device(cluster, place):
+    refused(mount(cluster, place, before=in_namespace("mount -t tmpfs tmpfs /dev")), "cannot open /dev/null: it does not exist: ", "mknod")
+    not_mounted(place)
+
+
+@needs_root
 def test_fuse_device_that_is_none(cluster, place):
     done = mount(cluster, place, before=in_namespace("mount --bind /dev/null /dev/fuse"))
     refused(done, re.escape(str(place.cache)) + "|/dev/fuse")

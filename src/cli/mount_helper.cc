@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "answers.h"
 #include "command_line.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/mount_table.h"
@@ -118,12 +119,14 @@ Result<HelperLine> translate_helper_line(const std::vector<std::string>& argumen
   if (places.size() != 2 || places[0].empty() || places[1].empty()) return fail(ErrorCode::kInvalid, kUsage);
   line.mountpoint = places[1];
   line.words = {"mount", line.mountpoint};
+  std::vector<std::string> words;
+  for (const std::string& option : options) INDUCTORFS_TRY(add_option(option, sloppy, words));
   if (places[0].find("://") != std::string::npos) {
     line.words.push_back("--remote=" + places[0]);
   } else if (places[0] != "none") {
     return fail(ErrorCode::kInvalid, "source " + places[0] + ": give a URL of the remote, or none");
   }
-  for (const std::string& option : options) INDUCTORFS_TRY(add_option(option, sloppy, line.words));
+  line.words.insert(line.words.end(), words.begin(), words.end());
   return line;
 }
 
@@ -145,7 +148,8 @@ int run_mount_helper(int argc, char** argv) {
   if (helper->fake) return kExitDone;
   const config::Environment environment = config::process_environment();
   // mount(8) knows a mount by its source, which the kernel's table does not have, so `mount -a` asks for it again.
-  if (fuse::mounted_type(helper->mountpoint) == kFileSystemType && locate_mount(helper->mountpoint, environment)) {
+  const std::string mountpoint = absolute(helper->mountpoint);
+  if (fuse::mounted_type(mountpoint) == kFileSystemType && locate_mount(mountpoint, environment)) {
     (void)std::fputs("mount.inductorfs: the cache is mounted there already; nothing was done\n", stderr);
     return kExitDone;
   }

@@ -41,6 +41,8 @@ TEST(MountHelper, RefusesByNameWithTheReason) {
   EXPECT_NE(error_of({"none", "/m", "-o", "colour=red"}).find("option colour: unknown"), std::string::npos);
   EXPECT_EQ(error_of({"none", "/m", "-o", "threads"}), "option threads: give threads=VALUE");
   EXPECT_EQ(error_of({"none", "/m", "-o", "no-also=1"}), "option no-also: it takes no value");
+  EXPECT_NE(error_of({"inductorfs", "/m", "-o", "remount"}).find("option remount: "), std::string::npos)
+      << "mount(8) makes up a source";
   for (const char* option : {"ro", "remount", "suid", "dev", "foreground", "remote=redis://h"}) {
     EXPECT_EQ(error_of({"none", "/m", "-o", option}).find("option "), 0U) << option;
   }

@@ -21,6 +21,9 @@ def test_a_mount_by_the_helper_answers_and_a_second_call_does_nothing(cluster, p
     again = helper(cluster, place)
     assert again.code == 0 and "already" in again.err
     assert len(compare.mounts_below(place.cache)) == 1
+    words = [place.root / "mount.inductorfs", "none", place.cache.name, "-o", f"store={place.store}"]
+    relative = run(["env", "-C", place.cache.parent, *words], place.env(), 30)
+    assert relative.code == 0 and "already" in relative.err, relative.err
     place.unmount()
 
 
@@ -28,11 +31,11 @@ def test_a_refused_option_and_a_failed_mount_have_the_exit_codes_of_mount(cluste
     for option in ("noexec", "ro", "colour=red", "threads=many"):
         done = helper(cluster, place, option)
         assert done.code == 1 and option.partition("=")[0] in done.err and done.err.count("\n") == 1, done.err
-    assert helper(cluster, place, source="cache").code == 1
-    (place.cache / "precious").write_text("mine")
-    assert helper(cluster, place).code == 32
     for option, told in (("store-limit=0", "store-limit"), (f"password-file={place.root}/none", "password file"),
                          (f"config={place.root}/none.toml", "configuration")):
         done = helper(cluster, place, option, source="redis://127.0.0.1:1")
         assert done.code == 1 and told in done.err, (done.code, done.err)
+    assert helper(cluster, place, source="cache").code == 1
+    (place.cache / "precious").write_text("mine")
+    assert helper(cluster, place).code == 32
     assert compare.mounts_below(place.cache) == []

@@ -22,6 +22,11 @@ class FreezeCommand final : public Subcommand {
   }
   [[nodiscard]] Result<void> check() const override {
     if (lift_ && !why_.empty()) return fail(ErrorCode::kInvalid, "--lift and --why exclude each other");
+    constexpr size_t kMost = mount::ClusterRequest::kTextLimit;
+    if (config::printable(why_).size() > kMost) {
+      return fail(ErrorCode::kInvalid, "--why has " + std::to_string(config::printable(why_).size()) + " bytes: give " +
+                                           std::to_string(kMost) + " at most");
+    }
     return cluster_.check();
   }
   [[nodiscard]] int run(const config::Environment& environment) override {

@@ -215,7 +215,7 @@ class WhyMissCommand final : public QueryCommand {
   void add_to(CLI::App& app) override {
     QueryCommand::add_to(app);
     app.add_option("--job", job_, "number of the job, as `inductorfs jobs` has it; without it the last job that missed")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(uint64_t{1}, UINT64_MAX))
         ->type_name("NUMBER");
   }
 

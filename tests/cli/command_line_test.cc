@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "inductorfs/cli/run.h"
 #include "inductorfs/config/settings.h"
 
 namespace inductorfs::cli {
@@ -52,6 +53,18 @@ TEST(CommandLine, TakesTheFlagsOfEachCommand) {
   EXPECT_EQ(chosen({"fingerprint", "--fingerprint", "f", "--compare", "g", "--cache", "c", "--json"}), "fingerprint");
   EXPECT_EQ(chosen({"fingerprint", "--python", "/p", "--environment", "PTXAS_OPTIONS=-O1"}), "fingerprint");
   EXPECT_EQ(chosen({"fingerprint", "--families"}), "fingerprint");
+}
+
+TEST(CommandLine, SaysWhatItTakes) {
+  const std::string long_why(600, 'x');
+  const CommandLine why = parse({"freeze", "/m", "--why", long_why.c_str()});
+  EXPECT_EQ(why.exit_code, kExitUsage);
+  EXPECT_NE(why.text.find("--why has 600 bytes: give 512 at most"), std::string::npos) << why.text;
+  EXPECT_EQ(chosen({"freeze", "/m", "--why", long_why.c_str() + 600 - 512}), "freeze");
+  const CommandLine job = parse({"why-miss", "/m", "--job", "x"});
+  EXPECT_EQ(job.exit_code, kExitUsage);
+  EXPECT_LT(job.text.size(), 200U) << job.text;
+  EXPECT_EQ(parse({"why-miss", "--job", "0"}).exit_code, kExitUsage);
 }
 
 TEST(CommandLine, PrintsVersionAndHelp) {

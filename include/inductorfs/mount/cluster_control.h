@@ -18,6 +18,7 @@ namespace inductorfs::mount {
 /// One question or order. The control socket carries it as JSON.
 struct ClusterRequest {
   enum class Kind { kNodes, kFreeze, kLift, kPurge };
+  static constexpr size_t kTextLimit = 512;  ///< bytes of `why`, and of `by`
   Kind kind = Kind::kNodes;
   std::string by{};               ///< who asks, for people
   std::string why{};              ///< of kFreeze

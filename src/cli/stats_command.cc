@@ -110,10 +110,16 @@ std::string one_line(const Json& tally) {
          seconds_at(tally, "waited_s") + " for " + human_bytes(number_at(tally, "fetched_bytes"));
 }
 
+/// Nothing for processes of which the daemon knows nothing (JobFinder).
+std::string who_ran(const Json& job) {
+  if (number_at(job, "processes") == 0) return {};
+  return " (" + text_at(job, "command") + ", uid " + std::to_string(number_at(job, "user")) + ", " +
+         std::to_string(number_at(job, "processes")) + " processes)";
+}
+
 std::string job_text(const Json& job) {
-  std::string text = "job " + std::to_string(number_at(job, "number")) + ": " + text_at(job, "job") + " (" +
-                     text_at(job, "command") + ", uid " + std::to_string(number_at(job, "user")) + ", " +
-                     std::to_string(number_at(job, "processes")) + " processes), " +
+  std::string text = "job " + std::to_string(number_at(job, "number")) + ": " + text_at(job, "job") + who_ran(job) +
+                     ", " +
                      (text_at(job, "ended").empty() ? "since " + text_at(job, "started")
                                                     : text_at(job, "started") + " to " + text_at(job, "ended")) +
                      "\n    " + one_line(job) + "\n";

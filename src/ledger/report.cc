@@ -103,7 +103,7 @@ Json hints_for(const JobAccount& job, const std::vector<const JobAccount*>& othe
 }  // namespace
 
 std::string text_of(const JobName& name) {
-  if (name.kind == "hidden") return "processes that this daemon cannot see";
+  if (name.kind == "hidden") return "processes that ended at once, or that this daemon cannot see";
   return name.kind + " " + name.id;
 }
 

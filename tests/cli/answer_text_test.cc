@@ -32,6 +32,16 @@ constexpr const char* kStatus = R"({"version":"1.2.3","mountpoint":"/m","pid":77
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
+TEST(Jobs, SaysNothingOfProcessesOfWhichNothingIsKnown) {
+  const std::string hidden = jobs_text(R"({"jobs":[{"number":3,"job":"gone","user":0,"command":"","processes":0,
+                                          "started":"10:00","ended":"10:01"}]})");
+  EXPECT_TRUE(hidden.starts_with("job 3: gone, 10:00 to 10:01\n")) << hidden;
+  const std::string seen =
+      jobs_text(R"({"jobs":[{"number":4,"job":"process 7","user":5,"command":"python","processes":2,
+                                        "started":"10:00","ended":""}]})");
+  EXPECT_TRUE(seen.starts_with("job 4: process 7 (python, uid 5, 2 processes), since 10:00\n")) << seen;
+}
+
 TEST(StatusText, HasWhatAPersonAsksFor) {
   const std::string text = status_text(kStatus);
 

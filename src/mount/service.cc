@@ -369,10 +369,9 @@ Result<std::string> Service::ask_cluster(const std::string& request, const std::
                 settings_.mountpoint + " has no --remote, so it belongs to no cluster; name a mount that has one");
   }
   INDUCTORFS_TRY_ASSIGN(const auto asked, cluster_request(Json::parse(request, nullptr, false)));
-  INDUCTORFS_TRY_ASSIGN(const auto answer, run_cluster_request(*layers_->remote, asked, [&] {
-                          return cancelled() || stopping_.with([](bool stopping) { return stopping; });
-                        }));
-  return to_line(answer);
+  const auto answer = run_cluster_request(
+      *layers_->remote, asked, [&] { return cancelled() || stopping_.with([](bool stopping) { return stopping; }); });
+  return answer ? Result<std::string>(to_line(*answer)) : fail(unreached(settings_, answer.error()));
 }
 
 std::string Service::stats() {

@@ -48,6 +48,13 @@ std::string sharing_warning(const config::Settings& settings, const fingerprint:
   return start + (python.known ? "torch is not known: " + torch.problem : python.problem);
 }
 
+Error unreached(const config::Settings& settings, const Error& error) {
+  if (error.code() != ErrorCode::kUnavailable && error.code() != ErrorCode::kTimedOut) return error;
+  const std::string why = error.what().empty() ? std::string(to_string(error.code())) : error.what();
+  return Error(error.code(), "remote " + log::redact_url(settings.remote) + " does not answer: " + why +
+                                 ": check host, port and network, and try again");
+}
+
 std::string remote_warning(const config::Settings& settings, const remote::Remote::Health& health) {
   if (settings.remote.empty() || health.reachable) return {};
   std::string why = health.last_error.empty() ? "no answer yet" : health.last_error;

@@ -111,5 +111,15 @@ TEST(SyncReport, TakesAContestThatWasLostForShared) {
   EXPECT_EQ(report["kept"], 0) << "the cluster has another's in its place";
 }
 
+TEST(Unreached, NamesTheRemoteWithoutItsPassword) {
+  config::Settings settings;
+  settings.remote = "redis://ann:secret@cache.example";
+  const Error away = unreached(settings, Error(ErrorCode::kUnavailable, "resting after: refused"));
+  EXPECT_EQ(away.code(), ErrorCode::kUnavailable);
+  EXPECT_NE(away.what().find("cache.example does not answer: resting after: refused: check "), std::string::npos);
+  EXPECT_EQ(away.what().find("secret"), std::string::npos);
+  EXPECT_EQ(unreached(settings, Error(ErrorCode::kInvalid, "--scope")).what(), "--scope");
+}
+
 }  // namespace
 }  // namespace inductorfs::mount

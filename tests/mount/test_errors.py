@@ -83,6 +83,14 @@ def test_each_mount_that_cannot_be_upgraded_has_its_error(cluster, place):
     assert done.code == 1 and [set(one) for one in mine] == [{"mountpoint", "upgraded", "error", "code"}], done.out
 
 
+def test_who_asks_by_a_mount_learns_which_server_is_away(cluster, place):
+    place.remote = "redis://127.0.0.1:1"
+    place.start(*cluster.options())
+    for words in (("nodes",), ("purge", "--all"), ("freeze",)):
+        told = is_error(ask(place, *words, place.cache, "--json"), 1)["error"]
+        assert "remote redis://127.0.0.1:1 does not answer: " in told and "check host, port and network" in told, told
+
+
 @pytest.fixture(name="filled")
 def a_filled_node(cluster):
     node = cluster.quick("a")

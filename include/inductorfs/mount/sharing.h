@@ -23,6 +23,10 @@ namespace inductorfs::mount {
 /// local cache. Shows no password.
 [[nodiscard]] std::string remote_warning(const config::Settings& settings, const remote::Remote::Health& health);
 
+/// Adds to an error of a question to the cluster which remote did not answer, and what to do; leaves every other error
+/// as it is. Shows no password.
+[[nodiscard]] Error unreached(const config::Settings& settings, const Error& error);
+
 /// Returns one line that says that what processes of another PID namespace write is not shared, and what to do; empty
 /// if no such process has written (`writes`), and where the mount examines no writers.
 [[nodiscard]] std::string namespace_warning(const config::Settings& settings, uint64_t writes);

@@ -7,12 +7,15 @@
 
 #include "answers.h"
 #include "command.h"
+#include "inductorfs/base/mount_table.h"
 #include "inductorfs/cli/run.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/requests.h"
 #include "inductorfs/mount/launch.h"
+#include "inductorfs/mount/process.h"
+#include "inductorfs/places/own_mounts.h"
 #include "locate.h"
 
 namespace inductorfs::cli {
@@ -75,6 +78,18 @@ Result<Upgraded> upgrade(const Located& mount, const std::string& program, const
   return Upgraded{text_at(before, "version"), text_at(after, "version"), number_at(after, "pid")};
 }
 
+/// They have nothing to upgrade, but whoever upgrades all would think that they were.
+void tell_dead_mounts(const config::Environment& environment) {
+  const std::vector<MountEntry> table = read_mount_table();
+  for (const MountEntry& entry : table) {
+    const bool is_own = entry.is_ours() && fuse_user_of(entry) == ::geteuid();
+    if (!is_own || places::find_main_mount(table, entry) != &entry) continue;
+    const auto found = locate_mount(entry.mount_point, environment);
+    if (found || found.error().code() != ErrorCode::kUnavailable) continue;
+    (void)::fputs(mount::warning_line("not upgraded: " + found.error().what()).c_str(), stderr);
+  }
+}
+
 /// All that was asked for, each with what came of it.
 class Report {
  public:
@@ -133,6 +148,7 @@ class UpgradeCommand final : public Subcommand {
       for (const Located& mount : own_mounts(environment)) {
         report.add(mount.mountpoint, upgrade(mount, program, environment));
       }
+      tell_dead_mounts(environment);
       return report.finish(true);
     }
     const std::string mountpoint = absolute(path_);

@@ -83,6 +83,14 @@ def test_each_mount_that_cannot_be_upgraded_has_its_error(cluster, place):
     assert done.code == 1 and [set(one) for one in mine] == [{"mountpoint", "upgraded", "error", "code"}], done.out
 
 
+def test_a_dead_mount_is_not_upgraded_and_that_is_told(cluster, place):
+    place.start(*cluster.options())
+    place.kill_daemon()
+    done = ask(place, "upgrade", "--all")
+    assert "inductorfs: warning: not upgraded: " in done.err and str(place.cache) in done.err, done.err
+    ask(place, "unmount", "--lazy", place.cache)
+
+
 def test_who_asks_by_a_mount_learns_which_server_is_away(cluster, place):
     place.remote = "redis://127.0.0.1:1"
     place.start(*cluster.options())

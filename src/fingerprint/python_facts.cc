@@ -67,6 +67,13 @@ std::string home_of_packages() {
   return home.empty() && geteuid() == 0 ? "/root" : home;  // a service has no HOME
 }
 
+/// Why a program failed, in its words; other programs than Python quote what they were to run.
+std::string complaint(const std::string& err) {
+  constexpr size_t kShown = 500;
+  const bool quotes = err.find("import importlib.machinery as machinery") != std::string::npos;
+  return quotes ? "it is no Python interpreter" : err.substr(0, kShown);
+}
+
 Result<PythonFacts> parse(const std::string& text) {
   const Json json = Json::parse(text, nullptr, false);
   const auto broken = [] { return fail(ErrorCode::kInvalid, "the interpreter's answer is not what was asked for"); };
@@ -194,7 +201,7 @@ Result<PythonFacts> learn_python(const ProbeOptions& options, KeyMemory& memory)
                                                   {"PYTHONNOUSERSITE=" + quiet}));
   if (answer.exit_code != 0) {
     return fail(ErrorCode::kUnavailable,
-                python + " failed with code " + std::to_string(answer.exit_code) + ": " + answer.err.substr(0, 500));
+                python + " failed with code " + std::to_string(answer.exit_code) + ": " + complaint(answer.err));
   }
   auto facts = parse(answer.out);
   if (facts) remembered.keep(answer.out);
@@ -207,7 +214,7 @@ Result<PythonFacts> learn_python(const ProbeOptions& options) {
 }
 
 Fact python_fact(const Result<PythonFacts>& python) {
-  if (!python) return unknown_fact(python.error().what() + "; name the interpreter with --python");
+  if (!python) return unknown_fact(python.error().what() + "; name a Python interpreter with --python");
   const std::string source = python->executable;
   if (python->soabi.empty()) return unknown_fact("the interpreter has no SOABI", source);
   Fact fact = known_fact(

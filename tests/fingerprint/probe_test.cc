@@ -128,6 +128,16 @@ TEST_F(Probe, WithoutAnInterpreterWhatDependsOnItIsUnknownAndTheRestIsNot) {
   EXPECT_TRUE(host.get(Facet::kCompiler).known);
 }
 
+TEST_F(Probe, AProgramThatIsNoInterpreterDoesNotGetItsScriptShown) {
+  ProbeOptions other = options();
+  other.python = "/bin/ls";
+  const std::string problem = probe(other).get(Facet::kPython).problem;
+  EXPECT_NE(problem.find("/bin/ls failed with code 2: it is no Python interpreter; name a Python interpreter"),
+            std::string::npos)
+      << problem;
+  EXPECT_EQ(problem.find("importlib"), std::string::npos);
+}
+
 TEST_F(Probe, AnInterpreterThatFailsOrLiesIsUnknownWithItsReason) {
   write_script(temporary_ / "python", "echo 'ImportError: no' >&2; exit 1");
   EXPECT_NE(probe(options()).get(Facet::kPython).problem.find("ImportError"), std::string::npos);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "inductorfs/base/budget.h"
+#include "inductorfs/base/log.h"
 #include "inductorfs/codec/frame.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
@@ -396,7 +397,8 @@ Json Warming::report() const {
        {"left", left_.blobs},
        {"left_bytes", left_.bytes},
        {"why", why},
-       {"waiting", waiting_}});
+       {"waiting",
+        waiting_.empty() ? std::string() : "remote " + log::redact_url(settings_.remote) + ": " + waiting_}});
 }
 
 }  // namespace inductorfs::mount

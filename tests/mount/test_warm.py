@@ -131,6 +131,7 @@ def test_a_remote_that_is_away(cluster):
     with suspended(cluster.redis):
         late = b.cli("warm", b.cache, "--timeout", "1")
     assert late.code == 1 and "the remote does not answer" in late.err and "run the command again" in late.err
+    assert f"remote {cluster.redis.url}: " in late.err, late.err
     assert wait_until(lambda: b.cli("warm", b.cache).code == 0, 20, "the remote")
 
 

@@ -262,7 +262,7 @@ Json to_json(const ClusterRequest& request) {
 }
 
 Result<ClusterRequest> cluster_request(const Json& json) {
-  constexpr size_t kTextLimit = 512;
+  constexpr size_t kTextLimit = ClusterRequest::kTextLimit;
   constexpr uint64_t kMostAge = 100ULL * 365 * 24 * 3600;
   constexpr uint64_t kMostWait = 24ULL * 3600 * 1000;
   ClusterRequest request;

@@ -11,6 +11,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
+#include "inductorfs/mount/cluster_control.h"
 #include "inductorfs/remote/nodes.h"
 
 namespace inductorfs::mount {
@@ -19,13 +20,12 @@ using config::Json;
 
 namespace {
 
-constexpr size_t kTextLimit = 512;  ///< bytes of a reason, or of who gave an order
 constexpr size_t kNamesLimit = 64;
 constexpr size_t kHeardLimit = size_t{64} << 10;
 /// The store's file. Version history: 1, first.
 constexpr const char* kHeardFile = "orders";
 
-std::string short_text(const Json& object, const char* name, size_t most = kTextLimit) {
+std::string short_text(const Json& object, const char* name, size_t most = ClusterRequest::kTextLimit) {
   return config::text_at(object, name).substr(0, most);
 }
 

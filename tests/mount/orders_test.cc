@@ -110,9 +110,7 @@ class Freezing : public ::testing::Test {
     const config::Json record = config::Json::object({{"mountpoint", "/m"}, {"freeze", freeze}, {"frozen", true}});
     ASSERT_TRUE(remote_->beat(id, config::to_line(record), Deadline::after(Milliseconds(1000))));
   }
-  void obey() {
-    beat(parse_orders(remote_->read_orders(Deadline::after(Milliseconds(1000)))->text)->freeze.id);
-  }
+  void obey() { beat(parse_orders(remote_->read_orders(Deadline::after(Milliseconds(1000)))->text)->freeze.id); }
   /// Returns the nodes; `after` is called with the number of each round, and says whether that was the last.
   config::Json nodes(const std::function<bool(int)>& after) {
     int round = 0;

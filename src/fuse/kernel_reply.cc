@@ -78,10 +78,10 @@ void KernelReply::answer(const vfs::LookupAnswer& answer) noexcept {
   (void)fuse_reply_entry(take(), &nobody);  // nothing was given to the kernel that could be taken back
 }
 
-void KernelReply::opened_directory() noexcept {
+void KernelReply::opened_directory(bool keep) noexcept {
   fuse_file_info file{};
-  file.keep_cache = 1;
-  file.cache_readdir = 1;
+  file.keep_cache = keep ? 1 : 0;
+  file.cache_readdir = keep ? 1 : 0;
   (void)fuse_reply_open(take(), &file);  // nothing is held for an open directory
 }
 

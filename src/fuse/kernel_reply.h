@@ -44,8 +44,8 @@ class KernelReply {
   void entry(const Result<vfs::Found>& result) noexcept;
   /// Answers a lookup: as entry() does, or with an absent name and whether the kernel may remember that.
   void answer(const vfs::LookupAnswer& answer) noexcept;
-  /// Answers that a directory is open; the kernel may keep its listing.
-  void opened_directory() noexcept;
+  /// Answers that a directory is open, and whether the kernel may keep its listing.
+  void opened_directory(bool keep) noexcept;
   void created(const Result<vfs::Found>& result) noexcept;
   void attributes(const Result<vfs::Attributes>& result) noexcept;
   void bytes(std::string_view bytes) noexcept;

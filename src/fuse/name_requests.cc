@@ -125,11 +125,12 @@ void open_directory(fuse_req_t request, fuse_ino_t directory, fuse_file_info*) n
   const bool waits = channel_of(request).file_system().waits_at_directories();
   if (!waits && offers_no_opendir(channel_of(request).offered)) return refuse(request, Operation::kOpendir, ENOSYS);
   serve(request, Operation::kOpendir, [&](FileSystem& file_system, KernelReply& reply) {
-    if (!waits) return reply.opened_directory();
+    if (!waits) return reply.opened_directory(true);
     const vfs::Caller caller = caller_of(request);
     auto pending = std::make_shared<PendingRequest>(std::move(reply), Operation::kOpendir);
+    // No thread waits with it, and the kernel tells of a signal once: it may have done so before.
+    if (!pending->is_detached() || pending->was_interrupted()) return pending->opened();
     file_system.open_directory(NodeId{directory}, caller, [pending] { pending->opened(); });
-    if (!pending->is_detached()) pending->wait();
   });
 }
 

@@ -87,13 +87,14 @@ KernelReply PendingRequest::take_reply() noexcept {
 
 void PendingRequest::opened() noexcept {
   if (!claim()) return;
-  take_reply().opened_directory();
+  take_reply().opened_directory(false);  // it may have been empty a moment ago
   finish();
 }
 
 void PendingRequest::on_interrupt(fuse_req* request, void* data) noexcept {
   auto* pending = static_cast<PendingRequest*>(data);
   const bool only_waits = pending->operation_ == Operation::kOpendir;
+  pending->interrupted_ = true;  // before the look at armed_: was_interrupted() looks behind it
   if (!pending->armed_ || (!only_waits && !is_being_killed(fuse_req_ctx(request)->pid))) return;
   const std::shared_ptr<Channel> channel = pending->channel_;
   takeover::Slot* detached = pending->detached_;
@@ -102,11 +103,13 @@ void PendingRequest::on_interrupt(fuse_req* request, void* data) noexcept {
   if (!pending->claim()) return;
   KernelReply reply(*channel, request, operation);
   if (only_waits) {
-    reply.opened_directory();
+    reply.opened_directory(false);
   } else {
     reply.errno_value(EINTR);
   }
-  if (detached != nullptr) detached->free();
+  if (detached != nullptr) return detached->free();
+  // The thread of a lookup waits, and keeps the object.
+  if (!only_waits) pending->answered_.notify_with([](bool& answered) { answered = true; });
 }
 
 }  // namespace inductorfs::fuse

@@ -31,6 +31,8 @@ class PendingRequest {
   /// request, must wait too.
   [[nodiscard]] bool is_detached() const noexcept { return detached_ != nullptr; }
   void wait() noexcept;
+  /// Says whether a signal came so early that nothing was done for it.
+  [[nodiscard]] bool was_interrupted() const noexcept { return interrupted_; }
 
  private:
   static void on_interrupt(fuse_req* request, void* data) noexcept;
@@ -42,6 +44,7 @@ class PendingRequest {
   const Operation operation_;
   fuse_req* request_;  ///< belongs to the thread that claims it
   std::atomic<bool> armed_{false};
+  std::atomic<bool> interrupted_{false};
   std::atomic<bool> claimed_{false};
   takeover::Slot* const
       detached_;  ///< a copy of the request in the memory that outlives us; belongs to the claiming thread

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <utility>
 
 #include "keys.h"
@@ -21,7 +22,8 @@ Result<std::vector<Lease>> hold_leases_at(RedisClient& session, std::span<const 
   INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     leases.clear();
     INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(commands));
-    if (!replies.empty() && replies.front().is_error()) return fail(redis::to_error(replies.front()));
+    const bool none = std::ranges::all_of(replies, [](const redis::Reply& reply) { return reply.is_error(); });
+    if (none && !replies.empty()) return fail(redis::to_error(replies.front()));
     for (redis::Reply& reply : replies) {
       Lease lease;
       if (reply.kind == redis::Reply::Kind::kString && reply.text.size() <= kLeaseHolderLimit) {

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`--compile-once`: of the processes of a cluster that want the same graph one compiles it, and the others wait for what it makes."""
+import json
 import os
 import signal
 import subprocess
@@ -134,6 +135,61 @@ def test_a_worker_that_is_replaced_goes_on_waiting(cluster, ranks):
     leader.ended("compiles", "made")
     for rank in others:
         rank.ended("hit compiled")
+
+
+def test_a_rank_that_dies_after_a_takeover_is_not_waited_for(cluster, ranks):
+    a = cluster.quick("a", *ONCE, "--crash-limit", "0")
+    leader, (other,) = begin(ranks, a, a)
+    (pid,) = a.daemons()
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: a.daemons() not in ([], [pid]), 20, "another worker")
+    leader.child.kill()
+    begun = time.monotonic()
+    wait_until(other.compiles, 40, "the other rank to compile")
+    assert time.monotonic() - begun < 30
+
+
+CROWD = """
+import os, sys, threading
+threads = [threading.Thread(target=os.listdir, args=(sys.argv[1],)) for _ in range(int(sys.argv[2]))]
+for thread in threads:
+    thread.start()
+print("all", flush=True)
+"""
+
+
+def test_a_crowd_that_waits_holds_up_nobody_else(cluster, ranks):
+    a = cluster.quick("a", *ONCE, "--threads", "2")
+    leader, _ = begin(ranks, a, a)
+    directory = a.cache / os.path.dirname(artefacts.graph("graph", "compiled"))
+    crowd = subprocess.Popen([sys.executable, "-c", CROWD, directory, "600"], stdout=subprocess.PIPE)
+    try:
+        assert crowd.stdout.readline() == b"all\n"
+        (a.cache / "a directory").mkdir()
+        artefacts.write_graph(a.cache, "another graph", "text")
+        assert waits(a) <= 128
+        crowd.kill()
+        crowd.wait(20)
+    finally:
+        crowd.kill()
+        crowd.stdout.close()
+    ranks.go.touch()
+    leader.ended("compiles", "made")
+    wait_until(lambda: a.cli("unmount", a.cache).code == 0, 20, "the end of the mount")
+
+
+def test_what_a_rank_waited_for_counts_once(cluster, ranks):
+    a, b = cluster.quick("a", *ONCE), cluster.quick("b", *ONCE)
+    leader, (other,) = begin(ranks, a, b)
+    ranks.go.touch()
+    leader.ended("compiles", "made")
+    other.ended("hit compiled")
+
+    def told(node):
+        every = json.loads(node.cli("stats", node.cache, "--json").out)["all"]
+        return every["asked"], every["missed"], every["made"]
+    assert told(a) == (1, 1, 1)
+    assert told(b)[1:] == (0, 0) and told(b)[0] >= 1
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1])

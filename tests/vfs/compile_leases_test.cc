@@ -165,7 +165,9 @@ TEST_F(CompileLeasesTest, WaitsEndWithTheMount) {
   EXPECT_TRUE(is_open(opened));
   b_.start();
   a_.stop();
-  EXPECT_TRUE(misses(b_, three_, "g")) << "what the mount had is given up";
+  const auto again = open(b_, three_, "g");
+  EXPECT_EQ(again.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_EQ(b_.count("leases.taken"), 1U) << "what the mount had is given up";
   a_.start();
 }
 
@@ -180,7 +182,57 @@ TEST_F(CompileLeasesTest, OnlyGraphsAreWaitedFor) {
   EXPECT_FALSE(b_.look_up(other, two_.pid()));
   EXPECT_FALSE(a_.look_up("fxgraph/ab/not a key", one_.pid()));
   EXPECT_EQ(a_.count("leases.taken"), 0U);
-  EXPECT_TRUE(a_.list("").value().empty()) << "what is there for lookups is not listed";
+}
+
+TEST_F(CompileLeasesTest, AllRequestsOfAProcessGoOn) {
+  EXPECT_TRUE(misses(a_, one_, "g"));
+  ASSERT_FALSE(misses(a_, two_, "g"));
+  const auto first = open(a_, two_, "g");
+  const auto again = open(a_, two_, "g");  // another thread, or the same request after a takeover
+  const auto other = open(a_, three_, "g");
+  one_.end();
+  EXPECT_EQ(first.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_EQ(again.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_FALSE(is_open(other));
+}
+
+TEST_F(CompileLeasesTest, AHitOfAnotherGraphEndsOne) {
+  compile(a_, one_, "h");
+  EXPECT_TRUE(misses(a_, one_, "g"));
+  ASSERT_FALSE(misses(a_, two_, "g"));
+  const auto opened = open(a_, two_, "g");
+  ASSERT_FALSE(is_open(opened));
+  EXPECT_TRUE(is_open(open(a_, one_, "h")));
+  EXPECT_TRUE(is_open(opened));
+}
+
+TEST_F(CompileLeasesTest, WhatNeverReachesTheClusterIsWaitedForOnce) {
+  HostOptions foreign = with_limit(milliseconds(5'000));
+  foreign.writers = std::make_shared<FakeWriters>();
+  foreign.writers->set_others(fingerprint::Match::kDiffers);
+  Host c(cluster_, foreign);
+  const auto begun = std::chrono::steady_clock::now();
+  for (const char* seed : {"g", "h", "i"}) {
+    EXPECT_TRUE(misses(c, one_, seed));
+    ASSERT_FALSE(misses(b_, two_, seed));
+    const auto opened = open(b_, two_, seed);
+    compile(c, one_, seed);
+    EXPECT_EQ(opened.wait_for(std::chrono::seconds(40)), std::future_status::ready);
+    EXPECT_TRUE(b_.list(graph(seed)).value().empty());
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(15)) << "the first alone takes 5 s";
+}
+
+TEST_F(CompileLeasesTest, AUserHasALimitOfWaits) {
+  EXPECT_TRUE(misses(a_, one_, "g"));
+  ASSERT_FALSE(misses(a_, two_, "g"));
+  std::vector<std::future<void>> opened;
+  for (int i = 0; i < 129; ++i) opened.push_back(open(a_, two_, "g"));
+  EXPECT_FALSE(is_open(opened[127]));
+  EXPECT_TRUE(is_open(opened[128]));
+  compile(a_, one_, "g");
+  EXPECT_EQ(opened[0].wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_EQ(a_.count("leases.served"), 128U);
 }
 
 TEST_F(CompileLeasesTest, NothingOfItIsThereWithoutTheOption) {

@@ -20,13 +20,16 @@ namespace {
 constexpr Milliseconds kLifetime{10'000};
 /// How often leases are renewed and those of others are looked at.
 constexpr Milliseconds kStep{1'000};
-/// An artefact that has not reached the cluster by then, perhaps because it is private, is nothing to wait for.
-constexpr std::chrono::minutes kOnItsWay{1};
+/// An artefact that has not reached the cluster by then, perhaps because it is private, is nothing to wait for; nor are
+/// the next ones, until one reaches it again.
+constexpr Milliseconds kOnItsWay{20'000};
 /// A lease of another mount for which nobody waits here is remembered for as long.
 constexpr Milliseconds kRemembered{2'000};
 constexpr size_t kMostLeases = 4096;
 constexpr size_t kMostQuestions = 1024;
-constexpr size_t kMostWaiters = 1024;  ///< of one lease
+/// Of a mount, and of one user: each has a slot of those for requests that wait (takeover::RequestSlots::kDetached).
+constexpr size_t kMostWaiters = 256;
+constexpr size_t kMostWaitersOfOne = 128;
 constexpr size_t kOriginLength = 200;
 constexpr std::string_view kGraphs = "fxgraph/";
 
@@ -78,7 +81,7 @@ void CompileLeases::stop() {
   table_.with([&](Table& table) {
     for (auto& [key, lease] : table.leases) {
       if (lease.is_ours && !lease.made) ours.push_back({key.second, key.first});
-      answer_all(lease, End::kCompiles, answers);
+      answer_all(table, lease, End::kCompiles, answers);
     }
     table.leases.clear();
     for (const Question& question : table.questions) answers.push_back([done = question.done] { done(false); });
@@ -90,22 +93,23 @@ void CompileLeases::stop() {
 
 bool CompileLeases::is_above_graphs(const layout::Name& name) const {
   // torch/_inductor/codecache.py: FxGraphCache._get_tmp_dir_for_key: fxgraph/<two characters of the key>/<key>
-  const bool is_shard = name.path.size() == kGraphs.size() + 2 && name.path.starts_with(kGraphs);
+  constexpr std::string_view kOfKeys = "abcdefghijklmnopqrstuvwxyz234567";
+  const bool is_shard = name.path.size() == kGraphs.size() + 2 && name.path.starts_with(kGraphs) &&
+                        name.path.find_first_not_of(kOfKeys, kGraphs.size()) == std::string::npos;
   return is_on() && (is_shard || name.path + "/" == kGraphs) && tree_.lists_cluster(name);
 }
 
 std::optional<CompileLeases::Asked> CompileLeases::asked(const std::string& path, const layout::Name& name,
-                                                         pid_t thread) const {
+                                                         const Caller& caller) const {
   if (!is_on() || !name.path.starts_with(kGraphs) || !tree_.lists_cluster(name)) return std::nullopt;
   const auto key = layout::key_asked_by(name.path);
   if (!key || key->family != layout::Family::kFxGraph || key->key != name.path) return std::nullopt;
   const auto scope = scopes_.scope_of(path, layout::Family::kFxGraph, {});
-  const SetOwner process = set_owner_of(thread);
+  const SetOwner process = set_owner_of(caller.pid);
   if (scope.id.empty() || !process.is_known()) return std::nullopt;
-  return Asked{{scope.id, name.path}, path, name, thread, process};
+  return Asked{{scope.id, name.path}, path, name, caller, process};
 }
 
-/// The caller holds no lock.
 bool CompileLeases::has_artefact(const Asked& asked) const {
   if (catalog_.has_directory(asked.name)) return true;
   const auto names = tree_.list_in_view(asked.path);
@@ -131,24 +135,23 @@ void CompileLeases::take(const Asked& asked, std::function<void(bool)> done) {
 }
 
 void CompileLeases::wait(const Asked& asked, std::function<void()> done) {
-  if (has_artefact(asked)) return done();
+  const bool is_there = has_artefact(asked);
   enum class Next { kAnswer, kTake, kWait };
   Answers answers;
   const Next next = table_.with([&](Table& table) {
     end_others_of(table, asked, answers);
     const auto known = table.leases.find(key_of(asked));
-    if (table.stopping) return Next::kAnswer;
+    if (is_there || table.stopping) return Next::kAnswer;
     if (known == table.leases.end()) return Next::kTake;
     Lease& lease = known->second;
     const bool own = lease.is_ours && lease.process == asked.process;
-    if (own || lease.waiters.size() >= kMostWaiters) return Next::kAnswer;
-    waits_.add();
-    lease.waiters.push_back({asked, done, std::chrono::steady_clock::now()});
-    return Next::kWait;
+    const bool waits = !own && add_waiter(table, lease, {asked, done, std::chrono::steady_clock::now()});
+    return waits ? Next::kWait : Next::kAnswer;
   });
   call_all(answers);
   switch (next) {
     case Next::kAnswer:
+      if (!is_there) tell(asked, UseKind::kNothing, {});
       return done();
     case Next::kWait:
       return serve(asked);  // it may have been made since the first look
@@ -156,8 +159,31 @@ void CompileLeases::wait(const Asked& asked, std::function<void()> done) {
       break;
   }
   take(asked, [this, asked, done](bool by_another) {
-    if (!by_another) return done();
-    wait(asked, done);
+    if (by_another) return wait(asked, done);
+    tell(asked, UseKind::kNothing, {});
+    done();
+  });
+}
+
+bool CompileLeases::add_waiter(Table& table, Lease& lease, const Waiter& waiter) {
+  size_t& of_one = table.waits_of[waiter.asked.caller.uid];
+  if (table.waits >= kMostWaiters || of_one >= kMostWaitersOfOne) return false;
+  ++of_one;
+  ++table.waits;
+  waits_.add();
+  lease.waiters.push_back(waiter);
+  return true;
+}
+
+void CompileLeases::answer_if(Table& table, Lease& lease, End end, Answers& answers,
+                              const std::function<bool(const Waiter&)>& holds) {
+  std::erase_if(lease.waiters, [&](const Waiter& waiter) {
+    if (!holds(waiter)) return false;
+    --table.waits;
+    const auto of_one = table.waits_of.find(waiter.asked.caller.uid);
+    if (--of_one->second == 0) table.waits_of.erase(of_one);
+    answer(waiter, end, answers);
+    return true;
   });
 }
 
@@ -167,11 +193,8 @@ void CompileLeases::serve(const Asked& asked) {
   table_.with([&](Table& table) {
     const auto known = table.leases.find(key_of(asked));
     if (known == table.leases.end()) return;
-    std::erase_if(known->second.waiters, [&](const Waiter& waiter) {
-      if (waiter.asked.path != asked.path) return false;
-      answer(waiter, End::kServed, answers);
-      return true;
-    });
+    answer_if(table, known->second, End::kServed, answers,
+              [&](const Waiter& waiter) { return waiter.asked.path == asked.path; });
   });
   call_all(answers);
 }
@@ -231,6 +254,8 @@ void CompileLeases::ask(const std::vector<Question>& questions) {
   const auto now = remote_.hold_leases(names, holder_, kLifetime, Deadline::after(options_.lookup_patience));
   Answers answers;
   table_.with([&](Table& table) {
+    // What is asked for anew is not given up, should the server have left it to us.
+    std::erase_if(table.given_up, [&](const auto& name) { return std::ranges::count(names, name) > 0; });
     for (size_t i = 0; i < questions.size(); ++i) {
       const Asked& asked = questions[i].asked;
       const auto& done = questions[i].done;
@@ -275,19 +300,21 @@ void CompileLeases::look_after() {
 /// Also answers those who have waited for too long, or who are gone.
 bool CompileLeases::stays(Table& table, const Key& key, Lease& lease, Answers& answers) {
   const SteadyTime now = std::chrono::steady_clock::now();
-  std::erase_if(lease.waiters, [&](const Waiter& waiter) {
-    const bool is_over = now - waiter.since > limit_;
-    if (!is_over && !is_gone(waiter.asked.process)) return false;
-    answer(waiter, is_over ? End::kTooLong : End::kCompiles, answers);
-    return true;
-  });
+  answer_if(table, lease, End::kTooLong, answers, [&](const Waiter& waiter) { return now - waiter.since > limit_; });
+  answer_if(table, lease, End::kCompiles, answers, [](const Waiter& waiter) { return is_gone(waiter.asked.process); });
   if (!lease.is_ours) return !lease.waiters.empty() || now - lease.since < kRemembered;
   if (!lease.made) {
     return (now - lease.since <= limit_ && !is_gone(lease.process)) || pass_on(table, key, lease, answers);
   }
-  if (!catalog_.has_directory(lease.name) && now - lease.since < kOnItsWay) return true;
-  // It is in the cluster, or stays on this host. The lease is not given up: other mounts may see it in a moment only.
-  answer_all(lease, End::kCompiles, answers);
+  if (catalog_.has_directory(lease.name)) {
+    // Other mounts may see it in a moment only: the lease ends with its lifetime.
+    table.reaches_cluster = true;
+  } else {
+    if (table.reaches_cluster && now - lease.since < std::min(kOnItsWay, limit_)) return true;
+    table.reaches_cluster = false;
+    table.given_up.push_back({key.second, key.first});
+  }
+  answer_all(table, lease, End::kCompiles, answers);
   return false;
 }
 
@@ -308,12 +335,13 @@ void CompileLeases::renew(Table& table, const remote::LeaseName& name, const rem
   Lease& lease = known->second;
   if (now.holder.empty()) {
     // The cluster is away: nobody waits for a process of which nothing is known.
-    if (!lease.is_ours) answer_all(lease, End::kCompiles, answers);
+    if (!lease.is_ours) answer_all(table, lease, End::kCompiles, answers);
     return;
   }
   if (lease.is_ours == now.is_ours) return;
   lease.is_ours = now.is_ours;
   lease.holder = now.holder;
+  lease.made = false;
   lease.process = {};
   lease.since = std::chrono::steady_clock::now();
   if (lease.is_ours && !pass_on(table, key, lease, answers)) table.leases.erase(known);
@@ -332,18 +360,20 @@ void CompileLeases::end_others_of(Table& table, const Asked& asked, Answers& ans
   });
 }
 
+/// All requests of a process go on: after a takeover the kernel may take the answer of one of two only.
 bool CompileLeases::pass_on(Table& table, const Key& key, Lease& lease, Answers& answers) {
   if (lease.waiters.empty()) {
-    table.given_up.push_back({key.second, key.first});
+    if (table.given_up.size() < kMostLeases) table.given_up.push_back({key.second, key.first});
     return false;
   }
-  const Waiter next = lease.waiters.front();
-  lease.waiters.erase(lease.waiters.begin());
-  lease.process = next.asked.process;
-  lease.name = next.asked.name;
+  const Asked next = lease.waiters.front().asked;
+  lease.process = next.process;
+  lease.name = next.name;
+  lease.made = false;
   lease.since = std::chrono::steady_clock::now();
   taken_.add();
-  answer(next, End::kCompiles, answers);
+  answer_if(table, lease, End::kCompiles, answers,
+            [&](const Waiter& waiter) { return waiter.asked.process == next.process; });
   return true;
 }
 
@@ -359,24 +389,21 @@ void CompileLeases::answer(const Waiter& waiter, End end, Answers& answers) {
                         {"remedy", "the process compiles by itself now; see --compile-once"}});
   }
   answers.push_back([this, asked = waiter.asked, done = waiter.done, waited, end] {
-    if (options_.used) {
-      UseNotice notice{end == End::kServed ? UseKind::kCluster : UseKind::kNothing,
-                       asked.thread,
-                       shown_path(asked.path),
-                       asked.path,
-                       std::string(environment_in(asked.path)),
-                       {},
-                       0,
-                       {}};
-      notice.waited = waited;
-      options_.used(std::move(notice));
-    }
+    tell(asked, end == End::kServed ? UseKind::kCluster : UseKind::kNothing, waited);
     done();
   });
 }
 
-void CompileLeases::answer_all(Lease& lease, End end, Answers& answers) {
-  for (const Waiter& waiter : std::exchange(lease.waiters, {})) answer(waiter, end, answers);
+void CompileLeases::tell(const Asked& asked, UseKind use, std::chrono::nanoseconds waited) const {
+  if (!options_.used) return;
+  UseNotice notice{
+      use, asked.caller.pid, shown_path(asked.path), asked.path, std::string(environment_in(asked.path)), {}, 0, {}};
+  notice.waited = waited;
+  options_.used(std::move(notice));
+}
+
+void CompileLeases::answer_all(Table& table, Lease& lease, End end, Answers& answers) {
+  answer_if(table, lease, end, answers, [](const Waiter&) { return true; });
 }
 
 }  // namespace inductorfs::vfs

@@ -36,8 +36,8 @@ class CompileLeases {
     remote::LeaseName lease;
     std::string path;   ///< of its key directory, in the mount
     layout::Name name;  ///< of the same
-    pid_t thread = 0;   ///< that asks
-    SetOwner process;
+    Caller caller;
+    SetOwner process;  ///< the caller's
   };
 
   /// FileSystemOptions::compile_once is the limit. All must outlive this object.
@@ -56,7 +56,10 @@ class CompileLeases {
   [[nodiscard]] bool is_above_graphs(const layout::Name& name) const;
   /// Returns what a lookup of this name asks for, if it is a graph's key directory in a place that is shared, and it
   /// can be seen which process asks.
-  [[nodiscard]] std::optional<Asked> asked(const std::string& path, const layout::Name& name, pid_t thread) const;
+  [[nodiscard]] std::optional<Asked> asked(const std::string& path, const layout::Name& name,
+                                           const Caller& caller) const;
+  /// Says whether the key directory has an artefact. Blocks on the local disk; the caller holds no lock.
+  [[nodiscard]] bool has_artefact(const Asked& asked) const;
   /// The key directory is not there. Calls `done(true)` if another process compiles the graph, and `done(false)` if the
   /// caller's is to.
   void take(const Asked& asked, std::function<void(bool by_another)> done);
@@ -93,13 +96,16 @@ class CompileLeases {
     std::map<Key, Lease> leases;
     std::vector<Question> questions;
     std::vector<remote::LeaseName> given_up;
+    size_t waits = 0;                  ///< waiters of all leases
+    std::map<uid_t, size_t> waits_of;  ///< those of a user
+    bool reaches_cluster = true;       ///< what was made last did, in time
     bool stopping = false;
   };
+  enum class End { kServed, kCompiles, kTooLong };
   /// What is to be called once the table is not locked any more.
   using Answers = std::vector<std::function<void()>>;
 
   [[nodiscard]] static Key key_of(const Asked& asked) { return {asked.lease.name, asked.lease.scope}; }
-  [[nodiscard]] bool has_artefact(const Asked& asked) const;
   /// Answers those who wait where this one does, if the artefact is there.
   void serve(const Asked& asked);
   [[nodiscard]] std::vector<Asked> waiting(const std::string& canonical) const;
@@ -113,13 +119,17 @@ class CompileLeases {
   void renew(Table& table, const remote::LeaseName& name, const remote::Lease& now, Answers& answers);
   void give_up(const std::vector<remote::LeaseName>& names);
 
+  [[nodiscard]] bool add_waiter(Table& table, Lease& lease, const Waiter& waiter);
+  /// Answers the waiters of this lease for which that holds.
+  void answer_if(Table& table, Lease& lease, End end, Answers& answers,
+                 const std::function<bool(const Waiter&)>& holds);
   /// A process compiles one graph at a time: the one before is made, or will not be.
   void end_others_of(Table& table, const Asked& asked, Answers& answers);
   /// Has the next waiter compile. Returns false, and gives the lease up, if there is none.
   [[nodiscard]] bool pass_on(Table& table, const Key& key, Lease& lease, Answers& answers);
-  enum class End { kServed, kCompiles, kTooLong };
   void answer(const Waiter& waiter, End end, Answers& answers);
-  void answer_all(Lease& lease, End end, Answers& answers);
+  void answer_all(Table& table, Lease& lease, End end, Answers& answers);
+  void tell(const Asked& asked, UseKind use, std::chrono::nanoseconds waited) const;
 
   const Milliseconds limit_;
   const std::string holder_;

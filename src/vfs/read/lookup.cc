@@ -70,9 +70,11 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
     if (const NodePtr known = nodes_.look_up_child(directory, name)) {
       const std::string path = nodes_.path_of(*known).value_or("");
       if (known->key) views_.meet(known, path, caller);
-      const bool keep = kernel_may_keep(path);
-      return telling(path, caller, std::move(done))(
-          {moves_.read([&](const Moves&) { return found(known, keep); }), false, use_of(*known)});
+      const auto asked = leases_.asked(path, layout::name_of(path), caller);
+      const bool awaited = asked && !leases_.has_artefact(*asked);
+      const bool keep = !awaited && kernel_may_keep(path);
+      return telling(path, caller, std::move(done))({moves_.read([&](const Moves&) { return found(known, keep); }),
+                                                     false, awaited ? UseKind::kAwaited : use_of(*known)});
     }
   }
   auto where = tree_.site(parent, name);
@@ -94,33 +96,37 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
 LookupDone Lookup::leasing(const Site& site, const Caller& caller, LookupDone done) {
   if (leases_.is_above_graphs(site.entry)) {
     return [this, site, done = std::move(done)](LookupAnswer answer) {
-      if (is_absence(answer)) answer = {shown_for_now(site), false};
+      if (is_absence(answer)) answer = {make_directory(site), false};
       done(std::move(answer));
     };
   }
-  const auto asked = leases_.asked(site.path, site.entry, caller.pid);
+  const auto asked = leases_.asked(site.path, site.entry, caller);
   if (!asked) return done;
   return [this, site, asked, done = std::move(done)](LookupAnswer answer) {
+    if (answer.found && !leases_.has_artefact(*asked)) {  // somebody made the directory alone
+      answer.use = UseKind::kAwaited;
+      answer.found->keep = false;
+    }
     if (!is_absence(answer)) return done(std::move(answer));
     answer.keep_absence = false;
     leases_.take(*asked, [this, site, answer = std::move(answer), done](bool by_another) {
       if (!by_another) return done(answer);
-      done({shown_for_now(site), false, UseKind::kAwaited});
+      done({make_directory(site), false, UseKind::kAwaited});
     });
   };
 }
 
-/// A directory that is not there yet: the kernel asks for it again at the next use.
-Result<Found> Lookup::shown_for_now(const Site& site) {
-  auto found = add_virtual(site, 1);
-  if (found) found->keep = false;
-  return found;
+/// On this host, as a program would.
+Result<Found> Lookup::make_directory(const Site& site) {
+  if (auto made = tree_.make_view_directories(site.path); !made) return fail(std::move(made).error());
+  auto local = resolve_locally(site, false);
+  return local ? std::move(*local) : Result<Found>(fail(ErrorCode::kNotFound));
 }
 
 void Lookup::open_directory(NodeId directory, const Caller& caller, std::function<void()> done) {
   const NodePtr node = nodes_.find(directory);
   const auto path = node ? nodes_.path_of(*node) : std::nullopt;
-  const auto asked = path ? leases_.asked(*path, layout::name_of(*path), caller.pid) : std::nullopt;
+  const auto asked = path ? leases_.asked(*path, layout::name_of(*path), caller) : std::nullopt;
   if (!asked) return done();
   leases_.wait(*asked, std::move(done));
 }

@@ -49,7 +49,7 @@ class Lookup {
 
  private:
   [[nodiscard]] LookupDone leasing(const Site& site, const Caller& caller, LookupDone done);
-  [[nodiscard]] Result<Found> shown_for_now(const Site& site);
+  [[nodiscard]] Result<Found> make_directory(const Site& site);
   [[nodiscard]] LookupDone telling(const std::string& path, const Caller& caller, LookupDone done) const;
   [[nodiscard]] static UseKind use_of(Node& node);
   [[nodiscard]] UseKind why_absent(const Site& site) const;

@@ -232,10 +232,11 @@ class Chaos:
             return [node.name for node in self.nodes if not is_acknowledged(self.lines(node))]
 
         try:
-            wait_until(lambda: not waiting(), SYNC_BOUND, "sync", pause=0.3)
+            # The sync that runs when the faults end may have to fail first.
+            wait_until(lambda: not waiting(), 1.5 * SYNC_BOUND, "sync", pause=0.3)
         except Failed:
             said = {node.name: node.cli("sync", node.cache, "--timeout", "2").err for node in self.nodes if node.name in waiting()}
-            raise Failed(f"nothing new was acknowledged within {SYNC_BOUND} s after the faults: {said}") from None
+            raise Failed(f"nothing new was acknowledged within {1.5 * SYNC_BOUND} s after the faults: {said}") from None
 
     def _strike(self, target, node_faults, server_faults):
         if target == "server":

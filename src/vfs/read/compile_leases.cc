@@ -267,8 +267,11 @@ void CompileLeases::ask(const std::vector<Question>& questions) {
       Lease& lease = at->second;
       if (is_new) {
         const bool is_ours = (*now)[i].is_ours;
-        lease = {is_ours, is_ours ? asked.process : SetOwner{}, asked.name, (*now)[i].holder,
-                 std::chrono::steady_clock::now()};
+        lease.is_ours = is_ours;
+        if (is_ours) lease.process = asked.process;
+        lease.name = asked.name;
+        lease.holder = (*now)[i].holder;
+        lease.since = std::chrono::steady_clock::now();
         if (is_ours) taken_.add();
       }
       const bool by_another = !lease.is_ours || lease.process != asked.process;

@@ -28,7 +28,7 @@ class PendingRequest {
   /// Of a directory that is being opened.
   void opened() noexcept;
   /// Says whether the next worker would find the request while it waits. If not, its thread, whose slot has the
-  /// request, must wait too.
+  /// request, must wait too, or answer.
   [[nodiscard]] bool is_detached() const noexcept { return detached_ != nullptr; }
   void wait() noexcept;
   /// Says whether a signal came so early that nothing was done for it.

@@ -13,6 +13,7 @@
 #include "inductorfs/remote/remote.h"
 #include "piece.h"
 #include "slot_map.h"
+#include "support/lacks.h"
 #include "support/redis_cluster.h"
 #include "support/redis_server.h"
 
@@ -117,6 +118,33 @@ using MakeCluster = std::unique_ptr<Cluster> (*)();
 struct Kind {
   const char* name;
   MakeCluster make;
+};
+
+inline const Kind kInMemory{"Memory", [] { return std::unique_ptr<Cluster>(std::make_unique<InMemory>()); }};
+inline const Kind kOnRedis{"Redis", [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedis>()); }};
+inline const Kind kOnRedisCluster{"RedisCluster",
+                                  [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedisCluster>()); }};
+inline const Kind kOnThisHost{"Local", [] { return std::unique_ptr<Cluster>(std::make_unique<OnThisHost>()); }};
+
+/// The clusters that hosts share.
+inline auto shared_clusters() { return ::testing::Values(kInMemory, kOnRedis, kOnRedisCluster); }
+
+inline std::string name_of_kind(const ::testing::TestParamInfo<Kind>& instance) { return instance.param.name; }
+
+/// A cluster of the kind, and two handles to it.
+class OverClusters : public ::testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    if (std::string_view(GetParam().name).starts_with("Redis") && !RedisServer::available())
+      INDUCTORFS_LACKS("redis-server");
+    cluster = GetParam().make();
+    remote = cluster->open();
+    other = cluster->open();
+  }
+
+  std::unique_ptr<Cluster> cluster;
+  std::unique_ptr<Remote> remote;
+  std::unique_ptr<Remote> other;
 };
 
 }  // namespace inductorfs::remote

@@ -7,7 +7,6 @@
 #include "clusters.h"
 #include "inductorfs/remote/remote.h"
 #include "remote/remote_fakes.h"
-#include "support/lacks.h"
 
 namespace inductorfs::remote {
 namespace {
@@ -24,23 +23,12 @@ bool eventually(const std::function<bool()>& condition) {
   return true;
 }
 
-class LeasesContract : public ::testing::TestWithParam<Kind> {
+class LeasesContract : public OverClusters {
  protected:
-  void SetUp() override {
-    if (std::string_view(GetParam().name).starts_with("Redis") && !RedisServer::available())
-      INDUCTORFS_LACKS("redis-server");
-    cluster = GetParam().make();
-    remote = cluster->open();
-    other = cluster->open();
-  }
   static Lease hold(Remote& by, const std::string& holder, const std::string& name, Milliseconds lifetime = kLong) {
     const std::vector<LeaseName> names = {{kScope, name}};
     return by.hold_leases(names, holder, lifetime, soon()).value().at(0);
   }
-
-  std::unique_ptr<Cluster> cluster;
-  std::unique_ptr<Remote> remote;
-  std::unique_ptr<Remote> other;
 };
 
 TEST_P(LeasesContract, OneHolderHasALeaseUntilItGivesItUp) {
@@ -95,13 +83,7 @@ TEST_P(LeasesContract, NamesHaveLimits) {
   EXPECT_EQ(ask("h", {kScope, std::string(kLeaseNameLimit + 1, 'n')}).error().code(), ErrorCode::kInvalid);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Over, LeasesContract,
-    ::testing::Values(Kind{"Memory", [] { return std::unique_ptr<Cluster>(std::make_unique<InMemory>()); }},
-                      Kind{"Redis", [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedis>()); }},
-                      Kind{"RedisCluster",
-                           [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedisCluster>()); }}),
-    [](const auto& instance) { return std::string(instance.param.name); });
+INSTANTIATE_TEST_SUITE_P(Over, LeasesContract, shared_clusters(), name_of_kind);
 
 }  // namespace
 }  // namespace inductorfs::remote

@@ -7,25 +7,14 @@
 #include "clusters.h"
 #include "inductorfs/remote/remote.h"
 #include "remote/remote_fakes.h"
-#include "support/lacks.h"
 
 namespace inductorfs::remote {
 namespace {
 
-class NodesContract : public ::testing::TestWithParam<Kind> {
+class NodesContract : public OverClusters {
  protected:
-  void SetUp() override {
-    if (std::string_view(GetParam().name).starts_with("Redis") && !RedisServer::available())
-      INDUCTORFS_LACKS("redis-server");
-    cluster = GetParam().make();
-    remote = cluster->open();
-    other = cluster->open();
-  }
   std::vector<NodeRecord> nodes(size_t limit = kNodesLimit) { return other->list_nodes(limit, soon()).value(); }
 
-  std::unique_ptr<Cluster> cluster;
-  std::unique_ptr<Remote> remote;
-  std::unique_ptr<Remote> other;
   FakeSource source;
 };
 
@@ -124,13 +113,7 @@ TEST_P(NodesContract, ABlobCanBeRemoved) {
   EXPECT_EQ(sink.error_of(there.digest), ErrorCode::kNotFound);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Over, NodesContract,
-    ::testing::Values(Kind{"Memory", [] { return std::unique_ptr<Cluster>(std::make_unique<InMemory>()); }},
-                      Kind{"Redis", [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedis>()); }},
-                      Kind{"RedisCluster",
-                           [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedisCluster>()); }}),
-    [](const auto& instance) { return std::string(instance.param.name); });
+INSTANTIATE_TEST_SUITE_P(Over, NodesContract, shared_clusters(), name_of_kind);
 
 }  // namespace
 }  // namespace inductorfs::remote

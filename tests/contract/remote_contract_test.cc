@@ -9,21 +9,12 @@
 #include "clusters.h"
 #include "inductorfs/remote/remote.h"
 #include "remote/remote_fakes.h"
-#include "support/lacks.h"
 
 namespace inductorfs::remote {
 namespace {
 
-class RemoteContract : public ::testing::TestWithParam<Kind> {
+class RemoteContract : public OverClusters {
  protected:
-  void SetUp() override {
-    if (std::string_view(GetParam().name).starts_with("Redis") && !RedisServer::available())
-      INDUCTORFS_LACKS("redis-server");
-    cluster = GetParam().make();
-    remote = cluster->open();
-    other = cluster->open();
-  }
-
   PublishOutcome publish(const PublishGroup& group) {
     auto outcome = remote->publish(group, source, soon());
     EXPECT_TRUE(outcome) << outcome.error().to_string();
@@ -47,9 +38,6 @@ class RemoteContract : public ::testing::TestWithParam<Kind> {
   }
 
   const ScopeId scope = "5c0be";
-  std::unique_ptr<Cluster> cluster;
-  std::unique_ptr<Remote> remote;
-  std::unique_ptr<Remote> other;
   FakeSource source;
 };
 
@@ -544,13 +532,7 @@ TEST_P(RemoteContract, SaysWhatItIs) {
   EXPECT_TRUE(remote->health().reachable);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Over, RemoteContract,
-    ::testing::Values(Kind{"Memory", [] { return std::unique_ptr<Cluster>(std::make_unique<InMemory>()); }},
-                      Kind{"Redis", [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedis>()); }},
-                      Kind{"RedisCluster",
-                           [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedisCluster>()); }}),
-    [](const auto& instance) { return std::string(instance.param.name); });
+INSTANTIATE_TEST_SUITE_P(Over, RemoteContract, shared_clusters(), name_of_kind);
 
 }  // namespace
 }  // namespace inductorfs::remote

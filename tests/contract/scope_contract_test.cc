@@ -5,28 +5,18 @@
 
 #include "clusters.h"
 #include "remote/remote_fakes.h"
-#include "support/lacks.h"
 
 namespace inductorfs::remote {
 namespace {
 
 /// What every remote promises of scopes, that of a mount without a cluster too.
-class ScopeContract : public ::testing::TestWithParam<Kind> {
+class ScopeContract : public OverClusters {
  protected:
-  void SetUp() override {
-    if (std::string_view(GetParam().name).starts_with("Redis") && !RedisServer::available())
-      INDUCTORFS_LACKS("redis-server");
-    cluster = GetParam().make();
-    remote = cluster->open();
-  }
   std::vector<ScopeInformation> listed(size_t limit) {
     auto scopes = remote->list_scopes(limit, soon());
     EXPECT_TRUE(scopes) << scopes.error().to_string();
     return scopes.value_or(std::vector<ScopeInformation>());
   }
-
-  std::unique_ptr<Cluster> cluster;
-  std::unique_ptr<Remote> remote;
 };
 
 TEST_P(ScopeContract, NothingIsListedBeforeItWasAnnounced) { EXPECT_TRUE(listed(10).empty()); }
@@ -60,13 +50,8 @@ TEST_P(ScopeContract, TakesTheLongestTextAndRefusesWhatIsNone) {
   EXPECT_EQ(listed(10), std::vector<ScopeInformation>{information(std::string(kScopeTextLimit, 'x'))});
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Over, ScopeContract,
-    ::testing::Values(Kind{"Memory", [] { return std::unique_ptr<Cluster>(std::make_unique<InMemory>()); }},
-                      Kind{"Redis", [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedis>()); }},
-                      Kind{"RedisCluster", [] { return std::unique_ptr<Cluster>(std::make_unique<OnRedisCluster>()); }},
-                      Kind{"Local", [] { return std::unique_ptr<Cluster>(std::make_unique<OnThisHost>()); }}),
-    [](const auto& instance) { return std::string(instance.param.name); });
+INSTANTIATE_TEST_SUITE_P(Over, ScopeContract, ::testing::Values(kInMemory, kOnRedis, kOnRedisCluster, kOnThisHost),
+                         name_of_kind);
 
 }  // namespace
 }  // namespace inductorfs::remote

@@ -16,7 +16,7 @@
 namespace inductorfs::vfs {
 namespace {
 
-/// How long a lease outlives the last heartbeat of its mount's worker: three are missed.
+/// How long a lease outlives its last renewal (kStep).
 constexpr Milliseconds kLifetime{10'000};
 /// How often leases are renewed and those of others are looked at.
 constexpr Milliseconds kStep{1'000};

@@ -70,7 +70,7 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
     if (const NodePtr known = nodes_.look_up_child(directory, name)) {
       const std::string path = nodes_.path_of(*known).value_or("");
       if (known->key) views_.meet(known, path, caller);
-      const auto asked = leases_.asked(path, layout::name_of(path), caller);
+      const auto asked = leases_.is_on() ? leases_.asked(path, layout::name_of(path), caller) : std::nullopt;
       const bool awaited = asked && !leases_.has_artefact(*asked);
       const bool keep = !awaited && kernel_may_keep(path);
       return telling(path, caller, std::move(done))({moves_.read([&](const Moves&) { return found(known, keep); }),

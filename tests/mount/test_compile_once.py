@@ -241,3 +241,11 @@ def test_a_server_that_is_away_makes_nobody_wait(cluster, ranks):
     last = ranks(b)
     wait_until(last.compiles, 20, "a rank that came later")
     assert leader.compiles()
+
+
+def test_a_mount_that_only_reads_can_have_none(cluster):
+    place = cluster.node("a", start=False)
+    words = ("config", "check", "--remote", cluster.redis.url, "--store", place.store, "--read-only")
+    done = place.cli(*words, *ONCE)
+    assert done.code == 2 and "--compile-once and --read-only exclude each other" in done.err, done
+    assert place.cli(*words, "--compile-once", "0").code == 0

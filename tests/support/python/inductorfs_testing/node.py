@@ -85,9 +85,9 @@ class Node:
         arguments = ["--store", self.store, "--log", self.log, *options]
         if self.remote:
             arguments += ["--remote", self.remote]
-        if self.python:
+        if self.python and "--fingerprint" not in options:  # they exclude each other
             arguments += ["--python", self.python]
-        elif "--writers" not in options:
+        if not self.python and "--writers" not in options:
             arguments += ["--writers", "all"]  # programs without torch write to a node without one
         if self.patient and "--lookup-patience" not in options:
             arguments += ["--lookup-patience", "3000"]

@@ -44,7 +44,19 @@ const EntryTree::Leaf* EntryTree::PathNode::leaf_of(ScopeIndex scope) const {
   return found == leaves.end() ? nullptr : &*found;
 }
 
+const EntryTree::Children& EntryTree::PathNode::children() const {
+  static const Children none;
+  return is_file() ? none : directory->children;
+}
+
+/// Whether a leaf of a wanted scope is visible here or below.
+bool EntryTree::PathNode::shows(const std::function<bool(ScopeIndex)>& is_wanted) const {
+  if (!is_file()) return directory->visible.any_of(is_wanted);
+  return std::ranges::any_of(leaves, [&](const Leaf& leaf) { return leaf.visible() && is_wanted(leaf.scope); });
+}
+
 EntryTree::EntryTree(const std::vector<remote::ScopeId>& scopes, uint64_t entry_limit) : entry_limit_(entry_limit) {
+  root_.directory = std::make_unique<Directory>();
   (void)follow(scopes);  // nobody follows anything yet
 }
 
@@ -54,8 +66,9 @@ EntryTree::Trail EntryTree::trail_of(std::string_view path) {
   for_each_name(path, [&](std::string_view name) {
     trail.names.push_back(name);
     if (trail.nodes.size() != trail.names.size()) return true;  // a parent is missing already
-    auto& children = trail.last().children;
-    if (auto found = children.find(name); found != children.end()) trail.nodes.push_back(found->second.get());
+    if (trail.last().is_file()) return true;
+    auto& children = trail.last().directory->children;
+    if (auto found = children.find(name); found != children.end()) trail.nodes.push_back(&found->second);
     return true;
   });
   return trail;
@@ -64,8 +77,9 @@ EntryTree::Trail EntryTree::trail_of(std::string_view path) {
 const EntryTree::PathNode* EntryTree::node_of(std::string_view path) const {
   const PathNode* node = &root_;
   for_each_name(path, [&](std::string_view name) {
-    auto found = node->children.find(name);
-    node = found == node->children.end() ? nullptr : found->second.get();
+    const Children& children = node->children();
+    const auto found = children.find(name);
+    node = found == children.end() ? nullptr : &found->second;
     return node != nullptr;
   });
   return node;
@@ -109,11 +123,12 @@ bool EntryTree::is_unfit(const std::string& path, const codec::Digest& digest) c
 
 void EntryTree::count(const Trail& trail, ScopeIndex scope, bool before, bool after) {
   if (before == after) return;
-  for (PathNode* node : trail.nodes) {
+  for (const PathNode* node : trail.nodes) {
+    if (node->is_file()) continue;
     if (after) {
-      node->visible.add(scope);
+      node->directory->visible.add(scope);
     } else {
-      node->visible.remove(scope);
+      node->directory->visible.remove(scope);
     }
   }
 }
@@ -155,8 +170,9 @@ EntryTree::Change EntryTree::set(ScopeIndex scope, const codec::Entry& entry) {
   if (known) return update(trail, *std::ranges::find(trail.last().leaves, scope, &Leaf::scope), std::move(next));
   while (!trail.whole()) {
     const std::string_view name = trail.names[trail.nodes.size() - 1];
-    auto made = trail.last().children.emplace(name, std::make_unique<PathNode>()).first;
-    trail.nodes.push_back(made->second.get());
+    PathNode& parent = trail.last();
+    if (parent.directory == nullptr) parent.directory = std::make_unique<Directory>();  // made in the last turn
+    trail.nodes.push_back(&parent.directory->children.try_emplace(std::string(name)).first->second);
   }
   const bool visible = next.visible();
   trail.last().leaves.push_back(std::move(next));
@@ -188,8 +204,8 @@ bool EntryTree::remove(ScopeIndex scope, std::string_view path) {
   leaves.erase(leaf);
   --known_;
   for (size_t depth = trail.names.size(); depth > 0; --depth) {
-    if (trail.nodes[depth]->is_file() || !trail.nodes[depth]->children.empty()) break;
-    auto& siblings = trail.nodes[depth - 1]->children;
+    if (!trail.nodes[depth]->leaves.empty() || !trail.nodes[depth]->children().empty()) break;
+    auto& siblings = trail.nodes[depth - 1]->directory->children;
     siblings.erase(siblings.find(trail.names[depth - 1]));
   }
   return was;
@@ -219,15 +235,15 @@ const EntryTree::Leaf* EntryTree::seen_leaf(const std::string& root, const std::
 /// Whether a leaf here or below is shown in the root, its marks aside.
 bool EntryTree::may_show(const std::string& root, const PathNode& node) const {
   const auto* const shown = scopes_.shown_in(root);
-  return node.visible.any_of([&](ScopeIndex scope) { return scopes_.is_in(shown, scope); });
+  return node.shows([&](ScopeIndex scope) { return scopes_.is_in(shown, scope); });
 }
 
 /// Whether a leaf below the directory is seen in a root with marks: those may be all of the directory's.
 bool EntryTree::shows_any(const std::string& root, const std::string& directory, const PathNode& node) const {
   if (!may_show(root, node)) return false;
-  return std::ranges::any_of(node.children, [&](const auto& one) {
+  return std::ranges::any_of(node.children(), [&](const auto& one) {
     const std::string path = join(directory, one.first);
-    return one.second->is_file() ? seen_leaf(root, path, *one.second) != nullptr : shows_any(root, path, *one.second);
+    return one.second.is_file() ? seen_leaf(root, path, one.second) != nullptr : shows_any(root, path, one.second);
   });
 }
 
@@ -289,15 +305,15 @@ std::vector<Child> EntryTree::list(const layout::Name& directory) const {
   const PathNode* node = node_of(directory.path);
   if (node == nullptr) return children;
   const bool marked = has_marks(directory.root);
-  for (const auto& [name, child] : node->children) {
-    if (!may_show(directory.root, *child)) continue;
+  for (const auto& [name, child] : node->children()) {
+    if (!may_show(directory.root, child)) continue;
     if (marked) {
       const std::string path = join(directory.path, name);
-      const bool shown = child->is_file() ? seen_leaf(directory.root, path, *child) != nullptr
-                                          : shows_any(directory.root, path, *child);
+      const bool shown =
+          child.is_file() ? seen_leaf(directory.root, path, child) != nullptr : shows_any(directory.root, path, child);
       if (!shown) continue;
     }
-    children.push_back({name, !child->is_file()});
+    children.push_back({name, !child.is_file()});
   }
   return children;
 }
@@ -306,10 +322,10 @@ std::vector<KnownEntry> EntryTree::entries_in(const layout::Name& directory) con
   std::vector<KnownEntry> entries;
   const PathNode* node = node_of(directory.path);
   if (node == nullptr) return entries;
-  for (const auto& [name, child] : node->children) {
-    if (!child->is_file()) continue;
+  for (const auto& [name, child] : node->children()) {
+    if (!child.is_file()) continue;
     const std::string path = join(directory.path, name);
-    if (const Leaf* const leaf = seen_leaf(directory.root, path, *child)) entries.push_back(known_of(path, *leaf));
+    if (const Leaf* const leaf = seen_leaf(directory.root, path, child)) entries.push_back(known_of(path, *leaf));
   }
   return entries;
 }
@@ -317,10 +333,10 @@ std::vector<KnownEntry> EntryTree::entries_in(const layout::Name& directory) con
 void EntryTree::visit(const PathNode& node, std::string& path, const Visitor& visitor) {
   if (node.is_file()) visitor(path, node);
   const size_t length = path.size();
-  for (const auto& [name, child] : node.children) {
+  for (const auto& [name, child] : node.children()) {
     if (!path.empty()) path += '/';
     path += name;
-    visit(*child, path, visitor);
+    visit(child, path, visitor);
     path.resize(length);
   }
 }

@@ -20,7 +20,7 @@
 namespace inductorfs::catalog {
 
 /// All known entries as a tree of directories. Each directory has the number of visible leaves of each scope below it,
-/// so that find, has_directory and list cost the path's depth and not the catalog's size. An entry costs about 350
+/// so that find, has_directory and list cost the path's depth and not the catalog's size. An entry costs about 250
 /// bytes.
 ///
 /// Several scopes may hold the same path: each entry is kept. A cache root shows the one of the scope whose id sorts
@@ -110,13 +110,13 @@ class EntryTree {
   /// Returns how many entries there are, those of all scopes together.
   [[nodiscard]] uint64_t known() const { return known_; }
   /// Returns how many of these some root may show.
-  [[nodiscard]] uint64_t visible() const { return root_.visible.total(); }
+  [[nodiscard]] uint64_t visible() const { return root_.directory->visible.total(); }
   /// Returns how many are start lists, of all scopes together. Costs the number of their names.
   [[nodiscard]] uint64_t start_lists() const {
     const PathNode* const lists = node_of(layout::kStartLists);
     uint64_t count = 0;
     if (lists == nullptr) return count;
-    for (const auto& [name, list] : lists->children) count += list->leaves.size();
+    for (const auto& [name, list] : lists->children()) count += list.leaves.size();
     return count;
   }
   [[nodiscard]] uint64_t marks() const { return marks_.size(); }
@@ -129,20 +129,28 @@ class EntryTree {
     std::shared_ptr<const std::string> origin;
     ScopeIndex scope = 0;
     uint16_t mode = 0;
-    bool hidden = false;
-    bool lost = false;
-    bool unfit = false;
-    bool unnamed = false;  ///< a start list, which no root shows
+    bool hidden : 1 = false;
+    bool lost : 1 = false;
+    bool unfit : 1 = false;
+    bool unnamed : 1 = false;  ///< a start list, which no root shows
     [[nodiscard]] bool usable() const { return !hidden && !lost && !unfit; }
     [[nodiscard]] bool visible() const { return usable() && !unnamed; }
   };
+  struct PathNode;
+  using Children = std::map<std::string, PathNode, std::less<>>;
+  struct Directory;
   struct PathNode {
-    std::map<std::string, std::unique_ptr<PathNode>, std::less<>> children;
-    std::vector<Leaf> leaves;  ///< of a file: one for each scope that has it
-    ScopeCounts visible;       ///< of the leaves here and below
+    std::unique_ptr<Directory> directory;  ///< nullptr for a file: most nodes are files
+    std::vector<Leaf> leaves;              ///< of a file: one for each scope that has it
 
-    [[nodiscard]] bool is_file() const { return !leaves.empty(); }
+    [[nodiscard]] bool is_file() const { return directory == nullptr; }
+    [[nodiscard]] const Children& children() const;
     [[nodiscard]] const Leaf* leaf_of(ScopeIndex scope) const;
+    [[nodiscard]] bool shows(const std::function<bool(ScopeIndex)>& is_wanted) const;
+  };
+  struct Directory {
+    Children children;
+    ScopeCounts visible;  ///< of the leaves below
   };
   /// The nodes from the root to a path, as far as they exist.
   struct Trail {

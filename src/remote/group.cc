@@ -100,8 +100,9 @@ void DeltaFold::apply(codec::LogRecord&& record) {
 }
 
 Delta DeltaFold::finish(bool reset, Position position) && {
-  by_path_.clear();
+  by_path_ = {};
   Delta delta;
+  delta.set.reserve(changes_.size());
   delta.reset = reset;
   delta.position = std::move(position);
   for (; !changes_.empty(); changes_.pop_front()) {

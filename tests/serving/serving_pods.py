@@ -21,7 +21,7 @@ PROGRAMS = [Path(__file__).with_name(name) for name in ("engine.py", "holds.py",
 LONG = os.environ.get("INDUCTORFS_SERVING_LONG") == "1"
 # {mode: (models, artifacts) that an engine loads when nothing is missing}; there are three graphs.
 LOADED = {"mega": (1, 3), "index": (1, 3), "artifacts": (0, 3)}
-MODES = (*LOADED, "unpacked") if LONG else tuple(LOADED)
+MODES = (*LOADED, "unpacked") if LONG else ("mega", "index")  # "artifacts" writes a part of what "index" writes
 IMAGE = Path("/serving")  # where each container has its image
 ROOT = "serving"  # the directory of the mount that all pods use
 # Users of other numbers share; the cluster's news are looked at often, and a file written in place counts as complete soon.

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from broken_files import BROKEN
-from serving_pods import ROOT
+from serving_pods import LONG, ROOT
 
 
 def test_whole_ones_are_shown(sight):
@@ -35,7 +35,7 @@ def test_an_engine_dies_of_a_root_that_is_read_only(pods, first, cold):
         subprocess.run(["mount", "-o", "remount,ro,bind", frozen], check=True)
         pod = pods.pod("read-only", like=first, binds={frozen: "/frozen"})
         pod.variables["VLLM_CACHE_ROOT"] = "/frozen/vllm"
-        told = {mode: pod.begin(mode).wait() for mode in ("mega", "index")}
+        told = {mode: pod.begin(mode).wait() for mode in (("mega", "index") if LONG else ("mega",))}
     finally:
         subprocess.run(["umount", "-l", frozen], check=True)
     for mode, outcome in told.items():

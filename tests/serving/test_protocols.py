@@ -59,14 +59,20 @@ def begun(cache, library):
     return root
 
 
-@every_library
-def test_the_library_finds_on_the_second_node_what_it_made_on_the_first(nodes, variables, library):
-    cluster, a, b = nodes
-    cold = job(a, variables, library, a.cache / ROOTS[library])
-    assert not cold["hit"]
-    assert job(a, variables, library, a.cache / ROOTS[library])["hit"], "on its own disk"
+@pytest.fixture(scope="module")
+def cold(nodes, variables):
+    """{library: what its job tells on the first node}, published."""
+    _, a, _ = nodes
+    told = {library: job(a, variables, library, a.cache / root) for library, root in ROOTS.items()}
     a.sync()
-    where = places.Path(cold["where"]).relative_to(a.cache)
+    return told
+
+
+@every_library
+def test_the_library_finds_on_the_second_node_what_it_made_on_the_first(nodes, variables, cold, library):
+    cluster, a, b = nodes
+    assert not cold[library]["hit"]
+    where = places.Path(cold[library]["where"]).relative_to(a.cache)
     assert any(name.endswith(where.name) for name in published(cluster)), a.explain(where)
     begun(b.cache, library)
 
@@ -81,21 +87,20 @@ def test_the_library_finds_on_the_second_node_what_it_made_on_the_first(nodes, v
     one, other = a.cache / where, b.cache / where
     files = lambda top: {path.relative_to(top): path.read_bytes() for path in top.rglob("*") if path.is_file()}  # noqa: E731
     assert files(one) == files(other) and (files(one) or one.read_bytes() == other.read_bytes())
-    print(f"\n{library}: cold {cold['seconds']} s, second node {warm['seconds']} s")
+    print(f"\n{library}: cold {cold[library]['seconds']} s, second node {warm['seconds']} s")
 
 
 @pytest.mark.parametrize("library, replay", [("tilelang", protocols.TileLang), ("sglang", protocols.Sglang)])
-def test_the_replay_leaves_what_the_library_leaves(nodes, variables, library, replay, tmp_path):
-    """On a plain directory: names of equal shape, and the same files but those of a build."""
-    real, replayed = tmp_path / "real" / replay.root, tmp_path / "replayed" / replay.root
-    told = job(nodes[1], variables, library, real)
+def test_the_replay_leaves_what_the_library_leaves(nodes, cold, library, replay, tmp_path):
+    """Names of equal shape, and the same files but those of a build; the replay's on a plain directory."""
+    real, replayed = nodes[1].cache / ROOTS[library], tmp_path / "replayed" / replay.root
     replayed.mkdir(parents=True)
     replay.make(replayed, "kernel", "replay")
 
     def shape(path, root):
         return [(len(part), part.rpartition("-")[0]) for part in path.relative_to(root).parts[-2:]]
 
-    made = places.Path(told["where"])
+    made = places.Path(cold[library]["where"])
     assert len(made.relative_to(real).parts) == len(replay.name("kernel").parts)
     if library == "sglang":
         assert shape(made, real) == shape(replayed / replay.name("kernel"), replayed)
@@ -106,14 +111,13 @@ def test_the_replay_leaves_what_the_library_leaves(nodes, variables, library, re
     assert not compare.mounts_below(tmp_path)
 
 
-def test_a_library_heals_a_directory_that_is_damaged(nodes, variables):
+def test_a_library_heals_a_directory_that_is_damaged(nodes, variables, cold):
     """TileLang removes what its manifest contradicts and makes it anew, on a node that has it from the cluster."""
     _, a, b = nodes
-    made = job(a, variables, "tilelang", a.cache / ROOTS["tilelang"], "2")
-    a.sync()
-    where = places.Path(made["where"]).relative_to(a.cache)
+    where = places.Path(cold["tilelang"]["where"]).relative_to(a.cache)
+    begun(b.cache, "tilelang")
     wait_until((b.cache / where / "kernel_lib.so").exists, 15, b.explain(where))
     (b.cache / where / "kernel_lib.so").write_bytes(b"damaged")
-    assert not job(b, variables, "tilelang", b.cache / ROOTS["tilelang"], "2")["hit"]
-    assert job(b, variables, "tilelang", b.cache / ROOTS["tilelang"], "2")["hit"]
-    assert job(a, variables, "tilelang", a.cache / ROOTS["tilelang"], "2")["hit"], "the first node kept its own"
+    assert not job(b, variables, "tilelang", b.cache / ROOTS["tilelang"])["hit"]
+    assert job(b, variables, "tilelang", b.cache / ROOTS["tilelang"])["hit"]
+    assert job(a, variables, "tilelang", a.cache / ROOTS["tilelang"])["hit"], "the first node kept its own"

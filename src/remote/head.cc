@@ -7,9 +7,9 @@
 namespace inductorfs::remote {
 namespace {
 
-/// Heads that a follower asks for in one interval. With more scopes it looks less often, so that an idle mount, with
-/// its heartbeats and its waits, asks no more than once a second.
-constexpr Milliseconds::rep kHeadsInAnInterval = 5;
+/// Heads that a follower asks for in one interval. With more scopes it looks less often, or it would ask more than once
+/// a second.
+constexpr Milliseconds::rep kHeadsInAnInterval = 10;
 
 /// As the scripts take it (is_number() in scripts.cc).
 constexpr size_t kGenerationDigits = 15;

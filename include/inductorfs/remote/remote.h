@@ -270,7 +270,7 @@ struct RemoteOptions {
   Milliseconds without_progress = defaults::kLookupPatience;  ///< for a fetch that comes without a budget
   std::chrono::seconds blob_lifetime{30 * 24 * 3600};
   Milliseconds follow_rest{10'000};    ///< how long a follower waits at the server before it looks for a removed scope
-  Milliseconds head_interval{15'000};  ///< time between two looks at all heads, jittered; longer with over five scopes
+  Milliseconds head_interval{15'000};  ///< time between two looks at all heads, jittered; longer with over ten scopes
   Milliseconds idle_lifetime{30'000};  ///< an unused connection is closed after it; one to fetch and one to ask stay
   uint64_t index_limit = defaults::kEntriesInMemory;  ///< entries of one scope that this host is ready to hold
   uint64_t log_length = 10'000;                       ///< records kept in a scope's log (MAXLEN ~)

@@ -80,8 +80,11 @@ Result<void> FrameDecoder::State::take_header() {
   const auto reserved = reader.integer<uint16_t>();
   raw_size = reader.integer<uint64_t>();
   if (reader.bytes(Digest::kSize) != expected.raw()) return corrupt("it is the frame of another blob");
-  if (codec != kCodecStored && codec != kCodecZstd && codec != kCodecDictionary) return newer("codec", codec);
+  if (codec != kCodecStored && codec != kCodecZstd && codec != kCodecDictionary && codec != kCodecMember) {
+    return newer("codec", codec);
+  }
   if (reserved != 0) return newer("feature", reserved);
+  if (codec == kCodecMember) return corrupt("it has no bytes of its own, and a member is no block");
   if (raw_size > raw_limit) {
     return fail(ErrorCode::kTooLarge, "decode frame: " + std::to_string(raw_size) + " bytes, " +
                                           std::to_string(raw_limit) + " are the limit");
@@ -132,6 +135,14 @@ Result<void> FrameDecoder::State::finish() {
   if (header.size() < kFrameHeaderSize || delivered != raw_size || (compressed && !ended)) return corrupt("cut short");
   if (hasher.finish() != expected) return corrupt("the bytes have another digest");
   return {};
+}
+
+std::optional<uint64_t> raw_size_of(std::string_view frame) {
+  ByteReader reader(frame);
+  const bool is_frame = reader.bytes(kFrameMagic.size()) == kFrameMagic && reader.integer<uint8_t>() == kFrameVersion &&
+                        reader.integer<uint8_t>() <= kCodecDictionary && reader.integer<uint16_t>() == 0;
+  const auto size = reader.integer<uint64_t>();
+  return is_frame && !reader.failed() ? std::optional(size) : std::nullopt;
 }
 
 FrameDecoder::FrameDecoder(const Digest& expected, uint64_t raw_limit, ByteSink sink)

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "frame_layout.h"
-#include "inductorfs/base/encoding.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/codec/frame.h"
 #include "zstd_context.h"
@@ -52,9 +51,7 @@ class PieceCutter {
 class Encoder {
  public:
   Encoder(const ReadAt& read, uint64_t raw_size, const Digest& digest, PieceCutter& out)
-      : read_(read), raw_size_(raw_size), digest_(digest), out_(out), context_(take_compress_context()) {
-    if (raw_size_ <= kSampleSize) use_dictionary(*context_);
-  }
+      : read_(read), raw_size_(raw_size), digest_(digest), out_(out), context_(take_compress_context()) {}
   ~Encoder() { give_back(std::move(context_)); }
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
@@ -67,10 +64,10 @@ class Encoder {
     if (raw_size_ <= kSampleSize) {
       hasher_.update(sample);
       INDUCTORFS_TRY(check_end());
-      INDUCTORFS_TRY(put_header(shrinks ? kCodecDictionary : kCodecStored));
+      INDUCTORFS_TRY(out_.append(frame_header(shrinks ? kCodecDictionary : kCodecStored, raw_size_, digest_)));
       INDUCTORFS_TRY(out_.append(shrinks ? compressed : sample));
     } else {
-      INDUCTORFS_TRY(put_header(shrinks ? kCodecZstd : kCodecStored));
+      INDUCTORFS_TRY(out_.append(frame_header(shrinks ? kCodecZstd : kCodecStored, raw_size_, digest_)));
       INDUCTORFS_TRY(shrinks ? stream_compressed() : stream_stored());
       INDUCTORFS_TRY(check_end());
     }
@@ -91,20 +88,12 @@ class Encoder {
 
   [[nodiscard]] std::string compress(std::string_view bytes) {
     std::string out(ZSTD_compressBound(bytes.size()), '\0');
-    const size_t size = ZSTD_compress2(context_.get(), out.data(), out.size(), bytes.data(), bytes.size());
+    const size_t size = raw_size_ <= kSampleSize
+                            ? compress_with_dictionary(*context_, out, bytes)
+                            : ZSTD_compress2(context_.get(), out.data(), out.size(), bytes.data(), bytes.size());
     INDUCTORFS_CHECK(ZSTD_isError(size) == 0);
     out.resize(size);
     return out;
-  }
-
-  Result<void> put_header(uint8_t codec) {
-    std::string header(kFrameMagic);
-    append_integer(header, kFrameVersion);
-    append_integer(header, codec);
-    append_integer(header, uint16_t{0});
-    append_integer(header, raw_size_);
-    header.append(digest_.raw());
-    return out_.append(header);
   }
 
   /// Nothing may follow what was read, and it must have been the right bytes.

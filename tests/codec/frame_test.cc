@@ -269,7 +269,7 @@ TEST(FrameDecoder, WhatANewerReleaseMayHaveWrittenIsNotSupported) {
     frame[at] = byte;
     return frame;
   };
-  for (const auto& frame : {with(kVersionAt, 2), with(kVersionAt, '\xff'), with(kCodecAt, 3), with(kCodecAt + 1, 1)}) {
+  for (const auto& frame : {with(kVersionAt, 2), with(kVersionAt, '\xff'), with(kCodecAt, 4), with(kCodecAt + 1, 1)}) {
     bool given = false;
     FrameDecoder decoder(digest, raw.size(), [&](std::string_view) -> Result<void> {
       given = true;

@@ -3,6 +3,7 @@
 
 #include "fuzz_target.h"
 #include "inductorfs/codec/frame.h"
+#include "inductorfs/codec/solid_block.h"
 
 using inductorfs::Result;
 namespace codec = inductorfs::codec;
@@ -35,6 +36,9 @@ Decoded decode(std::string_view frame, const codec::Digest& expected, size_t pie
 void fuzz_frame(std::string_view frame, size_t piece) {
   const auto expected = codec::Digest::from_raw(frame.substr(std::min(frame.size(), kDigestAt), codec::Digest::kSize))
                             .value_or(codec::Digest{});
+  if (const auto member = codec::MemberFrame::parse(frame)) {
+    INDUCTORFS_CHECK(member->encode() == frame && member->offset + member->size <= codec::kSolidBlockLimit);
+  }
   const Result<std::string> whole = codec::decode_frame(frame, expected, kRawLimit);
   if (whole) INDUCTORFS_CHECK(whole->size() <= kRawLimit && codec::digest_of(*whole) == expected);
   const Decoded cut = decode(frame, expected, piece);

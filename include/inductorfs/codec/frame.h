@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,7 +15,8 @@
 ///
 ///     frame   := magic version codec reserved raw_size digest payload     (integers little-endian)
 ///     magic   := "IFSF"          version := u8 = 1
-///     codec   := u8   0 stored, 1 zstd, 2 zstd with this program's dictionary 1 (blobs up to 1 MiB)
+///     codec   := u8   0 stored, 1 zstd, 2 zstd with this program's dictionary 1 (blobs up to 1 MiB); 3 is for frames
+///                     without bytes of their own (codec/solid_block.h), which a decoder refuses as kCorrupt
 ///     reserved:= u16 = 0         raw_size := u64      digest := 32 bytes, SHA-256 of the raw bytes
 ///     payload := raw bytes | one zstd frame
 ///
@@ -24,6 +26,9 @@
 /// A reader trusts nothing in a frame: sizes are limits that are checked while inflating, and the digest is computed
 /// over the bytes that came out. Version history: 1, first.
 namespace inductorfs::codec {
+
+/// The highest codec whose frames this release reads.
+inline constexpr unsigned kNewestCodec = 3;
 
 inline constexpr size_t kFrameHeaderSize = 4 + 1 + 1 + 2 + 8 + Digest::kSize;
 
@@ -40,6 +45,10 @@ using ReadAt = std::function<Result<size_t>(char* out, size_t size, uint64_t at)
                                         const ByteSink& sink);
 /// Encodes bytes in memory as one string.
 [[nodiscard]] Result<std::string> encode_frame(std::string_view raw);
+
+/// Returns how long the blob is, as the first kFrameHeaderSize bytes of its frame say; empty unless this release writes
+/// such frames. The number is as unverified as the bytes.
+[[nodiscard]] std::optional<uint64_t> raw_size_of(std::string_view frame);
 
 /// Takes a frame in pieces of any length, gives the raw bytes to a sink, and says at the end whether they are the bytes
 /// of the expected digest. It never inflates more than raw_limit bytes. Until finish() has answered success, the bytes

@@ -11,20 +11,22 @@ namespace {
 
 using redis::Reply;
 
-/// What GETRANGE takes as the last byte of a head.
+/// What GETRANGE takes as the last byte of a head and, behind it, of the frame of a block's member.
 const std::string& head_end() {
-  static const std::string end = std::to_string(kPieceHeadSize - 1);
+  static const std::string end = std::to_string(kMemberValueSize - 1);
   return end;
 }
 
 }  // namespace
 
-BlobShelf::BlobShelf(RedisClient& session, Conversation& channel, std::vector<codec::Digest> digests, Renew renew)
+BlobShelf::BlobShelf(RedisClient& session, Conversation& channel, std::vector<codec::Digest> digests, Renew renew,
+                     Of of)
     : session_(&session),
       channel_(&channel),
       lifetime_(Lifetime::of_blobs(session.options())),
       digests_(std::move(digests)),
-      renews_(renew == Renew::kYes) {
+      renews_(renew == Renew::kYes),
+      of_(of) {
   for (const codec::Digest& digest : digests_) keys_.push_back(piece_key(session.options().prefix, digest, 0));
 }
 
@@ -36,37 +38,68 @@ void BlobShelf::ask(std::vector<redis::Command>& commands) const {
 }
 
 Result<void> BlobShelf::take(std::span<const Reply> replies) {
-  std::deque<size_t> renewed;
+  std::vector<size_t> due;
+  std::map<codec::Digest, std::vector<size_t>> members;
   for (size_t i = 0; i < digests_.size(); ++i) {
+    const std::string& start = replies[kQuestions * i].text;
     if (tells_nothing(replies[kQuestions * i])) {
       left_.push_back(std::numeric_limits<int64_t>::max());
       continue;
     }
-    const auto head = PieceHead::parse(replies[kQuestions * i].text);
-    const int64_t left = replies[kQuestions * i + 1].integer;
-    const bool renew =
-        renews_ && left < lifetime_.renew_below;  // also what has no lifetime, which nobody of us made so
-    left_.push_back(left);
+    const auto head = PieceHead::parse(std::string_view(start).substr(0, kPieceHeadSize));
+    left_.push_back(replies[kQuestions * i + 1].integer);
     // Unfit here and not lost: what is behind such a head, and under which keys, only its own release knows. It renews
     // the blob, too: a first piece alone must not outlive the others.
-    if (PieceHead::is_newer(replies[kQuestions * i].text)) continue;
+    if (PieceHead::is_newer(start)) continue;
     Pieces pieces = head ? Pieces::kAllThere : Pieces::kSomeGone;
     if (head && head->pieces > 1) {
-      INDUCTORFS_TRY_ASSIGN(pieces, look_at_other_pieces(digests_[i], head->pieces, renew));
+      INDUCTORFS_TRY_ASSIGN(pieces, look_at_other_pieces(digests_[i], head->pieces, is_due(i)));
     }
     if (pieces == Pieces::kUntold) continue;
     if (pieces == Pieces::kSomeGone) {
       missing_.push_back(digests_[i]);
-    } else if (renew) {
-      renewed.push_back(i);
+    } else if (const auto member = member_in(start)) {
+      members[member->block].push_back(i);
+    } else if (is_due(i)) {
+      due.push_back(i);
     }
   }
-  if (renewed.empty()) return {};
+  if (!members.empty()) INDUCTORFS_TRY(look_at_blocks(members, due));
+  return renew(due);
+}
+
+/// A member is there as long as its block is, and no longer.
+Result<void> BlobShelf::look_at_blocks(const std::map<codec::Digest, std::vector<size_t>>& members,
+                                       std::vector<size_t>& due) {
+  std::vector<codec::Digest> digests;
+  for (const auto& [block, indices] : members) digests.push_back(block);
+  BlobShelf blocks(*session_, *channel_, digests, renews_ ? Renew::kYes : Renew::kNo, Of::kBlocks);
+  if (of_ == Of::kBlobs) INDUCTORFS_TRY(blocks.look());
+  if (!untold_) untold_ = blocks.untold_;
+  for (size_t k = 0; k < digests.size(); ++k) {
+    const bool is_gone = of_ == Of::kBlocks || std::ranges::find(blocks.missing_, digests[k]) != blocks.missing_.end();
+    for (const size_t i : members.at(digests[k])) {
+      if (is_gone) {
+        missing_.push_back(digests_[i]);
+        continue;
+      }
+      if (is_due(i)) due.push_back(i);
+      left_[i] = std::min(left_[i], blocks.left_[k]);
+    }
+  }
+  return {};
+}
+
+// Also what has no lifetime, which nobody of us made so.
+bool BlobShelf::is_due(size_t index) const { return renews_ && left_[index] < lifetime_.renew_below; }
+
+Result<void> BlobShelf::renew(const std::vector<size_t>& due) {
+  if (due.empty()) return {};
   std::vector<redis::Command> commands;
-  for (const size_t i : renewed) commands.push_back({"PEXPIRE", keys_[i], lifetime_.text});
+  for (const size_t i : due) commands.push_back({"PEXPIRE", keys_[i], lifetime_.text});
   return channel_->pipeline(commands, [&](size_t index, Reply&& reply) -> Result<void> {
     // It went just now. Who may not renew it has seen that it is there.
-    if (!reply.is_error() && reply.integer != 1) missing_.push_back(digests_[renewed[index]]);
+    if (!reply.is_error() && reply.integer != 1) missing_.push_back(digests_[due[index]]);
     return {};
   });
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,16 +22,19 @@ namespace inductorfs::remote {
 class BlobShelf {
  public:
   enum class Renew { kYes, kNo };
-  BlobShelf(RedisClient& session, Conversation& channel, std::vector<codec::Digest> digests, Renew renew = Renew::kYes);
+  enum class Of { kBlobs, kBlocks };  ///< a solid block that is a member of another one is as bad as none
+  BlobShelf(RedisClient& session, Conversation& channel, std::vector<codec::Digest> digests, Renew renew = Renew::kYes,
+            Of of = Of::kBlobs);
 
   /// Appends kQuestions commands for each blob; they hold views into this object.
   void ask(std::vector<redis::Command>& commands) const;
-  /// Takes the answers to ask(), in order, and asks for the further pieces of large blobs.
+  /// Takes the answers to ask(), in order, and asks for the further pieces of large blobs, and for the solid blocks of
+  /// members, whose lifetime is that of their members (codec/solid_block.h).
   [[nodiscard]] Result<void> take(std::span<const redis::Reply> replies);
   /// Does ask() and take() in a round trip of their own.
   [[nodiscard]] Result<void> look();
-  /// Returns the blobs that are not there, or lack a piece, but not those whose head a newer release has written, nor
-  /// those of which the server did not tell.
+  /// Returns the blobs that are not there, or lack a piece or their block, but not those whose head a newer release has
+  /// written, nor those of which the server did not tell.
   [[nodiscard]] const std::vector<codec::Digest>& missing() const { return missing_; }
 
   /// Returns why the server did not tell of some blobs, if so: their shard of a Redis Cluster is away, for instance.
@@ -45,6 +49,10 @@ class BlobShelf {
  private:
   enum class Pieces { kAllThere, kSomeGone, kUntold };
   [[nodiscard]] Result<Pieces> look_at_other_pieces(const codec::Digest& digest, uint32_t pieces, bool renew);
+  [[nodiscard]] Result<void> look_at_blocks(const std::map<codec::Digest, std::vector<size_t>>& members,
+                                            std::vector<size_t>& due);
+  [[nodiscard]] bool is_due(size_t index) const;
+  [[nodiscard]] Result<void> renew(const std::vector<size_t>& due);
   /// Says whether a reply tells nothing of its blob; keeps why.
   [[nodiscard]] bool tells_nothing(const redis::Reply& reply);
 
@@ -53,6 +61,7 @@ class BlobShelf {
   Lifetime lifetime_;
   std::vector<codec::Digest> digests_;
   bool renews_;
+  Of of_;
   std::deque<std::string> keys_;
   std::vector<int64_t> left_;
   std::vector<codec::Digest> missing_;

@@ -47,6 +47,11 @@ inline void tell_followers(const Conversation& channel, const ScopeKeys& keys, s
 /// ZSET: the ids of announced scopes by the server's time of their last announcement, in milliseconds.
 [[nodiscard]] inline std::string scope_registry_key(const std::string& prefix) { return prefix + ":scopes"; }
 
+/// STRING: a host gathers the blobs of which this digest is the least (Remote::gather); lives for minutes.
+[[nodiscard]] inline std::string gathering_key(const std::string& prefix, const codec::Digest& least) {
+  return prefix + ":gathering:" + least.to_hex();
+}
+
 /// The keys of the mounts' records and of an operator's orders; the braces make them one slot of a Redis Cluster.
 ///     :registry  ZSET: the ids of mounts by the server's time of their last registration, in milliseconds
 ///     :node:<id> STRING: what a mount says of itself, as it has written it; lives for kNodeLifetime

@@ -51,6 +51,12 @@ size_t PieceHead::size_of(uint32_t index) const {
   return static_cast<size_t>(std::min<uint64_t>(kPieceBytes, frame_size - before));
 }
 
+std::optional<codec::MemberFrame> member_in(std::string_view value) {
+  const auto head = PieceHead::parse(value.substr(0, kPieceHeadSize));
+  if (!head || head->pieces != 1 || head->frame_size != codec::kMemberFrameSize) return std::nullopt;
+  return codec::MemberFrame::parse(value.substr(kPieceHeadSize, codec::kMemberFrameSize));
+}
+
 std::string piece_key(std::string_view prefix, const codec::Digest& digest, uint32_t index) {
   std::string key(prefix);
   key += ":b:";

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "inductorfs/codec/digest.h"
+#include "inductorfs/codec/solid_block.h"
 
 /// How a frame (codec/frame.h) is stored in the cluster: cut into pieces, each a string of its own.
 ///
@@ -42,6 +43,11 @@ struct PieceHead {
   [[nodiscard]] size_t size_of(uint32_t index) const;
   bool operator==(const PieceHead&) const = default;
 };
+
+/// What the first key of a blob holds that is a member of a solid block: a head, and the frame that names the block.
+inline constexpr size_t kMemberValueSize = kPieceHeadSize + codec::kMemberFrameSize;
+/// Parses such a value, or the first kMemberValueSize bytes of any; empty if it is none.
+[[nodiscard]] std::optional<codec::MemberFrame> member_in(std::string_view value);
 
 [[nodiscard]] std::string piece_key(std::string_view prefix, const codec::Digest& digest, uint32_t index);
 

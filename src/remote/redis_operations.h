@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 
+#include "block_cache.h"
 #include "breaker.h"
 #include "head.h"
 #include "inductorfs/remote/remote.h"
@@ -21,7 +22,11 @@ inline constexpr size_t kWindowBytes = size_t{4} << 20;
 /// Records that a reader takes in one read: kRecordsPerRead * kRecordBytesLimit must fit into one reply (64 MiB).
 inline constexpr size_t kRecordsPerRead = 32;
 
-void fetch_blobs(RedisClient& session, std::span<const codec::Digest> digests, BlobSink& sink, Budget& budget);
+void fetch_blobs(RedisClient& session, BlockCache& cache, std::span<const codec::Digest> digests, BlobSink& sink,
+                 Budget& budget);
+/// Remote::gather(). Small blobs are read, and written again as members of solid blocks.
+[[nodiscard]] Result<GatherReport> gather_blobs(RedisClient& session, std::span<const codec::Digest> digests,
+                                                Deadline deadline);
 
 /// Says whether this reply means that the server reads and does not write, whoever asks: it is full, cannot save, is a
 /// replica, or lacks its replicas.

@@ -96,8 +96,17 @@ Result<PurgeReport> purge_scope(RedisClient& session, const ScopeId& scope, cons
 
 Result<void> unlink_blob(RedisClient& session, const codec::Digest& digest, Deadline deadline) {
   // Piece 0 says that the others are there; those go with their lifetime.
-  const std::string key = piece_key(session.options().prefix, digest, 0);
+  const std::string& prefix = session.options().prefix;
+  const std::string key = piece_key(prefix, digest, 0);
+  const std::string end = std::to_string(kMemberValueSize - 1);
   return session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+    // The bytes of a member are in its block, and go at once all the same: the other members are compiled again.
+    INDUCTORFS_TRY_ASSIGN(const auto start, channel.call({"GETRANGE", key, "0", end}));
+    if (const auto member = start.is_error() ? std::nullopt : member_in(start.text)) {
+      const std::string block = piece_key(prefix, member->block, 0);
+      INDUCTORFS_TRY_ASSIGN(auto reply, channel.call({"UNLINK", block}));
+      if (reply.is_error()) return fail(redis::to_error(reply));
+    }
     INDUCTORFS_TRY_ASSIGN(auto reply, channel.call({"UNLINK", key}));
     return reply.is_error() ? fail(redis::to_error(reply)) : Result<void>();
   });

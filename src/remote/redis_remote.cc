@@ -32,6 +32,7 @@ class RedisRemote final : public Remote {
     HeadWatch heads;
     ScopeKeeper keeper;
     Rereads rereads;
+    BlockCache blocks;
     Guarded<SteadyTime> registered;  ///< when this mount was put into the registry of mounts
   };
 
@@ -40,15 +41,19 @@ class RedisRemote final : public Remote {
 
   void fetch(std::span<const codec::Digest> digests, BlobSink& sink, Deadline deadline) override {
     Budget budget(deadline, session_.options().without_progress, std::chrono::steady_clock::now());
-    fetch_blobs(session_, digests, sink, budget);
+    fetch_blobs(session_, shared_->blocks, digests, sink, budget);
   }
   void fetch_within(std::span<const codec::Digest> digests, BlobSink& sink, Budget& budget) override {
-    fetch_blobs(session_, digests, sink, budget);
+    fetch_blobs(session_, shared_->blocks, digests, sink, budget);
   }
   bool resting() const override { return session_.resting(); }
   Result<PublishOutcome> publish(const PublishGroup& group, BlobSource& source, Deadline deadline) override {
     if (session_.options().read_only) return read_only();
     return publish_group(session_, shared_->writes, *writes_, group, source, deadline);
+  }
+  Result<GatherReport> gather(std::span<const codec::Digest> digests, Deadline deadline) override {
+    if (session_.options().read_only) return read_only();
+    return gather_blobs(session_, digests, deadline);
   }
   Result<void> renew(std::span<const codec::Digest> digests, Deadline deadline) override {
     if (session_.options().read_only) return read_only();
@@ -68,6 +73,7 @@ class RedisRemote final : public Remote {
     std::vector<ScopeId> followed;
     for (const auto& [scope, position] : scopes) followed.push_back(scope);
     keep(followed, Deadline::after(kKeepPatience));
+    shared_->blocks.drop_unused(std::chrono::steady_clock::now());
     for (const ScopeId& scope : followed) announce_again(scope, Deadline::after(most));
     return wait_for_scopes(session_, shared_->heads, scopes, most, cancelled);
   }

@@ -8,6 +8,7 @@
 
 #include "clusters.h"
 #include "inductorfs/remote/remote.h"
+#include "remote/gather_fixture.h"
 #include "remote/remote_fakes.h"
 
 namespace inductorfs::remote {
@@ -87,6 +88,25 @@ TEST_P(RemoteContract, ARefusalOfTheSinkEndsThatBlobOnly) {
   EXPECT_EQ(sink.error_of(second.digest), std::nullopt);
   EXPECT_EQ(sink.frames.at(second.digest), source.frame(second.digest));
   EXPECT_EQ(sink.error_of(third.digest), std::nullopt);
+}
+
+TEST_P(RemoteContract, BlobsThatAreGatheredComeBackAsBefore) {
+  FramedSource framed;
+  std::vector<codec::Entry> entries;
+  std::vector<codec::Digest> digests;
+  std::vector<std::string> texts;
+  for (uint32_t i = 0; i < 30; ++i) {
+    texts.push_back(i == 7 ? "" : i == 8 ? std::string(900'000, 'x') : like_text(i));
+    digests.push_back(framed.add(texts.back()));
+    entries.push_back(entry_of("like/" + std::to_string(i), digests.back()));
+  }
+  ASSERT_TRUE(remote->publish(group_of(scope, entries), framed, soon()));
+  digests.push_back(codec::digest_of("never stored"));
+  const auto report = remote->gather(digests, soon());
+  ASSERT_TRUE(report) << report.error().to_string();
+  digests.pop_back();
+  EXPECT_EQ(fetched(*other, digests), texts);
+  EXPECT_TRUE(other->gather({}, soon()));
 }
 
 TEST_P(RemoteContract, AnUnknownScopeIsEmpty) {

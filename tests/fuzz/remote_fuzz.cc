@@ -131,7 +131,7 @@ void publish(remote::Remote& server, inductorfs::Deadline deadline) {
 
 void act(remote::Remote& server, uint8_t action) {
   const auto deadline = inductorfs::Deadline::after(Milliseconds(2000));
-  switch (action % 7) {
+  switch (action % 8) {
     case 0:
       return read_changes(server, {}, deadline);
     case 1:
@@ -154,6 +154,12 @@ void act(remote::Remote& server, uint8_t action) {
     case 5:
       (void)server.report_lost(kScope, "ab/x", codec::digest_of("one"), deadline);  // any outcome
       return;
+    case 6: {
+      const std::vector<codec::Digest> digests = {codec::digest_of("one"), codec::digest_of("two")};
+      const auto report = server.gather(digests, deadline);
+      INDUCTORFS_CHECK(!report || report->blobs <= digests.size());
+      return;
+    }
     default:
       return publish(server, deadline);
   }

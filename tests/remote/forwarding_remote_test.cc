@@ -27,6 +27,10 @@ class Recorder final : public Remote {
     calls_.push_back("publish " + group.scope);
     return PublishOutcome::kHeld;
   }
+  Result<GatherReport> gather(std::span<const codec::Digest> digests, Deadline /*deadline*/) override {
+    calls_.push_back("gather " + std::to_string(digests.size()));
+    return GatherReport{.blobs = digests.size()};
+  }
   Result<void> renew(std::span<const codec::Digest> digests, Deadline) override {
     calls_.push_back("renew " + std::to_string(digests.size()));
     return fail(ErrorCode::kUnavailable);
@@ -119,12 +123,13 @@ TEST_F(ForwardingRemoteTest, PassesOnWhatIsTold) {
 
   EXPECT_EQ(plain.publish(group, source, soon()).value(), PublishOutcome::kHeld);
   EXPECT_EQ(plain.renew({&digest, 1}, soon()).error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(plain.gather({&digest, 1}, soon())->blobs, 1U);
   EXPECT_EQ(plain.report_lost("bb", "path", digest, soon()).error().code(), ErrorCode::kUnavailable);
   EXPECT_EQ(plain.sweep("cc", true, soon())->looked_at, 7U);
   EXPECT_EQ(plain.announce_scope({"dd", "family", "text"}, soon()).error().code(), ErrorCode::kNotPermitted);
   plain.wake_waiters();
-  EXPECT_EQ(calls, (std::vector<std::string>{"publish aa", "renew 1", "report_lost bb path", "sweep cc wanted",
-                                             "announce_scope dd", "wake_waiters"}));
+  EXPECT_EQ(calls, (std::vector<std::string>{"publish aa", "renew 1", "gather 1", "report_lost bb path",
+                                             "sweep cc wanted", "announce_scope dd", "wake_waiters"}));
 }
 
 TEST_F(ForwardingRemoteTest, PassesOnWhatAnOperatorAsks) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cluster_fixture.h"
+#include "gather_fixture.h"
 #include "support/redis_server.h"
 #include "support/scripted_server.h"
 
@@ -45,6 +46,36 @@ TEST_F(RedisClusterRemote, SpreadsBlobsAndPiecesAndBringsThemBack) {
   }
   EXPECT_EQ(count("remote.redirects"), 0U) << "the map says where each is";
   EXPECT_EQ(count("remote.slot_maps"), 1U);
+}
+
+TEST_F(RedisClusterRemote, GathersFromAllShardsAndABlockThatMovesIsFound) {
+  FramedSource framed;
+  std::vector<codec::Digest> digests;
+  std::vector<std::string> texts;
+  std::set<size_t> used;
+  for (uint32_t i = 0; i < 40; ++i) {
+    texts.push_back(like_text(i));
+    digests.push_back(framed.add(texts.back()));
+    used.insert(servers->owner(slot_of_blob(digests.back())));
+    ASSERT_TRUE(
+        remote->publish(group_of("scope", {entry_of("g" + std::to_string(i), digests.back())}), framed, soon()));
+  }
+  ASSERT_EQ(used.size(), 3U);
+  const auto report = remote->gather(digests, soon());
+  ASSERT_TRUE(report) << report.error().to_string();
+  EXPECT_EQ(report->blobs, 40U);
+  EXPECT_LT(report->bytes_after * 4, report->bytes_before);
+  EXPECT_EQ(fetched(*remote, digests), texts);
+  EXPECT_EQ(count("remote.fetch_blocks"), 1U);
+
+  std::string all;
+  for (const std::string& text : texts) all += text;
+  const uint16_t slot = slot_of_blob(codec::digest_of(all));
+  const size_t from = servers->owner(slot);
+  servers->move(slot, (from + 1) % 3);
+  const auto anew = open();
+  EXPECT_EQ(fetched(*anew, digests), texts);
+  servers->move(slot, from);
 }
 
 TEST_F(RedisClusterRemote, FollowsAScopeThatHasMoved) {

@@ -36,6 +36,9 @@ class ForwardingRemote : public Remote {
   [[nodiscard]] Result<void> renew(std::span<const codec::Digest> digests, Deadline deadline) override {
     return inner_.renew(digests, deadline);
   }
+  [[nodiscard]] Result<GatherReport> gather(std::span<const codec::Digest> digests, Deadline deadline) override {
+    return inner_.gather(digests, deadline);
+  }
   [[nodiscard]] Result<Delta> read_changes(const ScopeId& scope, const Position& from, Deadline deadline) override {
     return inner_.read_changes(scope, from, deadline);
   }

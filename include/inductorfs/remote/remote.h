@@ -16,6 +16,7 @@
 #include "inductorfs/base/result.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/codec/entry.h"
+#include "inductorfs/remote/gather.h"
 #include "inductorfs/remote/leases.h"
 #include "inductorfs/remote/nodes.h"
 
@@ -156,6 +157,13 @@ class Remote {
     return {};
   }
 
+  /// Puts the small ones of these blobs, in this order, into solid blocks (codec/solid_block.h) where that takes less
+  /// of the cluster's memory, so like should stand beside like. fetch() gives each blob as before; releases without
+  /// blocks cannot read it. What is a member already, not there, or gathered by another host just now stays as it is.
+  [[nodiscard]] virtual Result<GatherReport> gather(std::span<const codec::Digest> /*digests*/, Deadline /*deadline*/) {
+    return GatherReport{};
+  }
+
   /// Reads what changed in `scope` since `from`, or a whole snapshot (reset) when that history is not available. One
   /// step may return less than everything: the caller goes on until a delta is at the head, or is empty and leaves the
   /// position unchanged.
@@ -226,7 +234,7 @@ class Remote {
                                                   bool /*dry_run*/, Deadline /*deadline*/) {
     return fail(ErrorCode::kNotSupported);
   }
-  /// Removes a blob before its lifetime is over.
+  /// Removes a blob before its lifetime is over, and with it the solid block that it lies in.
   [[nodiscard]] virtual Result<void> remove_blob(const codec::Digest& /*digest*/, Deadline /*deadline*/) {
     return fail(ErrorCode::kNotSupported);
   }

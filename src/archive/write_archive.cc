@@ -149,13 +149,17 @@ Result<void> write_batch(remote::Remote& remote, store::BlobStore& spool, TarWri
   return {};
 }
 
+/// In the order in which they were made, so that those of one solid block of the cluster are fetched together.
 std::vector<Wanted> blobs_of(const std::vector<ArchivedScope>& scopes) {
+  std::vector<const codec::Entry*> entries;
+  for (const ArchivedScope& scope : scopes) {
+    for (const codec::Entry& entry : scope.entries) entries.push_back(&entry);
+  }
+  std::ranges::stable_sort(entries, {}, &codec::Entry::mtime_ns);
   std::unordered_set<codec::Digest> seen;
   std::vector<Wanted> blobs;
-  for (const ArchivedScope& scope : scopes) {
-    for (const codec::Entry& entry : scope.entries) {
-      if (seen.insert(entry.digest).second) blobs.push_back({entry.digest, entry.size});
-    }
+  for (const codec::Entry* entry : entries) {
+    if (seen.insert(entry->digest).second) blobs.push_back({entry->digest, entry->size});
   }
   return blobs;
 }

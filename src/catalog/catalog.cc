@@ -280,6 +280,7 @@ Result<void> CatalogImpl::enqueue(const Publish& publish) {
   item.scope = stamped.scope;
   item.paths = paths_of(stamped);
   item.queued = std::chrono::steady_clock::now();
+  item.root = publish.root;
   for (const auto& entry : stamped.entries) {
     item.digests.push_back(entry.digest);
     shown.push_back({entry.path, entry.digest});

@@ -67,6 +67,7 @@ class CancellableRemote {
   CancellableRemote(remote::Remote& remote, std::function<bool()> cancelled)
       : own_(remote.cancellable(std::move(cancelled))), used_(own_ != nullptr ? *own_ : remote) {}
   remote::Remote* operator->() const { return &used_; }
+  [[nodiscard]] remote::Remote& get() const { return used_; }
 
  private:
   std::unique_ptr<remote::Remote> own_;

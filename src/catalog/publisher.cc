@@ -7,6 +7,7 @@
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/layout/start_list.h"
 #include "publish_codec.h"
 
 namespace inductorfs::catalog {
@@ -252,12 +253,15 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
   });
   fail_point("publish.shown");
   PublishReport report = outcome.report;
+  std::optional<std::string> root;  // of what the cluster has taken and this process has queued
   const SteadyTime now = std::chrono::steady_clock::now();
   const bool current = parts_.durable.with([&](Durable& durable) {
     const QueueIndex::Item* queued = durable.queue.find(item.id);
     durable.last_error.reset();
     if (queued == nullptr) return false;  // a later group of the same paths has taken its place
     report.paths = queued->paths;
+    const bool is_new = report.state == PublishState::kPublished && !outcome.held && queued->queued != SteadyTime{};
+    if (is_new) root = queued->root;
     if (report.state == PublishState::kPublished && queued->queued != SteadyTime{}) {
       parts_.metrics.publish_times.observe(static_cast<uint64_t>((now - queued->queued) / std::chrono::nanoseconds(1)));
     }
@@ -271,10 +275,17 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
   if (report.state == PublishState::kKeptLocal) parts_.metrics.kept_local.add();
   if (outcome.superseded) parts_.metrics.superseded.add();
   if (report.state == PublishState::kRefused) parts_.metrics.refused.add();
+  if (root) gather_start(item.publish, *root);
   if (!changed.empty() && parts_.on_change) parts_.on_change(changed);
   if (current && parts_.on_publish) parts_.on_publish(report);
   fail_point("publish.told");
   parts_.durable.notify_with([](Durable& durable) { durable.in_flight.reset(); });
+}
+
+/// Of all hosts that saw the same start, the one whose list the cluster took has its artefacts gathered.
+void Publisher::gather_start(const Publish& publish, const std::string& root) {
+  if (!layout::is_start_list(publish.entries.front().path)) return;
+  sweeper_.gather({root, publish.entries.front().digest});
 }
 
 void Publisher::renew_used(SteadyTime now) {

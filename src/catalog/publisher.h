@@ -64,6 +64,7 @@ class Publisher {
   /// comes soon, and is nobody's failure.
   [[nodiscard]] Result<Outcome> attempt(const Item& item);
   void finish(const Item& item, const Outcome& outcome);
+  void gather_start(const Publish& publish, const std::string& root);
   void try_later(const Item& item, const Error& error);
   void park(const Item& item, const Error& error);
   /// Puts a group off, because another host is about to publish the same.

@@ -31,6 +31,7 @@ class QueueIndex {
     uint64_t attempts = 0;    ///< failed attempts, without those that failed because the cluster was away
     SteadyTime not_before{};  ///< the item is parked until then
     SteadyTime queued{};      ///< 0: an earlier process queued it
+    std::string root{};       ///< Publish::root; not kept over a restart
   };
   /// The item to publish next, if any; else when there may be one.
   struct Next {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sweeper.h"
 
+#include <optional>
 #include <utility>
 
 #include "backoff.h"
@@ -17,13 +18,31 @@ constexpr Milliseconds kSweepPatience{600'000};
 
 void Sweeper::run() {
   Backoff jitter;
+  // Not all mounts of a rack at once, and none right after its start.
+  const auto next_due = [&] {
+    return std::chrono::steady_clock::now() + jitter.jittered(parts_.options.sweep_interval);
+  };
+  SteadyTime due = next_due();
   while (!parts_.stopping) {
-    // Not all mounts of a rack at once, and none right after its start.
-    const auto due = std::chrono::steady_clock::now() + jitter.jittered(parts_.options.sweep_interval);
-    const auto called = [](const State& state) { return state.stopping || !state.wanted.empty(); };
-    auto wanted = state_.wait_until(due, called, [](State& state) { return std::exchange(state.wanted, {}); });
-    for (const auto& scope : wanted) sweep(scope, true);
-    if (!wanted.empty()) continue;
+    const auto called = [](const State& state) {
+      return state.stopping || !state.wanted.empty() || !state.starts.empty();
+    };
+    struct Work {
+      std::set<remote::ScopeId> wanted;
+      std::optional<Gatherer::Start> start;
+    };
+    const Work work = state_.wait_until(due, called, [](State& state) {
+      Work taken{std::exchange(state.wanted, {}), std::nullopt};
+      if (!state.starts.empty()) {
+        taken.start = std::move(state.starts.front());
+        state.starts.pop_front();
+      }
+      return taken;
+    });
+    for (const auto& scope : work.wanted) sweep(scope, true);
+    if (work.start) gatherer_.gather(*work.start);
+    if (std::chrono::steady_clock::now() < due) continue;
+    due = next_due();
     const auto followed = parts_.tree.read([](const EntryTree& tree) { return tree.followed(); });
     for (const auto& scope : followed) sweep(scope.id, false);
   }
@@ -35,6 +54,12 @@ void Sweeper::stop() {
 
 void Sweeper::want(const remote::ScopeId& scope) {
   state_.notify_with([&](State& state) { state.wanted.insert(scope); });
+}
+
+void Sweeper::gather(Gatherer::Start start) {
+  state_.notify_with([&](State& state) {
+    if (state.starts.size() < kMostStarts) state.starts.push_back(std::move(start));
+  });
 }
 
 void Sweeper::sweep(const remote::ScopeId& scope, bool wanted) {

@@ -1,36 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <deque>
 #include <map>
 #include <set>
 #include <vector>
 
+#include "gatherer.h"
 #include "inductorfs/base/guarded.h"
 #include "parts.h"
 
 namespace inductorfs::catalog {
 
-/// Lets the indices of the followed scopes be swept (remote::Remote::sweep). Every mount asks now and then; the cluster
-/// lets one of them do it. Confined to the catalog-sweep thread, except want() and stop().
+/// Keeps house in the cluster: lets the indices of the followed scopes be swept (remote::Remote::sweep), for which
+/// every mount asks at times and which the cluster lets one of them do, and what this host has published be gathered
+/// (Gatherer). Confined to the catalog-sweep thread, except want(), gather() and stop().
 class Sweeper {
  public:
-  explicit Sweeper(Parts& parts) : parts_(parts), remote_(parts.remote, [this] { return parts_.stopping.load(); }) {}
+  explicit Sweeper(Parts& parts)
+      : parts_(parts), remote_(parts.remote, [this] { return parts_.stopping.load(); }), gatherer_(parts) {}
 
   /// Runs the catalog-sweep thread; returns when parts.stopping is set and stop() was called.
   void run();
   void stop();
   /// Asks for a sweep of a scope that a publish found full.
   void want(const remote::ScopeId& scope);
+  /// Asks that the artefacts of a start be gathered. Of many starts at once the first kMostStarts are.
+  void gather(Gatherer::Start start);
 
  private:
+  static constexpr size_t kMostStarts = 64;
   struct State {
     bool stopping = false;
     std::set<remote::ScopeId> wanted;
+    std::deque<Gatherer::Start> starts;
   };
   void sweep(const remote::ScopeId& scope, bool wanted);
 
   Parts& parts_;
   CancellableRemote remote_;
+  Gatherer gatherer_;
   Guarded<State> state_;
 };
 

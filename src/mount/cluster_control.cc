@@ -16,6 +16,7 @@
 #include "inductorfs/layout/scope.h"
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/mount/process.h"
+#include "node_record.h"
 #include "orders.h"
 #include "remote_options.h"
 
@@ -49,20 +50,6 @@ std::string random_id() {
   return to_hex(std::string_view(bytes.data(), bytes.size()));
 }
 
-/// A record is a mount's, or anybody's: a deep or long one would cost much memory for each of thousands.
-Json parse_record(const std::string& text) {
-  constexpr int kDeepest = 3;
-  constexpr int kMostParts = 256;
-  int parts = 0;
-  bool is_fine = true;
-  const auto look = [&](int depth, Json::parse_event_t, Json&) {
-    is_fine = is_fine && depth <= kDeepest && ++parts <= kMostParts;
-    return is_fine;
-  };
-  Json parsed = Json::parse(text, look, false);
-  return is_fine ? parsed : Json();
-}
-
 void sort(Json& nodes) {
   std::stable_sort(nodes.begin(), nodes.end(), [](const Json& a, const Json& b) {
     return std::pair(config::text_at(a, "host"), config::text_at(a, "mountpoint")) <
@@ -75,7 +62,7 @@ Result<Json> nodes_of(Remote& cluster) {
   INDUCTORFS_TRY_ASSIGN(auto records, cluster.list_nodes(remote::kNodesLimit, soon()));
   Json nodes = Json::array();
   for (const remote::NodeRecord& record : records) {
-    const Json told = parse_record(record.text);
+    const Json told = parse_node_record(record.text);
     Json node = Json::object({{"id", record.id}, {"age_s", static_cast<uint64_t>(record.age.count() / 1000)}});
     if (told.is_object()) {
       for (const auto& [name, value] : told.items()) {

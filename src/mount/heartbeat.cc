@@ -10,6 +10,7 @@
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
+#include "inductorfs/codec/frame.h"
 #include "inductorfs/config/paths.h"
 
 namespace inductorfs::mount {
@@ -198,6 +199,7 @@ std::string Heartbeat::record() const {
                                        {"host", config::printable(layers_.origin.substr(0, layers_.origin.find('/')))},
                                        {"mountpoint", config::printable(settings_.mountpoint.substr(0, kPathShown))},
                                        {"version", INDUCTORFS_VERSION},
+                                       {"codec", codec::kNewestCodec},
                                        {"uid", ::geteuid()},
                                        {"started", started_},
                                        {"scopes", std::move(shown)},

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <memory>
 #include <utility>
 
 #include "inductorfs/base/clock.h"
@@ -19,6 +20,7 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/regular_file.h"
 #include "inductorfs/base/trusted_file.h"
+#include "inductorfs/codec/frame.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/mount/open_files.h"
 #include "inductorfs/mount/process.h"
@@ -28,6 +30,7 @@
 #include "inductorfs/remote/local_remote.h"
 #include "inductorfs/remote/server_examination.h"
 #include "inductorfs/takeover/request_slots.h"
+#include "node_record.h"
 #include "orders.h"
 #include "remote_options.h"
 
@@ -110,6 +113,8 @@ Result<std::unique_ptr<catalog::Catalog>> open_catalog(const config::Settings& s
   options.keeps_local = config::why_nothing_is_published(settings);
   // Heartbeat; what is never published needs no permission.
   options.awaits_permission = !settings.remote.empty() && options.keeps_local.empty();
+  const auto codecs = std::make_shared<NodeCodecs>(codec::kNewestCodec);
+  options.may_gather = [codecs](remote::Remote& cluster) { return codecs->all_read(cluster); };
   return catalog::Catalog::open(
       options, *layers.remote, *layers.store,
       [&host](const remote::ScopeId& scope, std::string_view path) { return host.accepts(scope, path); },

@@ -32,6 +32,8 @@ struct State {
   std::vector<remote::PublishGroup> published;  ///< in order
   std::vector<std::pair<std::string, codec::Digest>> lost;
   std::vector<codec::Digest> renewed;
+  uint64_t asked_to_sweep = 0;
+  std::vector<std::vector<codec::Digest>> gathered;
   std::set<std::string> newer;       ///< paths with an entry that only a newer release can read
   bool full = false;                 ///< every scope, until one is swept
   uint64_t swept = 0;                ///< sweeps that were wanted

@@ -75,6 +75,10 @@ class FakeRemote final : public remote::Remote {
     });
   }
 
+  Result<remote::GatherReport> gather(std::span<const codec::Digest> digests, Deadline) override {
+    state.with([&](State& now) { now.gathered.emplace_back(digests.begin(), digests.end()); });
+    return remote::GatherReport{digests.size()};
+  }
   Result<void> renew(std::span<const codec::Digest> digests, Deadline deadline) override {
     if (auto error = obstacle(deadline)) return fail(*error);
     state.notify_with([&](State& now) { now.renewed.insert(now.renewed.end(), digests.begin(), digests.end()); });
@@ -83,7 +87,7 @@ class FakeRemote final : public remote::Remote {
 
   Result<remote::SweepReport> sweep(const remote::ScopeId&, bool wanted, Deadline) override {
     return state.notify_with([&](State& now) {
-      if (wanted) ++now.swept;
+      ++(wanted ? now.swept : now.asked_to_sweep);
       now.full = false;
       return remote::SweepReport{.ours = true};
     });

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start lists: a node fetches with a job's first name what an earlier start of the same job asked for, and nothing of other jobs."""
+import hashlib
 import json
 import os
 import subprocess
@@ -10,20 +11,22 @@ from inductorfs_testing.mounts import appears, suspended
 from inductorfs_testing.processes import wait_until
 
 KEYS = 16
+# What the artefacts of a job have in common.
+COMMON = "".join(hashlib.sha256(f"{line}".encode()).hexdigest() for line in range(60))
 # A job: it asks for graphs as torch does, compiles what is not there, and reads what is.
 JOB = """
 import os, sys
 from inductorfs_testing import artefacts
 cache, name, first, keys = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 for number in range(first, keys):
-    path = artefacts.graph(f"{name} {number}", artefacts_content := f"{name} {number} " * 50)
+    path = artefacts.graph(f"{name} {number}", artefacts_content := sys.argv[5] + f"{name} {number} " * 50)
     directory = os.path.join(cache, os.path.dirname(path))
     try:
         found = os.listdir(directory)
     except FileNotFoundError:
         found = []
     if found:
-        open(os.path.join(directory, found[0])).read()
+        assert open(os.path.join(directory, found[0])).read() == artefacts_content
     else:
         artefacts.write_graph(cache, f"{name} {number}", artefacts_content)
 """
@@ -31,7 +34,7 @@ for number in range(first, keys):
 
 def job(node, name, first=0, keys=KEYS):
     support = os.path.dirname(os.path.dirname(os.path.abspath(artefacts.__file__)))
-    subprocess.run([sys.executable, "-c", JOB, node.cache, name, str(first), str(keys)], check=True, timeout=60,
+    subprocess.run([sys.executable, "-c", JOB, node.cache, name, str(first), str(keys), COMMON], check=True, timeout=60,
                    env=os.environ | {"PYTHONPATH": support})
 
 
@@ -45,7 +48,7 @@ def published(node, lists):
 
 
 def graph_of(name, number):
-    return artefacts.graph(f"{name} {number}", f"{name} {number} " * 50)
+    return artefacts.graph(f"{name} {number}", COMMON + f"{name} {number} " * 50)
 
 
 def test_a_node_gets_the_whole_set_with_the_first_name(cluster):
@@ -99,3 +102,35 @@ def test_no_program_sees_one(cluster):
     c = cluster.quick("c")
     appears(c.cache / graph_of("mine", 0))
     assert not (c.cache / ".starts").exists()
+
+
+def bytes_of_blobs(cluster):
+    return sum(cluster.redis.size_of(key) for key in cluster.redis.keys("ifs1:b:*"))
+
+
+def test_what_a_start_asked_for_takes_little_of_the_server(cluster):
+    a = cluster.quick("a")
+    job(a, "mine")
+    a.sync()
+    before = bytes_of_blobs(cluster)
+    published(a, 1)
+    wait_until(lambda: a.counters().get("remote.gathered_blobs") == KEYS, 20, "the artefacts to be gathered")
+    assert bytes_of_blobs(cluster) < before / 3
+    wait_until(lambda: "catalog.gathered" in a.log.read_text(), 10, "the log to say so")
+    b = cluster.quick("b", "--prefetch", "0")
+    wait_until(lambda: b.status()["catalog"]["entries"] == a.status()["catalog"]["entries"], 20, "the entries")
+    job(b, "mine")  # it compares
+    counters = b.counters()
+    assert counters["remote.fetch_blocks"] == 1 and counters.get("lookup.lost", 0) == 0
+    assert b.status()["catalog"]["queued"] == 0, "nothing was compiled"
+
+
+def test_nothing_is_gathered_beside_a_release_that_could_not_read_it(cluster):
+    earlier = json.dumps({"v": 1, "host": "old", "mountpoint": "/cache", "version": "0.0.9"})
+    cluster.redis.command("SET", "ifs1:{nodes}:node:0123456789abcdef", earlier)
+    cluster.redis.command("ZADD", "ifs1:{nodes}:registry", str(2**53), "0123456789abcdef")
+    a = cluster.quick("a")
+    job(a, "mine")
+    published(a, 1)
+    wait_until(lambda: "catalog.not_gathered" in a.log.read_text(), 20, "the reason")
+    assert a.counters().get("remote.gathered_blobs", 0) == 0

@@ -73,6 +73,8 @@ struct CatalogOptions {
   Milliseconds renew_pause{60'000};             ///< the pause between two batches of such reports
   bool awaits_permission = false;               ///< publish only as permit_publishing() allows
   Milliseconds sweep_interval{3'600'000};       ///< how often to ask whether a scope is to be swept, jittered
+  /// Says whether all mounts of the cluster read solid blocks (remote::Remote::gather), over this handle; may block.
+  std::function<bool(remote::Remote&)> may_gather = [](remote::Remote&) { return true; };
 };
 
 struct CatalogStatus {

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "parts.h"
+
+namespace inductorfs::catalog {
+
+/// Puts the small artefacts of a job's start into solid blocks of the cluster (remote::Remote::gather), when this host
+/// has published the start's list: what belongs together then takes less memory there, and a fresh node gets it with a
+/// few values. Confined to the catalog-sweep thread.
+class Gatherer {
+ public:
+  explicit Gatherer(Parts& parts) : parts_(parts), remote_(parts.remote, [this] { return is_over(); }) {}
+
+  /// A start list that was published.
+  struct Start {
+    std::string root;
+    codec::Digest list;
+  };
+  /// Gathers what the list names and the root shows. Blocks on the cluster and on the local disk; best effort.
+  void gather(const Start& start);
+
+ private:
+  [[nodiscard]] bool is_over() const;
+  [[nodiscard]] std::vector<codec::Digest> blobs_of(const Start& start) const;
+
+  Parts& parts_;
+  CancellableRemote remote_;
+};
+
+}  // namespace inductorfs::catalog

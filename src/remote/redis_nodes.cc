@@ -16,8 +16,9 @@ using redis::Reply;
 /// Records that are asked for at once: kRecordsAtOnce * kNodeRecordLimit must fit into the window.
 constexpr size_t kRecordsAtOnce = 256;
 static_assert(kRecordsAtOnce * kNodeRecordLimit <= kWindowBytes);
-/// A mount registers every 30 s. The registry may name some mounts whose record is gone; nobody is shown them.
-constexpr Milliseconds kRegistryLifetime = 2 * kNodeLifetime;
+/// Outlives some registrations (kRegisterInterval). The registry may name mounts whose record is gone; nobody is shown
+/// them.
+constexpr Milliseconds kRegistryLifetime = 10 * kNodeLifetime;
 
 Result<void> check_node(const std::string& id) {
   const bool good = !id.empty() && id.size() <= kNodeIdLimit && id.find_first_not_of("0123456789abcdef") == id.npos;
@@ -49,6 +50,24 @@ void note_writes(const std::vector<Reply>& replies, bool writes, WriteCondition&
   }
 }
 
+/// Puts a mount into the registry, and begins the lifetimes anew. Returns why the server refused; empty if it took it.
+Result<std::string> register_node(Conversation& channel, const NodeKeys& keys, const std::string& id,
+                                  const Lifetime& orders_lifetime) {
+  const std::string lifetime = std::to_string(kRegistryLifetime.count());
+  const std::string most = std::to_string(kNodesLimit);
+  const std::vector<redis::Command> commands = {
+      {"EVAL", register_scope_script(), "1", keys.registry, id, lifetime, most},
+      {"PEXPIRE", keys.registry, lifetime},
+      {"PEXPIRE", keys.orders, orders_lifetime.text}};
+  INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(commands));
+  // A key of another type is nobody's of ours, and would keep every mount out for good.
+  if (replies[0].is_error() && replies[0].text.find("WRONGTYPE") != std::string::npos) {
+    INDUCTORFS_TRY_ASSIGN(auto again, channel.call_all({{"UNLINK", keys.registry}, commands[0], commands[1]}));
+    replies[0] = std::move(again[1]);
+  }
+  return replies[0].is_error() ? redis::to_error(replies[0]).what() : std::string();
+}
+
 }  // namespace
 
 Result<BeatAnswer> beat_at(RedisClient& session, WriteCondition& condition, const std::string& id,
@@ -59,15 +78,11 @@ Result<BeatAnswer> beat_at(RedisClient& session, WriteCondition& condition, cons
   const NodeKeys keys(session.options().prefix);
   const std::string node = keys.node(id);
   const std::string lifetime = std::to_string(kNodeLifetime.count());
-  const std::string registry_lifetime = std::to_string(kRegistryLifetime.count());
-  const std::string most = std::to_string(kNodesLimit);
   const Lifetime orders_lifetime = Lifetime::of_scopes(session.options());
   std::vector<redis::Command> commands = {{"GETRANGE", keys.orders, "0", last_byte_of_orders()}};
-  if (writes) commands.push_back({"SET", node, record, "PX", lifetime});
-  if (writes && registers) {
-    commands.push_back({"EVAL", register_scope_script(), "1", keys.registry, id, registry_lifetime, most});
-    commands.push_back({"PEXPIRE", keys.registry, registry_lifetime});
-    commands.push_back({"PEXPIRE", keys.orders, orders_lifetime.text});
+  if (writes) {
+    commands.push_back({"SET", node, record, "PX", lifetime});
+    commands.push_back({"ZSCORE", keys.registry, id});
   }
   BeatAnswer answer;
   INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
@@ -76,14 +91,15 @@ Result<BeatAnswer> beat_at(RedisClient& session, WriteCondition& condition, cons
     note_writes(replies, writes, condition);
     if (replies[0].is_error() && !is_of_wrong_type(replies[0])) return fail(redis::to_error(replies[0]));
     answer.orders = orders_in(replies[0]);
-    for (size_t i = 1; i < std::min<size_t>(replies.size(), 3); ++i) {
-      if (replies[i].is_error() && answer.not_listed.empty()) answer.not_listed = redis::to_error(replies[i]).what();
+    if (!writes) return {};
+    if (replies[1].is_error()) {
+      answer.not_listed = redis::to_error(replies[1]).what();
+      return {};
     }
-    // A key of another type is nobody's of ours, and would keep every mount out for good.
-    if (writes && registers && replies[2].is_error() && replies[2].text.find("WRONGTYPE") != std::string::npos) {
-      INDUCTORFS_TRY_ASSIGN(auto again, channel.call_all({{"UNLINK", keys.registry}, commands[2], commands[3]}));
-      if (!again[1].is_error() && !replies[1].is_error()) answer.not_listed.clear();
-    }
+    // A server that was emptied, or has evicted the registry, names nobody; what it may not be asked is not known.
+    const bool is_named = replies[2].kind == Reply::Kind::kString;
+    if (!registers && is_named) return {};
+    INDUCTORFS_TRY_ASSIGN(answer.not_listed, register_node(channel, keys, id, orders_lifetime));
     return {};
   }));
   return answer;

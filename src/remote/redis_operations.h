@@ -61,7 +61,8 @@ void fetch_blobs(RedisClient& session, BlockCache& cache, std::span<const codec:
 [[nodiscard]] Result<std::vector<ScopeInformation>> list_announced(RedisClient& session, size_t limit,
                                                                    Deadline deadline);
 
-/// `registers` puts the mount into the registry, and begins the lifetime of the orders anew.
+/// Puts the mount into the registry, and begins the lifetime of the orders anew, if `registers`, or if the registry
+/// does not name the mount.
 [[nodiscard]] Result<BeatAnswer> beat_at(RedisClient& session, WriteCondition& condition, const std::string& id,
                                          std::string_view record, bool registers, Deadline deadline);
 void leave_nodes(RedisClient& session, const std::string& id, Deadline deadline);

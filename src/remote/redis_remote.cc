@@ -13,8 +13,8 @@ constexpr size_t kPrefixLimit = 64;
 /// What was announced is said again when a quarter of its lifetime has passed: a server that was away for a while, or
 /// one announcement that failed, does not make a scope in use look unused.
 constexpr int kAnnouncementsPerLifetime = 4;
-/// A server that has lost its data lists this mount again after it.
-constexpr Milliseconds kRegisterInterval{30'000};
+/// A registration outlives three of it. A server that has forgotten one is told with the next record (beat_at()).
+constexpr Milliseconds kRegisterInterval{300'000};
 constexpr Milliseconds kKeepPatience{2'000};
 
 /// A cluster behind one Redis server. Safe for concurrent use.

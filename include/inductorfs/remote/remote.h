@@ -207,9 +207,9 @@ class Remote {
   }
 
   /// Reads the orders and, unless it is empty, writes this mount's record with a lifetime of kNodeLifetime, in one
-  /// round trip. A remote that only reads writes none. `id` is 1 .. kNodeIdLimit lower-case hex digits; a longer record
-  /// than kNodeRecordLimit is kInvalid. A record that the server refuses is no error (BeatAnswer::not_listed).
-  /// kNotPermitted: this user may not read the orders.
+  /// round trip, and one more when the list of mounts has to be told of this one. A remote that only reads writes none.
+  /// `id` is 1 .. kNodeIdLimit lower-case hex digits; a longer record than kNodeRecordLimit is kInvalid. A record that
+  /// the server refuses is no error (BeatAnswer::not_listed). kNotPermitted: this user may not read the orders.
   [[nodiscard]] virtual Result<BeatAnswer> beat(const std::string& /*id*/, std::string_view /*record*/,
                                                 Deadline /*deadline*/) {
     return fail(ErrorCode::kNotSupported);

@@ -25,6 +25,8 @@ class ScopeLooks {
   [[nodiscard]] Result<std::vector<ScopeId>> look_at(Conversation& channel, const std::vector<size_t>& places);
 
  private:
+  [[nodiscard]] Result<std::vector<size_t>> with_history(Conversation& channel, const std::vector<size_t>& places);
+
   HeadWatch& heads_;
   const std::vector<std::pair<ScopeId, Position>>& scopes_;
   std::vector<ScopeKeys> keys_;

@@ -114,6 +114,31 @@ TEST_F(RedisFollow, NewsOfOneScopeCostNothingForTheOthers) {
   EXPECT_LE(grew("hmget"), 2 * kNews + 30) << "two for each read, and the looks at all heads in between";
 }
 
+TEST_F(RedisFollow, ScopesWithoutHistoryAreLookedAtTogether) {
+  options.head_interval = Milliseconds(50);
+  reopen();
+  Scopes scopes;
+  for (int i = 0; i < 12; ++i) scopes.emplace_back("empty" + std::to_string(i), Position{});
+  const auto wait = [&](Milliseconds most) { return remote->wait_for_changes(scopes, most, [] { return false; }); };
+  ASSERT_TRUE(wait(Milliseconds(200)));
+  EXPECT_FALSE(calls().contains("hmget"));
+  std::ranges::copy_n(twelve_scopes().begin(), 2, scopes.begin());
+  ASSERT_TRUE(wait(Milliseconds(100)));
+  const auto begin = calls();
+  const auto moved = wait(Milliseconds(500));
+  ASSERT_TRUE(moved);
+  EXPECT_TRUE(moved->empty());
+  const auto end = calls();
+  EXPECT_GT(end.at("hmget"), begin.at("hmget"));
+  EXPECT_EQ(end.at("hmget") - begin.at("hmget"), 2 * (end.at("exists") - begin.at("exists")));
+
+  // What XREAD cannot tell: the log of that history was evicted.
+  run({"HSET", ScopeKeys("ifs1", scopes[7].first).meta, "gen", "3", "nonce", "of another mount"});
+  const auto found = wait(Milliseconds(60'000));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(*found, std::vector<ScopeId>{scopes[7].first});
+}
+
 TEST_F(RedisFollow, AServerThatWasEmptiedIsNoticedAfterOneRest) {
   options.follow_rest = Milliseconds(50);
   options.head_interval = Milliseconds(3'600'000);

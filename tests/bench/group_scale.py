@@ -60,8 +60,9 @@ def starters(plan, table):
 
 
 def followers(plan, table):
-    """They only listen; then one node publishes every two seconds."""
-    mounts, seconds, publishes = plan.pick((5, 1, 1), (50, 10, 4), (1_000, 30, 20))
+    """They only listen; then one node publishes every two seconds. All begin at once: less than two looks at the heads (RemoteOptions::head_interval)
+    would have one or none of them by chance."""
+    mounts, seconds, publishes = plan.pick((5, 1, 1), (50, 30, 4), (1_000, 30, 20))
     plan.phase(f"{mounts:,} mounts that listen")
     told = told_by(plan.program("bench_followers"), mounts, seconds, publishes)
     for what, name in (("idle", "idle"), ("publishing", "one publish every two seconds")):

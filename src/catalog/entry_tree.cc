@@ -149,8 +149,8 @@ EntryTree::Change EntryTree::set(ScopeIndex scope, const codec::Entry& entry) {
   Trail trail = trail_of(entry.path);
   const bool blocked = trail.whole() ? !trail.last().is_file() : trail.last().is_file();
   if (blocked || trail.names.empty()) return Change::kRefused;
-  const bool known = trail.whole() && trail.last().leaf_of(scope) != nullptr;
-  if (!known && known_ >= entry_limit_) return Change::kRefused;
+  const bool has_it = trail.whole() && trail.last().leaf_of(scope) != nullptr;
+  if (!has_it && known() >= entry_limit_) return Change::kRefused;
 
   Leaf next{entry.digest,
             entry.size,
@@ -162,7 +162,7 @@ EntryTree::Change EntryTree::set(ScopeIndex scope, const codec::Entry& entry) {
             false,
             is_unfit(entry.path, entry.digest),
             layout::is_start_list(entry.path)};
-  if (known) return update(trail, *std::ranges::find(trail.last().leaves, scope, &Leaf::scope), std::move(next));
+  if (has_it) return update(trail, *std::ranges::find(trail.last().leaves, scope, &Leaf::scope), std::move(next));
   while (!trail.whole()) {
     const std::string_view name = trail.names[trail.nodes.size() - 1];
     PathNode& parent = trail.last();
@@ -171,7 +171,7 @@ EntryTree::Change EntryTree::set(ScopeIndex scope, const codec::Entry& entry) {
   }
   const bool visible = next.visible();
   trail.last().leaves.push_back(std::move(next));
-  ++known_;
+  known_.add(scope);
   count(trail, scope, false, visible);
   return visible ? Change::kVisible : Change::kHidden;
 }
@@ -197,7 +197,7 @@ bool EntryTree::remove(ScopeIndex scope, std::string_view path) {
   const bool was = leaf->visible();
   count(trail, scope, was, false);
   leaves.erase(leaf);
-  --known_;
+  known_.remove(scope);
   for (size_t depth = trail.names.size(); depth > 0; --depth) {
     if (!trail.nodes[depth]->leaves.empty() || !trail.nodes[depth]->children().empty()) break;
     auto& siblings = trail.nodes[depth - 1]->directory->children;
@@ -376,6 +376,7 @@ std::vector<EntryTree::Candidate> EntryTree::candidates(const remote::ScopeId& s
 
 std::vector<std::string> EntryTree::paths_of(ScopeIndex scope) const {
   std::vector<std::string> paths;
+  if (!known_.any_of([scope](ScopeIndex one) { return one == scope; })) return paths;
   std::string path;
   visit(root_, path, [&](const std::string& at, const PathNode& node) {
     if (node.leaf_of(scope) != nullptr) paths.push_back(at);

@@ -108,7 +108,7 @@ class EntryTree {
   void await_echo(const std::string& path, const codec::Digest& digest);
 
   /// Returns how many entries there are, those of all scopes together.
-  [[nodiscard]] uint64_t known() const { return known_; }
+  [[nodiscard]] uint64_t known() const { return known_.total(); }
   /// Returns how many of these some root may show.
   [[nodiscard]] uint64_t visible() const { return root_.directory->visible.total(); }
   /// Returns how many are start lists, of all scopes together. Costs the number of their names.
@@ -189,7 +189,7 @@ class EntryTree {
   FollowedScopes scopes_;
   uint64_t entry_limit_;
   PathNode root_;
-  uint64_t known_ = 0;
+  ScopeCounts known_;  ///< the leaves, visible or not
   std::unordered_map<std::string, std::vector<codec::Digest>> marks_;
   std::map<std::string, uint64_t, std::less<>> marked_roots_;  ///< the paths in `marks_` of each root but the empty one
   std::vector<std::pair<std::string, codec::Digest>> dropped_marks_;

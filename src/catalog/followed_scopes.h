@@ -32,7 +32,8 @@ struct Following {
   std::set<ScopeIndex> gone;  ///< scopes that are no longer followed; their entries are still to be removed
 };
 
-/// How many visible entries each scope has at and below a directory. Needs external synchronisation.
+/// How many entries of some kind each scope has, such as the visible ones at and below a directory. Needs external
+/// synchronisation.
 class ScopeCounts {
  public:
   void add(ScopeIndex scope);

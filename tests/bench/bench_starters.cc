@@ -116,7 +116,7 @@ double run_all(int mounts, const Start& start, uint64_t& bytes) {
 
 int run(bool ours, int mounts) {
   bench::allow_many_files();
-  testing::RedisServer server({.arguments = {"--maxclients", "20000"}});
+  testing::RedisServer server({.arguments = {"--maxclients", "20000", "--tcp-backlog", "4096"}});
   bench::StormOptions storm;
   storm.hosts = 1;
   storm.job = bench::medium_job();

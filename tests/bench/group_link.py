@@ -34,7 +34,7 @@ from torch_record import recorded
 CELLS = {
     "smoke": "50x1@0",
     "short": "1000x20@0.64,200x20@0.64+tls,100x1@5,50x200@0.64/1,corpus@0.64",
-    "full": "1000x20@0,1000x20@0.1,1000x20@0.64,1000x20@5,1000x20@40,1000x20@0.64/1,1000x20@0.64+tls,1000x1@0.64,1000x200@0.64,20000x20@0.64,corpus@0.64",
+    "full": "1000x20@0,1000x20@0.1,1000x20@0.64,1000x20@5,200x20@40,1000x20@0.64/1,1000x20@0.64+tls,1000x1@0.64,1000x200@0.64,20000x20@0.64,corpus@0.64",
 }
 CELL = re.compile(r"(?:(\d+)x(\d+)|corpus)@([\d.]+)(?:/([\d.]+))?(\+tls)?")
 AIMED = re.compile(r"\d+x20@0\.64")
@@ -201,7 +201,7 @@ class Site:
 def one_cell(plan, site, cell, table):
     plan.phase(cell.name)
     rows = {what: table.row(f"{cell.name}: {what}", aim=aim if AIMED.fullmatch(cell.text) else None) for what, aim in AIMS.items()}
-    rounds = plan.pick(1, 2, 2 if cell.count > 10_000 else 3)
+    rounds = plan.pick(1, 2, 1 if cell.count > 10_000 else 3)
     with site.link(cell) as port:
         for number in range(rounds):
             calls = {"raw": site.raw, "prefetched": site.prefetched, "first touch": site.first_touch, "one by one": site.one_by_one, BARE: site.bare}

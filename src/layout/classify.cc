@@ -94,7 +94,7 @@ Rooted take_apart(std::string_view path) {
   for (size_t i = 0; i < *size; ++i) begin += rooted.inner[i].size() + 1;
   if (begin > 0) rooted.root = path.substr(0, begin - 1);
   std::string_view rest = path.substr(begin);
-  rooted.inner = rooted.inner.after(*size);
+  rooted.inner = split(rest);  // as the canonical path is: components beyond kPartLimit come into sight
   if (is_distinct_triton_key(rooted.inner[0])) {
     rooted.inner = below_any_device(rooted.inner);
     rooted.canonical = std::string(kDevices) + std::string(rest);

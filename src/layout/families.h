@@ -27,15 +27,6 @@ struct PathParts {
   bool clean = false;
 
   [[nodiscard]] std::string_view operator[](size_t index) const { return part[index]; }
-  /// Without the first components.
-  [[nodiscard]] PathParts after(size_t components) const {
-    PathParts rest;
-    for (size_t i = components; i < std::min(count, kPartLimit); ++i) rest.part[i - components] = part[i];
-    rest.count = count - components;
-    rest.last = last;
-    rest.clean = clean;
-    return rest;
-  }
 };
 
 /// Takes a path apart; the components point into it. `clean` is false for one that no name of a family can have.

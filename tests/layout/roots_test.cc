@@ -167,5 +167,18 @@ TEST(Roots, AreNoPartOfACanonicalName) {
   EXPECT_EQ(name_of(longest + "/fxgraph").root, "") << "no path at all";
 }
 
+TEST(Roots, ADeepPathIsInTheClusterWhatItIsBelowItsRoot) {
+  // More components than are looked at: which of them are seen must not depend on the root's depth.
+  std::string path = "a_root/of/some/depth/flashinfer/cubins/" + std::string(40, 'a');
+  for (int i = 0; i < 18; ++i) path += "/deeper";
+  for (const char* last : {"/tmp.pid_1_2/k.cubin", "/k.cubin"}) {
+    const Classification whole = classify(path + last);
+    EXPECT_EQ(whole.root, "a_root/of/some/depth/flashinfer") << last;
+    const Classification below = classify(whole.canonical);
+    EXPECT_EQ(below.family, whole.family) << last;
+    EXPECT_EQ(below.canonical, whole.canonical) << last;
+  }
+}
+
 }  // namespace
 }  // namespace inductorfs::layout

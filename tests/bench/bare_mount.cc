@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <map>
@@ -241,11 +240,10 @@ int main(int count, char** arguments) {
     return 2;
   }
   ::umask(0);
-  // A descriptor for each name that the kernel knows.
   struct rlimit files {};
   ::getrlimit(RLIMIT_NOFILE, &files);
-  files.rlim_cur = files.rlim_max = std::max<rlim_t>(files.rlim_max, 200'000);
-  if (::setrlimit(RLIMIT_NOFILE, &files) != 0) std::perror("bare_mount: open files");
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
   root.path = ::open(arguments[1], O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (root.path < 0) {
     std::perror(arguments[1]);

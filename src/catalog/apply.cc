@@ -2,6 +2,8 @@
 // How a delta gets into memory and onto the disk: the second half of Tail.
 #include <algorithm>
 #include <chrono>
+#include <deque>
+#include <iterator>
 #include <span>
 #include <string_view>
 #include <thread>
@@ -26,42 +28,59 @@ std::span<const T> chunk_at(const std::vector<T>& all, size_t start, size_t leng
   return std::span<const T>(all).subspan(start, std::min(length, all.size() - start));
 }
 
+template <typename T>
+std::vector<T> take_front(std::deque<T>& all, size_t length) {
+  const auto end = all.begin() + static_cast<ptrdiff_t>(std::min(length, all.size()));
+  std::vector<T> front(std::move_iterator(all.begin()), std::move_iterator(end));
+  all.erase(all.begin(), end);
+  return front;
+}
+
 }  // namespace
 
 bool Tail::apply(Followed& scope, remote::Delta delta, bool ended) {
-  delta.set = acceptable(scope, std::move(delta.set));
+  const size_t came = delta.set.size();
+  std::erase_if(delta.set, [&](const codec::Entry& entry) { return !parts_.acceptable(scope.id, entry); });
+  refuse(scope, came - delta.set.size());
   if (delta.reset) {
-    // A snapshot comes in no order. Neighbours have their directory, the kernel's notices and the database's pages in
-    // common.
+    scope.unwritten = true;
+    state_.with([&](State& state) { state.unwritten.insert(scope.index); });
+    // It comes in no order. Neighbours have their directory and the kernel's notices in common.
     std::ranges::sort(delta.set, {}, &codec::Entry::path);
     // Not "forget all, then add": what stays the same must not be missing in between.
     remove_from_memory(scope.index, stale_after(scope, delta.set));
   }
   remove_from_memory(scope.index, delta.removed);
+  std::deque<codec::Entry> taken;
   // No longer followed: memory takes nothing of it, so the disk stays where it was, for the scope's return.
-  if (!set_in_memory(scope, delta.set)) return false;
-  scope.position = delta.position;
-  state_.with([&](State& state) { state.positions[scope.index] = delta.position; });
-  parts_.metrics.entries.set(parts_.tree.read([](const EntryTree& tree) { return tree.known(); }));
-  // Memory is what is shown; the disk may take longer.
-  if (ended) {
-    scope.synced = true;
-    note_synced();
+  if (!set_in_memory(scope, std::move(delta.set), scope.unwritten ? nullptr : &taken)) {
+    // Of a snapshot, memory has a part that nothing can come after.
+    if (delta.reset && std::exchange(scope.unwritten, false)) note_written(scope.index);
+    return false;
   }
-  write_down(scope, delta);
+  delta.set = std::move(taken);
+  note_applied(scope, delta.position, ended);
+  if (!scope.unwritten) write_down(scope, std::move(delta));
   forget_dropped_marks();
   return true;
 }
 
-std::vector<codec::Entry> Tail::acceptable(Followed& scope, std::vector<codec::Entry> entries) {
-  const size_t came = entries.size();
-  std::erase_if(entries, [&](const codec::Entry& entry) { return !parts_.acceptable(scope.id, entry); });
-  parts_.metrics.rejected.add(came - entries.size());
-  if (entries.size() < came) scope.whole = false;
-  return entries;
+void Tail::refuse(Followed& scope, size_t entries) {
+  parts_.metrics.rejected.add(entries);
+  if (entries > 0) scope.whole = false;
 }
 
-std::vector<std::string> Tail::stale_after(const Followed& scope, const std::vector<codec::Entry>& snapshot) {
+/// Memory is what is shown; the disk may take longer.
+void Tail::note_applied(Followed& scope, const remote::Position& position, bool ended) {
+  scope.position = position;
+  state_.with([&](State& state) { state.positions[scope.index] = position; });
+  parts_.metrics.entries.set(parts_.tree.read([](const EntryTree& tree) { return tree.known(); }));
+  if (!ended) return;
+  scope.synced = true;
+  note_synced();
+}
+
+std::vector<std::string> Tail::stale_after(const Followed& scope, const std::deque<codec::Entry>& snapshot) {
   std::vector<std::string> paths = parts_.tree.read([&](const EntryTree& tree) { return tree.paths_of(scope.index); });
   if (paths.empty()) return paths;  // as on a new node
   std::unordered_set<std::string_view> still_there;
@@ -71,46 +90,51 @@ std::vector<std::string> Tail::stale_after(const Followed& scope, const std::vec
   return paths;
 }
 
-void Tail::remove_from_memory(ScopeIndex scope, const std::vector<std::string>& paths) {
+void Tail::remove_from_memory(ScopeIndex scope, const std::vector<std::string>& paths, bool is_told) {
   std::vector<std::string> changed;
   for (size_t start = 0; start < paths.size(); start += kMemoryChunk) {
     parts_.tree.write([&](EntryTree& tree) {
       for (const auto& path : chunk_at(paths, start, kMemoryChunk)) {
-        if (tree.remove(scope, path)) changed.push_back(path);
+        if (tree.remove(scope, path) && !is_told) changed.push_back(path);
       }
     });
     tell(changed);
   }
 }
 
-bool Tail::set_in_memory(Followed& scope, std::vector<codec::Entry>& entries) {
+bool Tail::set_in_memory(Followed& scope, std::deque<codec::Entry> entries, std::deque<codec::Entry>* taken) {
   std::vector<std::string> changed;
-  bool gone = false;
-  std::vector<bool> refused(entries.size(), false);
-  for (size_t start = 0; start < entries.size(); start += kMemoryChunk) {
+  while (!entries.empty()) {
+    size_t refused = 0;
+    bool gone = false;
+    std::vector<codec::Entry> piece = take_front(entries, kMemoryChunk);
     parts_.tree.write([&](EntryTree& tree) {
-      const size_t end = std::min(start + kMemoryChunk, entries.size());
-      for (size_t i = start; i < end; ++i) {
-        const EntryTree::Change change = tree.set(scope.index, entries[i]);
-        if (change == EntryTree::Change::kVisible) changed.push_back(entries[i].path);
-        refused[i] = change == EntryTree::Change::kRefused;
+      for (codec::Entry& entry : piece) {
+        const EntryTree::Change change = tree.set(scope.index, entry);
+        if (change == EntryTree::Change::kVisible) changed.push_back(entry.path);
+        if (change == EntryTree::Change::kRefused) ++refused;
         gone = change == EntryTree::Change::kGone;
+        if (taken != nullptr && change != EntryTree::Change::kRefused) taken->push_back(std::move(entry));
       }
     });
     tell(changed);
-    if (gone) return false;
+    if (gone || (refused > 0 && is_crowded())) return false;
+    refuse(scope, refused);
   }
-  size_t place = 0;
-  const size_t came = entries.size();
-  std::erase_if(entries, [&](const codec::Entry&) { return refused[place++]; });
-  parts_.metrics.rejected.add(came - entries.size());
-  if (entries.size() < came) scope.whole = false;
   return true;
 }
 
 void Tail::tell(std::vector<std::string>& changed) {
   if (!changed.empty() && parts_.on_change) parts_.on_change(changed);
   changed.clear();
+}
+
+void Tail::tell_in_pieces(const std::vector<std::string>& paths) {
+  for (size_t start = 0; start < paths.size(); start += kMemoryChunk) {
+    const auto piece = chunk_at(paths, start, kMemoryChunk);
+    std::vector<std::string> changed(piece.begin(), piece.end());
+    tell(changed);
+  }
 }
 
 bool Tail::forget_on_disk(const remote::ScopeId& scope) {
@@ -127,25 +151,62 @@ bool Tail::forget_on_disk(const remote::ScopeId& scope) {
   }
 }
 
-void Tail::write_down(Followed& scope, const remote::Delta& delta) {
-  if (delta.reset) scope.durable = forget_on_disk(scope.id);
-  const size_t longest = std::max(delta.set.size(), delta.removed.size());
+void Tail::write_down(Followed& scope, remote::Delta delta) {
+  std::deque<std::string> removed(std::move_iterator(delta.removed.begin()), std::move_iterator(delta.removed.end()));
   // The position goes with the last piece: a crash before that reads the same changes again, which is harmless.
-  for (size_t start = 0; start == 0 || start < longest; start += kDatabaseChunk) {
-    const bool last = start + kDatabaseChunk >= longest;
-    const auto removed = chunk_at(delta.removed, std::min(start, delta.removed.size()), kDatabaseChunk);
-    const auto set = chunk_at(delta.set, std::min(start, delta.set.size()), kDatabaseChunk);
-    const remote::Position* position = last && scope.durable ? &delta.position : nullptr;
-    const auto written =
-        parts_.durable.with([&](Durable& durable) { return durable.database.apply(scope.id, set, removed, position); });
-    if (!written) scope.durable = false;
-    parts_.count_failure(written);
-    if (parts_.stopping && !last) {
-      scope.durable = false;
-      return;
-    }
-    std::this_thread::sleep_for(kBetweenChunks);
+  for (bool more = true; more;) {
+    const auto gone = take_front(removed, kDatabaseChunk);
+    const auto set = take_front(delta.set, kDatabaseChunk);
+    more = !removed.empty() || !delta.set.empty();
+    if (!write_piece(scope, set, gone, more ? nullptr : &delta.position)) return;
   }
+}
+
+void Tail::write_snapshots() {
+  for (auto& scope : followed_) {
+    // What is more urgent goes first: then it is written anew from its beginning.
+    if (scope.unwritten && !write_snapshot(scope, [this] { return disturbed(); })) return;
+  }
+}
+
+bool Tail::write_snapshot(Followed& scope, const std::function<bool()>& cancelled) {
+  const auto page_after = [&](const std::string& path) {
+    return parts_.tree.read([&](const EntryTree& tree) { return tree.page_of(scope.index, path, kDatabaseChunk); });
+  };
+  EntryTree::Page page = page_after({});
+  if (cancelled() && page.next) return false;  // what the disk has is better than a part
+  scope.durable = forget_on_disk(scope.id);
+  while (page.next) {
+    if (!page.entries.empty()) (void)write_piece(scope, page.entries, {}, nullptr);
+    if (cancelled()) return false;
+    page = page_after(*page.next);
+  }
+  (void)write_piece(scope, page.entries, {}, &scope.position);
+  scope.unwritten = false;
+  note_written(scope.index);
+  return true;
+}
+
+void Tail::note_written(ScopeIndex scope) {
+  const bool left = state_.with([&](State& state) {
+    state.unwritten.erase(scope);
+    return state.left.erase(scope) > 0;
+  });
+  if (!left) return;
+  remove_from_memory(scope, parts_.tree.read([&](const EntryTree& tree) { return tree.paths_of(scope); }), true);
+}
+
+bool Tail::write_piece(Followed& scope, std::span<const codec::Entry> set, std::span<const std::string> removed,
+                       const remote::Position* position) {
+  const bool is_last = position != nullptr;
+  if (!scope.durable) position = nullptr;
+  const auto written =
+      parts_.durable.with([&](Durable& durable) { return durable.database.apply(scope.id, set, removed, position); });
+  if (!written || (parts_.stopping && !is_last)) scope.durable = false;
+  parts_.count_failure(written);
+  if (parts_.stopping && !is_last) return false;
+  std::this_thread::sleep_for(kBetweenChunks);
+  return true;
 }
 
 void Tail::forget_dropped_marks() {

@@ -150,7 +150,7 @@ EntryTree::Change EntryTree::set(ScopeIndex scope, const codec::Entry& entry) {
   const bool blocked = trail.whole() ? !trail.last().is_file() : trail.last().is_file();
   if (blocked || trail.names.empty()) return Change::kRefused;
   const bool has_it = trail.whole() && trail.last().leaf_of(scope) != nullptr;
-  if (!has_it && known() >= entry_limit_) return Change::kRefused;
+  if (!has_it && known_.total() >= entry_limit_) return Change::kRefused;
 
   Leaf next{entry.digest,
             entry.size,
@@ -167,7 +167,7 @@ EntryTree::Change EntryTree::set(ScopeIndex scope, const codec::Entry& entry) {
     const std::string_view name = trail.names[trail.nodes.size() - 1];
     PathNode& parent = trail.last();
     if (parent.directory == nullptr) parent.directory = std::make_unique<Directory>();  // made in the last turn
-    trail.nodes.push_back(&parent.directory->children.try_emplace(std::string(name)).first->second);
+    trail.nodes.push_back(&parent.directory->children.try_emplace(CompactName(name)).first->second);
   }
   const bool visible = next.visible();
   trail.last().leaves.push_back(std::move(next));
@@ -308,7 +308,7 @@ std::vector<Child> EntryTree::list(const layout::Name& directory) const {
           child.is_file() ? seen_leaf(directory.root, path, child) != nullptr : shows_any(directory.root, path, child);
       if (!shown) continue;
     }
-    children.push_back({name, !child.is_file()});
+    children.push_back({std::string(std::string_view(name)), !child.is_file()});
   }
   return children;
 }
@@ -325,15 +325,25 @@ std::vector<KnownEntry> EntryTree::entries_in(const layout::Name& directory) con
   return entries;
 }
 
-void EntryTree::visit(const PathNode& node, std::string& path, const Visitor& visitor) {
-  if (node.is_file()) visitor(path, node);
+/// Visits the files here and below, those behind `after`, a path relative to this node; all for the empty one. `path`
+/// is the node's own. Returns false when the visitor wants no more.
+bool EntryTree::visit(const PathNode& node, std::string& path, std::string_view after, const Visitor& visitor) {
+  if (node.is_file()) return visitor(path, node);
+  const size_t slash = after.find('/');
+  const std::string_view first = after.substr(0, slash);
+  const std::string_view rest = slash == std::string_view::npos ? std::string_view{} : after.substr(slash + 1);
   const size_t length = path.size();
-  for (const auto& [name, child] : node.children()) {
+  bool go_on = true;
+  for (auto child = node.children().lower_bound(first); go_on && child != node.children().end(); ++child) {
+    const auto& [name, below] = *child;
+    const bool begins_here = !first.empty() && name == first;
+    if (begins_here && below.is_file()) continue;
     if (!path.empty()) path += '/';
     path += name;
-    visit(child, path, visitor);
+    go_on = visit(below, path, begins_here ? rest : std::string_view{}, visitor);
     path.resize(length);
   }
+  return go_on;
 }
 
 std::vector<KnownEntry> EntryTree::newest(size_t limit) const {
@@ -344,15 +354,16 @@ std::vector<KnownEntry> EntryTree::newest(size_t limit) const {
   };
   std::priority_queue<Found> oldest_first;
   std::string path;
-  visit(root_, path, [&](const std::string& at, const PathNode& node) {
+  visit(root_, path, {}, [&](const std::string& at, const PathNode& node) {
     const Leaf* const leaf =
         first_leaf(node, [this](const Leaf& one) { return one.visible() && scopes_.contains(one.scope); });
-    if (leaf == nullptr || limit == 0) return;
+    if (leaf == nullptr) return true;
     if (oldest_first.size() == limit) {
-      if (oldest_first.top().leaf->mtime_ns >= leaf->mtime_ns) return;
+      if (limit == 0 || oldest_first.top().leaf->mtime_ns >= leaf->mtime_ns) return limit > 0;
       oldest_first.pop();
     }
     oldest_first.push({at, leaf});
+    return true;
   });
   std::vector<KnownEntry> entries(oldest_first.size());
   for (auto place = entries.rbegin(); place != entries.rend(); ++place, oldest_first.pop()) {
@@ -368,20 +379,47 @@ std::vector<EntryTree::Candidate> EntryTree::candidates(const remote::ScopeId& s
   const PathNode* node = node_of(directory);
   if (node == nullptr || !index) return found;
   std::string path(directory);
-  visit(*node, path, [&](const std::string& at, const PathNode& one) {
+  visit(*node, path, {}, [&](const std::string& at, const PathNode& one) {
     if (const Leaf* leaf = one.leaf_of(*index)) found.push_back({at, leaf->lost});
+    return true;
   });
   return found;
 }
 
 std::vector<std::string> EntryTree::paths_of(ScopeIndex scope) const {
   std::vector<std::string> paths;
-  if (!known_.any_of([scope](ScopeIndex one) { return one == scope; })) return paths;
+  if (!has_entries(scope)) return paths;
   std::string path;
-  visit(root_, path, [&](const std::string& at, const PathNode& node) {
+  visit(root_, path, {}, [&](const std::string& at, const PathNode& node) {
     if (node.leaf_of(scope) != nullptr) paths.push_back(at);
+    return true;
   });
   return paths;
+}
+
+EntryTree::Page EntryTree::page_of(ScopeIndex scope, std::string_view after, size_t limit) const {
+  Page page;
+  if (limit == 0 || !has_entries(scope)) return page;
+  std::string path;
+  size_t seen = 0;
+  visit(root_, path, after, [&](const std::string& at, const PathNode& node) {
+    if (const Leaf* const leaf = node.leaf_of(scope)) page.entries.push_back(entry_of(at, *leaf));
+    if (page.entries.size() < limit && ++seen < kPageMost) return true;
+    page.next = at;
+    return false;
+  });
+  return page;
+}
+
+uint64_t EntryTree::start_lists() const {
+  const PathNode* const lists = node_of(layout::kStartLists);
+  uint64_t count = 0;
+  if (lists == nullptr) return count;
+  for (const auto& [name, list] : lists->children()) {
+    count += static_cast<uint64_t>(
+        std::ranges::count_if(list.leaves, [this](const Leaf& leaf) { return scopes_.contains(leaf.scope); }));
+  }
+  return count;
 }
 
 void EntryTree::watch(const std::vector<std::string>& paths) {

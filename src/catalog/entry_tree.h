@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "compact_name.h"
 #include "followed_scopes.h"
 #include "inductorfs/catalog/catalog.h"
 #include "inductorfs/layout/start_list.h"
@@ -25,7 +26,7 @@ namespace inductorfs::catalog {
 ///
 /// Several scopes may hold the same path: each entry is kept. A cache root shows the one of the scope whose id sorts
 /// first among the scopes that are shown there, whatever the order in which they came. A scope that is no longer
-/// followed is invisible at once; its entries are then removed one by one. Needs external synchronisation.
+/// followed is invisible at once; its entries are removed later, one by one. Needs external synchronisation.
 class EntryTree {
  public:
   EntryTree(const std::vector<remote::ScopeId>& scopes, uint64_t entry_limit);
@@ -75,6 +76,14 @@ class EntryTree {
   /// Lists all entries of one scope below a directory, visible or not.
   [[nodiscard]] std::vector<Candidate> candidates(const remote::ScopeId& scope, std::string_view directory) const;
   [[nodiscard]] std::vector<std::string> paths_of(ScopeIndex scope) const;
+  struct Page {
+    std::vector<codec::Entry> entries;
+    std::optional<std::string> next;  ///< what the next page comes after; nothing behind the last page
+  };
+  /// Returns up to `limit` entries of a scope, visible or not, in the tree's order: those after the path `after`, which
+  /// may have gone; the empty path is before all. Looks at kPageMost files at most, so a page may be empty.
+  static constexpr size_t kPageMost = 16'384;
+  [[nodiscard]] Page page_of(ScopeIndex scope, std::string_view after, size_t limit) const;
 
   /// Returns under which path the marks of a name are: that of the file in the mount, without a device's index.
   [[nodiscard]] static std::string marked_path(const layout::Name& name);
@@ -107,18 +116,12 @@ class EntryTree {
   /// include it, although the leaf may still show an earlier entry. Over a limit the oldest ones are forgotten.
   void await_echo(const std::string& path, const codec::Digest& digest);
 
-  /// Returns how many entries there are, those of all scopes together.
-  [[nodiscard]] uint64_t known() const { return known_.total(); }
+  /// Returns how many entries there are, those of all followed scopes together.
+  [[nodiscard]] uint64_t known() const { return known_.total(is_followed()); }
   /// Returns how many of these some root may show.
-  [[nodiscard]] uint64_t visible() const { return root_.directory->visible.total(); }
-  /// Returns how many are start lists, of all scopes together. Costs the number of their names.
-  [[nodiscard]] uint64_t start_lists() const {
-    const PathNode* const lists = node_of(layout::kStartLists);
-    uint64_t count = 0;
-    if (lists == nullptr) return count;
-    for (const auto& [name, list] : lists->children()) count += list.leaves.size();
-    return count;
-  }
+  [[nodiscard]] uint64_t visible() const { return root_.directory->visible.total(is_followed()); }
+  /// Returns how many of these are start lists. Costs the number of their names.
+  [[nodiscard]] uint64_t start_lists() const;
   [[nodiscard]] uint64_t marks() const { return marks_.size(); }
 
  private:
@@ -137,7 +140,7 @@ class EntryTree {
     [[nodiscard]] bool visible() const { return usable() && !unnamed; }
   };
   struct PathNode;
-  using Children = std::map<std::string, PathNode, std::less<>>;
+  using Children = std::map<CompactName, PathNode, CompactName::Less>;
   struct Directory;
   struct PathNode {
     std::unique_ptr<Directory> directory;  ///< nullptr for a file: most nodes are files
@@ -163,8 +166,14 @@ class EntryTree {
     codec::Digest digest;
     std::string why;
   };
-  using Visitor = std::function<void(const std::string& path, const PathNode& node)>;
+  using Visitor = std::function<bool(const std::string& path, const PathNode& node)>;  ///< false: no more
 
+  [[nodiscard]] std::function<bool(ScopeIndex)> is_followed() const {
+    return [this](ScopeIndex scope) { return scopes_.contains(scope); };
+  }
+  [[nodiscard]] bool has_entries(ScopeIndex scope) const {
+    return known_.any_of([scope](ScopeIndex one) { return one == scope; });
+  }
   [[nodiscard]] Trail trail_of(std::string_view path);
   [[nodiscard]] const PathNode* node_of(std::string_view path) const;
   [[nodiscard]] const Leaf* first_leaf(const PathNode& node, const std::function<bool(const Leaf&)>& counts) const;
@@ -178,7 +187,7 @@ class EntryTree {
   [[nodiscard]] bool may_show(const std::string& root, const PathNode& node) const;
   [[nodiscard]] bool is_unfit(const std::string& path, const codec::Digest& digest) const;
   static void count(const Trail& trail, ScopeIndex scope, bool before, bool after);
-  static void visit(const PathNode& node, std::string& path, const Visitor& visitor);
+  static bool visit(const PathNode& node, std::string& path, std::string_view after, const Visitor& visitor);
   Change update(const Trail& trail, Leaf& leaf, Leaf next);
   void set_flags(std::string_view path, const codec::Digest& digest, const std::function<void(Leaf&)>& change);
   [[nodiscard]] bool is_shown_in_mountpoint(const Leaf& leaf) const {
@@ -189,7 +198,7 @@ class EntryTree {
   FollowedScopes scopes_;
   uint64_t entry_limit_;
   PathNode root_;
-  ScopeCounts known_;  ///< the leaves, visible or not
+  ScopeCounts known_;  ///< the leaves, visible or not, also of scopes that are still to be removed
   std::unordered_map<std::string, std::vector<codec::Digest>> marks_;
   std::map<std::string, uint64_t, std::less<>> marked_roots_;  ///< the paths in `marks_` of each root but the empty one
   std::vector<std::pair<std::string, codec::Digest>> dropped_marks_;

@@ -14,7 +14,18 @@ void Tail::follow(const std::vector<remote::ScopeId>& scopes) {
   const Following following = parts_.tree.write([&](EntryTree& tree) { return tree.follow(scopes); });
   if (!following.some_new && following.gone.empty()) return;
   for (const ScopeIndex gone : following.gone) {
-    remove_from_memory(gone, parts_.tree.read([&](const EntryTree& tree) { return tree.paths_of(gone); }));
+    std::vector<std::string> paths = parts_.tree.read([&](const EntryTree& tree) { return tree.paths_of(gone); });
+    // Memory is all that has a snapshot until it is on the disk, for the scope's return.
+    const bool stays = state_.with([&](State& state) {
+      if (!state.unwritten.contains(gone)) return false;
+      state.left.insert(gone);
+      return true;
+    });
+    if (stays) {
+      tell_in_pieces(paths);
+    } else {
+      remove_from_memory(gone, paths);
+    }
   }
   parts_.metrics.entries.set(parts_.tree.read([](const EntryTree& tree) { return tree.known(); }));
   // Only now: what comes in must not meet names of what goes.
@@ -77,7 +88,8 @@ Tail::Followed Tail::begin(const FollowedScope& scope) {
   return followed;
 }
 
-void Tail::end(const Followed& scope) {
+void Tail::end(Followed& scope) {
+  if (scope.unwritten) (void)write_snapshot(scope, [this] { return parts_.stopping.load(); });
   state_.with([&](State& state) { state.positions.erase(scope.index); });
   // What this host's facts made it refuse is missing on the disk, although the position has passed it.
   if (scope.whole) return;

@@ -20,9 +20,11 @@ void ScopeCounts::remove(ScopeIndex scope) {
   if (found != counts_.end() && --found->second == 0) counts_.erase(found);
 }
 
-uint64_t ScopeCounts::total() const {
+uint64_t ScopeCounts::total(const std::function<bool(ScopeIndex)>& is_wanted) const {
   uint64_t sum = 0;
-  for (const auto& [scope, count] : counts_) sum += count;
+  for (const auto& [scope, count] : counts_) {
+    if (!is_wanted || is_wanted(scope)) sum += count;
+  }
   return sum;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -41,7 +42,7 @@ class ScopeCounts {
   [[nodiscard]] bool any_of(const auto& is_wanted) const {
     return std::ranges::any_of(counts_, [&](const auto& one) { return is_wanted(one.first); });
   }
-  [[nodiscard]] uint64_t total() const;
+  [[nodiscard]] uint64_t total(const std::function<bool(ScopeIndex)>& is_wanted = {}) const;
 
  private:
   std::vector<std::pair<ScopeIndex, uint64_t>> counts_;  ///< in no order; a directory has few scopes, and none with 0

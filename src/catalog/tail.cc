@@ -60,13 +60,15 @@ void Tail::run() {
     }
     note_synced();
     if (disturbed()) continue;
+    write_snapshots();
     if (std::exchange(untidy_, false)) forget_old_scopes();
     activity.reset();
     rest();
   }
   const Activity activity("ends scopes that nobody follows");
   // What was to be taken up next is left to the next start, but what has ended has ended.
-  for (const auto& scope : followed_) {
+  for (auto& scope : followed_) {
+    if (scope.unwritten) (void)write_snapshot(scope, [] { return true; });  // what is one piece
     const auto index = parts_.tree.read([&](const EntryTree& tree) { return tree.scope_index(scope.id); });
     if (index != scope.index) end(scope);
   }

@@ -2,8 +2,12 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
+#include <functional>
 #include <map>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,7 +16,8 @@
 
 namespace inductorfs::catalog {
 
-/// Follows the log of every scope. Each change goes first to memory, then to the listeners, then to the database. run()
+/// Follows the log of every scope. Each change goes first to memory, then to the listeners, then to the database; a
+/// snapshot goes there from memory, after all scopes were read, so that no scope waits for the disk of another. run()
 /// blocks on the cluster and the local disk and is called once; everything else is safe for concurrent use.
 class Tail {
  public:
@@ -29,8 +34,9 @@ class Tail {
   void run();
   void stop();
 
-  /// Removes scopes that are no longer followed from sight and from memory, on the caller's thread, which must not wait
-  /// for a cluster that does not answer. The rest is left to the catalog-tail thread, which is told at once.
+  /// Removes scopes that are no longer followed from sight and, but for what is still to be written down, from memory,
+  /// on the caller's thread, which must not wait for a cluster that does not answer. The rest is left to the
+  /// catalog-tail thread, which is told at once.
   void follow(const std::vector<remote::ScopeId>& scopes);
 
   /// Takes up what follow() has noted: confined to the catalog-tail thread, or to the time before there is one.
@@ -49,11 +55,12 @@ class Tail {
     remote::Position position;
     bool synced = false;
     bool failing = false;
-    bool durable = true;    ///< false after a failed write: the position on disk must not move past what is missing
-    bool whole = true;      ///< false when an entry was refused that may be accepted another day
-    bool stale = true;      ///< there may be something to read
-    bool named = false;     ///< the cluster has said that there is something to read
-    int named_in_vain = 0;  ///< how often in a row the cluster said so, and there was nothing
+    bool durable = true;     ///< false after a failed write: the position on disk must not move past what is missing
+    bool unwritten = false;  ///< a snapshot and what came after it are in memory alone
+    bool whole = true;       ///< false when an entry was refused that may be accepted another day
+    bool stale = true;       ///< there may be something to read
+    bool named = false;      ///< the cluster has said that there is something to read
+    int named_in_vain = 0;   ///< how often in a row the cluster said so, and there was nothing
     Backoff backoff;
     SteadyTime due{};
     SteadyTime read_anyway{};
@@ -65,15 +72,20 @@ class Tail {
     uint64_t version = 0;                              ///< of `wanted`
     bool synced = false;
     bool stopping = false;
+    std::set<ScopeIndex> unwritten;  ///< those whose snapshots are in memory alone, or on their way there
+    std::set<ScopeIndex> left;       ///< no longer followed, but unwritten: the thread removes them from memory then
   };
 
   // ---- scopes that come and go (follow.cc)
   [[nodiscard]] Followed begin(const FollowedScope& scope);
-  void end(const Followed& scope);
+  void end(Followed& scope);
   void forget_old_scopes();
   [[nodiscard]] Result<void> forget_beyond_limits();
   /// Says that something is more urgent than what the cluster has to say.
   [[nodiscard]] bool disturbed() const { return parts_.stopping || wanted_version_ != version_; }
+  [[nodiscard]] bool is_crowded() const {
+    return state_.with([](const State& state) { return !state.left.empty(); });
+  }
 
   void read_to_end(Followed& scope);
   void failed(Followed& scope, const Error& error);
@@ -82,18 +94,34 @@ class Tail {
   void pause_until(SteadyTime when);
   void note_synced();
 
-  /// Applies a delta, first in memory and then on the disk; `ended` says that nothing comes after it. Returns false
-  /// when the scope is no longer followed.
+  // ---- deltas (apply.cc)
+  /// Applies a delta, first in memory and then on the disk; `ended` says that nothing comes after it. A snapshot, and
+  /// what comes after it, waits for write_snapshots(). Returns false when it was not taken in: see set_in_memory().
   [[nodiscard]] bool apply(Followed& scope, remote::Delta delta, bool ended);
-  [[nodiscard]] std::vector<codec::Entry> acceptable(Followed& scope, std::vector<codec::Entry> entries);
-  [[nodiscard]] std::vector<std::string> stale_after(const Followed& scope, const std::vector<codec::Entry>& snapshot);
-  void remove_from_memory(ScopeIndex scope, const std::vector<std::string>& paths);
-  /// Sets entries in memory; returns false when the scope is no longer followed.
-  [[nodiscard]] bool set_in_memory(Followed& scope, std::vector<codec::Entry>& entries);
-  void write_down(Followed& scope, const remote::Delta& delta);
+  /// Writes down from memory what only memory has, for no snapshot is held beside it. All scopes are read first.
+  void write_snapshots();
+  void refuse(Followed& scope, size_t entries);
+  [[nodiscard]] std::vector<std::string> stale_after(const Followed& scope, const std::deque<codec::Entry>& snapshot);
+  /// Tells the listeners what went from sight, unless they know it.
+  void remove_from_memory(ScopeIndex scope, const std::vector<std::string>& paths, bool is_told = false);
+  /// Takes the entries into memory, from the front; those that it did not refuse go on to `taken`, if there is one.
+  /// Returns false when the scope is no longer followed, or when what is still to be removed may have been in its way:
+  /// then it is read again after that.
+  [[nodiscard]] bool set_in_memory(Followed& scope, std::deque<codec::Entry> entries, std::deque<codec::Entry>* taken);
+  void note_applied(Followed& scope, const remote::Position& position, bool ended);
+  void write_down(Followed& scope, remote::Delta delta);
+  /// Returns false when it was cancelled: the scope then stays unwritten, and the disk has no position for it or what
+  /// it had before.
+  [[nodiscard]] bool write_snapshot(Followed& scope, const std::function<bool()>& cancelled);
+  /// Ends State::unwritten of a scope.
+  void note_written(ScopeIndex scope);
+  /// Returns false when there is no time for the next piece.
+  [[nodiscard]] bool write_piece(Followed& scope, std::span<const codec::Entry> set,
+                                 std::span<const std::string> removed, const remote::Position* position);
   [[nodiscard]] bool forget_on_disk(const remote::ScopeId& scope);
   void forget_dropped_marks();
   void tell(std::vector<std::string>& changed);
+  void tell_in_pieces(const std::vector<std::string>& paths);
 
   Parts& parts_;
   CancellableRemote remote_;

@@ -77,17 +77,17 @@ std::string random_nonce() {
 }
 
 void DeltaFold::put(codec::Entry&& entry, bool removed) {
-  const auto found = by_path_.find(entry.path);
-  if (found == by_path_.end()) {
-    changes_.push_back({std::move(entry), removed});
-    Change& added = changes_.back();
-    by_path_.emplace(added.entry.path, &added);
+  codec::Entry& added = entries_.emplace_back(std::move(entry));
+  const auto [known, is_new] = by_path_.try_emplace(added.path, removed_.size());
+  if (is_new) {
+    removed_.push_back(removed);
     return;
   }
-  Change& change = *found->second;
-  std::string path = std::move(change.entry.path);  // the map's key is in its bytes
-  change = {std::move(entry), removed};
-  change.entry.path = std::move(path);
+  codec::Entry& earlier = entries_[known->second];
+  added.path = std::move(earlier.path);  // the map's key is in its bytes
+  earlier = std::move(added);
+  entries_.pop_back();
+  removed_[known->second] = removed;
 }
 
 void DeltaFold::apply(codec::LogRecord&& record) {
@@ -102,16 +102,20 @@ void DeltaFold::apply(codec::LogRecord&& record) {
 Delta DeltaFold::finish(bool reset, Position position) && {
   by_path_ = {};
   Delta delta;
-  delta.set.reserve(changes_.size());
   delta.reset = reset;
   delta.position = std::move(position);
-  for (; !changes_.empty(); changes_.pop_front()) {
-    Change& change = changes_.front();
-    if (!change.removed) {
-      delta.set.push_back(std::move(change.entry));
+  if (std::ranges::find(removed_, true) == removed_.end()) {
+    delta.set = std::move(entries_);
+    return delta;
+  }
+  for (const bool removed : removed_) {
+    codec::Entry& entry = entries_.front();
+    if (!removed) {
+      delta.set.push_back(std::move(entry));
     } else if (!reset) {
-      delta.removed.push_back(std::move(change.entry.path));
+      delta.removed.push_back(std::move(entry.path));
     }
+    entries_.pop_front();
   }
   return delta;
 }

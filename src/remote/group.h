@@ -57,20 +57,17 @@ class DeltaFold {
   void expect(size_t paths) { by_path_.reserve(paths); }
   void apply(codec::LogRecord&& record);
   void set(codec::Entry&& entry) { put(std::move(entry), false); }
-  [[nodiscard]] size_t size() const { return changes_.size(); }
+  [[nodiscard]] size_t size() const { return entries_.size(); }
   /// Returns the change. With `reset` it names no removed paths, because the reader forgets everything first.
   [[nodiscard]] Delta finish(bool reset, Position position) &&;
 
  private:
-  struct Change {
-    codec::Entry entry;
-    bool removed = false;  ///< the entry has only its path
-  };
   void put(codec::Entry&& entry, bool removed);
 
-  // A scope may have a million entries, so no path is kept twice.
-  std::deque<Change> changes_;                             ///< whose elements stay where they are
-  std::unordered_map<std::string_view, Change*> by_path_;  ///< keys: their paths
+  // A scope may have a million entries, so none is copied and no path is kept twice.
+  std::deque<codec::Entry> entries_;                      ///< whose elements stay where they are
+  std::vector<bool> removed_;                             ///< of each entry; one that is removed has only its path
+  std::unordered_map<std::string_view, size_t> by_path_;  ///< the place of each; keys: their paths
 };
 
 }  // namespace inductorfs::remote

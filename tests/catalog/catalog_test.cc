@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "catalog/catalog_fixture.h"
+#include "database.h"
 
 namespace inductorfs::catalog {
 namespace {
@@ -99,7 +100,12 @@ TEST_F(CatalogTest, DamageInTheMiddleKeepsTheQueueThatCanStillBeRead) {
   for (int i = 0; i < 5'000; ++i) many.set.push_back(elsewhere("d/" + std::to_string(i), "1"));
   remote_.script("aa", many);
   Catalog& catalog = start();
-  ASSERT_TRUE(eventually([&] { return catalog.status().entries == 5'000; }));
+  ASSERT_TRUE(eventually([&] {
+    auto beside = Database::open(options_.file, nullptr);
+    const auto position = beside ? beside->position("aa") : fail(beside.error());
+    return position && position->has_value();
+  })) << "on the disk";
+  ASSERT_EQ(catalog.status().entries, 5'000U);
   catalog.stop();
   ASSERT_TRUE(catalog.enqueue(plain("mine", "bytes")));
   close();

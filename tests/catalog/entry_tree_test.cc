@@ -49,6 +49,69 @@ TEST(Tree, FindGivesTheWholeEntryAndItsScope) {
   EXPECT_FALSE(tree.find(""));
 }
 
+TEST(Tree, PagesOfAScopeAreAllOfItsEntriesOnceAlthoughOthersComeAndGo) {
+  EntryTree tree({"aa", "bb"}, 100);
+  // "d-" is before "d/" as a string, and after it in the tree.
+  for (const char* path : {"d/e/f", "d-", "d/a", "z", "b/x/y/z", "d/e-", "d/e/a"}) {
+    EXPECT_EQ(tree.set(0, entry(path, path)), EntryTree::Change::kVisible);
+  }
+  EXPECT_EQ(tree.set(1, entry("d/b")), EntryTree::Change::kVisible);
+  const EntryTree::Page whole = tree.page_of(0, "", 100);
+  const std::vector<codec::Entry>& all = whole.entries;
+  ASSERT_EQ(all.size(), 7U);
+  EXPECT_FALSE(whole.next);
+  for (const auto& one : all) EXPECT_EQ(one, entry(one.path, one.path));
+  EXPECT_TRUE(tree.page_of(0, all.back().path, 100).entries.empty());
+  for (size_t limit = 1; limit < 8; ++limit) {
+    std::vector<codec::Entry> paged;
+    for (std::optional<std::string> after = ""; after;) {
+      const auto page = tree.page_of(0, *after, limit);
+      EXPECT_LE(page.entries.size(), limit);
+      paged.insert(paged.end(), page.entries.begin(), page.entries.end());
+      after = page.next;
+    }
+    EXPECT_EQ(paged, all) << limit;
+  }
+  // The last one of a page may go, or become a directory, before the next page.
+  EXPECT_TRUE(tree.remove(0, "d/e/a"));
+  EXPECT_EQ(tree.page_of(0, "d/e/a", 1).entries.front().path, "d/e/f");
+  EXPECT_EQ(tree.set(0, entry("d/e/a/below")), EntryTree::Change::kVisible);
+  EXPECT_EQ(tree.page_of(0, "d/e/a", 1).entries.front().path, "d/e/a/below");
+}
+
+TEST(Tree, APageLooksAtNoMoreFilesThanItsLimitWhateverScopeHasThem) {
+  constexpr size_t kOthers = 2 * EntryTree::kPageMost;
+  EntryTree tree({"aa", "bb"}, kOthers + 2);
+  for (size_t i = 0; i < kOthers; ++i) (void)tree.set(1, entry("d/" + std::to_string(i)));
+  EXPECT_EQ(tree.set(0, entry("a")), EntryTree::Change::kVisible);
+  EXPECT_EQ(tree.set(0, entry("z")), EntryTree::Change::kVisible);
+  size_t pages = 0;
+  std::vector<std::string> found;
+  for (std::optional<std::string> after = ""; after; ++pages) {
+    const auto page = tree.page_of(0, *after, 100);
+    for (const auto& one : page.entries) found.push_back(one.path);
+    after = page.next;
+  }
+  EXPECT_EQ(found, (Names{"a", "z"}));
+  EXPECT_EQ(pages, 3U);
+}
+
+TEST(Tree, AScopeThatIsStillToBeRemovedCountsOnlyForTheLimit) {
+  EntryTree tree({"aa"}, 2);
+  EXPECT_EQ(tree.set(0, entry("f")), EntryTree::Change::kVisible);
+  EXPECT_EQ(tree.set(0, entry(layout::start_list_path("key"))), EntryTree::Change::kHidden);
+  EXPECT_EQ(tree.start_lists(), 1U);
+  (void)tree.follow({"bb"});
+  EXPECT_EQ(tree.known(), 0U);
+  EXPECT_EQ(tree.visible(), 0U);
+  EXPECT_EQ(tree.start_lists(), 0U);
+  EXPECT_EQ(tree.page_of(0, "", 9).entries.size(), 2U) << "who writes it down needs it";
+  const ScopeIndex next = *tree.scope_index("bb");
+  EXPECT_EQ(tree.set(next, entry("g")), EntryTree::Change::kRefused);
+  EXPECT_TRUE(tree.remove(0, "f"));
+  EXPECT_EQ(tree.set(next, entry("g")), EntryTree::Change::kVisible);
+}
+
 TEST(Tree, ShowsNoStartListButToWhoAsksForOne) {
   EntryTree tree({"aa", "bb"}, 100);
   const std::string path = layout::start_list_path("fxgraph/key");

@@ -58,7 +58,7 @@ inline void set_in(State& now, const remote::ScopeId& id, const std::vector<code
   Scope& scope = now.scopes[id];
   for (const auto& entry : entries) scope.entries[entry.path] = entry;
   const uint64_t next = scope.log.size() + 1;
-  scope.log.push_back({false, entries, {}, {next, nonce(next)}});
+  scope.log.push_back({false, {entries.begin(), entries.end()}, {}, {next, nonce(next)}});
 }
 /// Gives the entries, as one group, a place in the contest.
 inline void enter(Scope& scope, const std::string& contest, const std::vector<codec::Entry>& entries) {

@@ -46,6 +46,29 @@ TEST_F(FollowTest, WhatIsNoLongerFollowedGoesBeforeItReturnsAndIsTold) {
   EXPECT_FALSE(catalog.find("d/h"));
 }
 
+TEST_F(FollowTest, ALargeScopeThatGoesWhileItIsWrittenDownIsToldAtOnceAndKept) {
+  constexpr size_t kMany = 20'000;
+  options_.entry_limit = kMany;
+  remote_.set("cc", elsewhere("e", "1"));
+  remote::Delta snapshot{true, {}, {}, {1, "nonce-1"}};
+  for (size_t i = 0; i < kMany; ++i) snapshot.set.push_back(elsewhere("d/" + std::to_string(i), "1"));
+  remote_.script("aa", std::move(snapshot));
+  Catalog& catalog = start_synced();  // in memory: it is on its way to the disk
+  forget_told();
+  catalog.follow({"bb"});
+  EXPECT_FALSE(catalog.find("d/0"));
+  EXPECT_FALSE(catalog.has_directory("d"));
+  EXPECT_EQ(catalog.status().entries, 0U);
+  EXPECT_EQ(changed().size(), kMany);
+  catalog.follow({"bb", "cc"});
+  EXPECT_TRUE(catalog.wait_synced(Deadline::after(kPatience)));
+  EXPECT_TRUE(catalog.find("e")) << "memory has room for it again";
+  EXPECT_EQ(counted("catalog.rejected"), 0U);
+  remote_.fail_with(Error(ErrorCode::kUnavailable, "down"));
+  catalog.follow({"aa"});
+  EXPECT_TRUE(eventually([&] { return catalog.status().entries == kMany; })) << "from the disk";
+}
+
 TEST_F(FollowTest, DoesNotWaitForAClusterThatHangs) {
   remote_.set("aa", elsewhere("f", "1"));
   Catalog& catalog = start_synced();

@@ -19,7 +19,6 @@ TEST_F(Stress, AMillionEntriesStopAtTheLimit) {
   options_.entry_limit = 1'000;
   remote::Delta flood{true, {}, {}, {1, "nonce-1"}};
   constexpr size_t kFlood = 1'000'000;
-  flood.set.reserve(kFlood);
   for (size_t i = 0; i < kFlood; ++i) {
     flood.set.push_back({"d" + std::to_string(i % 7) + "/" + std::to_string(i), {}, 1, 0644, 0, ""});
   }

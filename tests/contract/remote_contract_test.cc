@@ -129,7 +129,7 @@ TEST_P(RemoteContract, AGroupBecomesVisibleToOthersWithEveryAttribute) {
   ASSERT_EQ(publish(group_of(scope, {first, second})), PublishOutcome::kPublished);
   const auto delta = other->read_changes(scope, {}, soon());
   ASSERT_TRUE(delta);
-  EXPECT_EQ(delta->set, (std::vector<codec::Entry>{first, second}));
+  EXPECT_EQ(delta->set, (std::deque<codec::Entry>{first, second}));
   EXPECT_EQ(delta->position.generation, 1U);
   const auto after = other->read_changes(scope, delta->position, soon());
   ASSERT_TRUE(after);
@@ -156,7 +156,7 @@ TEST_P(RemoteContract, AFollowerIsToldOnlyWhatChangedAndTheLastWordCounts) {
   const auto delta = other->read_changes(scope, follower.position, soon());
   ASSERT_TRUE(delta);
   EXPECT_FALSE(delta->reset);
-  EXPECT_EQ(delta->set, std::vector<codec::Entry>{newer});
+  EXPECT_EQ(delta->set, std::deque<codec::Entry>{newer});
   EXPECT_EQ(delta->removed, std::vector<std::string>{"b"});
 }
 
@@ -304,7 +304,7 @@ TEST_P(RemoteContract, BytesThatTheClusterLostAreSentAgainUnderTheirEntryAndTold
     EXPECT_EQ(fetch({held.digest}).error_of(held.digest), std::nullopt);
     const auto delta = other->read_changes(scope, follower.position, soon());
     ASSERT_TRUE(delta);
-    EXPECT_EQ(delta->set, std::vector<codec::Entry>{again}) << "hosts that missed it look again";
+    EXPECT_EQ(delta->set, std::deque<codec::Entry>{again}) << "hosts that missed it look again";
     EXPECT_FALSE(delta->reset);
     ASSERT_TRUE(remote->report_lost(scope, "a", held.digest, soon()));
   }

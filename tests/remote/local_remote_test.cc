@@ -56,7 +56,7 @@ TEST(LocalRemote, KeepsEntriesButNoBytes) {
   EXPECT_EQ(source.reads, 0);
   const auto delta = local->read_changes(kScope, {}, Deadline::after(kPatience));
   ASSERT_TRUE(delta.has_value());
-  EXPECT_EQ(delta->set, group.entries);
+  EXPECT_EQ(delta->set, std::deque(group.entries.begin(), group.entries.end()));
   RecordingSink sink;
   const codec::Digest digests[] = {group.entries[0].digest};
   local->fetch(digests, sink, Deadline::after(kPatience));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -38,7 +39,7 @@ struct Position {
 /// The changes of one scope since a position. `reset` means that the reader must first forget all it knew of the scope.
 struct Delta {
   bool reset = false;
-  std::vector<codec::Entry> set;
+  std::deque<codec::Entry> set;  ///< so that the memory of what was taken from its front can be used again
   std::vector<std::string> removed;
   Position position;
   bool at_head = false;  ///< nothing came after `position` when this was read, so another step would be empty

@@ -8,7 +8,7 @@
 namespace inductorfs::archive {
 namespace {
 
-/// Steps of one scope; each has thousands of entries or records. A scope that changes for ever has no end.
+/// Steps of one scope; each has all entries of an index, or tens of records. A scope that changes for ever has no end.
 constexpr int kMostSteps = 10'000;
 constexpr size_t kMostKnown = 2'000'000;  ///< as a mount holds of one scope
 

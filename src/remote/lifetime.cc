@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "blob_shelf.h"
 #include "keys.h"
@@ -17,26 +20,39 @@ using redis::Reply;
 /// Blobs that are asked for in one pipeline.
 constexpr size_t kBlobsAtOnce = 256;
 constexpr size_t kScopeKeys = 5;
+/// Scopes that are kept in one pipeline.
+constexpr size_t kScopesAtOnce = 64;
 
 std::array<std::string_view, kScopeKeys> names_of(const ScopeKeys& keys) {
   return {keys.meta, keys.index, keys.counts, keys.owners, keys.log};
 }
 
-Result<void> look_at_lifetimes(Conversation& channel, const ScopeKeys& keys, const Lifetime& lifetime) {
-  const auto names = names_of(keys);
+Result<void> keep_some(Conversation& channel, const std::string& prefix, std::span<const ScopeKeeper::Due> due,
+                       const Lifetime& lifetime) {
+  std::deque<ScopeKeys> all;  // the commands have views of them
   std::vector<redis::Command> commands;
-  for (const auto name : names) commands.push_back({"PTTL", name});
+  for (const ScopeKeeper::Due& one : due) {
+    const ScopeKeys& keys = all.emplace_back(prefix, one.scope);
+    redis::Command touch = {"TOUCH"};
+    for (const auto name : names_of(keys)) touch.push_back(name);
+    commands.push_back(std::move(touch));
+    if (!one.look) continue;
+    for (const auto name : names_of(keys)) commands.push_back({"PTTL", name});
+  }
   INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(commands));
-  commands.clear();
-  for (size_t i = 0; i < names.size(); ++i) {
+  std::vector<redis::Command> renewals;
+  Result<void> away;  // a shard, and the others answer
+  for (size_t i = 0; i < commands.size(); ++i) {
     const Reply& left = replies[i];
     constexpr int64_t kAbsent = -2;
-    if (left.is_error() || left.integer == kAbsent || left.integer >= lifetime.renew_below) continue;
-    commands.push_back({"PEXPIRE", names[i], lifetime.text});
+    if (left.is_error() && redis::to_error(left).code() == ErrorCode::kUnavailable) away = fail(redis::to_error(left));
+    if (commands[i].front() != "PTTL" || left.is_error() || left.integer == kAbsent) continue;
+    if (left.integer < lifetime.renew_below) renewals.push_back({"PEXPIRE", commands[i].back(), lifetime.text});
   }
-  if (commands.empty()) return {};
+  if (renewals.empty()) return away;
   // A user who may only read leaves it to others.
-  return channel.pipeline(commands, [](size_t, Reply&&) { return Result<void>(); });
+  INDUCTORFS_TRY(channel.pipeline(renewals, [](size_t, Reply&&) { return Result<void>(); }));
+  return away;
 }
 
 }  // namespace
@@ -64,15 +80,11 @@ Result<void> keep_scopes(RedisClient& session, std::span<const ScopeKeeper::Due>
   const Lifetime lifetime = Lifetime::of_scopes(session.options());
   return session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     Result<void> all;
-    for (const ScopeKeeper::Due& one : due) {
-      const ScopeKeys keys(session.options().prefix, one.scope);
-      redis::Command touch = {"TOUCH"};
-      for (const auto name : names_of(keys)) touch.push_back(name);
-      const auto touched = channel.call(touch);
-      auto kept = touched ? Result<void>() : fail(touched.error());
-      if (kept && one.look) kept = look_at_lifetimes(channel, keys, lifetime);
+    for (size_t at = 0; at < due.size(); at += kScopesAtOnce) {
+      const auto some = due.subspan(at, std::min(kScopesAtOnce, due.size() - at));
+      auto kept = keep_some(channel, session.options().prefix, some, lifetime);
       if (kept) continue;
-      all = kept;
+      all = std::move(kept);
       if (!channel.spans_servers()) break;  // a shard that is away says nothing of the others
     }
     return all;

@@ -21,6 +21,8 @@ namespace {
 using redis::Reply;
 
 constexpr std::string_view kScanCount = "1000";  // HGETALL would stall the server for 0.8 s at a million entries
+/// Entries of an index that is read rather than a long log: they come well within any caller's deadline.
+constexpr uint64_t kEntriesAtOnce = 10'000;
 constexpr int kBootstrapAttempts = 5;
 /// A server runs a pipeline that came in one packet without a break: even the second attempt is rare.
 constexpr int kMomentAttempts = 20;
@@ -97,13 +99,20 @@ class ScopeReader {
         channel_(channel) {}
 
   Result<Delta> read(const Position& from) {
+    // Most scopes of a new mount have no history: that takes one round trip, for all that may tell one is asked for.
+    const bool is_new = from == Position{};
+    without_meta_ = is_new;
     INDUCTORFS_TRY_ASSIGN(auto step, read_step(from.generation));
+    without_meta_ = without_meta_ && !is_new;
     if (step.entries > session_.options().index_limit) return too_large();
     entries_ = step.entries;
     if (!step.head.exists) return Delta{from != Position{}, {}, {}, {}, true};
     DeltaFold fold;
     Position position = from;
-    const bool goes_on = step.head.position == from || follows(step, position, fold);
+    // A page of the index has more than a step of the log. A large index is left to those who have the time for it.
+    const bool is_far =
+        is_new && step.head.position.generation > kRecordsPerRead && step.entries > 0 && step.entries <= kEntriesAtOnce;
+    const bool goes_on = !is_far && (step.head.position == from || follows(step, position, fold));
     const bool again = goes_on && rereads_.claim(scope_, std::chrono::steady_clock::now());
     if (goes_on && !again) {
       const bool at_head = position == step.head.position;
@@ -230,7 +239,9 @@ class ScopeReader {
     if (!scanned || heads_.begin()->first < position.generation) return std::optional<Delta>();
     INDUCTORFS_TRY_ASSIGN(auto replayed, replay(position, fold));
     if (!replayed) return std::optional<Delta>();
-    return std::optional(std::move(fold).finish(true, std::move(position)));
+    Delta delta = std::move(fold).finish(true, std::move(position));
+    delta.at_head = at_head_;
+    return std::optional(std::move(delta));
   }
 
   // False: a head was seen that contradicts another.
@@ -264,6 +275,7 @@ class ScopeReader {
   // From the head before the scan to past the last one seen. The log must hold each head that was seen: else what the
   // scan found may be of a history that a failover has undone (a "ghost" that nobody would ever remove).
   Result<bool> replay(Position& position, DeltaFold& fold) {
+    at_head_ = true;
     while (position.generation < heads_.rbegin()->first) {
       INDUCTORFS_TRY_ASSIGN(auto step, read_step(position.generation));
       if (!step.head.exists) return false;
@@ -272,6 +284,7 @@ class ScopeReader {
         if (seen != heads_.end() && seen->second != record.nonce) return false;
       }
       if (!follows(step, position, fold)) return false;
+      at_head_ = position == step.head.position;
     }
     return true;
   }
@@ -283,6 +296,7 @@ class ScopeReader {
   Conversation& channel_;
   bool without_meta_ = false;              // meta was not there: the head may be told without it
   std::map<uint64_t, std::string> heads_;  // what each generation's nonce was when it was seen
+  bool at_head_ = false;                   // replay() came to the head that it saw last
   std::vector<Damaged> damaged_;
   uint64_t entries_ = 0;  // of the index, when the log was read
 };

@@ -63,7 +63,7 @@ class RedisRemote final : public Remote {
     auto delta = read_scope(session_, shared_->rereads, scope, from, deadline);
     if (!delta) return delta;
     if (delta->at_head) shared_->heads.confirm(scope, delta->position);
-    keep({scope}, deadline);
+    if (delta->position != Position{}) keep({scope}, deadline);  // else there is nothing to keep
     announce_again(scope, deadline);
     return delta;
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "redis_fixture.h"
+#include "redis_operations.h"
 
 namespace inductorfs::remote {
 namespace {
@@ -13,12 +14,14 @@ TEST_F(RedisChanges, ATrimmedLogLeadsToASnapshot) {
   for (int i = 0; i < 50; ++i) publish({entry("p" + std::to_string(i), "x")});
   Follower early(*remote, scope);
   early.catch_up();
+  const int before = early.resets;
+  ASSERT_EQ(before, 1) << "a new reader";
   for (int i = 0; i < 10; ++i) publish({entry("q" + std::to_string(i), "x")});
   run({"XTRIM", keys.log, "MAXLEN", "3"});
   Follower late(*remote, scope);
   early.catch_up();
   late.catch_up();
-  EXPECT_EQ(early.resets, 1);
+  EXPECT_EQ(early.resets, before + 1);
   EXPECT_EQ(early.entries.size(), 60U);
   EXPECT_EQ(early.entries, late.entries);
   EXPECT_EQ(early.position, late.position);
@@ -171,6 +174,23 @@ TEST_F(RedisChanges, RecordsOfANewerReleaseAreSkippedAndReadTheIndexAnewOnce) {
   EXPECT_EQ(follower.position.generation, 1U + 2 * kRecords);
   EXPECT_EQ(count("remote.skipped_records"), static_cast<uint64_t>(kRecords));
   EXPECT_EQ(count("remote.resyncs"), resyncs + 1);
+}
+
+TEST_F(RedisChanges, ANewReaderReadsTheIndexAtOnceWhereTheLogIsLong) {
+  for (size_t i = 0; i <= kRecordsPerRead; ++i) publish({entry("f" + std::to_string(i), "x")});
+  const auto whole = remote->read_changes(scope, {}, soon());
+  ASSERT_TRUE(whole);
+  EXPECT_TRUE(whole->reset);
+  EXPECT_TRUE(whole->at_head);
+  EXPECT_EQ(whole->set.size(), kRecordsPerRead + 1);
+  // Who has begun goes on with the log.
+  const Position before = whole->position;
+  for (size_t i = 0; i <= kRecordsPerRead; ++i) publish({entry("g" + std::to_string(i), "x")});
+  const auto next = remote->read_changes(scope, before, soon());
+  ASSERT_TRUE(next);
+  EXPECT_FALSE(next->reset);
+  EXPECT_FALSE(next->at_head);
+  EXPECT_EQ(next->set.size(), kRecordsPerRead);
 }
 
 TEST_F(RedisChanges, AReaderThatMissedSomethingBeforeMetaWasLostCatchesUp) {

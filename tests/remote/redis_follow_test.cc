@@ -88,6 +88,21 @@ TEST_F(RedisFollow, AnIdleFollowerOfAllScopesAsksLessThanOnceASecond) {
   EXPECT_GT(end.at("exists"), begin.at("exists"));
 }
 
+TEST_F(RedisFollow, ANewFollowerAsksOnceForEachScopeThatHasNoHistory) {
+  constexpr uint64_t kScopes = 12;
+  ASSERT_TRUE(remote->read_changes("first", {}, soon())) << "connects";
+  const auto begin = calls();
+  for (uint64_t i = 0; i < kScopes; ++i) {
+    const auto delta = remote->read_changes("empty" + std::to_string(i), {}, soon());
+    ASSERT_TRUE(delta);
+    EXPECT_TRUE(delta->at_head);
+    EXPECT_TRUE(delta->set.empty());
+  }
+  auto end = calls();
+  EXPECT_EQ(end.at("hmget") - begin.at("hmget"), 2 * kScopes) << "the head, before and after";
+  EXPECT_EQ(end["touch"], 0U) << "nothing is there to be kept";
+}
+
 TEST_F(RedisFollow, NewsOfOneScopeCostNothingForTheOthers) {
   Scopes scopes = twelve_scopes();
   ASSERT_TRUE(remote->wait_for_changes(scopes, Milliseconds(1000), [] { return false; }));

@@ -42,6 +42,22 @@ TEST_F(RedisLifetime, AFollowerRenewsItsScope) {
   for (const std::string& key : all_keys()) EXPECT_GT(run({"PTTL", key}).integer, least) << key;
 }
 
+TEST_F(RedisLifetime, AFollowerOfVeryManyScopesKeepsEachOfThem) {
+  constexpr size_t kScopes = 150;
+  std::vector<std::pair<ScopeId, Position>> scopes;
+  for (size_t i = 0; i < kScopes; ++i) {
+    scopes.emplace_back("5c0be" + std::to_string(i), Position{});
+    ASSERT_EQ(outcome_of(group_of(scopes.back().first, {entry("a", "x")})), PublishOutcome::kPublished);
+    ASSERT_EQ(run({"PEXPIRE", ScopeKeys(options.prefix, scopes.back().first).index, "60000"}).integer, 1);
+  }
+  reopen();
+  ASSERT_TRUE(remote->wait_for_changes(scopes, Milliseconds(100), [] { return false; }));
+  const int64_t least = Lifetime::of_scopes(options).renew_below;
+  for (const auto& [id, position] : scopes) {
+    EXPECT_GT(run({"PTTL", ScopeKeys(options.prefix, id).index}).integer, least) << id;
+  }
+}
+
 TEST_F(RedisLifetime, AFollowerAsksSeldom) {
   ScopeKeeper keeper(Milliseconds(24 * 3'600'000));
   const SteadyTime start{};

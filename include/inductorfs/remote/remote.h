@@ -165,9 +165,9 @@ class Remote {
     return GatherReport{};
   }
 
-  /// Reads what changed in `scope` since `from`, or a whole snapshot (reset) when that history is not available. One
-  /// step may return less than everything: the caller goes on until a delta is at the head, or is empty and leaves the
-  /// position unchanged.
+  /// Reads what changed in `scope` since `from`, or a whole snapshot (reset) where that history is gone, or is longer
+  /// than a snapshot. One step may return less than everything: the caller goes on until a delta is at the head, or is
+  /// empty and leaves the position unchanged.
   [[nodiscard]] virtual Result<Delta> read_changes(const ScopeId& scope, const Position& from, Deadline deadline) = 0;
 
   /// Waits until some of the scopes have moved past their positions, and returns those; returns none when `most` has

@@ -43,7 +43,7 @@ Starts::Starts(const FileSystemOptions& options, const Services& services, RootS
 bool Starts::foresee(const layout::Name& asked, const std::function<void()>& otherwise) {
   const auto list = catalog_.start_list(asked.root, asked_key(asked.path));
   if (!list || list->entry.size > layout::kStartListBytes) return false;
-  if (is_applied(list->entry.digest)) return true;
+  if (!claim(list->entry.digest)) return true;
   fetcher_.fetch({list->entry},
                  [this, root = asked.root, entry = list->entry, otherwise](const std::vector<FetchOutcome>& got) {
                    if (got.front() != FetchOutcome::kHere) return otherwise();
@@ -52,17 +52,17 @@ bool Starts::foresee(const layout::Name& asked, const std::function<void()>& oth
   return true;
 }
 
-/// And notes that it is from now on.
-bool Starts::is_applied(const codec::Digest& list) {
+/// Returns true when the list was not applied lately; the caller applies it, and from now on it counts as applied.
+bool Starts::claim(const codec::Digest& list) {
   const SteadyTime now = std::chrono::steady_clock::now();
   return applied_.with([&](AppliedLists& lists) {
     const auto known = lists.find(list);
-    if (known != lists.end() && now - known->second.at < kAppliedFor) return true;
+    if (known != lists.end() && now - known->second.at < kAppliedFor) return false;
     if (known == lists.end() && lists.size() >= kMostApplied) {
       lists.erase(std::ranges::min_element(lists, {}, [](const auto& one) { return one.second.at; }));
     }
     lists[list] = {now, false};
-    return false;
+    return true;
   });
 }
 

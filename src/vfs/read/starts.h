@@ -52,7 +52,7 @@ class Starts {
     codec::Digest digest;
   };
 
-  [[nodiscard]] bool is_applied(const codec::Digest& list);
+  [[nodiscard]] bool claim(const codec::Digest& list);
   void apply(const std::string& root, const codec::Entry& list);
   [[nodiscard]] std::vector<codec::Entry> entries_of(const std::string& root, const std::string& key) const;
   [[nodiscard]] std::optional<std::vector<layout::StartKey>> read(const codec::Digest& list);

@@ -107,7 +107,8 @@ def test_the_second_node_compiles_and_tunes_nothing(fingerprint):
         assert warm["counters"]["inductor.fxgraph_cache_hit"] == cold["counters"]["inductor.fxgraph_cache_miss"]
         assert warm["results"] == cold["results"]
         assert not any("coordesc" in name for name in warm["counters"]), warm["counters"]
-        # Torch's timings lie under its own hash of this machine, which is the one that the fingerprint names.
+        # Torch's timings lie under its own hash of this machine, which is the one that the fingerprint names; beside it are the directories of
+        # its on-disk cache, which the mount shows in torch's default directory too.
         hash_ = lines_of(facets_of(fingerprint)["torch"]["details"])["system_hash"]
-        assert os.listdir(a.cache / "cache") == [hash_]
+        assert set(os.listdir(a.cache / "cache")) - {"should_pad", "inductor_on_disk_cache"} == {hash_}
         print(f"{cold['device']}: cold {cold['compile_seconds']} s, second node {warm['compile_seconds']} s")

@@ -280,12 +280,12 @@ _made = {}
 
 def recorded(plan):
     """Made once for all groups of a run."""
-    if plan.jobs not in _made:
+    if plan.recorded_jobs not in _made:
         plan.phase("a cold and a warm start of the job under strace, once for all groups")
         scratch = Path(tempfile.mkdtemp(prefix="inductorfs-recorded-"))
         atexit.register(shutil.rmtree, scratch, ignore_errors=True)
         top = scratch / "tmp" / f"torchinductor_{getpass.getuser()}"
         top.mkdir(parents=True)
-        command = [places.venv_python(plan.torch), JOBS, "--jobs", plan.jobs]
-        _made[plan.jobs] = Recorded(top, *(record(command, top, scratch, name, plan.environment) for name in ("cold", "warm")))
-    return _made[plan.jobs]
+        command = [places.venv_python(plan.torch), JOBS, "--jobs", plan.recorded_jobs]
+        _made[plan.recorded_jobs] = Recorded(top, *(record(command, top, scratch, name, plan.environment) for name in ("cold", "warm")))
+    return _made[plan.recorded_jobs]

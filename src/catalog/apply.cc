@@ -54,8 +54,10 @@ bool Tail::apply(Followed& scope, remote::Delta delta, bool ended) {
   std::deque<codec::Entry> taken;
   // No longer followed: memory takes nothing of it, so the disk stays where it was, for the scope's return.
   if (!set_in_memory(scope, std::move(delta.set), scope.unwritten ? nullptr : &taken)) {
-    // Of a snapshot, memory has a part that nothing can come after.
-    if (delta.reset && std::exchange(scope.unwritten, false)) note_written(scope.index);
+    // Of a snapshot, memory has a part or nothing. What is still followed is read again from the old position, which is
+    // what the disk gets with it until then.
+    const auto index = parts_.tree.read([&](const EntryTree& tree) { return tree.scope_index(scope.id); });
+    if (delta.reset && index != scope.index && std::exchange(scope.unwritten, false)) note_written(scope.index);
     return false;
   }
   delta.set = std::move(taken);

@@ -26,7 +26,7 @@ class Tail {
   static constexpr size_t kScopesKept = 256;
 
   /// The longest that a read may take at first.
-  static constexpr Milliseconds kReadPatience{2'000};
+  static constexpr Milliseconds kReadPatience{15'000};
 
   Tail(Parts& parts, std::map<ScopeIndex, remote::Position> positions);
 

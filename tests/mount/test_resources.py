@@ -447,5 +447,5 @@ def test_an_index_of_very_many_entries(cluster):
     disk = sum(path.stat().st_size for path in node.store.glob("catalog.sqlite*"))
     print(f"\n{ENTRIES} entries: mount answers after {mounted:.1f} s, all known after {known:.1f} s, a first touch {looked_up * 1000:.0f} ms, "
           f"peak {size >> 20} MiB, catalog {disk >> 20} MiB, remount {again:.1f} s, then {memory_of(node) >> 20} MiB")
-    assert is_little(size, (150 << 20) + ENTRIES * 1500)
+    assert is_little(size, (96 << 20) + ENTRIES * 700)
     assert looked_up < 5

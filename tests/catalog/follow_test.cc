@@ -69,6 +69,30 @@ TEST_F(FollowTest, ALargeScopeThatGoesWhileItIsWrittenDownIsToldAtOnceAndKept) {
   EXPECT_TRUE(eventually([&] { return catalog.status().entries == kMany; })) << "from the disk";
 }
 
+TEST_F(FollowTest, WhatAScopeThatLeavesWasInTheWayOfIsReadAgain) {
+  constexpr size_t kLeaving = 600;
+  constexpr size_t kStaying = 1'000;
+  options_.scopes = {"aa", "zz"};
+  options_.entry_limit = 1'200;
+  const auto script = [&](const remote::ScopeId& scope, size_t entries) {
+    for (size_t i = 0; i < entries; ++i) remote_.set(scope, elsewhere(scope + "/" + std::to_string(i), "1"));
+  };
+  script("aa", kLeaving);
+  script("zz", kStaying);
+  Catalog& catalog = open();
+  bool left = false;  // the listener is called by one thread
+  catalog.start(
+      [&](const std::vector<std::string>& paths) {
+        if (left || !paths.front().starts_with("zz/")) return;
+        left = true;  // a part of it has come, and the other one is still to be written down
+        catalog.follow({"zz"});
+      },
+      [](const PublishReport&) {});
+  EXPECT_TRUE(eventually([&] { return catalog.status().entries == kStaying; }));
+  EXPECT_EQ(counted("catalog.rejected"), 0U);
+  catalog.stop();
+}
+
 TEST_F(FollowTest, DoesNotWaitForAClusterThatHangs) {
   remote_.set("aa", elsewhere("f", "1"));
   Catalog& catalog = start_synced();

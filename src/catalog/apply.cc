@@ -179,11 +179,12 @@ bool Tail::write_snapshot(Followed& scope, const std::function<bool()>& cancelle
   if (cancelled() && page.next) return false;  // what the disk has is better than a part
   scope.durable = forget_on_disk(scope.id);
   while (page.next) {
+    // A piece that fails is counted, and takes the position from the last one (Followed::durable).
     if (!page.entries.empty()) (void)write_piece(scope, page.entries, {}, nullptr);
     if (cancelled()) return false;
     page = page_after(*page.next);
   }
-  (void)write_piece(scope, page.entries, {}, &scope.position);
+  (void)write_piece(scope, page.entries, {}, &scope.position);  // the last: nothing waits for time after it
   scope.unwritten = false;
   note_written(scope.index);
   return true;

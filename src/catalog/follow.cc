@@ -89,6 +89,7 @@ Tail::Followed Tail::begin(const FollowedScope& scope) {
 }
 
 void Tail::end(Followed& scope) {
+  // What stopping cuts off is read again by the next start.
   if (scope.unwritten) (void)write_snapshot(scope, [this] { return parts_.stopping.load(); });
   state_.with([&](State& state) { state.positions.erase(scope.index); });
   // What this host's facts made it refuse is missing on the disk, although the position has passed it.

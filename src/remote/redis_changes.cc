@@ -103,7 +103,7 @@ class ScopeReader {
     const bool is_new = from == Position{};
     without_meta_ = is_new;
     INDUCTORFS_TRY_ASSIGN(auto step, read_step(from.generation));
-    without_meta_ = without_meta_ && !is_new;
+    if (is_new) without_meta_ = false;  // where it is missing, the next look finds out again
     if (step.entries > session_.options().index_limit) return too_large();
     entries_ = step.entries;
     if (!step.head.exists) return Delta{from != Position{}, {}, {}, {}, true};
